@@ -1,4 +1,4 @@
-"""The taskset `shioenv_tasks` of verifiers, whose programs find tasksets among modules."""
+"""The verifiers taskset `shioenv_tasks`, a module because verifiers imports tasksets."""
 
 from shioenv_agents.fronts.verifiers import ShioenvPlay, ShioenvTask, ShioenvTaskset
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 JUDGE: Final = 1
-"""How the runs of an agent are judged. A certificate of another number is no longer valid."""
+"""The version of the judge of an agent's runs. It invalidates certificates of other versions."""
 
 HARBOR_JUDGE: Final = 1
-"""How a task that was exported to Harbor is judged, as `JUDGE`."""
+"""The version of the judge of tasks exported to Harbor, with the same effect as `JUDGE`."""

@@ -1,4 +1,4 @@
-"""Conversations of OpenAI's protocol read as a shell's lines, of Cowrie's and Beelzebub's too."""
+"""Parse conversations of OpenAI's protocol, also as sent by Cowrie and Beelzebub, into lines."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 MOST_MESSAGES: Final = 2048
-"""Messages of one conversation at most; ours, because each may have to be run again."""
+"""Maximum messages of one conversation; our choice, because each may have to be replayed."""
 
 WINDOW: Final = 10
-"""Messages that Cowrie sends at most, the newest line among them (`cowrie.llm.protocol`)."""
+"""Maximum messages that Cowrie sends, including the newest line (`cowrie.llm.protocol`)."""
 
 EXEC: Final = "'. The command to execute is: "
-"""What stands before the command in Cowrie's system message, where nobody has a terminal."""
+"""The text before the command in Cowrie's system message for a command without a terminal."""
 
 _FENCE = re.compile(r"```\w*\n?")
 
 
 class TextPart(msgspec.Struct, frozen=True, tag="text"):
-    """A part of a message; parts of other types are refused."""
+    """A text part of a message; parts of other types are rejected."""
 
     text: str
 
@@ -35,20 +35,20 @@ class ChatMessage(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What the message says."""
+        """The text of the message."""
         if isinstance(self.content, list):
             return "".join(part.text for part in self.content)
         return self.content or ""
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
-    """What else a stream tells."""
+    """Options of a streamed answer."""
 
     include_usage: bool = False
 
 
 class ChatRequest(msgspec.Struct, frozen=True):
-    """What is asked of `/v1/chat/completions`. Other fields are allowed, and say nothing here."""
+    """A request to `/v1/chat/completions`. Other fields are accepted and ignored."""
 
     model: str
     messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1, max_length=MOST_MESSAGES)]
@@ -60,26 +60,26 @@ class ChatRequest(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What a visitor typed so far, as a request tells it, and the line to be answered."""
+    """A visitor's earlier lines, as contained in a request, and the line to be answered."""
 
     key: str
-    """Whose it can be: conversations with other keys are other visitors'."""
+    """The client's identity: conversations with different keys belong to different visitors."""
     line: str
     """The line to be answered."""
     lines: tuple[str, ...] = ()
-    """The earlier lines that are told of, oldest first."""
+    """The earlier lines in the request, oldest first."""
     answers: tuple[str, ...] = ()
-    """What `likeness` makes of the earlier answers that are told of and not empty."""
+    """The `likeness` of each earlier answer in the request that is not empty."""
     is_cut: bool = False
-    """Whether there may have been lines before these."""
+    """Whether earlier lines may be missing from the request."""
     is_alone: bool = False
-    """Whether nothing can follow: a command of Cowrie's without a terminal."""
+    """Whether no line can follow: Cowrie's command without a terminal."""
 
 
 def conversation_of(request: ChatRequest, caller: str) -> Conversation:
-    """The conversation that a request tells of. `caller` is who sent it: a key or an address.
+    """Return the conversation in a request. `caller` identifies the sender: a key or an address.
 
-    ValueError where no line stands at its end.
+    ValueError if the request does not end with a line to run.
     """
     system = [
         message.text for message in request.messages if message.role in ("system", "developer")
@@ -104,9 +104,9 @@ def conversation_of(request: ChatRequest, caller: str) -> Conversation:
 
 
 def likeness(answer: str) -> str:
-    """What is the same of an answer and of what honeypots send back of it; empty for no answer.
+    """Return a digest shared by an answer and a honeypot's copy of it; empty for an empty answer.
 
-    Cowrie removes backticks, the word behind three of them, and blanks at both ends. Beelzebub
+    Cowrie removes backticks, the word after three of them, and surrounding whitespace. Beelzebub
     removes some backticks.
     """
     left = _FENCE.sub("", answer).replace("`", "").strip()

@@ -1,4 +1,4 @@
-"""Where a server listens, and whether other hosts reach it there."""
+"""A server's listening address, and whether other hosts can reach it."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from shioenv.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Where a server listens."""
+    """A listening address."""
 
     host: str
     port: int
-    """0 is any free port."""
+    """0 selects any free port."""
 
     @property
     def is_local(self) -> bool:
-        """Whether other hosts cannot reach it."""
+        """Whether only this host can reach it."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
 
     def opened(self) -> socket.socket:
-        """A socket that listens there. Errors: UsageError, with the next step."""
+        """Return a listening socket. Errors: UsageError, with the next step."""
         try:
             family = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0][0]
             return socket.create_server((self.host, self.port), family=family, backlog=1024)
@@ -38,6 +38,6 @@ class Door:
 
 
 def place_of(listening: socket.socket) -> str:
-    """The address and port of a socket that listens, as a URL has them."""
+    """Return the address and port of a listening socket in the form of a URL."""
     host, port = listening.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

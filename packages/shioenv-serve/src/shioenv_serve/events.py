@@ -1,7 +1,7 @@
-"""What happened on a server, as JSON Lines with Cowrie's names of events and fields.
+"""A server's events as JSON Lines, with Cowrie's names of events and fields.
 
-Events that Cowrie does not have begin with `shioenv.`. Every parser of Cowrie's log passes them.
-What a line did has the names of `shioenv run --json`.
+Events that Cowrie does not have begin with `shioenv.`, and its log parsers skip them. The effects
+of a line are named as in `shioenv run --json`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,16 @@ from shioenv.files.durable import storage_errors
 from shioenv.live.shell import Closing
 
 LONGEST: Final = 16_384
-"""Characters of the longest text in an event; ours. What is longer is cut, and the event's `cut`
-names it. Of base64 whole bytes are left."""
+"""Maximum characters of a text in an event; our choice.
+
+A longer text is truncated and named in the event's `cut`. Truncated base64 holds whole bytes.
+"""
 
 LONGEST_PATCH: Final = 262_144
-"""Characters of the longest patch in an event, and of all its digests; ours. The first operations
-of a longer one are left, and the event's `cut` names it."""
+"""Maximum characters of a patch in an event, and of all its digests; our choice.
+
+The first operations of a longer patch are kept, and the event's `cut` names it.
+"""
 
 MESSAGES: Final[Mapping[str, str]] = {
     "cowrie.session.connect": (
@@ -70,33 +74,33 @@ class Origin:
     """The connection that an event belongs to."""
 
     session: str
-    """Twelve hexadecimal digits, as Cowrie's."""
+    """Twelve hexadecimal digits, as in Cowrie."""
     address: str
     port: int
     local: tuple[str, int]
-    """Where the server was reached."""
+    """The server's address and port."""
     protocol: str = "ssh"
     """`ssh`, or `openai` for a visit of `shioenv serve openai`."""
 
 
 def origin(peer: tuple[str, int], local: tuple[str, int]) -> Origin:
-    """A new connection's origin, under a name that nobody can guess."""
+    """Return a new connection's origin, with an unpredictable session name."""
     return Origin(uuid4().hex[:12], peer[0], peer[1], local)
 
 
 def duration(seconds: float) -> dict[str, float]:
-    """How long something lasted, by the names that newer and older versions of Cowrie have."""
+    """Return a duration under the field names of newer and older versions of Cowrie."""
     return {"duration_ms": round(seconds * 1000), "duration": round(seconds, 3)}
 
 
 class EventLog(Closing):
-    """A file of events, each written at once and whole. Callers may be in any thread."""
+    """A file of events, each written immediately and completely, from any thread."""
 
     def __init__(self, file: Path, sensor: str, failed: Callable[[Exception], object]) -> None:
-        """Opens the file to append to. What is there stays.
+        """Open the file for appending.
 
-        `failed` is told of an event that cannot be written, and not of those that follow. The
-        next event that is written tells how many are `lost`. Errors: DatasetStorageError.
+        `failed` is called for the first event that cannot be written, not for those that follow.
+        The next event that is written reports their number as `lost`. Errors: DatasetStorageError.
         """
         self._path, self._sensor, self._failed = file, sensor, failed
         self._lock = threading.Lock()
@@ -107,10 +111,10 @@ class EventLog(Closing):
             self._torn = _ends_torn(file, self._fd)
 
     def tell(self, event: str, where: Origin, **fields: Any) -> None:
-        """Writes an event of a connection, with its fields, as one line.
+        """Write an event of a connection, with its fields, as one line.
 
-        Its `cut` names the fields that are longer than an event's may be, beside those that a field
-        `cut` names.
+        Fields that are too long are truncated and named in `cut`, in addition to those that the
+        caller passes as `cut`.
         """
         document: dict[str, Any] = {"eventid": event}
         document |= {"src_ip": where.address, "session": where.session}
@@ -140,11 +144,11 @@ class EventLog(Closing):
         confidence: float | None = None,
         **fields: Any,
     ) -> None:
-        """Writes what a line did.
+        """Log the effects of a line.
 
-        `runner` is `machine` or `model`, and `confidence` how sure the model was. `latency` are the
-        seconds until the answer. `fields` stand in place of the behavior's; one of None says that
-        nobody knows.
+        `runner` is `machine` or `model`, and `confidence` the model's confidence. `latency` is the
+        time until the answer in seconds. `fields` override those of the behavior; None means
+        unknown.
         """
         sure = {} if confidence is None else {"confidence": round(confidence, 4)}
         told = {"runner": runner, **sure, "latency": round(latency, 6)}
@@ -152,14 +156,14 @@ class EventLog(Closing):
         self.tell("shioenv.command", where, input=line, **told)
 
     def close(self) -> None:
-        """Closes the file; closing twice does nothing."""
+        """Close the file; a second call does nothing."""
         with self._lock:
             if self._fd >= 0:
                 os.close(self._fd)
             self._fd = -1
 
     def _write(self, document: Mapping[str, Any]) -> None:
-        # what a full disk took a part of is a line of its own
+        # A line that a full disk truncated stays a separate line.
         data = b"\n" * self._torn + json.dumps(document).encode() + b"\n"
         try:
             with storage_errors(self._path):
@@ -175,7 +179,7 @@ class EventLog(Closing):
 
 
 def _ends_torn(file: Path, opened: int) -> bool:
-    """Whether a file ends within a line, as where the machine went down."""
+    """Whether a file ends within a line, for example after a crash."""
     if os.fstat(opened).st_size == 0:
         return False
     with file.open("rb") as read:
@@ -184,7 +188,7 @@ def _ends_torn(file: Path, opened: int) -> bool:
 
 
 def _bounded(value: Any) -> Any:
-    """A field's value as far as an event has room for it; the value itself where it has."""
+    """Return a field's value truncated to the limits; the same object if it fits."""
     if isinstance(value, str) and len(value) > LONGEST:
         return value[:LONGEST]
     if isinstance(value, list | dict):

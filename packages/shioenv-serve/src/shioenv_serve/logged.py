@@ -1,4 +1,4 @@
-"""Visits read from a log of `shioenv serve`, and executed again."""
+"""Read visits from a log of `shioenv serve`, and replay them."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from shioenv.files.regular import open_regular
 from shioenv.live.shell import Shell
 
 LOG: Final = "log.jsonl"
-"""The log in a directory of `shioenv serve ssh`."""
+"""The log's name in a directory of `shioenv serve ssh`."""
 
 RECORDINGS: Final = "recordings"
-"""The directory of its recordings, beside the log."""
+"""The directory of recordings beside the log."""
 
 _CLOCK: Final = frozenset({"month", "day", "year", "time"})
-"""Fields of a file that tell when: no two visits are at the same time."""
+"""Fields of a file's modification time, which differs between any two visits."""
 
 
 @dataclass(slots=True)
 class LoggedLine:
-    """What a line did, as the log has it."""
+    """A logged line with its effects."""
 
     text: str
     told: Mapping[str, Any]
-    """The fields of the event, with the names of `shioenv run --json`."""
+    """The fields of the event, named as in `shioenv run --json`."""
 
 
 @dataclass(slots=True)
 class LoggedVisit:
-    """A visit, as the log tells it."""
+    """A visit reconstructed from the log."""
 
     session: str
     address: str = ""
     began: str = ""
     user: str | None = None
-    """The name of the login; None where nobody logged in."""
+    """The login name; None without a login."""
     typed: int = 0
-    """Lines that were typed, and commands that were sent."""
+    """The number of typed lines and sent commands."""
     lines: list[LoggedLine] = field(default_factory=list)
-    """What they did. Lines that were typed at once are one."""
+    """Lines with their effects. Lines that were typed at once count as one."""
     recordings: list[str] = field(default_factory=list)
-    """The files of its recordings, as `asciinema play` plays them."""
+    """Recording files, for `asciinema play`."""
 
     def to_json(self) -> dict[str, Any]:
-        """The visit for programs."""
+        """Return the visit as a JSON document."""
         return {
             "session": self.session, "src_ip": self.address, "began": self.began,
             "username": self.user, "typed": self.typed, "recordings": self.recordings,
@@ -60,9 +60,9 @@ class LoggedVisit:
 
 
 def read_visits(place: Path) -> dict[str, LoggedVisit]:
-    """The visits of a log, by session, in their order. `place` is a log, or a server's directory.
+    """Read the visits of a log, by session, in order. `place` is a log, or a server's directory.
 
-    Lines that are no events are passed over. Errors: LogError where the log cannot be read.
+    Lines that are not events are skipped. Errors: LogError if the log cannot be read.
     """
     file = place / LOG if place.is_dir() else place
     found: dict[str, LoggedVisit] = {}
@@ -101,7 +101,7 @@ def _take(visit: LoggedVisit, event: Mapping[str, Any]) -> None:
 
 
 def _is_path(value: object) -> bool:
-    """Whether a value is a path that a file can have."""
+    """Whether a value is a valid path."""
     try:
         return isinstance(value, str) and b"\0" not in os.fsencode(value)
     except UnicodeEncodeError:
@@ -114,15 +114,18 @@ class RepeatedLine:
 
     line: LoggedLine
     behavior: Behavior | None
-    """None where the line was not executed."""
+    """None if the line was not executed."""
     differs: tuple[str, ...]
-    """In what it differs from the log: `exit_code`, `output`, `files`. What the log does not tell,
-    or cut, is not compared. Nor are times, and changes of the shell itself."""
+    """The differences from the log: `exit_code`, `output`, `files`.
+
+    Fields that the log lacks or truncated are not compared. Neither are times and changes of the
+    shell's state.
+    """
     refusal: str | None = None
-    """Why the line was not executed."""
+    """The reason why the line was not executed."""
 
     def to_json(self) -> dict[str, Any]:
-        """The line for programs."""
+        """Return the line as a JSON document."""
         return {
             "input": self.line.text, "differs": list(self.differs),
             "logged": dict(self.line.told),
@@ -132,10 +135,10 @@ class RepeatedLine:
 
 
 def repeated(lines: Sequence[LoggedLine], shell: Shell) -> Iterator[RepeatedLine]:
-    """Runs the lines of a visit in a shell, and tells in what each differs, until the shell ends.
+    """Run a visit's lines in a shell until it ends, and yield each with its differences.
 
-    The shell's start directory is `/`, as names in patches of a server are relative to that. A line
-    that the log cut is not executed, nor one that is no input. Errors: those of `Shell.run`.
+    The shell's start directory is `/`, the base of paths in a server's patches. Truncated and
+    invalid lines are not executed. Errors: those of `Shell.run`.
     """
     for line in lines:
         if shell.ended:
@@ -170,7 +173,7 @@ def _differs(told: Mapping[str, Any], behavior: Behavior) -> Iterator[str]:
 
 
 def _files(patch: object) -> list[object]:
-    """What a patch says of files, without times."""
+    """Return a patch's file operations without times."""
     found = []
     for operation in patch if isinstance(patch, list) else []:
         if not isinstance(operation, list) or len(operation) < 2:

@@ -1,4 +1,4 @@
-"""A shell behind OpenAI's protocol: what Cowrie, Beelzebub and any other client of it may ask."""
+"""A shell behind OpenAI's protocol, for Cowrie, Beelzebub and any other client."""
 
 from __future__ import annotations
 
@@ -33,23 +33,26 @@ from shioenv_serve.events import EventLog, Origin, duration
 from shioenv_serve.visits import Answered, Visits
 
 TYPES: Final = {401: "authentication_error", 429: "rate_limit_error"}
-"""OpenAI's types of errors by status; the others are the client's below 500, else the server's."""
+"""OpenAI's error types by status.
+
+Other statuses below 500 are client errors, the rest are server errors.
+"""
 
 
 def refusal(
     status: int, message: str, code: str | None = None, param: str | None = None
 ) -> dict[str, Any]:
-    """An error in OpenAI's form."""
+    """Return an error in OpenAI's format."""
     usual = "invalid_request_error" if status < 500 else "server_error"
     kind = TYPES.get(status, usual)
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 class OpenAIFront:
-    """What is asked over HTTP, answered by visits.
+    """An HTTP application that answers requests from visits.
 
-    `keys` are those that a client may show; without any, whoever comes is served. `rate` are the
-    requests that a key, or an address where there are no keys, may make in a minute.
+    `keys` are the accepted API keys; without any, every client is served. `rate` is the number of
+    requests per minute for a key, or for an address if there are no keys.
     """
 
     def __init__(
@@ -68,11 +71,11 @@ class OpenAIFront:
         self._limiter = MovingWindowRateLimiter(MemoryStorage())
         self._began = int(time.time())
         self._logged: dict[str, tuple[Origin, float]] = {}
-        """Visits in the log that have not ended, and when each began."""
+        """Logged visits that have not ended, each with its start time."""
         visits.on_end = self._ended
 
     def application(self) -> Starlette:
-        """The server as an ASGI application. Its end ends every shell."""
+        """Return the server as an ASGI application. Its shutdown closes every shell."""
 
         @asynccontextmanager
         async def lifespan(served: Starlette) -> AsyncIterator[None]:
@@ -112,7 +115,7 @@ class OpenAIFront:
         return StreamingResponse(_events(chunks), media_type="text/event-stream")
 
     async def _told(self, request: Request, conversation: Conversation, began: float) -> Answered:
-        """What the shell answers. The log has the line before it is run, and what became of it."""
+        """Return the shell's answer. The log gets the line before it is run, and the outcome."""
         line, visit = conversation.line, ""
 
         def heard(number: str) -> None:
@@ -134,11 +137,11 @@ class OpenAIFront:
         return told
 
     def _unanswered(self, error: ShioenvError) -> HTTPException:
-        """What a client is told where its line has no answer."""
+        """Return the HTTP error for a line without an answer."""
         if isinstance(error, InputError):
             return _error(400, error.message, param="messages")
         if isinstance(error, ConversationTooLongError):
-            code = "context_length_exceeded"  # OpenAI's, for a conversation that is too long
+            code = "context_length_exceeded"  # OpenAI's code for a conversation that is too long
             return _error(400, error.message, code=code, param="messages")
         if isinstance(error, OverloadedError):
             return _error(503, error.message, code="overloaded")
@@ -146,7 +149,7 @@ class OpenAIFront:
         return _error(500, "the shell's machine broke")
 
     def _origin(self, request: Request, visit: str, began: float) -> Origin:
-        """Where a visit comes from. The log has the beginning of a visit that is new."""
+        """Return the origin of a visit; the log gets the start of a new one."""
         if visit not in self._logged:
             client, server = request.scope.get("client"), request.scope.get("server")
             host, port = client or ("", 0)
@@ -160,7 +163,7 @@ class OpenAIFront:
             self._log.tell(event, where, **fields)
 
     def _write(self, visit: str, line: str, told: Answered, latency: float) -> None:
-        """Writes into the log what a line did."""
+        """Log the effects of a line."""
         if self._log is None:
             return
         where, _ = self._logged[visit]
@@ -173,7 +176,7 @@ class OpenAIFront:
             )
 
     def _ended(self, visit: str) -> None:
-        """Writes that a visit is over."""
+        """Log the end of a visit."""
         if visit in self._logged:
             where, began = self._logged.pop(visit)
             self._tell("cowrie.session.closed", where, **duration(time.monotonic() - began))
@@ -192,7 +195,7 @@ class OpenAIFront:
         return {"id": self._name, "object": "model", "created": self._began, "owned_by": "shioenv"}
 
     async def _caller(self, request: Request) -> str:
-        """Who asks. HTTPException for a wrong key, or for one request too many in a minute."""
+        """Identify the client. HTTPException for a wrong key, or beyond the rate limit."""
         caller = request.client.host if request.client else ""
         if self._keys:
             scheme, _, shown = request.headers.get("authorization", "").partition(" ")
@@ -211,10 +214,10 @@ class OpenAIFront:
         return caller
 
     async def _refused(self, request: Request, error: Exception) -> Response:
-        """Any HTTPException in OpenAI's form."""
+        """Return any HTTPException in OpenAI's format."""
         assert isinstance(error, HTTPException)
         body = error.detail
-        if isinstance(body, str):  # Starlette's own: no such path, no such method
+        if isinstance(body, str):  # raised by Starlette: unknown path or method
             place = f"{request.method} {request.url.path}"
             body = refusal(error.status_code, f"there is no {place:.200}", code="unknown_url")
         return JSONResponse(body, error.status_code, headers=error.headers)
@@ -224,7 +227,7 @@ class OpenAIFront:
 
 
 def _asked(body: bytes, caller: str) -> tuple[ChatRequest, Conversation]:
-    """The request and its conversation. HTTPException for what is none."""
+    """Parse a request and its conversation. HTTPException if they are invalid."""
     try:
         asked = msgspec.json.decode(body, type=ChatRequest)
         return asked, conversation_of(asked, caller)
@@ -273,7 +276,7 @@ def _completion(told: Answered) -> dict[str, Any]:
 
 
 def _usage(asked: ChatRequest, told: Answered) -> dict[str, int]:
-    """Tokens, counted as bytes of UTF-8: a shell has no other ones."""
+    """Return token counts, which are bytes of UTF-8, since a shell has no tokens."""
     prompt = sum(len(message.text.encode("utf-8", "replace")) for message in asked.messages)
     answer = len(told.text.encode())
     return {
@@ -286,7 +289,7 @@ def _usage(asked: ChatRequest, told: Answered) -> dict[str, int]:
 def _chunks(
     answer: dict[str, Any], told: Answered, usage: dict[str, int] | None
 ) -> Iterator[dict[str, Any]]:
-    """The answer in the pieces of a stream. The shell's output is one, since it ends at once."""
+    """Yield the answer as chunks of a stream. The output is one chunk, since it is complete."""
     whole = {**answer, "object": "chat.completion.chunk"}
     deltas = [(_message(told), None), ({}, _finish(told))]
     for delta, finish in deltas:
@@ -297,7 +300,7 @@ def _chunks(
 
 
 def _events(chunks: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Chunks as server-sent events."""
+    """Format chunks as server-sent events."""
     for chunk in chunks:
         yield f"data: {json.dumps(chunk)}\n\n"
     yield "data: [DONE]\n\n"

@@ -1,4 +1,4 @@
-"""One way of serving by HTTP: what comes in at most, and how it stops."""
+"""Serve an ASGI application over HTTP, with limits on requests and a clean shutdown."""
 
 from __future__ import annotations
 
@@ -16,32 +16,34 @@ from shioenv.execution.process import adopt_orphans
 from shioenv_serve.door import Door, place_of
 
 LARGEST_BODY: Final = 1 << 20
-"""Bytes of a request's body at most; ours: an input has 128 KiB at most."""
+"""Maximum bytes of a request's body; our choice: an input has 128 KiB at most."""
 
 LARGEST_HEAD: Final = 16 << 10
-"""Bytes of a request's line and headers at most."""
+"""Maximum bytes of a request's line and headers."""
 
 LARGEST_SIZE: Final = (1 << 63) - 1
-"""The largest size of a chunk that is a size at all; ours."""
+"""The largest chunk size accepted as a number; our choice."""
 
 NO_HTTP: Final = 400, "this is no HTTP request"
 LONG_HEAD: Final = 400, f"a head has at most {LARGEST_HEAD:,} bytes"
 LARGE_BODY: Final = 413, f"a body has at most {LARGEST_BODY:,} bytes"
 
 MOST_CONNECTIONS: Final = 1024
-"""Connections at once; ours."""
+"""Maximum simultaneous connections; our choice."""
 
 REQUEST_SECONDS: Final = 10.0
-"""Seconds that a client may take to send a request, its body included; ours."""
+"""Seconds that a client has to send a request, its body included; our choice."""
 
 LATE: Final = f"the request did not come whole in {REQUEST_SECONDS:g} s"
 
 KEPT_SECONDS: Final = 300
-"""Seconds for which a connection waits for its next request; ours. Cowrie closes its own after 240
-seconds. A line that it sends just while the server closes would be lost."""
+"""Seconds that a connection waits for its next request; our choice.
+
+Cowrie closes its connections after 240 seconds. A line sent while the server closes would be lost.
+"""
 
 STOP_SECONDS: Final = 10
-"""Seconds for which a server that stops waits for answers that are on their way; ours."""
+"""Seconds that a stopping server waits for pending answers; our choice."""
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -50,7 +52,7 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 def detail(status: int, message: str) -> dict[str, Any]:
-    """A refusal in FastAPI's form."""
+    """Return an error body in FastAPI's format."""
     return {"detail": message}
 
 
@@ -60,14 +62,14 @@ def serve(
     said: Callable[[str], None],
     refusal: Callable[[int, str], dict[str, Any]] = detail,
 ) -> None:
-    """Serves an ASGI application until Ctrl-C or SIGTERM; its lifespan ends before this returns.
+    """Serve an ASGI application until Ctrl-C or SIGTERM; its lifespan ends before this returns.
 
-    `said` is given the address once something listens there. `refusal` is the body that refuses a
-    request, in the words of the application's protocol. Errors: UsageError for a door that cannot
-    be opened.
+    `said` is called with the address once the server listens. `refusal` returns the body of an
+    error in the format of the application's protocol. Errors: UsageError if the address cannot be
+    used.
     """
     listening = door.opened()
-    # asyncio sets this where a socket says that it is TCP, which those made here do not
+    # asyncio sets this option only on sockets created as TCP, unlike those made here.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
     said(f"running on http://{place_of(listening)} (Ctrl-C stops it)")
     configuration = uvicorn.Config(
@@ -84,16 +86,16 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn's server, with the last processes of the application's machines as its children."""
+    """Uvicorn's server; at shutdown it adopts the last processes of the application's machines."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the answers that are on their way, then the application."""
+        """Finish pending answers, then the application."""
         adopt_orphans()
         await super().shutdown(sockets)
 
 
 class Bounded:
-    """An ASGI application whose HTTP requests are read whole, within bounds, before it runs."""
+    """An ASGI application whose HTTP requests are read completely, within limits, first."""
 
     def __init__(
         self, application: Application, refusal: Callable[[int, str], dict[str, Any]]
@@ -101,7 +103,7 @@ class Bounded:
         self._application, self._refusal = application, refusal
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answers one request, as ASGI has it."""
+        """Handle one ASGI request."""
         if scope["type"] != "http":
             await self._until_closed(scope, receive, send)
             return
@@ -128,14 +130,14 @@ class Bounded:
         await self._application(scope, again, send)
 
     async def _until_closed(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Run the application; what it answers to a closed connection is no error."""
+        """Run the application; errors after the client closed the connection are ignored."""
         closed = False
 
         async def told(message: Message) -> None:
             nonlocal closed
             try:
                 await send(message)
-            except OSError:  # as ASGI has it
+            except OSError:  # as the ASGI specification requires
                 closed = True
                 raise
 
@@ -146,7 +148,7 @@ class Bounded:
                 raise
 
     async def _body(self, scope: Message, receive: Receive) -> bytearray | None:
-        """The body, or a beginning that is too long; None where the client went away."""
+        """Return the body, or an oversized prefix; None if the client disconnected."""
         body = bytearray()
         for name, value in scope["headers"]:
             if name == b"content-length" and int(value) > LARGEST_BODY:
@@ -171,16 +173,16 @@ class Bounded:
 
 
 class BoundedConnection(h11.Connection):
-    """h11's side of a connection; its bounds do not depend on the pieces in which bytes come.
+    """h11's side of a connection, with limits independent of how the bytes are divided.
 
-    h11 itself bounds the length of a head that has not come whole, and no size of a chunk.
+    h11 itself limits only the length of an incomplete head, and not the size of a chunk.
     """
 
     refused: tuple[int, str] = NO_HTTP
-    """Status and message of the refusal, once `next_event` has raised RemoteProtocolError."""
+    """Status and message of the error response, after `next_event` raised RemoteProtocolError."""
 
     def next_event(self) -> Any:
-        """Return what comes next. Errors: h11.RemoteProtocolError, as for what is no HTTP."""
+        """Return the next event. Errors: h11.RemoteProtocolError, also for exceeded limits."""
         is_head = self.their_state is h11.IDLE
         before = len(self.trailing_data[0]) if is_head else 0
         try:
@@ -202,10 +204,10 @@ class BoundedConnection(h11.Connection):
 
 
 def protocol(refusal: Callable[[int, str], dict[str, Any]]) -> type[asyncio.Protocol]:
-    """Uvicorn's HTTP protocol, with bounds on connections and on the time that headers take."""
+    """Return Uvicorn's HTTP protocol with limits on connections and on the time for headers."""
 
     class BoundedProtocol(H11Protocol):
-        """A connection that is closed where its next request does not come."""
+        """A connection that is closed if its next request does not arrive in time."""
 
         _due: asyncio.TimerHandle | None = None
 
@@ -214,7 +216,7 @@ def protocol(refusal: Callable[[int, str], dict[str, Any]]) -> type[asyncio.Prot
             self.conn = BoundedConnection(h11.SERVER, LARGEST_HEAD)
 
         def connection_made(self, transport: asyncio.Transport) -> None:
-            """Begins to wait for the first request."""
+            """Start waiting for the first request."""
             super().connection_made(transport)
             if len(self.connections) > MOST_CONNECTIONS:
                 self._refuse(503, "there are too many connections")
@@ -222,17 +224,17 @@ def protocol(refusal: Callable[[int, str], dict[str, Any]]) -> type[asyncio.Prot
                 self._wait()
 
         def data_received(self, data: bytes) -> None:
-            """Reads on; waits for the next request where none is being answered."""
+            """Process data; wait for the next request if none is being answered."""
             super().data_received(data)
             self._wait()
 
         def connection_lost(self, error: Exception | None) -> None:
-            """Waits no more."""
+            """Stop waiting."""
             self._stop_waiting()
             super().connection_lost(error)
 
         def send_400_response(self, msg: str) -> None:
-            """Refuses what is no HTTP."""
+            """Refuse invalid HTTP."""
             self._refuse(*self.conn.refused)
 
         def _wait(self) -> None:

@@ -1,8 +1,8 @@
-"""Visitors of a server: which shell goes on with a conversation, and how many shells are kept.
+"""Assign requests to shells by conversation, and limit the number of open shells.
 
-A request tells a conversation, and nothing of who sent it. The rule that keeps visitors apart: a
-line is run in a shell that ran the conversation's earlier lines, and no other line. A shell that
-ran one line more serves nobody else. Where no shell stands there, the lines are run again.
+A request contains a conversation, but no identity of its sender. One rule isolates visitors: a line
+runs only in a shell that ran exactly the conversation's earlier lines. A shell that ran one line
+more serves no other visitor. If no shell matches, the lines are replayed.
 """
 
 from __future__ import annotations
@@ -30,85 +30,87 @@ from shioenv.sandbox.base import refuse_limit
 from shioenv_serve.conversations import Conversation, likeness
 
 REMEMBERED: Final = 4
-"""Visits that are remembered for each shell that is kept; ours: their lines can be run again."""
+"""Visits remembered for each open shell, so that their lines can be replayed; our choice."""
 
 MOST_LINES: Final = 1024
-"""Lines of a visit that are remembered; ours. Older ones are forgotten, and not run again."""
+"""Maximum remembered lines of a visit; our choice. Older ones are dropped, and not replayed."""
 
 MOST_CHARACTERS: Final = 1 << 20
-"""Characters of these lines; ours, as the longest request has."""
+"""Maximum characters of these lines; our choice, as in the longest request."""
 
 AGAIN_SECONDS: Final = 30.0
-"""Seconds for which the lines of a conversation are run again at most; ours."""
+"""Maximum seconds for replaying the lines of a conversation; our choice."""
 
 ARRIVAL_SECONDS: Final = 0.1
-"""Seconds for which an unknown conversation waits for the request that came before it; ours."""
+"""Seconds that an unknown conversation waits for the request before it; our choice."""
 
 FREE_SECONDS: Final = 10.0
-"""Seconds for which a line waits until another one has ended, where every shell runs one; ours."""
+"""Seconds that a line waits for a free shell when all are busy; our choice."""
 
 SWEEP_SECONDS: Final = 5.0
-"""Seconds between two looks for shells that nobody uses."""
+"""Seconds between two searches for unused shells."""
 
 
 def _nothing(visit: str) -> None:
-    """Takes no notice of a visit."""
+    """Ignore a visit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a shell answered to a line."""
+    """A shell's answer to a line."""
 
     visit: str
-    """The number of the visit, as the log has it."""
+    """The visit's number, as in the log."""
     behavior: Behavior | None
-    """None where the runner declined (`declined`)."""
+    """None if the runner declined (`declined`)."""
     runner: str
-    """Who answered."""
+    """The source of the answer: `machine` or `model`."""
     confidence: float | None = None
-    """How sure the model was; None where the line was run."""
+    """The model's confidence; None if the line was executed."""
     declined: str = ""
-    """Why the runner gave no answer."""
+    """The reason why the runner gave no answer."""
     again: int = 0
-    """Earlier lines that were run again for this one."""
+    """The number of earlier lines that were replayed for this one."""
 
     @property
     def text(self) -> str:
-        """The output as text. What is no UTF-8 becomes U+FFFD."""
+        """The output as text. Invalid UTF-8 becomes U+FFFD."""
         return "" if self.behavior is None else self.behavior.output.decode("utf-8", "replace")
 
 
 @dataclass(slots=True, eq=False)
 class VisitLine:
-    """A line of a visit. Another line with the same text is another one."""
+    """A line of a visit, compared by identity, not by text."""
 
     text: str
     runs_again: bool = True
-    """Whether the line is run where the visit's lines are run again. One that ended its shell, that
-    broke its machine, or that could not be run is not."""
+    """Whether the line is included when the visit's lines are replayed.
+
+    False for a line that ended its shell, broke its machine, or could not be run.
+    """
 
 
 @dataclass(slots=True, eq=False)
 class Visit:
-    """A conversation that is remembered, and the shell that stands at its end."""
+    """A remembered conversation, and the shell that ran its lines."""
 
     key: str
     lines: list[VisitLine]
     answers: list[str]
     number: str = field(default_factory=lambda: secrets.token_hex(6))
-    """What the log calls the visit."""
+    """The visit's number in the log."""
     shell: Shell | None = None
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a line is run: the others wait, in their order."""
+    """Held while a line is run; further lines wait in order."""
     waiting: int = 0
-    """Requests that hold the turn, or wait for it."""
+    """The number of requests that hold the turn, or wait for it."""
     used: float = field(default_factory=time.monotonic)
     forgot: bool = False
-    """Whether the oldest lines were forgotten."""
+    """Whether the oldest lines were dropped."""
 
     @property
     def transcript(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What tells the visit from another one: its lines and its answers."""
+        """The visit's lines and answers, by which it differs from other visits."""
         return tuple(self._texts), tuple(self.answers)
 
     @property
@@ -116,7 +118,7 @@ class Visit:
         return [line.text.strip() for line in self.lines]
 
     def fits(self, conversation: Conversation) -> bool:
-        """Whether the conversation can be this visit's, with just its newest line behind it."""
+        """Whether the conversation may be this visit's, with only its newest line added."""
         told = [line.strip() for line in conversation.lines]
         more = len(self.lines) - len(told)
         if more < 0 or ((more or self.forgot) and not conversation.is_cut):
@@ -136,7 +138,7 @@ class Visit:
         )
 
     def add(self, text: str) -> VisitLine:
-        """Puts a line at the visit's end; from here on the visit is that line's."""
+        """Append a line; from then on the visit matches only conversations with that line."""
         self.lines.append(VisitLine(text))
         while len(self.lines) > MOST_LINES or sum(map(len, self._texts)) > MOST_CHARACTERS:
             del self.lines[0]
@@ -147,48 +149,48 @@ class Visit:
 
 
 class Visits:
-    """All visits of a server. One event loop uses it; shells work in threads.
+    """All visits of a server, used by one event loop; shells run in threads.
 
-    At most so many shells are kept (`most`), each for at most `idle_seconds` without a line. What
-    was typed in a shell that was ended is remembered for a while, and is run again if need be.
+    At most `most` shells are open, each for at most `idle_seconds` without a line. The lines of a
+    closed shell are remembered for a while, and replayed if necessary.
     """
 
     def __init__(self, shells: Shells, most: int, idle_seconds: float) -> None:
-        """Keep nothing yet. Errors: LimitsError for an impossible idle time."""
+        """Create an empty store. Errors: LimitsError for an invalid idle time."""
         refuse_limit("idle_seconds", idle_seconds)
         self._shells, self._most, self._idle_seconds = shells, most, idle_seconds
         self._threads = ThreadPoolExecutor(most + 2, thread_name_prefix="shioenv-shell")
         self.known: list[Visit] = []
-        """The visits that are remembered."""
+        """The remembered visits."""
         self.kept = 0
-        """Shells that are open, or are being opened; spare ones are not counted."""
+        """The number of shells that are open or being opened, without spare ones."""
         self.on_end: Callable[[str], object] = _nothing
-        """Is told the number of a visit that is forgotten, and of each at the end."""
+        """A callback with the number of each visit that is dropped, and of the rest at the end."""
         self._freed = asyncio.Event()
-        """Set once a shell has run its line or was ended."""
+        """Set once a shell has run its line or was closed."""
         self._closing = False
         self._sweeping: asyncio.Task[None] | None = None
         self._work: set[asyncio.Future[Any]] = set()
 
     async def start(self) -> None:
-        """Opens what the first visitors are given, and looks for unused shells from now on."""
+        """Open spare shells for the first visitors, and begin to close unused ones periodically."""
         await self._in_thread(self._shells.make_ready)
         self._sweeping = asyncio.create_task(self._sweep())
 
     async def answer(
         self, conversation: Conversation, heard: Callable[[str], object] = _nothing
     ) -> Answered:
-        """What the conversation's newest line prints.
+        """Run the conversation's newest line and return the answer.
 
-        `heard` is told the number of the line's visit before the line is run. Errors:
-        OverloadedError, ConversationTooLongError. InputError for a line that no shell can be given.
-        SandboxError where the machine broke.
+        `heard` is called with the visit's number before the line is run. Errors: OverloadedError,
+        ConversationTooLongError. InputError for a line that is not valid input. SandboxError if the
+        machine broke.
         """
         if conversation.is_alone:
             return await self._alone_answer(conversation, heard)
         visit = self._found(conversation)
         if visit is None and conversation.lines:
-            # requests overtake each other, as where somebody pastes lines
+            # requests may overtake each other, for example when a user pastes lines
             end = time.monotonic() + ARRIVAL_SECONDS
             while visit is None and time.monotonic() < end:
                 await asyncio.sleep(ARRIVAL_SECONDS / 10)
@@ -213,14 +215,14 @@ class Visits:
             self._forget()
 
     async def end_unused(self, seconds: float) -> None:
-        """Ends the shells that had no line for so long; from `start` on, this happens by itself."""
+        """Close the shells without a line for that long; `start` makes this periodic."""
         old = time.monotonic() - seconds
         for visit in list(self.known):
             if visit.shell and not visit.waiting and visit.used <= old:
                 await self._end(visit)
 
     async def close(self) -> None:
-        """Waits for the lines that are running, and ends every shell."""
+        """Wait for running lines, and close every shell."""
         self._closing = True
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -232,10 +234,10 @@ class Visits:
             self.on_end(visit.number)
 
     def _found(self, conversation: Conversation) -> Visit | None:
-        """The visit that the conversation goes on with; None where none is, or nobody knows which.
+        """Return the visit that the conversation continues; None without one, or if ambiguous.
 
-        Visits that differ in what the conversation does not tell are not chosen from: one would be
-        another visitor's. Where they ran the same lines, these are run again.
+        If visits with different transcripts match, choosing one could expose another visitor's
+        shell. If they differ only in their answers, the lines are replayed in a new shell.
         """
         fits = [
             visit
@@ -245,7 +247,7 @@ class Visits:
         if not fits:
             return None
         answers = list(conversation.answers)
-        # the newest answers may not have reached the client before it sent this line
+        # The newest answers may not have reached the client before it sent this line.
         fits = [visit for visit in fits if visit.ends_with(answers)] or fits
         best = max(fits, key=lambda visit: (visit.shell is not None, visit.used))
         if not conversation.is_cut or len({visit.transcript for visit in fits}) == 1:
@@ -258,13 +260,13 @@ class Visits:
         return None
 
     async def _run(self, visit: Visit, line: VisitLine) -> Answered:
-        """Runs the visit's newest line, in a shell that ran the others."""
+        """Run the visit's newest line in a shell that ran the others."""
         again = 0
         if visit.shell is None:
             again = await self._rebuild(visit, line)
         try:
             told = await self._typed(visit, line)
-        except ShellEndedError:  # before the line: its machine was ended from outside
+        except ShellEndedError:  # before the line: the machine was ended from outside
             await self._end(visit)
             again = await self._rebuild(visit, line)
             told = await self._typed(visit, line)
@@ -281,7 +283,7 @@ class Visits:
             raise
         except Exception as error:
             line.runs_again = False
-            if not isinstance(error, InputError):  # nobody knows what the shell did
+            if not isinstance(error, InputError):  # the shell's state is unknown
                 await self._end(visit)
             raise
         if told.behavior is None:
@@ -292,7 +294,7 @@ class Visits:
         return told
 
     def _ask(self, shell: Shell, text: str) -> Answered:
-        """Has a shell run a line, in a thread."""
+        """Run a line in a shell; called in a thread."""
         try:
             behavior = shell.run(text)
         except Abstained as error:
@@ -301,9 +303,9 @@ class Visits:
         return Answered("", behavior, runner, confidence)
 
     async def _rebuild(self, visit: Visit, line: VisitLine) -> int:
-        """Gives the visit a new shell, in which its lines before one were run; their number.
+        """Open a new shell for the visit, replay its earlier lines in it, and return their number.
 
-        A line that ends the shell is left out, and the others are run once more.
+        If a line ends the shell, replaying starts again without it.
         """
         end = time.monotonic() + AGAIN_SECONDS
         while True:
@@ -320,7 +322,7 @@ class Visits:
             await self._end(visit)
 
     def _repeat(self, shell: Shell, lines: list[VisitLine], end: float) -> bool:
-        """Runs lines again, in a thread; whether the shell goes on after them."""
+        """Replay lines in a thread, and return whether the shell is still open afterwards."""
         for line in lines:
             if self._closing or time.monotonic() > end:
                 raise ConversationTooLongError(
@@ -353,7 +355,7 @@ class Visits:
         return replace(told, visit=visit.number)
 
     async def _opened(self) -> Shell:
-        """A new shell in the slot that was taken."""
+        """Open a new shell in the reserved slot."""
         try:
             shell: Shell = await self._in_thread(self._shells.open)
         except BaseException:
@@ -363,19 +365,19 @@ class Visits:
         return shell
 
     def _make_ready(self) -> None:
-        """Has a thread open what the next visitors are given, and waits for nothing."""
+        """Start opening spare shells for the next visitors in a thread, without waiting."""
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._threads, self._shells.make_ready)
         self._work.add(future)
 
         def done(ready: asyncio.Future[None]) -> None:
             self._work.discard(ready)
-            ready.exception()  # the next visitor opens a shell by itself, and is told
+            ready.exception()  # the next visitor opens a shell itself, and gets the error
 
         future.add_done_callback(done)
 
     async def _take_slot(self) -> None:
-        """Counts one shell more. The one that was not used for longest is ended if need be."""
+        """Reserve a slot for one more shell, closing the least recently used one if necessary."""
         end = time.monotonic() + FREE_SECONDS
         while self.kept >= self._most:
             idle = [visit for visit in self.known if visit.shell and not visit.waiting]
@@ -393,7 +395,7 @@ class Visits:
         self.kept += 1
 
     async def _end(self, visit: Visit) -> None:
-        """Ends the visit's shell; does nothing where it has none."""
+        """Close the visit's shell, if any."""
         shell, visit.shell = visit.shell, None
         if shell is not None:
             try:
@@ -403,7 +405,7 @@ class Visits:
                 self._freed.set()
 
     def _forget(self) -> None:
-        """Forgets the visits that were not used for longest, where there are too many."""
+        """Drop the least recently used visits if there are too many."""
         too_many = len(self.known) - REMEMBERED * self._most
         if too_many > 0:
             idle = [visit for visit in self.known if not visit.shell and not visit.waiting]
@@ -417,7 +419,7 @@ class Visits:
             await self.end_unused(self._idle_seconds)
 
     async def _in_thread(self, work: Callable[..., Any], *given: Any) -> Any:
-        """What the work gives. It is waited for at the end, even where nobody waits any more."""
+        """Run work in a thread and return its result; `close` waits for it even if cancelled."""
         future = asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
         self._work.add(future)
         future.add_done_callback(self._work.discard)

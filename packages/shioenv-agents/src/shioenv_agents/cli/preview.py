@@ -1,4 +1,4 @@
-"""`shioenv preview`: what a command would change in the user's own files, without changing them."""
+"""`shioenv preview`: show a command's changes to the user's own files, without making them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 FAILED = 125
-"""The exit status where the preview itself failed, as of `timeout` and `docker run`."""
+"""The exit status if the preview itself failed, as in `timeout` and `docker run`."""
 
 
 class PreviewCommand(TyperCommand):
     """A subcommand whose own errors have an exit status that few commands have."""
 
     allow_interspersed_args = False
-    """Options behind the command's name are the command's."""
+    """Options after the command's name belong to the command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse as usual; wrong usage exits with `FAILED`."""
+        """Parse as usual; usage errors exit with `FAILED`."""
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
@@ -37,7 +37,7 @@ class PreviewCommand(TyperCommand):
             raise
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the preview; an error of ours exits with `FAILED`."""
+        """Run the preview; an error of the preview itself exits with `FAILED`."""
         from shioenv.errors import ShioenvError
 
         try:
@@ -109,7 +109,7 @@ def preview(
 
 
 def document(command: list[str], made: Preview) -> dict[str, Any]:
-    """What `shioenv preview --json` prints."""
+    """Return the document that `shioenv preview --json` prints."""
     return {
         "command": command,
         "cwd": made.start,
@@ -131,7 +131,7 @@ _CUT_OFF = (
 
 
 def _parts(made: Preview) -> Iterator[bytes]:
-    """Nothing on standard output. What is told of the command is printed on standard error."""
+    """Print the report on standard error, and yield nothing for standard output."""
     told = [facts_of(made.behavior)]
     told += [f"  {describe(operation)}" for operation in made.behavior.patch.operations]
     if not made.whole:

@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 
 SHOWN = 20
-"""Faults printed; `--json` has all of them."""
+"""Maximum faults printed; `--json` has all of them."""
 
 AgentModel = Annotated[
     str | None,
@@ -278,7 +278,7 @@ def certify(
 
 
 def _agents(model: str | None, url: str | None) -> dict[str, Agent]:
-    """The scripted agents, and a language model where one is named, by name."""
+    """Return the scripted agents, and the named language model, if any, by name."""
     from shioenv.errors import UsageError
     from shioenv_agents.tasks.agents import AGENTS, prompted
 
@@ -293,7 +293,7 @@ def _agents(model: str | None, url: str | None) -> dict[str, Agent]:
 
 
 def _faults(tasks: Sequence[Task], found: Sequence[tuple[str, ...]]) -> list[dict[str, Any]]:
-    """The tasks that have faults, with these."""
+    """Return the tasks that have faults, with these."""
     return [
         {"id": task.id, "solution": task.solution, "faults": list(faults)}
         for task, faults in zip(tasks, found, strict=True)
@@ -302,7 +302,7 @@ def _faults(tasks: Sequence[Task], found: Sequence[tuple[str, ...]]) -> list[dic
 
 
 def _faulty(faulty: list[dict[str, Any]]) -> Iterator[str]:
-    """Lines about the first faulty tasks."""
+    """Yield lines about the first faulty tasks."""
     for one in faulty[:SHOWN]:
         faults = printing.printable(", ".join(one["faults"]))
         yield f"{one['id']}: {printing.printable(one['solution'])}: {faults}"

@@ -1,1 +1,1 @@
-"""Tasks and machines in the frameworks of others."""
+"""Adapters of tasks and machines to other frameworks."""

@@ -1,9 +1,9 @@
-"""Machines as environments of Harbor: `harbor run -e shioenv_agents.fronts.harbor:Environment`.
+"""Harbor environments: `harbor run -e shioenv_agents.fronts.harbor:Environment`.
 
-A task runs here where its image is a built system. Its Dockerfile begins with
-`FROM shioenv/NAME:DIGEST`, or with a pushed image and `LABEL shioenv.system=NAME:DIGEST`. Beside
-that it has `WORKDIR`, and `RUN` with a text for Bash, and nothing else. No Docker, no root and no
-network take part.
+A task runs here if its image is a built system. Its Dockerfile begins with `FROM
+shioenv/NAME:DIGEST`, or with a pushed image and `LABEL shioenv.system=NAME:DIGEST`. It may further
+contain only `WORKDIR`, and `RUN` with a text for Bash. Neither Docker nor root nor a network is
+needed.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from shioenv_agents.tasks.harbor.evidence import evidence_of
 from shioenv_agents.tasks.harbor.export import HOOK, IMAGE, LABEL, PROOF_SECONDS, SHELL
 
 MEMORY_MB: Final = 2048
-"""Mebibytes of memory where the task does not say."""
+"""Default memory in mebibytes."""
 
 STORAGE_MB: Final = 1024
-"""Mebibytes of new or changed files where the task does not say; they lie in memory."""
+"""Default limit of new or changed files in mebibytes; they are stored in memory."""
 
 PROCESSES: Final = 1024
-"""Processes and threads at once; ours, because agents start more than an input does."""
+"""Maximum processes and threads; our choice, because agents start more than an input does."""
 
 TRANSFER_SECONDS: Final = 600.0
-"""Seconds that a file or a directory may take on its way; as Harbor gives its own archives."""
+"""Time limit for transferring a file or a directory in seconds, as for Harbor's archives."""
 
 IDLE_SECONDS: Final = 86_400.0
-"""Seconds after which what runs without a command is ended."""
+"""Seconds until background processes are ended when no command runs."""
 
 _UNFIT: Final = (TransferError, OSError, OverflowError, RecursionError)
-"""What artifacts can raise on their way out."""
+"""Exceptions that artifacts can raise while they are copied out."""
 
 _BUILD = r"(?P<name>[^\s:@]+):(?P<digest>[0-9a-f]{12,64})"
 _FROM = re.compile(rf"FROM\s+{IMAGE}/{_BUILD}")
@@ -60,22 +60,22 @@ _RUN = re.compile(r"RUN\s+(?P<words>\[.*\])")
 
 
 class Environment(BaseEnvironment):
-    """A machine that stays for one trial, pristine at first.
+    """A machine for one trial, initially pristine.
 
-    Commands run beside each other, and what they leave running goes on. There is no network but the
-    machine's own. Files and outputs are in memory. The memory and the storage that a task asks for
-    are limits; its processors are the system's.
+    Commands run concurrently, and processes that they leave running continue. There is no network
+    except the machine's own. Files and outputs are in memory. A task's memory and storage are
+    limits; its number of processors is the system's.
 
-    A task's hook that begins with `HOOK` is answered from outside: every process is ended, and what
-    changed is read without the machine. The file `EVIDENCE` of the artifacts comes from there, or
-    is not there. Nothing in the machine can write that file.
+    A task's hook that begins with `HOOK` is answered from outside: every process is ended, and the
+    changes are read without the machine. The artifact `EVIDENCE` is created only that way. Nothing
+    in the machine can write that file.
     """
 
     def __init__(self, *args: Any, layer: str | None = None, **kwargs: Any) -> None:
-        """`layer` is a directory of this host whose files lie over the system from the start on.
+        """Create the environment. `layer` is a directory of this host to copy over the system.
 
-        They are no change for whoever judges. Errors: UsageError where the image is none of ours,
-        or there is no such directory; those of `find_system`.
+        The judge does not count its files as changes. Errors: UsageError if the image is not a
+        built system, or the directory does not exist; those of `find_system`.
         """
         self._layer = None if layer is None else Path(layer)
         self._evidence: dict[str, Any] | None = None
@@ -84,12 +84,12 @@ class Environment(BaseEnvironment):
 
     @staticmethod
     def type() -> str:
-        """What logs call the environment."""
+        """Return the environment's name in logs."""
         return "shioenv"
 
     @property
     def capabilities(self) -> EnvironmentCapabilities:
-        """There is no network to be had, so a task may ask for none."""
+        """The capabilities: there is no network, so a task may disable the internet."""
         return EnvironmentCapabilities(disable_internet=True)
 
     def _validate_definition(self) -> None:
@@ -102,9 +102,9 @@ class Environment(BaseEnvironment):
     # ---- the machine ----
 
     async def start(self, force_build: bool) -> None:
-        """Opens the machine as its image is, with the layer and the directories that Harbor needs.
+        """Open the machine in the state of its image, with the layer and Harbor's directories.
 
-        Errors: UsageError where a `RUN` of the Dockerfile fails.
+        Errors: UsageError if a `RUN` of the Dockerfile fails.
         """
         limits = Limits(
             wall_seconds=60.0,
@@ -128,7 +128,7 @@ class Environment(BaseEnvironment):
         await self._upload_environment_dir_after_start()
 
     async def stop(self, delete: bool) -> None:
-        """Ends everything in the machine, which the next trial finds pristine."""
+        """End everything in the machine, and renew it for the next trial."""
         await _IDLE.give_back(self._seat, self._system, self._limits)
 
     async def exec(
@@ -139,10 +139,10 @@ class Environment(BaseEnvironment):
         timeout_sec: int | None = None,
         user: str | int | None = None,
     ) -> ExecResult:
-        """Runs a command, beside any others; what it leaves running goes on.
+        """Run a command concurrently with others; processes that it leaves running continue.
 
-        Of each output the first `OUTPUT` bytes are kept. Errors: RuntimeError where the time is
-        over, as Harbor's own environments raise it; then the command's processes are ended.
+        The first `OUTPUT` bytes of each output are kept. Errors: RuntimeError at the time limit, as
+        in Harbor's environments; the command's processes are then ended.
         """
         named = self._resolve_user(user)
         done = await self._run(
@@ -169,7 +169,7 @@ class Environment(BaseEnvironment):
         most: int = OUTPUT,
         seconds: float | None = None,
     ) -> Finished:
-        """How a command ended. Errors: RuntimeError where the time is over."""
+        """Run a command, and return how it ended. Errors: RuntimeError at the time limit."""
         try:
             return await finished(
                 self._seat, command, given=given, into=into, most=most, seconds=seconds
@@ -180,7 +180,7 @@ class Environment(BaseEnvironment):
     # ---- files ----
 
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
-        """Writes a file of this host, and the directories above it. Errors: TransferError."""
+        """Write a file of this host, and the directories above it. Errors: TransferError."""
         source, target = Path(source_path), shlex.quote(target_path)
         mode = source.stat().st_mode & 0o777
         text = f'mkdir -p -- "$(dirname -- {target})" && cat > {target} && chmod {mode:o} {target}'
@@ -188,7 +188,7 @@ class Environment(BaseEnvironment):
             await self._transfer(text, target_path, given=file)
 
     async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
-        """Writes what a directory of this host holds, owned by root. Errors: TransferError."""
+        """Write the contents of a directory of this host, owned by root. Errors: TransferError."""
         target = shlex.quote(target_dir)
         text = f"mkdir -p -- {target} && tar -x -f - -C {target}"
         with tempfile.TemporaryFile() as archive:
@@ -197,7 +197,7 @@ class Environment(BaseEnvironment):
             await self._transfer(text, target_dir, given=archive)
 
     async def download_file(self, source_path: str, target_path: Path | str) -> None:
-        """Copies a regular file of the machine. Errors: TransferError, also where it is none."""
+        """Copy a regular file of the machine. Errors: TransferError, also for any other file."""
         if os.path.normpath(source_path) == f"{ARTIFACTS}/{EVIDENCE}":
             self._tell(Path(target_path).parent, Path(target_path).name)
             return
@@ -213,17 +213,17 @@ class Environment(BaseEnvironment):
                 raise
 
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
-        """Copies the regular files of a directory of the machine. Errors: TransferError.
+        """Copy the regular files of a directory of the machine. Errors: TransferError.
 
-        Nothing else is copied: no link, device, pipe or socket. The evidence of the artifacts is
-        what was read from outside.
+        Links, devices, pipes and sockets are not copied. The evidence among the artifacts is the
+        one read from outside.
         """
         await self._download(source_dir, Path(target_dir), [])
 
     async def download_dir_with_exclusions(
         self, *, source_dir: str, target_dir: Path | str, exclude: list[str]
     ) -> None:
-        """Copies the same without what patterns of tar match."""
+        """Copy a directory's regular files except those that match patterns of tar."""
         await self._download(source_dir, Path(target_dir), exclude)
 
     async def download_dir_filtered(
@@ -235,7 +235,7 @@ class Environment(BaseEnvironment):
         exclude: Sequence[str] | None = None,
         protect: Sequence[str] | None = None,
     ) -> None:
-        """Copies the same of files whose paths match, and of those that are protected."""
+        """Copy a directory's regular files whose paths match, and the protected ones."""
         target = Path(target_dir)
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as whole:
@@ -247,11 +247,11 @@ class Environment(BaseEnvironment):
                 try:
                     (target / name).parent.mkdir(parents=True, exist_ok=True)
                     (target / name).write_bytes(names[name].read_bytes())
-                except OSError as error:  # as of a path that is longer than in `whole`
+                except OSError as error:  # for example, the path is longer than in `whole`
                     self._leave_out(source_dir, error)
 
     async def is_dir(self, path: str, user: str | int | None = None) -> bool:
-        """Whether a path leads to a directory. Where evidence was taken, the artifacts are one."""
+        """Whether a path is a directory; always true for the artifacts if evidence was taken."""
         if self._evidence is not None and _is_artifacts(path):
             return True
         return await super().is_dir(path, user=user)
@@ -278,16 +278,16 @@ class Environment(BaseEnvironment):
             self._tell(target, f"{within}/{EVIDENCE}")
 
     def _leave_out(self, source: str, error: Exception) -> None:
-        """Goes on without artifacts where evidence was taken; else raises the error.
+        """Skip artifacts after an error if evidence was taken; otherwise raise the error.
 
-        Whoever is inside chooses the names and contents of artifacts, and shall hide no evidence.
+        The agent controls names and contents of artifacts, and must not be able to hide evidence.
         """
         if self._evidence is None or not _is_artifacts(source):
             raise error
         self.logger.warning(f"artifacts are left out: {error}")
 
     def _tell(self, target: Path, name: str) -> None:
-        """Writes the evidence; where none was taken, there is no such file."""
+        """Write the evidence; if none was taken, remove any such file."""
         put(None if self._evidence is None else json.dumps(self._evidence), target, name)
 
     async def _transfer(
@@ -298,7 +298,7 @@ class Environment(BaseEnvironment):
         given: IO[bytes] | None = None,
         into: IO[bytes] | None = None,
     ) -> None:
-        """Runs what brings a file or directory in or out, as root."""
+        """Run a command, as root, that transfers a file or directory."""
         most = self._limits.disk_bytes
         command = Command(text=text, fed=given is not None)
         try:
@@ -313,7 +313,7 @@ class Environment(BaseEnvironment):
             said = done.errors.decode("utf-8", "replace").strip()
             raise TransferError(f"{path}: exit code {done.exit_code}: {said:.200}")
 
-    # ---- what is known from outside ----
+    # ---- observation from outside ----
 
     async def service_exec(
         self,
@@ -325,7 +325,7 @@ class Environment(BaseEnvironment):
         timeout_sec: int | None = None,
         user: str | int | None = None,
     ) -> ExecResult:
-        """Runs a command, or answers the hook that collects evidence."""
+        """Run a command, or answer the hook that collects evidence."""
         if self.is_main_service(service) and command.startswith(HOOK):
             execution = await self._seat.do(EnteredMachine.changes)
             self._evidence = evidence_of(execution, self._system, self._brought)
@@ -336,19 +336,19 @@ class Environment(BaseEnvironment):
 
 
 class _Idle:
-    """Machines that wait for the next trial. To open one takes longer than to make one pristine."""
+    """Idle machines for the next trials, because renewing one is faster than opening one."""
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, Limits], list[Seat[EnteredMachine]]] = {}
 
     def take(self, system: System, limits: Limits) -> Seat[EnteredMachine]:
-        """The seat at a machine that nobody uses."""
+        """Return the handle of an unused machine."""
         if waiting := self._waiting.get((system.digest, limits)):
             return waiting.pop()
         return Seat(lambda: EnteredMachine(system, limits, idle_seconds=IDLE_SECONDS))
 
     async def give_back(self, seat: Seat[EnteredMachine], system: System, limits: Limits) -> None:
-        """Takes a seat that its trial needs no more. A machine that cannot be renewed is ended."""
+        """Renew a machine after its trial and keep it, or close it if that fails."""
         try:
             await seat.do(EnteredMachine.renew)
         except BaseException:
@@ -362,19 +362,19 @@ _IDLE: Final = _Idle()
 
 @dataclass(frozen=True, slots=True)
 class DockerImage:
-    """What a Dockerfile makes of a system."""
+    """The system and the commands in a Dockerfile."""
 
     system: System
     workdir: str
     runs: tuple[Command, ...]
-    """What is run before a machine is anybody's, in order."""
+    """Commands to run before the trial, in order."""
 
 
 def image_of(dockerfile: Path) -> DockerImage:
-    """The image that a Dockerfile makes.
+    """Parse a Dockerfile.
 
-    Errors: UsageError where the Dockerfile does anything else, or names another build of the
-    system; those of `find_system`.
+    Errors: UsageError for unsupported instructions, or another build of the system; those of
+    `find_system`.
     """
     try:
         lines = dockerfile.read_text(encoding="utf-8").splitlines()
@@ -412,7 +412,7 @@ def image_of(dockerfile: Path) -> DockerImage:
 
 
 def _text_of_run(line: str) -> str | None:
-    """The text that a line of a Dockerfile has Bash run; None for another line."""
+    """Return the text that a line of a Dockerfile runs in Bash; None for any other line."""
     found = _RUN.fullmatch(line)
     try:
         words = json.loads(found["words"]) if found else None

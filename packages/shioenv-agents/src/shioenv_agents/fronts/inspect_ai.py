@@ -1,7 +1,7 @@
-"""Tasks as an evaluation of Inspect, and the sandbox `shioenv` for any other evaluation.
+"""Tasks as an Inspect evaluation, and the sandbox `shioenv` for any other evaluation.
 
 Inspect finds both by the entry point of the installed package. A file of tasks is evaluated by
-`inspect eval shioenv/tasks -T file=FILE`. Any other evaluation names `sandbox="shioenv"`.
+`inspect eval shioenv/tasks -T file=FILE`. Any other evaluation sets `sandbox="shioenv"`.
 """
 
 from __future__ import annotations
@@ -48,31 +48,31 @@ from shioenv_agents.tasks.episode import MAX_TURNS, shown
 from shioenv_agents.tasks.task import Task, decode, encode, read_tasks
 
 NOT_EXECUTABLE = 126
-"""A shell's exit code for a program that may not be run."""
+"""A shell's exit code for a program without permission to run."""
 
 TRANSFER_SECONDS = 600.0
-"""Seconds that a file may take on its way in or out."""
+"""Time limit for transferring a file in seconds."""
 
 REFUSALS: Mapping[str, type[OSError]] = MappingProxyType(
     {
         "No such file or directory": FileNotFoundError,
         "Is a directory": IsADirectoryError,
         "Not a directory": NotADirectoryError,
-        "File exists": NotADirectoryError,  # in the place of a directory
+        "File exists": NotADirectoryError,  # a file where a directory is needed
         "Permission denied": PermissionError,
     }
 )
-"""The error that Inspect wants raised for each message that programs print."""
+"""The exception that Inspect expects for each error message of programs."""
 
 READ = '[ -p "$1" ] && echo "it is a pipe" >&2 || exec /usr/bin/cat < "$1"'
-"""Reads a file. A pipe would keep the reader waiting, and its writer would go on."""
+"""Read a file. Pipes are rejected, because the reader would block and the writer continue."""
 
 WRITE = '/usr/bin/mkdir -p -- "${1%/*}/" && /usr/bin/cat > "$1"'
-"""Writes a file, and makes the directories above it."""
+"""Write a file, and make the directories above it."""
 
 
 class Start(BaseModel, frozen=True):
-    """Where a sample begins: the `config` of a sandbox `shioenv`."""
+    """The start state of a sample: the `config` of a sandbox `shioenv`."""
 
     system: str | None = None
     """Name of a built system; None for the default system."""
@@ -83,7 +83,7 @@ class Start(BaseModel, frozen=True):
 
 
 class SampleMachine:
-    """The machine of a sample: a shell in which lines are typed, and programs beside it."""
+    """The machine of a sample: a persistent shell for lines, and separate programs."""
 
     def __init__(self, start: Start) -> None:
         """Open the machine. Errors: those of `open_sandbox`; StartDirectoryError."""
@@ -98,35 +98,35 @@ class SampleMachine:
             raise
 
     def start(self, command: Command) -> Entered:
-        """See `Terminal.enter`."""
+        """Start a program; see `Terminal.enter`."""
         return self.terminal.enter(command)
 
     def end_group(self, group: int) -> None:
-        """See `Terminal.end_group`."""
+        """End a process group; see `Terminal.end_group`."""
         self.terminal.end_group(group)
 
     def close(self) -> None:
-        """End the machine; closing twice does nothing."""
+        """End the machine; a second call does nothing."""
         self.runner.close()
 
 
 @sandboxenv(name="shioenv")
 class ShioenvSandbox(SandboxEnvironment):
-    """A machine for each sample, pristine at first. No file of the host can be reached from it.
+    """A machine for each sample, initially pristine and isolated from the host's files.
 
-    `type` types into one shell that goes on from call to call. Programs that `exec` runs find the
-    machine as it is, with all that runs there, and go on beside each other and the shell. They have
+    `type` types into one persistent shell. Programs run by `exec` see the present state of the
+    machine and its processes, and run concurrently with each other and with the shell. They share
     nothing of the shell: no function, alias, variable or trap.
 
-    A line has the limits of a run. A program has no limit of time but `timeout`. Memory, processes
-    and disk are those of a run, for the whole machine.
+    A line has the limits of a run. A program has no time limit except `timeout`. Memory, processes
+    and disk have the limits of a run, for the whole machine.
 
     Inspect's tools that need a server inside the sandbox (`bash_session`, `text_editor`) do not
     work, because Inspect has no server for this sandbox.
     """
 
     def __init__(self, seat: Seat[SampleMachine], cwd: str) -> None:
-        """`cwd` is the start directory."""
+        """Create the sandbox; `cwd` is the start directory."""
         super().__init__()
         self.seat, self._cwd = seat, cwd
 
@@ -137,7 +137,7 @@ class ShioenvSandbox(SandboxEnvironment):
         config: SandboxEnvironmentConfigType | None,
         metadata: dict[str, str],
     ) -> dict[str, SandboxEnvironment]:
-        """The sandbox of a sample. `config` is a `Start`, or the name of a system.
+        """Return the sandbox of a sample. `config` is a `Start`, or the name of a system.
 
         Errors: those of `SampleMachine`.
         """
@@ -164,29 +164,29 @@ class ShioenvSandbox(SandboxEnvironment):
 
     @classmethod
     def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
-        """The `Start` that a log holds as a mapping."""
+        """Return the `Start` that a log holds as a mapping."""
         return Start(**config)
 
     async def type(self, line: str) -> Behavior:
-        """Type a line into the sample's shell; its behavior. See `Terminal`."""
+        """Type a line into the sample's shell, and return its behavior. See `Terminal`."""
         return await self.seat.do(lambda machine: machine.terminal.run(line))
 
     async def show(self, line: str) -> str:
-        """Type a line into the sample's shell; what an agent is shown."""
+        """Type a line into the sample's shell, and return the text for an agent."""
 
         def typed(machine: SampleMachine) -> str:
             try:
                 behavior = machine.terminal.run(line)
-            except InputError as error:  # no shell can be given the line: it holds a NUL, say
+            except InputError as error:  # the line is invalid, for example because it holds a NUL
                 return f"[{error.message}]"
             return shown(behavior, stays=machine.terminal.entered)
 
         return await self.seat.do(typed)
 
     async def judge(self, task: Task) -> Verdict:
-        """The verdict on a task that began where the sample began.
+        """Return the verdict on a task that began in the sample's start state.
 
-        Where a program ran beside the shell, every process of the machine is ended first.
+        If a program ran beside the shell, every process of the machine is ended first.
         """
         return await self.seat.do(
             lambda machine: Judge(task, machine.runner).judge(machine.terminal)
@@ -203,12 +203,12 @@ class ShioenvSandbox(SandboxEnvironment):
         timeout_retry: bool = True,
         concurrency: bool = True,
     ) -> ExecResult[str]:
-        """Run a program in `cwd`, or in the sample's start directory; its exit code and outputs.
+        """Run a program in `cwd`, or in the start directory, and return exit code and outputs.
 
-        What the program leaves running goes on. Where the time is over or the caller is cancelled,
-        the processes of its group are ended, and what they did stays. Errors: TimeoutError, whose
-        `truncated_output` is what was printed until then. PermissionError where the program may not
-        be run. OutputLimitExceededError.
+        Processes that the program leaves running continue. At the time limit, or if the caller is
+        cancelled, the processes of its group are ended, and their effects remain. Errors:
+        TimeoutError, whose `truncated_output` is the output until then. PermissionError if the
+        program is not executable. OutputLimitExceededError.
         """
         content = input.encode() if isinstance(input, str) else input
         command = Command(
@@ -245,7 +245,7 @@ class ShioenvSandbox(SandboxEnvironment):
     async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
 
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
-        """The content of a file. Errors: as Inspect documents them."""
+        """Return the content of a file. Errors: as Inspect documents them."""
         most = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
         with TemporaryFile() as content:
             if not await self._transfer(READ, file, into=content, most=most):
@@ -265,7 +265,7 @@ class ShioenvSandbox(SandboxEnvironment):
         into: IO[bytes] | None = None,
         most: int = OUTPUT,
     ) -> bool:
-        """Bring a file in or out by a text that has its path as `$1`; whether all of it came."""
+        """Transfer a file by a script with its path as `$1`, and return whether it is complete."""
         path = posixpath.join(self._cwd, file)
         command = Command(
             program=("/bin/bash", "-c", text, "bash", path),
@@ -290,7 +290,7 @@ def _text(output: bytes) -> str:
 
 @tool
 def terminal() -> Tool:
-    """The tool that types lines into the shell of the sample's sandbox `shioenv`."""
+    """Return the tool that types lines into the shell of the sample's sandbox `shioenv`."""
 
     async def execute(line: str) -> str:
         """Type a line into a Bash shell and read what it prints. The shell goes on: its working
@@ -310,9 +310,9 @@ def terminal() -> Tool:
 
 @scorer(metrics=[accuracy(), stderr()])
 def solved() -> Scorer:
-    """The scorer: 1 where the sample's task is solved, else 0.
+    """Return the scorer: 1 if the sample's task is solved, else 0.
 
-    The share of the goal that holds is `progress` in the metadata of the score.
+    The fraction of the goal that holds is `progress` in the metadata of the score.
     """
 
     async def score(state: TaskState, target: Target) -> Score:
@@ -328,9 +328,10 @@ def solved() -> Scorer:
 
 
 def samples(tasks: list[Task]) -> MemoryDataset:
-    """Tasks as Inspect's samples. Each has its sandbox, and its target is the recorded solution.
+    """Convert tasks to Inspect samples, with the recorded solution as target.
 
-    Errors: TaskError for a task of another build of its system, those of `find_system`.
+    Each sample has a sandbox. Errors: TaskError for a task of another build of its system, those of
+    `find_system`.
     """
     systems = {name: find_system(name) for name in {one.system for one in tasks}}
     for one in tasks:
@@ -355,7 +356,7 @@ def samples(tasks: list[Task]) -> MemoryDataset:
 
 @evaluation
 def tasks(file: str | Path, solver: Agent | None = None, max_turns: int = MAX_TURNS) -> Evaluation:
-    """An evaluation of a file of tasks, by default of Inspect's ReAct agent with `terminal`."""
+    """Return an evaluation of a file of tasks, by default with Inspect's ReAct agent."""
     return Evaluation(
         dataset=samples(read_tasks(file)),
         solver=solver or react(tools=[terminal()]),

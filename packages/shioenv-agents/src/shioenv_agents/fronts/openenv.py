@@ -1,4 +1,4 @@
-"""Tasks by OpenEnv's protocol: a server that speaks HTTP and WebSocket, and its client."""
+"""Tasks over OpenEnv's protocol: a server for HTTP and WebSocket, and its client."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from shioenv_agents.tasks.task import Task, read_tasks
 from shioenv_serve.serving import Application, Message, Receive, Send
 
 IDLE_SECONDS: Final = 1800.0
-"""Seconds that a session waits for its client by default; ours: models think for minutes."""
+"""Default idle time limit of a session in seconds; our choice: models think for minutes."""
 
 IDLE_CODE: Final = 1001
-"""The code of the close that the client of an idle session is sent: "going away"."""
+"""The WebSocket close code for the client of an idle session: "going away"."""
 
 MCP: Final = "/mcp"
 """The path of OpenEnv's MCP tools, which tasks do not have."""
 
 STATUSES: Mapping[type[ShioenvError], int] = MappingProxyType({EpisodeError: 409, TaskError: 404})
-"""The HTTP status that answers a plain HTTP request which raised such an error."""
+"""The HTTP status for each exception of a plain HTTP request."""
 
 
 class TypedLine(Action):
@@ -55,29 +55,29 @@ class TypedLine(Action):
 
 
 class Shown(Observation):
-    """What an agent is shown: first the task, then what each line printed."""
+    """An observation: first the task, then the output of each line."""
 
     text: str
     progress: float = 0.0
-    """Share of the goal that holds."""
+    """The fraction of the goal that holds."""
     turns: int = 0
-    """Lines typed so far."""
+    """The number of lines typed so far."""
     task: str = ""
     """The task's id."""
 
 
 class TaskState(State):
-    """The state of an episode: its task, and the share of the goal that holds."""
+    """The state of an episode: its task, and the fraction of the goal that holds."""
 
     task: str = ""
     progress: float = 0.0
 
 
 class TaskEnvironment(Environment[TypedLine, Shown, TaskState]):
-    """One session of an agent, which has a machine of its own and one task at a time.
+    """One session of an agent, with a separate machine and one task at a time.
 
     `reset` takes the id of a task as `task`. Without an id, the seed draws a task. Without a seed,
-    the number of such resets takes its place. The reward is 1 once the goal is reached.
+    the number of such resets replaces it. The reward is 1 once the goal is reached.
     """
 
     SUPPORTS_CONCURRENT_SESSIONS = True
@@ -93,7 +93,7 @@ class TaskEnvironment(Environment[TypedLine, Shown, TaskState]):
     def reset(
         self, seed: int | None = None, episode_id: str | None = None, **options: Any
     ) -> Shown:
-        """Begin a task; what the agent is told. Errors: TaskError for an id that no task has."""
+        """Begin a task, and return its prompt. Errors: TaskError for an unknown id."""
         task = self._chosen(seed, options.get("task"))
         if self._machine is None or self._machine.system.name != task.system:
             self.close()
@@ -103,7 +103,7 @@ class TaskEnvironment(Environment[TypedLine, Shown, TaskState]):
         return Shown(text=self._episode.prompt, task=task.id)
 
     def step(self, action: TypedLine, timeout_s: float | None = None, **options: Any) -> Shown:
-        """Type a line; what it prints. Errors: EpisodeError where no episode is running."""
+        """Type a line, and return its output. Errors: EpisodeError if no episode is running."""
         if self._episode is None:
             raise EpisodeError(
                 "no episode is running",
@@ -169,13 +169,13 @@ def application(
     idle_seconds: float = IDLE_SECONDS,
     limits: Limits | None = None,
 ) -> Any:
-    """The server as an ASGI application, with at most so many `sessions` at once.
+    """Return the server as an ASGI application, with at most `sessions` at once.
 
     Each session is a WebSocket and has a sandbox. A session whose client sends nothing for
-    `idle_seconds` is closed, unless a line runs. Plain HTTP has no sessions in OpenEnv: each
-    request has an environment of its own. So over plain HTTP `reset` tells a task, and `step` is
+    `idle_seconds` is closed, unless a line is running. Plain HTTP has no sessions in OpenEnv: each
+    request has a separate environment. So over plain HTTP `reset` returns a task, and `step` is
     refused, because it has no episode (`STATUSES`). Errors: TaskError, and LimitsError for an
-    impossible idle time.
+    invalid idle time.
     """
     refuse_limit("idle_seconds", idle_seconds)
     chosen = read_tasks(tasks) if isinstance(tasks, str | Path) else list(tasks)
@@ -203,15 +203,15 @@ class IdleSessions:
     """An ASGI application that closes a WebSocket whose client is silent for too long.
 
     The time counts only while the application waits for the client: for its next message, or until
-    it has taken one. So a session whose line runs is not idle. The application receives a
-    disconnect and ends the session. Then the client is sent an error and a close.
+    it has received one. So a session with a running line is not idle. The application receives a
+    disconnect and ends the session. Then an error and a close are sent to the client.
 
     OpenEnv can end idle sessions itself (`session_timeout`). But it counts the time of a running
-    line. It also leaves the WebSocket open: a later reset would open a machine that nothing ends.
+    line. It also leaves the WebSocket open: a later reset would open a machine that is never ended.
     """
 
     def __init__(self, application: Application, seconds: float) -> None:
-        """Wrap an application; `seconds` is how long it waits for a client."""
+        """Wrap an application; `seconds` is the time limit for a client."""
         self._application, self._seconds = application, seconds
         self._reason = f"the session was idle for {seconds:g} seconds"
 
@@ -247,13 +247,13 @@ class IdleSessions:
         await self._application(scope, receive_in_time, send_in_time)
 
     def _error(self) -> str:
-        """The error in OpenEnv's form."""
+        """Return the error in OpenEnv's format."""
         data = {"message": self._reason, "code": WSErrorCode.SESSION_ERROR}
         return WSErrorResponse(data=data).model_dump_json()
 
 
 def _without_mcp(served: Any) -> None:
-    """Answer MCP requests with an error: over them, clients make sessions that no client holds."""
+    """Answer MCP requests with an error, because they would create sessions without a client."""
     served.router.routes[:] = [
         route for route in served.router.routes if getattr(route, "path", None) != MCP
     ]

@@ -1,7 +1,7 @@
-"""Directories on their way into a machine and out of it, as archives.
+"""Transfer directories into and out of a machine, as archives.
 
-What comes out was written by whoever is inside. So nothing of it becomes anything but a regular
-file or a directory below the place it was asked for.
+The agent controls the content that comes out. So it can only become regular files and directories
+below the requested place.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from shioenv.errors import TransferError
 _BLOCK: Final = 512
 _PIECE: Final = 1 << 20
 _LONGEST_NAME: Final = 4096
-_DEEPEST: Final = 64  # parts of a name; ours
+_DEEPEST: Final = 64  # maximum parts of a name; our choice
 _KEPT: Final = (tarfile.REGTYPE, tarfile.AREGTYPE)
 
 
 def pack(source: Path, archive: IO[bytes]) -> None:
-    """Writes what a directory holds into an archive, owned by root, without anything of this host.
+    """Write the contents of a directory into an archive, owned by root, without host metadata.
 
-    Links stay links. Sockets, pipes and devices are left out. Errors: OSError.
+    Links stay links. Sockets, pipes and devices are omitted. Errors: OSError.
     """
 
     def roots(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -41,13 +41,13 @@ def pack(source: Path, archive: IO[bytes]) -> None:
 
 
 def unpack(archive: IO[bytes], target: Path, most_files: int, most_bytes: int) -> int:
-    """Writes the regular files of an archive below a directory. How many entries were left out.
+    """Extract the regular files of an archive, and return the number of omitted entries.
 
-    Links, devices, pipes and sockets are left out. Directories get the mode 755, files 644. Nobody
-    else writes in `target`, which is there. Errors: OSError; TransferError for an archive that no
-    GNU tar writes. The same for a name that leads out or has more than 64 parts, and for a file in
-    the place of a directory. The same for an entry of more than `most_bytes`. The same for more
-    than `most_files` files, entries left out, and directories made, named or not.
+    Links, devices, pipes and sockets are omitted. Directories get the mode 755, files 644. `target`
+    must exist and have no other writer. Errors: OSError. TransferError for an archive that GNU tar
+    does not write, or a name that leads out or has more than 64 parts. TransferError also for a
+    file in the place of a directory, and for an entry of more than `most_bytes`. The same for more
+    than `most_files` files, omitted entries, and created directories, named or not.
     """
     counted = left_out = 0
 
@@ -78,10 +78,10 @@ def unpack(archive: IO[bytes], target: Path, most_files: int, most_bytes: int) -
 
 
 def put(text: str | None, target: Path, name: str) -> None:
-    """Writes a file below a directory, in the place of whatever lies there or above it.
+    """Write a file below a directory, replacing any file or link on its path.
 
-    Without a text nothing lies there afterwards. Directories above the file are made, also
-    `target`. Errors: OSError.
+    Without a text, the path is removed. Directories above the file are created, including `target`.
+    Errors: OSError.
     """
     target.mkdir(parents=True, exist_ok=True)
     *above, last = PurePosixPath(name).parts
@@ -99,7 +99,7 @@ def put(text: str | None, target: Path, name: str) -> None:
 
 
 def _entries(archive: IO[bytes], most_bytes: int) -> Iterator[tuple[str, bytes, int]]:
-    """The name, kind and size of each entry. Its content is read or passed by whoever goes on."""
+    """Yield name, kind and size of each entry. The caller reads or skips its content."""
     long_name = None
     while (block := archive.read(_BLOCK)).strip(b"\0"):
         try:

@@ -28,9 +28,9 @@ OVER = "[the task is done, or no line is left: nothing was run]"
 
 
 class TaskEnvironment:
-    """An environment of tasks. TRL makes one for each rollout of a batch, and resets it.
+    """An environment of tasks. TRL creates one for each rollout of a batch, and resets it.
 
-    The environment has one tool, `terminal`. It gives its reward itself: 1 where the goal is
+    The environment has one tool, `terminal`. It returns its reward itself: 1 if the goal is
     reached, else 0. The machine is opened by the first reset, and by a reset to a task of another
     system. It is closed when the environment is garbage-collected.
     """
@@ -43,13 +43,13 @@ class TaskEnvironment:
         self._episode: Episode | None = None
 
     def __getstate__(self) -> object:
-        """What a copy is made of. Errors: EpisodeError after the first reset."""
+        """Return the state for a copy. Errors: EpisodeError after the first reset."""
         if self._machine is not None:
             raise used_environment()
         return super().__getstate__()
 
     def reset(self, task: str, **row: Any) -> None:
-        """Begin the task of a row. Errors: TaskError for an id that no task has."""
+        """Begin the task of a row. Errors: TaskError for an unknown id."""
         if task not in self._tasks:
             raise TaskError(f"no task is called {task!r}")
         begun = self._tasks[task]
@@ -76,20 +76,20 @@ class TaskEnvironment:
         return OVER if self._episode.over else self._episode.act(line).text
 
     def get_reward(self) -> float:
-        """1 where the goal is reached, else 0."""
+        """Return 1 if the goal is reached, else 0."""
         return float(self._episode is not None and self._episode.verdict.passed)
 
 
 def environments(
     tasks: Sequence[Task], *, max_turns: int = MAX_TURNS, limits: Limits | None = None
 ) -> Callable[[], TaskEnvironment]:
-    """What makes environments of these tasks, for `environment_factory`; it can be pickled."""
+    """Return a factory of environments for `environment_factory`; it can be pickled."""
     named = {task.id: task for task in tasks}
     return partial(TaskEnvironment, named, max_turns, limits)
 
 
 def rows(tasks: Sequence[Task]) -> list[dict[str, Any]]:
-    """The rows of a training dataset, each with a prompt and the id of its task, for `reset`."""
+    """Return the rows of a training dataset, each with a prompt and the task's id for `reset`."""
     return [
         {"prompt": [{"role": "user", "content": task.prompt}], "task": task.id} for task in tasks
     ]

@@ -1,4 +1,4 @@
-"""Tasks as a taskset of verifiers, in which its evaluations and trainers run rollouts."""
+"""Tasks as a verifiers taskset, for its evaluations and trainers."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _LINE = re.compile(r"<line>(.*?)</line>", re.DOTALL)
 
 
 class ShioenvTaskData(vf.TaskData):
-    """What a rollout's trace keeps of a task."""
+    """The data of a task in a rollout's trace."""
 
     line: str
     """The task as a line of a file of tasks."""
 
 
 class ShioenvState(vf.State):
-    """What was judged of a rollout."""
+    """The verdict on a rollout."""
 
     reached: float | None = None
-    """1 where the goal is reached, else 0; None as long as nothing was judged."""
+    """1 if the goal is reached, else 0; None before the first verdict."""
     progress: float = 0.0
-    """The share of the goal that holds."""
+    """The fraction of the goal that holds."""
 
     def keep(self, verdict: Verdict) -> None:
-        """Notes a verdict."""
+        """Store a verdict."""
         self.reached, self.progress = float(verdict.passed), verdict.progress
 
 
@@ -45,37 +45,37 @@ class ShioenvTask(vf.Task[ShioenvTaskData, ShioenvState]):
     """A task. Its reward is 1 once the goal is reached."""
 
     async def validate(self, runtime: vf.Runtime) -> bool:
-        """Whether the task's solution reaches the goal, on a machine of its own."""
+        """Whether the task's solution reaches the goal on a separate machine."""
         verdict = await _judged(decode(self.data.line), solved=True)
         return verdict.passed
 
     @vf.reward
     async def reached(self, trace: vf.Trace) -> float:
-        """1 where the goal is reached, else 0. Where nobody played, a fresh machine is judged."""
+        """Return 1 if the goal is reached, else 0; without a rollout, judge a fresh machine."""
         if trace.state.reached is None:
             trace.state.keep(await _judged(decode(self.data.line), solved=False))
         return float(trace.state.reached)
 
     @vf.metric
     async def progress(self, trace: vf.Trace) -> float:
-        """The share of the goal that holds."""
+        """Return the fraction of the goal that holds."""
         return float(trace.state.progress)
 
 
 class ShioenvTasksetConfig(vf.TasksetConfig):
-    """Which tasks, and how they are played."""
+    """The tasks, and the limits of a rollout."""
 
     file: Path | None = None
-    """The file of tasks, which is needed: verifiers makes a configuration before it reads one."""
+    """The required file of tasks; optional, since verifiers creates a configuration first."""
     max_turns: int = MAX_TURNS
-    """Replies of the model, at most."""
+    """Maximum replies of the model."""
 
 
 class ShioenvTaskset(vf.Taskset[ShioenvTask, ShioenvTasksetConfig]):
     """The tasks of a file."""
 
     def load(self) -> Iterator[ShioenvTask]:
-        """Each task of the file. Errors: UsageError without a file, those of `read_tasks`."""
+        """Yield each task of the file. Errors: UsageError without a file, those of `read_tasks`."""
         if self.config.file is None:
             raise UsageError("no file of tasks", hint="name it: --taskset.file FILE")
         for task in read_tasks(self.config.file):
@@ -84,7 +84,7 @@ class ShioenvTaskset(vf.Taskset[ShioenvTask, ShioenvTasksetConfig]):
 
 
 class ShioenvPlayConfig(vf.EnvConfig):
-    """Who plays: a model without tools, since a reply is what it types."""
+    """The player: a model without tools, because its reply is the line to type."""
 
     player: vf.AgentConfig = vf.AgentConfig(
         harness=NullHarnessConfig(id="null"), runtime=vf.SubprocessConfig()
@@ -94,12 +94,12 @@ class ShioenvPlayConfig(vf.EnvConfig):
 class ShioenvPlay(vf.Env[ShioenvPlayConfig]):
     """An environment in which a model types lines.
 
-    Each rollout has a machine of its own, in this process. A reply without `<line>` types nothing:
-    it is answered with the form that a reply has to have, and counts as a turn.
+    Each rollout has a separate machine, in this process. A reply without `<line>` types nothing:
+    the answer repeats the required form, and it counts as a turn.
     """
 
     async def run(self, task: ShioenvTask, agents: vf.Agents) -> None:
-        """Play one task until its goal is reached, the turns ran out or the model is at an end."""
+        """Play one task until its goal is reached, the turns are used up, or the model stops."""
         asked, turns = decode(task.data.line), self.config.taskset.max_turns
         seat = runner_seat(asked.system)
         try:
@@ -119,7 +119,7 @@ class ShioenvPlay(vf.Env[ShioenvPlayConfig]):
 
 
 async def _answer(seat: Seat[SandboxRunner], episode: Episode, reply: str) -> str:
-    """What is told after a reply; the line in it is typed."""
+    """Type the line in a reply, and return the answer to the model."""
     found = _LINE.search(reply)
     if found is None:
         return f"[no line was found] {FORM}"
@@ -128,7 +128,7 @@ async def _answer(seat: Seat[SandboxRunner], episode: Episode, reply: str) -> st
 
 
 async def _judged(task: Task, *, solved: bool) -> Verdict:
-    """The verdict on a fresh machine, on which the task's solution was typed if `solved`."""
+    """Return the verdict on a fresh machine, after the task's solution if `solved`."""
 
     def judge(machine: SandboxRunner) -> Verdict:
         episode = Episode(task, machine, 1)

@@ -1,1 +1,1 @@
-"""Previews: what a program of the host would change in the host's files, without changing them."""
+"""Previews: a host program's changes to the host's files, without changing them."""

@@ -1,9 +1,9 @@
 """The two processes around a previewed command: a keeper, and process 1 of its namespaces.
 
 `shioenv_agents.preview.preview` starts the keeper: as root, or as id 0 of a user namespace that
-maps an ordinary user alone. It makes the namespaces and stays outside. Process 1 arranges the
-mounts, starts the command, and waits for it. The command has its caller's id, in a user namespace
-in which it can mount nothing. Both processes end with whoever asked.
+maps only an ordinary user. The keeper makes the namespaces and stays outside. Process 1 arranges
+the mounts, starts the command, and waits for it. The command has its caller's id, in a user
+namespace in which it cannot mount anything. Both processes end with the caller.
 """
 
 from __future__ import annotations
@@ -27,27 +27,34 @@ from shioenv_agents.preview.mounts import arrange, guard_proc
 from shioenv_agents.preview.plan import LONGEST, PreviewPlan
 
 _KEPT = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 31)
-"""Capabilities that root keeps: chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap,
-net_bind_service, net_raw, sys_chroot, setfcap."""
-FORBIDDEN = ("add_key", "keyctl", "request_key", "bpf", "perf_event_open", "userfaultfd")
-"""Calls that reach past every namespace. They give EPERM."""
-ABSENT = ("memfd_create", "memfd_secret", "io_uring_setup")
-"""Calls for memory that no process shows as its own, or that no filter sees. They give ENOSYS."""
-FILTER = Path(__file__).with_name("filter.txt")
-"""The instructions that refuse these calls, and sockets of one family (`scripts/filter.py`).
+"""Capabilities that root keeps.
 
-Programs of another architecture are not refused: 32-bit ones make any call."""
+They are chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service,
+net_raw, sys_chroot and setfcap.
+"""
+FORBIDDEN = ("add_key", "keyctl", "request_key", "bpf", "perf_event_open", "userfaultfd")
+"""System calls that bypass all namespaces. They fail with EPERM."""
+ABSENT = ("memfd_create", "memfd_secret", "io_uring_setup")
+"""System calls for memory that is charged to no process, or that bypass filters.
+
+They fail with ENOSYS.
+"""
+FILTER = Path(__file__).with_name("filter.txt")
+"""The seccomp filter for these calls, and for sockets of one family (`scripts/filter.py`).
+
+It does not cover programs of another architecture: 32-bit ones can make any call.
+"""
 FAMILY = "family"
-"""The word in `filter.txt` for the family of sockets that is refused."""
+"""The placeholder in `filter.txt` for the rejected socket family."""
 _NO_FAMILY = 0xFFFF_FFFF
 _SMALLEST_PID_MAX = 302
 _CANNOT_RUN, _NOT_FOUND = 126, 127
 CUT_OFF = 3
-"""The exit status of process 1 where what the command left in the background still ran."""
+"""The exit status of process 1 if background processes of the command were still running."""
 
 
 def main() -> None:
-    """The keeper, as a program: `sys.argv[1]` is the descriptor of the socket to whoever asks."""
+    """Run the keeper; `sys.argv[1]` is the descriptor of the socket to the caller."""
     control = socket.socket(fileno=int(sys.argv[1]))
     plan = PreviewPlan.from_line(_line(control))
     kernel.end_with_parent(plan.parent)
@@ -74,9 +81,9 @@ def main() -> None:
         if ours.recv(1) == b"U":
             _map_ids(plan, first)
             ours.sendall(b"M")
-            with suppress(BrokenPipeError):  # whoever asked was interrupted
+            with suppress(BrokenPipeError):  # the caller was interrupted
                 control.sendall(_line(ours) or b"\n")
-    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # its number is no other's yet
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # its number is not reused yet
     for number in (signal.SIGTERM, signal.SIGWINCH):  # there is nothing left to signal
         signal.signal(number, signal.SIG_IGN)
     _, status = os.waitpid(first, 0)
@@ -98,14 +105,14 @@ def _line(connection: socket.socket) -> bytes:
 
 
 def _refuse(control: socket.socket, error: OSError) -> NoReturn:
-    """Tells why nothing can be previewed, and ends."""
+    """Report why no preview is possible, and exit."""
     told = json.dumps({"refused": error.strerror or str(error), "errno": error.errno})
     control.sendall(told.encode() + b"\n")
     os._exit(1)
 
 
 def _map_ids(plan: PreviewPlan, first: int) -> None:
-    """The caller's id again, for process 1; root keeps every id that it has."""
+    """Map the caller's id for process 1; root keeps all its ids."""
     for kind, number in (("uid", plan.uid), ("gid", plan.gid)):
         lines = [f"{number} 0 1"]
         if not plan.own_id:
@@ -115,7 +122,7 @@ def _map_ids(plan: PreviewPlan, first: int) -> None:
 
 
 def _scan(plan: PreviewPlan, control: socket.socket, roots: list[int]) -> NoReturn:
-    """Becomes `scan.c`, which tells what changed in each layer."""
+    """Execute `scan.c`, which reports the changes in each layer."""
     for descriptor in (control.fileno(), *roots):
         os.set_inheritable(descriptor, True)
     program = str(native.sandbox_program())
@@ -126,7 +133,7 @@ def _scan(plan: PreviewPlan, control: socket.socket, roots: list[int]) -> NoRetu
 def _become_first(
     plan: PreviewPlan, keeper: socket.socket, control: socket.socket, parent: int
 ) -> NoReturn:
-    """Process 1: arranges everything, and waits for the command. Never returns."""
+    """Run process 1: arrange everything, and wait for the command. Never return."""
     status = 1
     try:
         status = _first(plan, keeper, control)
@@ -137,14 +144,14 @@ def _become_first(
 
 
 def _first(plan: PreviewPlan, keeper: socket.socket, control: socket.socket) -> int:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nobody inside can send it then
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no process inside can send it then
     kernel.end_with_parent(0)
     kernel.unshare(kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS)
     if not plan.network:
         kernel.unshare(kernel.CLONE_NEWNET)
         kernel.raise_loopback()
     family = _NO_FAMILY if plan.network else socket.AF_VSOCK  # no network namespace has it
-    program = native.read_filter(FILTER, {FAMILY: family})  # before what it lies in may be hidden
+    program = native.read_filter(FILTER, {FAMILY: family})  # before its directory may be hidden
     kernel.private_mounts()
     arranged = arrange(plan)
     proc = kernel.clone_mount("/proc")
@@ -180,13 +187,13 @@ def _first(plan: PreviewPlan, keeper: socket.socket, control: socket.socket) -> 
 
 
 def _resize(group: int) -> None:
-    """Inform a group of processes that the window of their terminal has another size."""
+    """Notify a process group that the window of its terminal has another size."""
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGWINCH)
 
 
 def _configure(plan: PreviewPlan) -> None:
-    """Sets what the kernel has for each namespace, where this kernel has it so."""
+    """Configure the namespaced kernel settings, as far as this kernel has them."""
     release = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
     if release >= (6, 14):  # before that, the number is the host's
         _write("sys/kernel/pid_max", str(max(_SMALLEST_PID_MAX, plan.processes + 2)))
@@ -202,9 +209,9 @@ def _write(name: str, value: str, proc: int | None = None) -> None:
 
 
 def _execute(plan: PreviewPlan, program: bytes) -> NoReturn:
-    """Execute the command behind a filter of calls.
+    """Execute the command under a filter of system calls.
 
-    Where it cannot be executed, the status is 127 where it is not found, else 126.
+    If it cannot be executed, the exit status is 127 if it is not found, otherwise 126.
     """
     try:
         os.setsid()
@@ -228,7 +235,7 @@ def _execute(plan: PreviewPlan, program: bytes) -> NoReturn:
 
 
 def _found_error(name: str, number: int) -> int:
-    """The error of a command: a search that a directory refuses has found nothing."""
+    """Return the error of a command; a search in a forbidden directory counts as not found."""
     if number == errno.EACCES and "/" not in name:
         places = (os.path.join(place, name) for place in os.get_exec_path())  # noqa: PTH118 - plain
         return number if any(map(os.path.lexists, places)) else errno.ENOENT
@@ -236,7 +243,7 @@ def _found_error(name: str, number: int) -> int:
 
 
 def _has_others_after(seconds: float) -> bool:
-    """Wait for what the command left in the background; whether any still runs after `seconds`."""
+    """Wait for background processes, and return whether any still runs after `seconds`."""
     end = time.monotonic() + seconds
     try:
         while True:

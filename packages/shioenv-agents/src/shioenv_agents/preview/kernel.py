@@ -1,6 +1,6 @@
-"""System calls that Python has no function for, each with the errors of Python's own.
+"""System calls that Python does not provide, with Python's exceptions.
 
-Every function raises OSError with the step as its text where the kernel refuses.
+Every function raises OSError with the step as its text if the kernel refuses.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ def _checked(result: int, step: str) -> int:
 
 
 def unshare(flags: int) -> None:
-    """Give this process namespaces of its own."""
+    """Move this process into new namespaces."""
     _checked(_libc.unshare(flags), "make namespaces")
 
 
 def end_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends.
+    """Make the kernel kill this process when its parent ends.
 
-    The process ends at once where `parent` is not its parent any more. The kernel forgets the
-    request where the process enters a user namespace.
+    The process ends immediately if `parent` is no longer its parent. The kernel drops the request
+    when the process enters a user namespace.
     """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -58,26 +58,26 @@ def end_with_parent(parent: int) -> None:
 
 
 def drop_capabilities(kept: Collection[int]) -> None:
-    """Take all capabilities but these from every program that this process executes from now on."""
+    """Remove all capabilities but these from programs that this process executes later."""
     last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
     for number in set(range(last + 1)).difference(kept):
         _checked(_libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0), "drop a capability")
 
 
 def no_new_privileges() -> None:
-    """Have set-user-id programs run as whoever calls them."""
+    """Make set-user-id programs run with the caller's ids."""
     _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "give up new privileges")
 
 
 def filter_calls(program: bytes) -> None:
-    """Judge every call from now on by a filter, which is given as its instructions."""
+    """Filter every system call from now on by the instructions of a seccomp program."""
     instructions = ctypes.create_string_buffer(program)
     filtered = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
     _checked(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, filtered, 0, 0), "filter calls")
 
 
 def private_mounts() -> None:
-    """Give this process mounts of its own, from which nothing spreads to where they come from."""
+    """Move this process into a new mount namespace, without propagation to the original one."""
     unshare(CLONE_NEWNS)
     _checked(_libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None), "make mounts private")
 
@@ -89,9 +89,9 @@ def mount(kind: str, target: bytes, flags: int, options: str) -> None:
 
 
 def clone_mount(path: bytes | str, *, recursive: bool = False) -> int:
-    """A descriptor of a copy of what is mounted at a path, attached nowhere.
+    """Return a descriptor of a detached copy of the mount at a path.
 
-    Without `recursive`, nothing that is mounted inside is part of the copy.
+    Without `recursive`, mounts inside it are not copied.
     """
     flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | (_AT_RECURSIVE if recursive else 0)
     number = _libc.syscall(_OPEN_TREE, -100, os.fsencode(path), flags)
@@ -105,9 +105,9 @@ def attach(tree: int, target: bytes) -> None:
 
 
 def make_read_only(tree: int, *, devices: bool = False) -> None:
-    """Make a copied mount read-only, with all that is mounted inside.
+    """Make a copied mount read-only, with all mounts inside.
 
-    Device files in it cannot be opened any more, except where `devices` says so.
+    Its device files can no longer be opened, unless `devices` is true.
     """
     given = _MOUNT_ATTR_RDONLY | (0 if devices else _MOUNT_ATTR_NODEV)
     attributes = struct.pack("=4Q", given, 0, 0, 0)
@@ -117,7 +117,7 @@ def make_read_only(tree: int, *, devices: bool = False) -> None:
 
 
 def enter_root(root: bytes) -> None:
-    """Make a mount the root of this process, and detach the root before."""
+    """Make a mount the root of this process, and detach the previous root."""
     os.chdir(root)
     _checked(_libc.syscall(_PIVOT_ROOT, b".", b"."), "change the root")
     _checked(_libc.umount2(b".", _MNT_DETACH), "leave the old root")

@@ -1,6 +1,6 @@
-"""The mounts of a preview: the host's files below layers in memory, and what hides the rest.
+"""The mounts of a preview: the host's files below layers in memory, with the rest hidden.
 
-`arrange` is called by process 1 of the preview, in a mount namespace of its own.
+Process 1 of the preview calls `arrange` in a separate mount namespace.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shioenv_agents.preview import kernel
 from shioenv_agents.preview.plan import PreviewPlan
 
 MOST_LAYERS = 60
-"""Layers of a preview at most: a message between processes carries 253 descriptors."""
+"""Maximum layers of a preview: a message between processes carries 253 descriptors."""
 
 _STAGING = b"/tmp"
 _ROOT = _STAGING + b"/root"
@@ -30,7 +30,7 @@ _OF_THE_KERNEL = frozenset(
         "rpc_pipefs", "securityfs", "sysfs", "tracefs",
     }
 )  # fmt: skip
-"""File systems that hold no files of anybody's."""
+"""File systems without user files."""
 _OWN = (b"/proc", b"/sys", b"/dev")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _LINKS = {
@@ -39,13 +39,13 @@ _LINKS = {
 _READ_ONLY_IN_PROC = ("acpi", "bus", "fs", "irq", "scsi", "sys", "sysrq-trigger")
 _HIDDEN_IN_PROC = ("kcore", "keys", "key-users", "sched_debug", "timer_list")
 _TEMPORARY = (b"/tmp", b"/var/tmp", b"/run")
-"""Where programs write besides the user's directory and `XDG_RUNTIME_DIR`."""
+"""Directories where programs write besides the user's directory and `XDG_RUNTIME_DIR`."""
 _MOST_QUIET = 1024
-"""Read-only overlays of a preview at most."""
+"""Maximum read-only overlays of a preview."""
 
 
 class Layer(NamedTuple):
-    """A directory that is layered: its path, and descriptors of three roots for `scan.c`."""
+    """A layered directory: its path, and descriptors of three roots for `scan.c`."""
 
     path: bytes
     lower: int
@@ -55,13 +55,13 @@ class Layer(NamedTuple):
 
 @dataclass(slots=True)
 class Arranged:
-    """What `arrange` made."""
+    """The mounts made by `arrange`."""
 
     whole: bool
-    """Whether the host's whole root is layered, and not some directories alone."""
+    """Whether the host's whole root is layered, not only some directories."""
     layers: list[Layer] = field(default_factory=list)
     read_only: list[bytes] = field(default_factory=list)
-    """Mount points and directories that could not be layered, and that nobody can write to."""
+    """Read-only mount points and directories, which could not be layered."""
     reachable: list[bytes] = field(default_factory=list)
     """Sockets and FIFOs that lead to the host, and directories whose own could not be covered."""
     quiet: int = 0
@@ -77,7 +77,7 @@ class _Mount(NamedTuple):
 
 
 def arrange(plan: PreviewPlan) -> Arranged:
-    """Makes the mounts, and enters their root. OSError where the kernel refuses."""
+    """Make the mounts, and enter their root. OSError if the kernel refuses."""
     mounts = list(_mounts())
     points = {path for path, _, _ in _mount_points()}
     sockets = {*map(os.fsencode, plan.sockets), *(mount.path for mount in mounts)}
@@ -117,7 +117,7 @@ def arrange(plan: PreviewPlan) -> Arranged:
 
 
 def guard_proc() -> None:
-    """Makes what acts on the kernel read-only in /proc, and hides what tells of it."""
+    """Make control files in /proc read-only, and hide files that expose kernel state."""
     for name in _READ_ONLY_IN_PROC:
         _cover(f"/proc/{name}", f"/proc/{name}")
     for name in _HIDDEN_IN_PROC:
@@ -132,7 +132,7 @@ def _cover(source: str, target: str) -> None:
 
 
 def _mounts() -> Iterator[_Mount]:
-    """The host's mounts outside `_OWN`, outer ones first."""
+    """Yield the host's mounts outside `_OWN`, outer ones first."""
     seen: set[bytes] = {b"/"}
     for path, kind, writable in _mount_points():
         if path in seen or kind in _OF_THE_KERNEL or any(_inside(path, own) for own in _OWN):
@@ -144,12 +144,12 @@ def _mounts() -> Iterator[_Mount]:
 
 
 def _mount_points() -> Iterator[tuple[bytes, str, bool]]:
-    """The path and file system of each mount of this process, and whether it can be written to."""
+    """Yield path, file system and writability of each mount of this process."""
     return map(_parse_mount, Path("/proc/self/mountinfo").read_bytes().splitlines())
 
 
 def _parse_mount(line: bytes) -> tuple[bytes, str, bool]:
-    """One line of mountinfo; see `_mount_points`."""
+    """Parse one line of mountinfo; see `_mount_points`."""
     before, _, after = line.partition(b" - ")
     fields = before.split()
     path = re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), fields[4])
@@ -157,7 +157,7 @@ def _parse_mount(line: bytes) -> tuple[bytes, str, bool]:
 
 
 def _special(path: bytes) -> int | None:
-    """A descriptor of a socket or FIFO that this process may write to; None for others."""
+    """Return a descriptor of a socket or FIFO that this process may write to; None for others."""
     try:
         mode = os.lstat(path).st_mode
     except OSError:
@@ -179,7 +179,7 @@ def _inside(path: bytes, directory: bytes) -> bool:
 
 
 def _layer_root(root: int | None, mounts: Iterable[_Mount]) -> Arranged:
-    """The whole root, and each file system that is mounted in it. OSError for the root alone."""
+    """Layer the whole root, and each mounted file system. OSError only for the root."""
     arranged = Arranged(True, [_layer(0, b"/", root)])
     for mount in mounts:
         if not os.path.lexists(_ROOT + mount.path):
@@ -204,9 +204,9 @@ def _layer_directories(
     places: Mapping[bytes, int | None],
     points: Collection[bytes],
 ) -> Arranged:
-    """The whole root read-only, and layers over some directories, outer ones first.
+    """Mount the whole root read-only, and layer some directories, outer ones first.
 
-    The last of the wanted ones has to be among them, or inside one: OSError.
+    OSError if the last of `wanted` is neither among them nor inside one.
     """
     _attach(everything, b"", read_only=True)
     arranged = Arranged(False, [], [b"/"])
@@ -225,12 +225,12 @@ def _layer_directories(
                 raise OSError(error.errno, said) from error
             is_used = path in temporary and not any(_inside(each, path) for each in wanted)
             if is_used and not isinstance(error, PermissionError | FileNotFoundError):
-                _attach(_empty(path, place), path)  # as where something is mounted inside
+                _attach(_empty(path, place), path)  # for example, it has mounts inside
     return arranged
 
 
 def _layer(number: int, path: bytes, place: int | None) -> Layer:
-    """Mounts an overlay over what is at a place. OSError where the kernel takes none."""
+    """Mount an overlay over a place. OSError if the kernel refuses it."""
     if place is None:
         raise FileNotFoundError(f"{os.fsdecode(path)} cannot be opened")
     upper, work = (os.path.join(_STAGING, b"%d" % number, name) for name in (b"upper", b"work"))
@@ -253,8 +253,8 @@ def _layer(number: int, path: bytes, place: int | None) -> Layer:
 def _quiet_below(path: bytes, points: Collection[bytes], arranged: Arranged) -> None:
     """Cover the sockets and FIFOs of a directory and of all mounts in it.
 
-    The kernel makes no overlay of a directory in which something is mounted; of such a directory
-    the entries are covered.
+    The kernel makes no overlay of a directory with mounts inside; the entries of such a directory
+    are covered instead.
     """
     if path in _OWN:
         return
@@ -262,7 +262,7 @@ def _quiet_below(path: bytes, points: Collection[bytes], arranged: Arranged) -> 
         try:
             place = os.open(_ROOT + path, os.O_PATH | os.O_CLOEXEC)
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.EACCES):  # nobody reaches what is in it
+            if error.errno not in (errno.ENOENT, errno.EACCES):  # its content is not reachable then
                 arranged.reachable.append(path)
             return
         try:
@@ -280,7 +280,7 @@ def _quiet_below(path: bytes, points: Collection[bytes], arranged: Arranged) -> 
         return
     for name in names:
         inner = os.path.join(path, name)
-        with suppress(OSError):  # nobody who cannot look at it reaches what is in it
+        with suppress(OSError):  # a path that cannot be read is not reachable
             mode = os.lstat(_ROOT + inner).st_mode
             if stat.S_ISDIR(mode):
                 _quiet_below(inner, points, arranged)
@@ -320,7 +320,7 @@ def _attach(tree: int, path: bytes, *, read_only: bool = False, devices: bool = 
 
 
 def _empty(path: bytes, place: int | None) -> int:
-    """A copy of the mount of an empty directory in memory, for whoever wants to write there."""
+    """Return a detached mount of an empty, writable directory in memory."""
     empty = _STAGING + b"/empty" + path.replace(b"/", b"-")
     os.mkdir(empty)
     os.chmod(empty, stat.S_IMODE(os.stat(f"/proc/self/fd/{place}").st_mode))
@@ -332,7 +332,7 @@ def _new_file(path: bytes) -> None:
 
 
 def _make_devices(devices: Mapping[str, int]) -> None:
-    """A /dev with what every program needs, and none of the host's disks."""
+    """Make a /dev with the devices that every program needs, and none of the host's disks."""
     made = _STAGING + b"/dev"
     for inner in (b"", b"/pts", b"/shm"):
         os.mkdir(made + inner)
@@ -349,7 +349,7 @@ def _make_devices(devices: Mapping[str, int]) -> None:
 
 
 def _arrange_special(special: Mapping[bytes, int], arranged: Arranged, *, network: bool) -> None:
-    """Cover the known sockets and FIFOs outside layers; with `network`, let them answer."""
+    """Cover the known sockets and FIFOs outside layers; with `network`, keep them usable."""
     layers = {layer.path for layer in arranged.layers}
     places = sorted({*layers, *arranged.read_only}, key=len)
     for path, place in special.items():
@@ -373,7 +373,7 @@ def _cover_file(path: bytes) -> None:
 
 
 def _hide(paths: Iterable[bytes]) -> None:
-    """Has an empty file or directory stand at each path, which nobody can write to."""
+    """Cover each path with an empty read-only file or directory."""
     directory, file = _STAGING + b"/hidden-directory", _STAGING + b"/hidden-file"
     os.mkdir(directory, 0o000)
     _new_file(file)

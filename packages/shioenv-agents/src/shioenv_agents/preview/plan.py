@@ -1,4 +1,4 @@
-"""What process 1 of a preview is told to do, as a line of JSON."""
+"""The instructions for process 1 of a preview, as a line of JSON."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 LONGEST = 4 << 20
-"""Bytes of a plan, and of what process 1 tells, at most."""
+"""Maximum bytes of a plan, and of process 1's report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewPlan:
-    """A command, and what stands around it. Names of files hold undecodable bytes as surrogates."""
+    """A command and its environment. Undecodable bytes in file names are surrogates."""
 
     command: tuple[str, ...]
     start: str
-    """The directory that the command starts in."""
+    """The start directory of the command."""
     directories: tuple[str, ...]
-    """Directories to layer where the whole root cannot be; the last one has to be layered."""
+    """Directories to layer if the whole root cannot be; the last one must be layered."""
     hidden: tuple[str, ...]
-    """Paths in whose place the command finds nothing."""
+    """Paths that are hidden from the command."""
     sockets: tuple[str, ...]
-    """Files of the sockets that the caller's network namespace has."""
+    """Socket files in the caller's network namespace."""
     whole: bool
-    """Whether to try and layer the whole root."""
+    """Whether to try to layer the whole root."""
     network: bool
     """Whether the command has the host's network."""
     processes: int
@@ -35,19 +35,19 @@ class PreviewPlan:
     open_files: tuple[int, int]
     """The soft and the hard limit of the caller's open files."""
     own_id: bool
-    """Whether the keeper runs in a user namespace that maps the caller alone, as id 0."""
+    """Whether the keeper runs in a user namespace that maps only the caller, as id 0."""
     uid: int
     gid: int
     parent: int
-    """The number of the process that asks."""
+    """The caller's process id."""
 
     def to_line(self) -> bytes:
-        """The plan as a line of JSON."""
+        """Encode the plan as a line of JSON."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> Self:
-        """The plan that `to_line` gave."""
+        """Decode a line of `to_line`."""
         document: dict[str, Any] = json.loads(line)
         lists = {name: tuple(value) for name, value in document.items() if isinstance(value, list)}
         return cls(**document | lists)

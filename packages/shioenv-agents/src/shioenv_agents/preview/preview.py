@@ -1,4 +1,4 @@
-"""A program of the host run on layers above the host's files, and what it would have changed."""
+"""Run a host program on layers above the host's files, and report its changes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SECRETS = (
     ".local/share/keyrings", ".mozilla", ".config/chromium", ".config/google-chrome", ".netrc",
     ".npmrc", ".password-store", ".pgpass", ".pypirc", ".python_history", ".ssh", ".zsh_history",
 )  # fmt: skip
-"""Paths below a home that a command does not see.
+"""Paths below a home that are hidden from a command.
 
 Homes are the user's and that of `SUDO_USER`; for root, every user's.
 """
@@ -58,40 +58,41 @@ USUAL_LIMITS = Limits(
     drain_bytes=256 * MEBIBYTE,
     scan_seconds=60,
 )
-"""The limits of a preview: those of a sandbox are of single inputs, and of a small machine."""
+"""The limits of a preview; those of a sandbox suit single inputs and a small machine."""
 
 LOOK_SECONDS = 0.05
-"""Seconds between two looks at what the processes of a command use."""
+"""Seconds between two measurements of a command's processes."""
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
-_SYS_ADMIN = 21  # the number of a capability
-_NOBODY = 65534  # what an id that is not mapped is shown as
-_PATIENCE = 120.0  # seconds until everything stands; seconds beyond the limit for a scan
+_SYS_ADMIN = 21  # the number of CAP_SYS_ADMIN
+_NOBODY = 65534  # shown for an unmapped id
+_PATIENCE = 120.0  # seconds for the setup; seconds beyond the limit for a scan
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a command would have changed, and how far that was looked at."""
+    """The changes that a command would have made, and how completely they were observed."""
 
     behavior: Behavior
-    """Exit code, patch, flags; the output where it was captured. Times are of the host's clock."""
+    """Exit code, patch, flags; the output if it was captured. Times are of the host's clock."""
     diff: str
     """The changed contents as a unified diff with absolute names, for `patch -p1 -d /`.
 
-    Files whose contents are no text, or too large, come first, one line each."""
+    Files with contents that are not text, or too large, come first, one line each.
+    """
     diff_truncated: bool
-    """Whether a changed text is too large for the diff, or all of them together are."""
+    """Whether a changed text, or all of them together, exceed the size limit of the diff."""
     start: str
-    """The directory that the command started in. Names in the patch are relative to it."""
+    """The start directory of the command. Names in the patch are relative to it."""
     whole: bool
-    """Whether the whole root was layered; where not, `layers` are the only places to write to."""
+    """Whether the whole root was layered; if not, only `layers` are writable."""
     layers: tuple[str, ...]
-    """Directories whose changes are told."""
+    """Directories whose changes are reported."""
     read_only: tuple[str, ...]
     """Mount points that could not be layered."""
     hidden: tuple[str, ...]
-    """Paths that the command did not see."""
+    """Paths that were hidden from the command."""
     reachable: tuple[str, ...]
     """Known sockets and FIFOs of the host that the command could reach."""
 
@@ -106,14 +107,14 @@ def preview(
     limits: Limits = USUAL_LIMITS,
     capture: bool = False,
 ) -> Preview:
-    """What a command would change with the caller's rights, programs and files; nothing changes.
+    """Run a command with the caller's rights on layers, and return the changes it would make.
 
-    `root` is the directory that is layered where the whole root cannot be (None: the working
-    directory). The command starts in the working directory where that is inside `root`, else in
-    `root`. `hide` adds paths to `SECRETS`; `show` takes paths from them. The command has standard
-    input, output and error of this process; with `capture`, output and error are in the result, at
-    most `Limits.output_bytes` of them. Errors: UsageError; HostError where this host allows no
-    layers; SandboxError where a helper was killed.
+    `root` is the directory that is layered if the whole root cannot be (None: the working
+    directory). The command starts in the working directory if that is inside `root`, else in
+    `root`. `hide` adds paths to `SECRETS`; `show` removes paths from them. The command shares this
+    process's standard input, output and error. With `capture`, output and error are in the result
+    instead, at most `Limits.output_bytes` of them. Errors: UsageError; HostError if this host
+    allows no layers; SandboxError if a helper was killed.
     """
     directory = os.path.realpath(root or ".")
     if not Path(directory).is_dir():
@@ -157,7 +158,7 @@ def _inside(path: str, directory: str) -> bool:
 
 
 def _hidden(hide: Iterable[str], show: Iterable[str]) -> tuple[str, ...]:
-    """The existing paths that are hidden, absolute and without links."""
+    """Return the existing hidden paths, absolute and without links."""
     paths = {os.path.realpath(home / name) for home in _homes() for name in SECRETS}
     for path in hide:
         if not os.path.lexists(Path(path).expanduser()):
@@ -172,7 +173,7 @@ def _hidden(hide: Iterable[str], show: Iterable[str]) -> tuple[str, ...]:
 
 
 def _sockets() -> tuple[str, ...]:
-    """The files of the sockets in this process's network namespace."""
+    """Return the files of the sockets in this process's network namespace."""
     found = set()
     for line in Path("/proc/net/unix").read_bytes().splitlines()[1:]:
         name = line.split(maxsplit=7)[7:]
@@ -183,7 +184,7 @@ def _sockets() -> tuple[str, ...]:
 
 
 def _homes() -> set[Path]:
-    """The homes whose secrets are hidden: the user's, and those that `sudo` and root lead to."""
+    """Return the homes whose secrets are hidden: the user's, `SUDO_USER`'s, for root all."""
     found = {Path.home()}
     with suppress(KeyError):
         found.add(Path(pwd.getpwnam(os.environ["SUDO_USER"]).pw_dir))
@@ -193,7 +194,7 @@ def _homes() -> set[Path]:
 
 
 def _directories(directory: str) -> tuple[str, ...]:
-    """The user's directories, the one that has to be layered last."""
+    """Return the directories to layer, with the mandatory one last."""
     home = os.path.realpath(Path.home())
     return (home, directory) if home != "/" and Path(home).is_dir() else (directory,)
 
@@ -206,17 +207,20 @@ def _may_mount() -> bool:
 
 
 class Watch:
-    """Looks at the processes of a pid namespace from outside, where none of them can interfere."""
+    """Monitor the processes of a PID namespace from outside, where they cannot interfere."""
 
     def __init__(self, limits: Limits, proc: int, segments: int) -> None:
-        """`proc` is a descriptor of the namespace's /proc, `segments` of its list of segments."""
+        """Begin to measure the wall time.
+
+        `proc` is a descriptor of the namespace's /proc, `segments` of its list of segments.
+        """
         self._limits, self._proc, self._segments = limits, proc, segments
         self._end = time.monotonic() + limits.wall_seconds
 
     def reached(self, *, timed: bool) -> str | None:
-        """The limit that is reached now, by its name in `Limits`; None where none is.
+        """Return the name in `Limits` of the limit that is reached; None if there is none.
 
-        `timed` says whether the time counts.
+        `timed` includes the wall time.
         """
         if timed and time.monotonic() >= self._end:
             return "wall_seconds"
@@ -236,13 +240,13 @@ class Watch:
         return "processes" if threads > self._limits.processes else None
 
     def _numbers(self, name: str) -> list[int] | None:
-        """The fields of /proc/PID/stat by their place behind the process's name, the state as 0."""
+        """Return the fields of /proc/PID/stat, numbered from the state after the name as 0."""
         text = self._read(f"{name}/stat")
         fields = text.rpartition(b")")[2].split()
         return [0, *map(int, fields[1:])] if len(fields) > 21 else None
 
     def _segment_bytes(self) -> int:
-        """Bytes of System V segments in memory, attached or not."""
+        """Return the bytes of System V shared memory segments, attached or not."""
         os.lseek(self._segments, 0, os.SEEK_SET)
         rows = os.read(self._segments, 1 << 20).splitlines()[1:]
         return sum(int(row.split()[14]) for row in rows if re.match(rb"\s*-?\d", row))
@@ -287,7 +291,7 @@ class _Running:
         pipe = None
         if capture:
             pipe, end = os.pipe()
-            os.set_blocking(pipe, False)  # the keeper holds the other end for as long as it lives
+            os.set_blocking(pipe, False)  # the keeper holds the other end until it ends
             stack.callback(os.close, pipe)
             options |= {"stdout": end, "stderr": end}
         boot = (
@@ -328,7 +332,7 @@ class _Running:
         return ours, pipe
 
     def _standard_input(self) -> int | None:
-        """What the command reads: never a file of the host's that it could open for writing."""
+        """Return the command's standard input, never a host file that it could open for writing."""
         try:
             kind = os.fstat(0).st_mode
         except OSError:
@@ -341,11 +345,11 @@ class _Running:
         return end
 
     def resize(self) -> None:
-        """Inform the command that the window of its terminal has another size."""
+        """Notify the command that the window of its terminal has another size."""
         self._process.send_signal(signal.SIGWINCH)
 
     def finish(self) -> Preview:
-        """Lets the command begin, waits for its end, and looks at what changed."""
+        """Start the command, wait for its end, and scan for changes."""
         started = time.time()
         self._control.sendall(b"G")
         status = self._wait()
@@ -382,7 +386,7 @@ class _Running:
         )  # fmt: skip
 
     def _wait(self) -> int | None:
-        """The command's status once no process is left; None where it was killed from outside."""
+        """Return the command's status after all processes ended; None if killed from outside."""
         waiting: list[int] = [self._control.fileno()]
         if self._pipe is not None:
             waiting.append(self._pipe)
@@ -397,7 +401,7 @@ class _Running:
                 if not more:
                     raise SandboxError("the keeper of the preview was killed")
                 told += more
-            going_on = b"\n" not in told  # else what it left in the background alone is
+            going_on = b"\n" not in told  # false once only background processes are left
             if not killed and (limit := self._limit(timed=going_on)) is not None:
                 self._reached.append(limit)
                 self._process.send_signal(signal.SIGTERM)
@@ -417,7 +421,7 @@ class _Running:
         return self._watch.reached(timed=timed)
 
     def _drain(self) -> bool:
-        """Reads some output; False where there is none."""
+        """Read some output; return False if there is none."""
         assert self._pipe is not None
         try:
             data = os.read(self._pipe, 1 << 16)
@@ -431,7 +435,7 @@ class _Running:
         return bool(data)
 
     def _scan(self) -> tuple[list[FileChange], bool]:
-        """What changed in all layers, by absolute path, and whether there is more."""
+        """Return the changes in all layers, by absolute path, and whether there are more."""
         self._control.settimeout(self._limits.scan_seconds * len(self._layers) + _PATIENCE)
         self._control.sendall(b"S")
         changes: list[FileChange] = []
@@ -445,13 +449,13 @@ class _Running:
         return [change for change in changes if change.before != change.after], truncated
 
     def _placed(self, change: FileChange, layer: bytes, roots: tuple[int, ...]) -> FileChange:
-        """A change with its absolute path, and with the host's numbers of owners."""
+        """Return a change with its absolute path, and with the host's owner ids."""
         inside = change.path.lstrip(b"/")
         before, after = change.before, change.after
         if self._plan.own_id:
             before = self._owned(before, roots[0], inside)
             after = self._owned(after, roots[2], inside)
-        if not inside and before is not None and after is not None:  # the layer's own root
+        if not inside and before is not None and after is not None:  # the layer's root itself
             after = replace(after, inode=before.inode, links=before.links)
             if self._plan.uid not in (0, before.uid):  # only an owner could change it
                 after = before
@@ -470,7 +474,7 @@ class _Running:
         return replace(side, uid=uid, gid=gid)
 
     def _read(self, change: FileChange) -> tuple[bytes | None, bytes | None]:
-        """What a file held before and after, where it can be read."""
+        """Return a file's old and new content, if readable."""
         path = os.fsdecode(change.path)
         layer = max((layer for layer in self._layers if _inside(path, layer)), key=len)
         roots = self._roots[self._layers.index(layer)]
@@ -489,7 +493,7 @@ class _Running:
 
 
 def _told(told: BinaryIO) -> tuple[tuple[FileChange, ...], bool]:
-    """What a scan tells of one layer, and whether there is more. SandboxError where it failed."""
+    """Read a scan's report of one layer, and whether there is more. SandboxError if it failed."""
     head = told.readline().decode("ascii", "replace").removeprefix("S").split()
     if len(head) != 4:
         raise SandboxError("what changed could not be read: the scan was killed")
@@ -501,7 +505,7 @@ def _told(told: BinaryIO) -> tuple[tuple[FileChange, ...], bool]:
 
 
 def _moved(patch: ContextPatch, start: bytes) -> Collection[bytes]:
-    """The absolute paths of files that have another name, and of those that they had."""
+    """Return the old and new absolute paths of renamed files."""
     names = (keys(path)[1] for move in patch.operations if move[0] == "m" for path in move[1:])
     return {os.path.join(start, name_bytes(name)) for name in names}  # noqa: PTH118 - bytes
 
@@ -519,7 +523,7 @@ def _refused(document: Mapping[str, object]) -> HostError:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the keeper, which ends everything inside first."""
+    """End the keeper, which ends everything inside first."""
     process.terminate()
     try:
         process.wait(_PATIENCE)
@@ -529,7 +533,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _feed(pipe: int) -> None:
-    """Writes standard input into a pipe, as long as somebody reads."""
+    """Write standard input into a pipe, as long as it has a reader."""
     with suppress(OSError), open(pipe, "wb", buffering=0) as file:
         while data := os.read(0, 1 << 16):
             while data:

@@ -1,4 +1,4 @@
-"""The caller's terminal and open files, put back as they were before a command used them."""
+"""Save the caller's terminal and open files before a command, and restore them afterwards."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-_EXCLUSIVE = 0x8004_5440  # TIOCGEXCL, which Python does not name
+_EXCLUSIVE = 0x8004_5440  # TIOCGEXCL, which Python does not define
 _SIZE = struct.Struct("4H")  # rows, columns, width and height in pixels
 
 
 class _SignalledError(BaseException):
-    """A signal that ends this process, once everything is put back."""
+    """A signal that ends this process, after the terminal is restored."""
 
 
 class _Terminal:
@@ -35,7 +35,7 @@ class _Terminal:
         return fcntl.ioctl(self._descriptor, request, bytes(size))
 
     def restore(self) -> None:
-        """Put back what differs."""
+        """Restore the settings that differ."""
         if self._ask(termios.TIOCGETD, 4) != self._discipline:
             fcntl.ioctl(self._descriptor, termios.TIOCSETD, self._discipline)
         if self._ask(_EXCLUSIVE, 4) != self._exclusive:
@@ -55,10 +55,10 @@ class _Terminal:
 
 @contextmanager
 def kept_streams() -> Iterator[list[Callable[[], None]]]:
-    """Put standard input, output and error, and their terminals, back at the end.
+    """Restore standard input, output and error, and their terminals, at the end.
 
-    That is so at a signal that ends this process, too. The functions in the list are called when
-    the size of the terminal's window changes. Only the main thread notices signals.
+    This includes an end by a signal. The functions in the list are called when the size of the
+    terminal's window changes. Signals are handled only in the main thread.
     """
     on_resize: list[Callable[[], None]] = []
     flags: dict[int, int] = {}
@@ -88,7 +88,7 @@ def _restore(flags: dict[int, int], terminals: dict[tuple[int, int], _Terminal])
                 if fcntl.fcntl(descriptor, fcntl.F_GETFL) != number:
                     fcntl.fcntl(descriptor, fcntl.F_SETFL, number)
         for terminal in terminals.values():
-            with suppress(OSError, termios.error):  # it is gone
+            with suppress(OSError, termios.error):  # the terminal is gone
                 terminal.restore()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
@@ -103,7 +103,7 @@ def _signals(on_resize: list[Callable[[], None]]) -> Iterator[None]:
     def end(number: int, _frame: object) -> None:
         for each in before:
             if each in _ENDING:
-                signal.signal(each, signal.SIG_IGN)  # one is enough
+                signal.signal(each, signal.SIG_IGN)  # the first signal is enough
         raise _SignalledError(number)
 
     before: dict[signal.Signals, Any] = {

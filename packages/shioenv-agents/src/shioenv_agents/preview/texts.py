@@ -1,4 +1,4 @@
-"""Changed contents as a unified diff of bounded size, which `patch` and `git apply` apply."""
+"""Changed contents as a unified diff of bounded size, for `patch` and `git apply`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from itertools import islice
 from shioenv.sandbox.base import FileChange, FileStat
 
 LARGEST_TEXT = 64 * 1024
-"""Bytes of a file that is compared as text, at most."""
+"""Maximum bytes of a file that is compared as text."""
 
 LARGEST_DIFF = 256 * 1024
-"""Characters of all diffs together, at most."""
+"""Maximum characters of all diffs together."""
 
 MOST_LINES = 4096
-"""Lines of a file that is compared as text, at most: more take too long to compare."""
+"""Maximum lines of a file that is compared as text: more take too long to compare."""
 
 MOST_LISTED = 4096
-"""Files without a diff that are listed by name, at most."""
+"""Maximum files without a diff that are listed by name."""
 
 Reader = Callable[[FileChange], tuple[bytes | None, bytes | None]]
-"""Reads what a file held before and after; None where it is missing or cannot be read."""
+"""A callable that returns a file's old and new content; None if it is missing or unreadable."""
 
 _ESCAPES = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
 _ABSENT, _EMPTY = "0" * 7, "e69de29"  # Git's hashes; `patch` deletes an empty file only with them
@@ -32,7 +32,7 @@ _NO_NEWLINE = "\\ No newline at end of file\n"
 
 
 class _NoTextError(Exception):
-    """The contents of a file cannot be shown. `is_last`: nor those of the files behind it."""
+    """The contents of a file cannot be shown; with `is_last`, neither can those of later files."""
 
     def __init__(self, reason: str, *, is_last: bool = False) -> None:
         super().__init__(reason)
@@ -42,11 +42,11 @@ class _NoTextError(Exception):
 def text_diff(
     changes: Iterable[FileChange], read: Reader, moved: Collection[bytes] = ()
 ) -> tuple[str, bool]:
-    """Return the diff of all changed contents, and whether it leaves out a text.
+    """Return the diff of all changed contents, and whether it omits a text.
 
-    Only regular files are compared. `moved` are paths of files that changed their name alone. The
-    files whose contents cannot be shown come first, one line each. Their contents are not UTF-8,
-    have a NUL, are larger than `LARGEST_TEXT`, or come past `LARGEST_DIFF`.
+    Only regular files are compared. `moved` are paths of files that were only renamed. Files whose
+    contents cannot be shown come first, one line each. Their contents are not UTF-8, contain a NUL,
+    are larger than `LARGEST_TEXT`, or exceed `LARGEST_DIFF`.
     """
     listed: list[str] = []
     parts: list[str] = []
@@ -71,7 +71,7 @@ def text_diff(
 
 
 def _part(change: FileChange, read: Reader, room: int) -> str:
-    """One file's part of the diff, at most `room` characters; empty where there is none."""
+    """Return one file's part of the diff, at most `room` characters; empty if there is none."""
     before, after = _regular(change.before), _regular(change.after)
     part = _header(change.path, before, after)
     if before and after and before.digest == after.digest:
@@ -95,7 +95,7 @@ def _part(change: FileChange, read: Reader, room: int) -> str:
 
 
 def _names(change: FileChange) -> tuple[str, ...]:
-    """The names of both sides; `/dev/null` for a side that is not a regular file."""
+    """Return the names of both sides; `/dev/null` for a side that is not a regular file."""
     return tuple(
         _quoted(prefix + change.path) if _regular(side) else "/dev/null"
         for prefix, side in ((b"a", change.before), (b"b", change.after))
@@ -107,9 +107,9 @@ def _regular(side: FileStat | None) -> FileStat | None:
 
 
 def _header(path: bytes, before: FileStat | None, after: FileStat | None) -> str:
-    """The header of a file's diff as Git writes it; empty where there is nothing to show.
+    """Return the header of a file's diff in Git's format; empty if there is nothing to show.
 
-    Without it, `patch` takes some of the header of the file before.
+    Without it, `patch` uses parts of the previous file's header.
     """
     old, new = (_quoted(prefix + path, blanks=True) for prefix in (b"a", b"b"))
     first = f"diff --git {old} {new}\n"
@@ -127,7 +127,7 @@ def _header(path: bytes, before: FileStat | None, after: FileStat | None) -> str
 
 
 def _quoted(name: bytes, *, blanks: bool = False) -> str:
-    """A name as Git quotes it where it has to be quoted, or where it has blanks and `blanks`."""
+    """Quote a name as Git does, if necessary; with `blanks`, also a name with spaces."""
     try:
         text = name.decode()
     except UnicodeDecodeError:
@@ -145,7 +145,7 @@ def _escaped(byte: int) -> str:
 
 
 def _lines(side: FileStat | None, content: bytes | None) -> list[str]:
-    """The lines of a text with their ends. UnicodeDecodeError for what is not UTF-8 text."""
+    """Split a text into lines with their ends. UnicodeDecodeError if it is not UTF-8 text."""
     if side is None:
         return []
     if content is None:
@@ -167,9 +167,9 @@ def _hunks(before: list[str], after: list[str]) -> str:
 
 
 def read_at(directory: int, path: bytes) -> bytes | None:
-    """Return what a regular file below a directory holds, `LARGEST_TEXT` bytes at most.
+    """Return the content of a regular file below a directory, `LARGEST_TEXT` bytes at most.
 
-    None where it cannot be read.
+    None if it cannot be read.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)

@@ -1,8 +1,7 @@
-"""Agents of ours, who do tasks by a script: three of different strength, and any language model.
+"""Agents that attempt tasks: three scripts of different strength, and any language model.
 
-An agent is told what everybody is told, the prompt, and sees what its lines print. The scripts know
-how our prompts are worded, so what they reach says how hard our tasks are beside each other. It
-says nothing about models.
+An agent receives only the prompt and the output of its lines. The scripts parse the wording of the
+prompts, so their results measure the relative difficulty of tasks, and not the ability of models.
 """
 
 from __future__ import annotations
@@ -35,32 +34,36 @@ from shioenv_agents.tasks.task import LENGTHS, GoalKind, Task, length_of
 from shioenv_agents.tasks.variants import octal
 
 TURNS: Final = 8
-"""Lines that an agent may type, by default."""
+"""Maximum lines that an agent may type, by default."""
 
 Agent: TypeAlias = Callable[[Task], Callable[[Sequence[str]], str | None]]
-"""Who does tasks: for a task a function of all that was said so far, which gives the next line.
+"""An agent: a function that maps a task to a function that returns the next line.
 
-What was said is the prompt, then in turn a line and what it printed. None: the agent gives up.
+The inner function receives the conversation so far: the prompt, then alternately a line and its
+output. None means that the agent gives up.
 """
 
 
 _SOURCES = ("shioenv.bash", "shioenv.endpoint", "shioenv.live", "shioenv_agents.tasks")
-"""The packages whose code decides, beside what executes, what an agent reaches."""
+"""Packages whose code affects an agent's results, in addition to the executor's."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an agent reached of a task."""
+    """The result of an agent's attempt at a task."""
 
     agent: str
     solved: bool
     progress: float
-    """The share of the goal that holds in the end, 0 to 1."""
+    """The fraction of the goal that holds at the end, 0 to 1."""
     turns: int
-    """Lines that were typed."""
+    """The number of typed lines."""
 
 
 def attempted(task: Task, machine: SandboxRunner, name: str, agent: Agent, turns: int) -> Attempt:
-    """What an agent reaches of a task in so many lines. Errors: those of `Episode`, the agent's."""
+    """Let an agent attempt a task in at most `turns` lines.
+
+    Errors: those of `Episode`, and of the agent.
+    """
     episode = Episode(task, machine, turns)
     said, reply = [episode.prompt], agent(task)
     while not episode.over:
@@ -85,9 +88,9 @@ def attempts(
     kept: Path | None = None,
     report: Report = lambda done, total: None,
 ) -> list[Attempt]:
-    """What an agent reaches of each task, in order, on pristine machines.
+    """Let an agent attempt each task on a pristine machine, and return the results in order.
 
-    `agent` is the one of that name by default (`AGENTS`). `kept` is as for `make_tasks`. Errors:
+    `agent` defaults to the one of that name in `AGENTS`. `kept` is as for `make_tasks`. Errors:
     TaskError for a task of another build of its system; those of sandboxes, and of the agent.
     """
     do = partial(_attempted, name=name, agent=agent or AGENTS[name], turns=turns)
@@ -99,9 +102,9 @@ def attempts(
 
 
 def description_of(agent: Agent) -> str:
-    """All that decides, beside our code, what an agent types: its function, settings and model.
+    """Return what determines an agent's behavior besides this code: function, settings and model.
 
-    Attempts and sets of one agent are not taken for those of another with the same name.
+    It distinguishes stored attempts and sets of agents that share a name.
     """
     function, settings = agent, {}
     if isinstance(agent, partial):
@@ -112,7 +115,7 @@ def description_of(agent: Agent) -> str:
 
 
 def _model_digest() -> str:
-    """A hash of the code that brings models, and of the default model, which lies beside it."""
+    """Return a hash of the package that provides models, including the default model."""
     return sources_digest(answerer_package())
 
 
@@ -129,7 +132,7 @@ def _attempted(
 def results_of(
     tasks: Sequence[Task], tried: Mapping[str, Sequence[Attempt]]
 ) -> list[dict[str, Any]]:
-    """A row for each agent and each group of tasks: by kind, by length, and all together.
+    """Summarise attempts as a row for each agent and group of tasks: by kind, by length, and all.
 
     A row holds `agent`, `by`, `group`, `tasks`, `solved`, the mean `progress` and mean `turns`.
     """
@@ -165,23 +168,23 @@ def results_of(
 
 
 def scripted(lines: Iterable[str]) -> Callable[[Sequence[str]], str | None]:
-    """An agent's function that types lines one after the other, then gives up."""
+    """Return an agent's function that types lines one after the other, then gives up."""
     left = iter(lines)
     return lambda said: next(left, None)
 
 
 def recorded(task: Task) -> Callable[[Sequence[str]], str | None]:
-    """Looks around, then types the solution, which it knows: it reaches every goal."""
+    """Look around, then type the known solution; this reaches every goal."""
     return scripted(["pwd; ls", task.solution])
 
 
 def idle(task: Task) -> Callable[[Sequence[str]], str | None]:
-    """Looks around and does nothing: it reaches no goal."""
+    """Look around and do nothing; this reaches no goal."""
     return scripted(["ls -la", "ls -la"])
 
 
 def names(task: Task) -> Callable[[Sequence[str]], str | None]:
-    """Guesses one command by the kind of work, and gives it the names of the prompt."""
+    """Guess one command from the kind of work, and pass it the names in the prompt."""
     said = _names(task.prompt)
     by_kind = {
         MADE["copy"]: "cp -r",
@@ -205,18 +208,18 @@ def names(task: Task) -> Callable[[Sequence[str]], str | None]:
 
 
 def facts(task: Task) -> Callable[[Sequence[str]], str | None]:
-    """Brings each fact of the prompt about by a command of its own; of outputs it does plain ones.
+    """Achieve each fact of the prompt with a separate command, and print simple outputs.
 
-    An output that is the lines of files, or what one holds, is printed by `cat`.
+    Simple outputs are the content or the lines of files, printed by `cat`.
     """
     return scripted(["\n".join(by_fact(task.prompt)) or "ls"])
 
 
 def model(task: Task) -> Callable[[Sequence[str]], str | None]:
-    """As `facts`. For an output it has the default model say what each of many pipelines prints.
+    """Do what `facts` does; for an output, ask the default model about many pipelines.
 
-    Pipelines come in the order in which they fit the words of the prompt. Typed is the first of
-    which the model says that it prints something and changes nothing.
+    Pipelines are ordered by how well they match the prompt. The agent types the first one that is
+    predicted to print something, succeed and change nothing.
     """
     if "\n\nPrint " not in task.prompt:
         return facts(task)
@@ -241,7 +244,7 @@ def _predicted(line: str, task: Task) -> Behavior | None:
 
 
 def prompted(name: str, url: str = "") -> Agent:
-    """An agent that is a language model behind an endpoint that speaks OpenAI's protocol.
+    """Return an agent that is a language model behind an endpoint with OpenAI's protocol.
 
     Errors: those of `Endpoint.check`; its function raises those of `Endpoint.reply`.
     """
@@ -265,7 +268,7 @@ def _prompted(task: Task, *, name: str, url: str) -> Callable[[Sequence[str]], s
 
 
 SCRIPTS: Final = ("names", "facts", "model")
-"""The agents by which difficulty is measured, the weakest first."""
+"""The agents that measure difficulty, the weakest first."""
 
 AGENTS: Final[dict[str, Agent]] = {
     "names": names,
@@ -276,11 +279,11 @@ AGENTS: Final[dict[str, Agent]] = {
 }
 
 
-# ---- prompts read again
+# ---- parsing of prompts
 
 
 def _names(prompt: str) -> list[str]:
-    """The names in backquotes, each once, without the start directory."""
+    """Return the distinct names in backquotes, without the start directory."""
     _, _, rest = prompt.partition("`.")
     rest = rest.partition("\n\nNames that do not begin")[0]
     return list(dict.fromkeys(re.findall(r"`([^`\n]+)`", rest)))
@@ -304,11 +307,11 @@ _FACTS: Final[tuple[tuple[str, str], ...]] = (
     (r"the exported variable `(.+)` of the shell is unset", "unset {0}"),
     (r"the variable or setting `(.+)` of the shell is `(.*)`", "{0}={1}"),
 )
-"""What a fact says, and a line that brings it about; the last, for contents, stand in `by_fact`."""
+"""The wording of each fact, and a command that achieves it; `by_fact` handles contents."""
 
 
 LONGEST: Final = 4000
-"""Characters of a fact that is read; a longer one is no fact."""
+"""Maximum characters of a fact; longer lines are not parsed."""
 
 _PERMISSIONS: Final = r"([-dlpscb][rwxsStT-]{9})"
 _ENTRY: Final = (
@@ -324,7 +327,7 @@ _SHOWN: Final = re.compile(
 
 
 def by_fact(prompt: str) -> Iterator[str]:
-    """Lines of Bash that bring about the facts of a prompt, one after the other."""
+    """Yield Bash commands that achieve the facts of a prompt one by one."""
     later = []
     for match in _SHOWN.finditer(prompt):
         text = match["text"] + ("" if match["bare"] else "\n")
@@ -382,7 +385,7 @@ _STEPS: Final[tuple[tuple[str, str], ...]] = (
     (r"without the characters `(.+)`", "tr -d {0}"),
     (r"with `(.+)` turned into `(.+)`", "tr {0} {1}"),
 )
-"""What a step of an output says, and a filter that may do it."""
+"""The wording of each step of an output, and a filter that may implement it."""
 
 _WHOLE: Final[tuple[tuple[str, str], ...]] = (
     (r"how many lines there are in (.+): numbers", "wc -l {0}"),
@@ -407,11 +410,11 @@ _WHOLE: Final[tuple[tuple[str, str], ...]] = (
     (r"what kind of content (.+) holds", "file {0}"),
     (r"the sorted files (`.+`) and (`.+`) that are in both", "comm -12 {0} {1}"),
 )
-"""What a whole output says, and a command that may print it."""
+"""The wording of each complete output, and a command that may print it."""
 
 
 def proposals(prompt: str) -> Iterator[str]:
-    """Pipelines that may print what a prompt asks for, the likeliest first."""
+    """Yield pipelines that may print the requested output, the most likely first."""
     asked = prompt.partition("\n\nPrint ")[2].partition("\n\n")[0].rstrip(".")
     begin, *steps = asked.split("; of these ")
     files = re.findall(r"`([^`]+)`", begin)

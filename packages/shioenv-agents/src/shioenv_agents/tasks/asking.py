@@ -1,7 +1,8 @@
-"""The output of an input, asked for in plain English, by templates for commands of a few families.
+"""Requests for the output of an input, in plain English, by templates for some commands.
 
-A template says all that the output depends on. Where a template does not know an option, nothing is
-asked. Templates of filters say what becomes of lines, so that a pipeline is told step by step.
+A template describes everything that the output depends on. If it does not support an option, there
+is no request. Templates of filters describe the effect on lines, so that a pipeline is described
+step by step.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.library import load_grammar
 
 _BARE: Final = re.compile(r"[$`\\~{}*?\[\]<>|&;()#!^]")
-"""Matches characters that the shell takes for more than themselves outside single quotes."""
+"""Characters that the shell interprets outside single quotes."""
 
 _QUOTED: Final = re.compile(r"'[^']*'")
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedRequest:
-    """A command taken apart into options and operands."""
+    """A command parsed into options and operands."""
 
     options: Mapping[str, str]
     """Values by the option's short name; "" for one without a value."""
     operands: Sequence[str]
     piped: bool
-    """The command's lines come from the command before it."""
+    """Whether the command reads the lines of the command before it."""
 
     def has(self, *names: str) -> bool:
         """Whether one of these options is given."""
@@ -45,26 +46,28 @@ Describe: TypeAlias = Callable[[DescribedRequest], str | None]
 
 @dataclass(frozen=True, slots=True)
 class PromptTemplate:
-    """How one command is told."""
+    """The description of one command's output."""
 
     describe: Describe
     letters: str
-    """The options that the template tells, by their short names."""
+    """The options that the template supports, by their short names."""
     filters: bool
-    """The operands are files, and the template says what becomes of their lines."""
+    """Whether the operands are files, and the template describes the effect on their lines."""
     reads_pipes: bool
-    """For a template that is no filter: it tells itself what becomes of lines through a pipe."""
+    """For a template that is no filter: whether it also describes lines from a pipe."""
 
 
 TEMPLATES: Final[dict[str, PromptTemplate]] = {}
-"""The templates of commands that can be asked about. `find` has none: its options follow its
-operands, so `_find` reads it."""
+"""The templates of supported commands.
+
+`find` has none: its options follow its operands, so `_find` parses it.
+"""
 
 
 def _tells(
     name: str, letters: str = "", *, filters: bool = False, reads_pipes: bool = False
 ) -> Callable[[Describe], Describe]:
-    """A decorator that makes a function the template of a command."""
+    """Return a decorator that registers a function as the template of a command."""
 
     def decorate(describe: Describe) -> Describe:
         TEMPLATES[name] = PromptTemplate(describe, letters, filters, reads_pipes)
@@ -74,9 +77,10 @@ def _tells(
 
 
 def asks(shell_input: Input) -> str | None:
-    """What the input prints, as the end of `Print …`; None where no template tells all of it.
+    """Return a description of the input's output, as the end of `Print …`.
 
-    The input is one command, or several joined by pipes, without redirections.
+    None if the templates do not cover all of it. The input is one command, or several joined by
+    pipes, without redirections.
     """
     if set(shell_input.operators) - {"|"}:
         return None
@@ -94,9 +98,9 @@ def asks(shell_input: Input) -> str | None:
 
 
 def _words(text: str) -> list[str] | None:
-    """The words of a command in which the shell expands nothing; None for any other.
+    """Return the words of a command without shell expansions; None for any other.
 
-    None also for a text that Bash refuses.
+    None also for a text that Bash rejects.
     """
     if _BARE.search(_QUOTED.sub("", text)):
         return None
@@ -132,8 +136,11 @@ def _told(words: Sequence[str], piped: bool) -> str | None:
 
 
 _BLANK, _EMPTY = "\x01", "\x02"
-"""Placeholders in words that a grammar takes apart. The first stands for a blank inside a word,
-which is no blank between a name and its value. The second stands for an empty word."""
+"""Placeholders in words that a grammar parses.
+
+The first represents a space inside a word, which does not separate a name from its value. The
+second represents an empty word.
+"""
 
 
 @cache
@@ -142,7 +149,7 @@ def _splitter(name: str) -> ArgumentSplitter:
 
 
 def _taken(name: str, words: Sequence[str]) -> tuple[dict[str, str], list[str]] | None:
-    """Options by short name, and operands, as the command's grammar takes them.
+    """Parse words into options by short name, and operands, by the command's grammar.
 
     None for an option that the grammar lacks, and for an option given twice with two values.
     """
@@ -172,9 +179,9 @@ def _shown(text: str) -> str:
 
 
 def _option(splitter: ArgumentSplitter, text: str) -> tuple[str, str] | None:
-    """The short name of an option, and its value ("" without one).
+    """Return the short name of an option, and its value ("" without one).
 
-    None for an option without a short name. None also where a value is missing, or one is too many.
+    None for an option without a short name. None also for a missing or a superfluous value.
     """
     if text.startswith("--"):
         name, sign, value = text[2:].replace(" ", "=", 1).partition("=")
@@ -188,7 +195,7 @@ def _option(splitter: ArgumentSplitter, text: str) -> tuple[str, str] | None:
 
 
 _IMPOSSIBLE = frozenset({(True, "none"), (False, "required")})
-"""Pairs that no input can have: whether a value is given, and whether the option takes one."""
+"""Invalid pairs: whether a value is given, and whether the option takes one."""
 
 
 def _number(text: str) -> int | None:
@@ -306,7 +313,7 @@ def _cut(asked: DescribedRequest) -> str | None:
 
 @_tells("grep", "ivxwEFPcnohm", reads_pipes=True)
 def _grep(asked: DescribedRequest) -> str | None:
-    """The first operand is the pattern; the second is a file, where nothing is piped."""
+    """The first operand is the pattern; the second is a file, unless lines are piped."""
     if not asked.operands or len(asked.operands) > 2 or asked.operands[-1] == "-":
         return None
     pattern, *files = asked.operands

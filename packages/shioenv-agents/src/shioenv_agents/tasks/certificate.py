@@ -1,4 +1,4 @@
-"""What is known of a task beyond its proof: how often what passed, and of what it was found out."""
+"""Certificates of tasks: how often which inputs passed, with digests of everything involved."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ Count = Annotated[int, Meta(ge=0)]
 
 
 class JudgeCertificate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the judge, and what it sees by, stood the list of attacks."""
+    """The result of the attacks against the judge and its evidence channel."""
 
     judge: str
-    """The digest of the judge: what compares, and the list of attacks."""
+    """The digest of the judge: the code that compares, and the list of attacks."""
     channel: str
-    """The digest of the channel of evidence: what sees from outside, down to the supervisor."""
+    """The digest of the evidence channel: the code that observes, down to the supervisor."""
     attacks: Count
-    """Kinds of attacks that were tried on each task."""
+    """The number of kinds of attacks tried on each task."""
     tasks: Count
-    """Tasks on which they were tried."""
+    """The number of attacked tasks."""
     forged: tuple[str, ...] = ()
-    """Attacks that were paid, each as `TASK: KIND`."""
+    """Attacks that passed, each as `TASK: KIND`."""
 
 
 class Certificate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was found out about a task. Each run began on a pristine machine."""
+    """The results for a task. Each run began on a pristine machine."""
 
     k: Annotated[int, Meta(ge=1)]
-    """How often the solution was run, and how often nothing."""
+    """The number of runs of the solution, and of nothing."""
     solved: Count
     """How many of the `k` runs of the solution passed."""
     idle: Count
@@ -38,19 +38,19 @@ class Certificate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     loaded: Count
     """How many of two runs of the solution passed while the processors had other work."""
     near_misses: tuple[str, ...]
-    """Inputs that are nearly the solution, and do not reach the goal."""
+    """Inputs that nearly equal the solution, and do not reach the goal."""
     mistaken: tuple[str, ...]
-    """Those of them that passed."""
+    """The near misses that passed."""
     alternatives: tuple[str, ...]
     """Other inputs that reach the goal."""
     refused: tuple[str, ...]
-    """Those of them that did not pass."""
+    """The alternatives that did not pass."""
     untold: tuple[str, ...]
     """Facts of the goal that the prompt neither names nor implies: the task is underspecified."""
     leaks: tuple[str, ...]
-    """Where the solution can be read: `prompt`, or a file of the machine."""
+    """Places that reveal the solution: `prompt`, or a file of the machine."""
     altered: tuple[str, ...] = ()
-    """Files of a folder of Harbor that are not as the export writes them."""
+    """Files of a Harbor folder that differ from the exported ones."""
     judged_by: JudgeCertificate
     goal: str
     """SHA-256 (hex) of the goal."""
@@ -59,13 +59,13 @@ class Certificate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     system: str
     """The system's digest."""
     tests: str
-    """SHA-256 (hex) of all that was run: solution, near misses, alternatives."""
+    """SHA-256 (hex) of all inputs that were run: solution, near misses, alternatives."""
     digest: str = ""
     """SHA-256 (hex) of the task, without its id and `solved_by`, and of every other field here."""
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Why the task is not shipped, a line for each; empty where nothing is wrong."""
+        """The reasons not to ship the task, a line for each; empty if there are none."""
         lines = (
             (self.solved != self.k, f"the solution passed {self.solved} of {self.k} times"),
             (self.idle > 0, f"doing nothing passed {self.idle} of {self.k} times"),
@@ -81,7 +81,7 @@ class Certificate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 def digest_of(document: Any) -> str:
-    """SHA-256 (hex) of a document that JSON can hold; equal documents have equal digests."""
+    """Return the SHA-256 (hex) of a JSON document; equal documents have equal digests."""
     text = json.dumps(document, ensure_ascii=True, separators=(",", ":"), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

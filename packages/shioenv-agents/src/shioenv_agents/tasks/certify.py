@@ -1,4 +1,4 @@
-"""Certifies tasks: finds out about each what a `Certificate` holds, and checks it again."""
+"""Certify tasks: determine the contents of each task's `Certificate`, and verify it again."""
 
 from __future__ import annotations
 
@@ -41,33 +41,35 @@ from shioenv_agents.tasks.task import Task, bare, read_tasks, write_tasks
 from shioenv_agents.tasks.variants import ALTERNATIVES, candidates, near_misses, neighbours, reaches
 
 ATTACKED: Final = 50
-"""Tasks on which the attacks are tried; all tasks of a file that has fewer."""
+"""The number of tasks to attack; all tasks of a file with fewer."""
 
 NOTHING: Final = ":"
-"""The row of who does nothing."""
+"""The row that does nothing."""
 
 RUNS: Final = 20
-"""Runs of the solution, and of nothing, by default."""
+"""Default number of runs of the solution, and of nothing."""
 
 SEALED: Final = (
     "commands", "irreducibility", "necessary", "n_arguments", "record", "judged_by.forged",
     "judged_by.tasks",
 )  # fmt: skip
-"""Fields of a task and its certificate that a check does not find out again. An edit of one shows
-in the certificate's digest, unless that is computed anew."""
+"""Fields of a task and its certificate that a check does not determine again.
+
+An edit of one changes the certificate's digest, unless that is recomputed.
+"""
 
 UNSEALED: Final = ("id", "solved_by")
-"""Fields of a task that may change after it was certified, and that no check looks at."""
+"""Fields of a task that may change after its certification, and that no check reads."""
 
 BATCH: Final = 256
-"""Tasks between two changes from an idle machine to a loaded one."""
+"""The number of tasks between two switches from an idle machine to a loaded one."""
 
 _BURN: Final = "import select\nwhile not select.select([0], [], [], 0)[0]: pass"
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A task, and other tasks' solutions that are near it."""
+    """A task, and the solutions of similar tasks."""
 
     task: Task
     near: tuple[str, ...]
@@ -77,7 +79,7 @@ class _Asked:
 
 
 class Trial:
-    """Runs inputs as answers to a task, each on a pristine machine."""
+    """Run inputs as answers to a task, each on a pristine machine."""
 
     def __init__(self, task: Task, machine: SandboxRunner) -> None:
         self.task, self.machine = task, machine
@@ -89,22 +91,22 @@ class Trial:
         return self.verdict(text).passed
 
     def verdict(self, text: str) -> Verdict:
-        """The verdict on an input."""
+        """Return the verdict on an input."""
         return self._judge.judge(self.typed(text)[0])
 
     def tried(self, text: str) -> tuple[bool, bool]:
-        """Whether an input passes the check, and whether it does just what the goal says."""
+        """Return whether an input passes the check, and whether its effect is exactly the goal."""
         terminal, exact = self.typed(text)
         return self._judge.judge(terminal).passed, exact
 
     def typed(self, text: str) -> tuple[Terminal, bool]:
-        """A terminal on which an input was typed, and whether it does just what the goal says."""
+        """Return a terminal after an input, and whether the input's effect is exactly the goal."""
         terminal = Terminal(self.machine, self.task.cwd, self.task.history)
         behavior: Behavior = terminal.run(text)
         return terminal, reaches(self.task, behavior, self._before)
 
     def untold(self) -> Iterator[str]:
-        """Facts of the goal that the prompt leaves open."""
+        """Yield facts of the goal that the prompt leaves open."""
 
         def read(name: str) -> bytes | None:
             if self.task.history:
@@ -115,11 +117,11 @@ class Trial:
         return untold(self.task, self._before.document, read, instant)
 
     def altered(self) -> list[str]:
-        """Files that come with the task, and are not as they were written for it."""
+        """Return the task's files that differ from the exported ones."""
         return []
 
     def digests(self, inputs: Iterable[str]) -> dict[str, str]:
-        """Digests of goal, prompt, system, and of all that is run, with these inputs."""
+        """Return digests of goal, prompt, system, and of all that is run, with these inputs."""
         task = self.task
         return {
             "goal": digest_of(msgspec.to_builtins(task.goal)),
@@ -131,33 +133,33 @@ class Trial:
 
 @cache
 def judge_digests() -> tuple[str, str]:
-    """The digests of the judge and of the channel of evidence, as this package has them."""
+    """Return the digests of this package's judge and of its evidence channel."""
     return digest_of(["judge", JUDGE, kinds()]), channel_digest()
 
 
 def channel_digest() -> str:
-    """The digest of the channel of evidence, as this package has it."""
+    """Return the digest of this package's evidence channel."""
     return digest_of(["channel", CHANNEL])
 
 
 def attacked(lane: Lane, task: tuple[int, Task]) -> list[str]:
-    """The kinds of attacks that are paid on a task, in a lane of an executor."""
+    """Return the kinds of attacks that pass on a task, in a lane of an executor."""
     return forgeries(task[1], sandbox_of(lane))
 
 
 @dataclass(frozen=True, slots=True)
 class Court:
-    """Where answers to tasks are judged, by which code, and how that code is attacked."""
+    """A judge of answers to tasks: its trial, its code, and the attacks on it."""
 
     trial: Callable[[Task, SandboxRunner], Trial] = Trial
     digests: Callable[[], tuple[str, str]] = judge_digests
-    """The digests of the judge and of the channel of evidence."""
+    """Returns the digests of the judge and of the evidence channel."""
     attacked: Callable[[Lane, tuple[int, Task]], list[str]] = attacked
-    """The kinds of attacks that are paid on a task."""
+    """Returns the kinds of attacks that pass on a task."""
 
 
 OURS: Final = Court()
-"""Rows in a shell that stays, judged by `Judge`."""
+"""The judge of rows in a persistent shell, by `Judge`."""
 
 
 def certify_tasks(
@@ -171,15 +173,13 @@ def certify_tasks(
     report: Report = lambda done, total: None,
     note: Callable[[str], None] = lambda text: None,
 ) -> list[Task]:
-    """The tasks, each with a new certificate, in order.
+    """Return the tasks in order, each with a new certificate, which may have `faults`.
 
-    A certificate may have `faults`. `court` judges, and is certified first: by the attacks on
-    `ATTACKED` of the tasks, unless this build of the judge has stood them before. `kept` is a
-    directory for what was found so far, which a later call with the same tasks goes on from.
-    `system` is another name of the system that the tasks are done on, which is the same for all.
-
-    Errors: TaskError for tasks of several systems, or of another build; those of `find_system` and
-    sandboxes; DatasetStorageError.
+    `court` judges, and is certified first: by the attacks on `ATTACKED` of the tasks, unless this
+    build of the judge was certified before. `kept` is a directory for intermediate results, from
+    which a later call with the same tasks resumes. `system` is another name of the system of the
+    tasks, which must be the same for all. Errors: TaskError for tasks of several systems, or of
+    another build; those of `find_system` and sandboxes; DatasetStorageError.
     """
     tasks = [replace(task, certificate=None) for task in tasks]
     built = _system_of(tasks, system)
@@ -214,7 +214,7 @@ def certify_tasks(
 
 
 def sealed(task: Task, certificate: Certificate) -> Task:
-    """The task with this certificate, whose `digest` is filled in."""
+    """Return the task with this certificate, whose `digest` is filled in."""
     return replace(task, certificate=replace(certificate, digest=_seal(task, certificate)))
 
 
@@ -228,11 +228,11 @@ def _seal(task: Task, certificate: Certificate) -> str:
 def certify_file(
     file: Path, out: Path, *, rebase: bool = False, system: str | None = None, **options: Any
 ) -> list[Task]:
-    """The tasks of a file, each with a new certificate, in order.
+    """Certify the tasks of a file, and return them in order, each with a new certificate.
 
-    Those whose certificates have no `faults` are written to the new file `out`. With `rebase` the
-    tasks are taken to be of the present build of their system (`rebased`). Other options and errors
-    are those of `certify_into`; errors of `read_tasks`.
+    Tasks without `faults` are written to the new file `out`. With `rebase` the tasks are treated as
+    tasks of the present build of their system (`rebased`). Other options and errors are those of
+    `certify_into`; errors of `read_tasks`.
     """
     refuse_existing(out)
     tasks = read_tasks(file)
@@ -242,11 +242,11 @@ def certify_file(
 
 
 def rebased(tasks: Sequence[Task], built: System) -> list[Task]:
-    """The tasks as tasks of this build of their system, without certificates.
+    """Return the tasks as tasks of this build of their system, without certificates.
 
-    What they ask for stays. So nobody knows whether they can be done there, before they are proved
-    or certified. Errors: TaskError where their system is another one, and where a task is not the
-    one that its certificate names.
+    Goals and prompts are unchanged, so the tasks may be unsolvable there until they are proved or
+    certified. Errors: TaskError for a task of another system, or one that does not match its
+    certificate.
     """
     for task in tasks:
         known = task.certificate
@@ -274,10 +274,10 @@ def rebased(tasks: Sequence[Task], built: System) -> list[Task]:
 def certify_into(
     out: Path, tasks: Iterable[Task], write: Callable[[list[Task]], None], **options: Any
 ) -> list[Task]:
-    """The tasks, each with a new certificate, in order; those without `faults` are written.
+    """Certify tasks, write those without `faults`, and return all in order.
 
-    What was found so far is kept beside `out` until then. Options and errors are those of
-    `certify_tasks`; TaskError where no task passes.
+    Until then, intermediate results are kept beside `out`. Options and errors are those of
+    `certify_tasks`; TaskError if no task passes.
     """
     kept = out.with_name(f"{out.name}.partial")
     tasks = certify_tasks(tasks, kept=kept, **options)
@@ -298,10 +298,10 @@ def recheck_tasks(
     workers: int | None = None,
     report: Report = lambda done, total: None,
 ) -> list[tuple[str, ...]]:
-    """What is wrong with each task's certificate now, in order; empty for nothing.
+    """Check each task's certificate again, and return its faults in order; empty for none.
 
-    `faults_now` says what is found out once more; the runs under load are made again as well. A
-    task without a certificate has that fault. Errors: as `certify_tasks` raises them.
+    `faults_now` defines the checks; the runs under load are repeated as well. A missing certificate
+    is a fault. Errors: as `certify_tasks` raises them.
     """
     tasks = list(tasks)
     where = partial(on_machines, system=system, workers=workers)
@@ -318,7 +318,7 @@ def recheck_tasks(
 
 
 def verify_tasks(tasks: Iterable[Task], **where: Any) -> list[tuple[str, ...]]:
-    """What is wrong with the proof of each task, in order; empty for nothing.
+    """Check the proof of each task, and return its faults in order; empty for none.
 
     Options and errors are those of `on_machines`.
     """
@@ -326,7 +326,7 @@ def verify_tasks(tasks: Iterable[Task], **where: Any) -> list[tuple[str, ...]]:
 
 
 def proof_faults(task: Task, machine: SandboxRunner) -> tuple[str, ...]:
-    """What is wrong with a task's proof; empty where the task is proved. Errors: `Judge`'s."""
+    """Return the faults of a task's proof; empty if the task is proved. Errors: `Judge`'s."""
     trial = Trial(task, machine)
     solved = trial.verdict(task.solution)
     lines = (
@@ -348,9 +348,9 @@ def certified_judge(
     note: Callable[[str], None] = lambda text: None,
     court: Court = OURS,
 ) -> JudgeCertificate:
-    """How this build of the judge stands the attacks, on some of the tasks, spread over them.
+    """Run the attacks against this build of the judge, on a spread of the tasks.
 
-    What was found out before, on as many tasks, is taken from the user's cache directory.
+    An earlier result with at least as many tasks is read from the user's cache directory.
     """
     judge, channel = court.digests()
     count = min(ATTACKED, len(tasks))
@@ -387,7 +387,7 @@ def certificate_of(
     judged_by: JudgeCertificate,
     court: Court = OURS,
 ) -> Certificate:
-    """The certificate of a task, without the runs under load. Errors: those of `Judge`."""
+    """Return a task's certificate without the runs under load. Errors: those of `Judge`."""
     trial = court.trial(task, machine)
     solved = sum(trial.passes(task.solution) for _ in range(k))
     idle = sum(trial.passes(NOTHING) for _ in range(k))
@@ -432,16 +432,16 @@ def certificate_of(
 def faults_now(
     task: Task, machine: SandboxRunner, court: Court = OURS, *, k: int = RUNS
 ) -> tuple[str, ...]:
-    """What is wrong with a task's certificate, found out once more. Errors: those of `Judge`.
+    """Check a task's certificate again, and return its faults. Errors: those of `Judge`.
 
-    - Each fault that the certificate itself tells of is one.
-    - Its digests are computed anew: an edit of the task or of the certificate is a fault.
-    - The solution and nothing are run `k` times, or as often as the certificate says where that is
-      less. The part of the solution and all inputs that the certificate names are run once.
-    - Prompt, leaks and the folder's files are read once more.
+    - Each fault recorded in the certificate is included.
+    - Its digests are recomputed: an edit of the task or of the certificate is a fault.
+    - The solution and nothing are run `k` times, or as often as in the certificate if that is
+      less. The reduced solution and all inputs in the certificate are run once.
+    - Prompt, leaks and the folder's files are read again.
 
-    `loaded` is taken from the certificate (`recheck_tasks` runs that again), and so is what the
-    attacks found.
+    `loaded` is copied from the certificate (`recheck_tasks` repeats those runs), and so are the
+    results of the attacks.
     """
     known = task.certificate
     if known is None:
@@ -530,7 +530,7 @@ def _rechecked(lane: Lane, task: tuple[int, Task], *, court: Court, k: int) -> t
 
 @contextmanager
 def _load() -> Iterator[None]:
-    """Two processes that compute, on each processor, until the end of the block."""
+    """Keep every processor busy with two processes, until the end of the block."""
     count = 2 * len(os.sched_getaffinity(0))
     busy = [
         subprocess.Popen([sys.executable, "-c", _BURN], stdin=subprocess.PIPE) for _ in range(count)
@@ -539,14 +539,14 @@ def _load() -> Iterator[None]:
         yield
     finally:
         for process in busy:
-            process.communicate()  # the end of their input, which is also that of this process
+            process.communicate()  # closes their input and waits for them
 
 
 @contextmanager
 def _journal(
     directory: Path | None, key: str, note: Callable[[str], None]
 ) -> Iterator[Journal[Certificate] | None]:
-    """The journal of what was found about these tasks; what was found about others is removed."""
+    """Open the journal of results for these tasks; results for other tasks are removed."""
     if directory is None:
         yield None
         return

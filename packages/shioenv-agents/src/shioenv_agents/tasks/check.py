@@ -1,7 +1,7 @@
-"""Whether a goal is reached, and how much of it.
+"""Judge whether a goal is reached, and what fraction of it.
 
 Exact equality of patches is too strict: an agent that looks around first ends in another directory,
-at another time. `Judge.judge` says what is compared.
+at another time. `Judge.judge` defines the comparison.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from shioenv.system.store import System
 from shioenv_agents.tasks.task import Task
 
 DATES: Final = ("year", "month", "day", "time")
-"""The attributes that say when a file was changed."""
+"""The attributes that hold a file's modification time."""
 
 OWN: Final = frozenset({"cwd", "umask", "groups", *SHELL_FIELDS})
-"""Areas of a context that end with the shell: of these, only what the goal says counts."""
+"""Areas of a context that end with the shell; only facts in the goal count for these."""
 
 REASON: Final = "the rows, which did something else when they were repeated"
-"""Why a terminal that has reached the goal does not pass."""
+"""The reason why a terminal that has reached the goal does not pass."""
 
 UNREADABLE: Final = "what no patch names: it could not be read"
-"""Why a terminal does not pass where a process hinders whoever reads that."""
+"""The reason why a terminal does not pass if a process prevents this state from being read."""
 
 SESSION: Final = timedelta(hours=1)
-"""Time from the system's instant on. A file time within it is the session's own."""
+"""The duration after the system's instant that counts as the session's own time."""
 
 
 Facts: TypeAlias = Mapping[str, Any]
@@ -50,22 +50,26 @@ Facts: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was reached of a goal."""
+    """The verdict on an attempt at a goal."""
 
     passed: bool
-    """Everything holds, and nothing else was changed."""
+    """Whether everything holds, and nothing else was changed."""
     progress: float
-    """Share of the goal's operations that hold, 0 to 1. Each file's content counts as an operation,
-    and so does the output."""
+    """The fraction of the goal's operations that hold, 0 to 1.
+
+    Each file's content counts as an operation, and so does the output.
+    """
     missing: tuple[str, ...]
-    """What does not hold: JSON Pointers, `content of NAME`, `output`."""
+    """Parts of the goal that do not hold: JSON Pointers, `content of NAME`, `output`."""
     extra: tuple[str, ...]
-    """What was changed though the goal does not say so, in the same form; also names
-    of `UNRECORDED`, `UNREADABLE` and `REASON`."""
+    """Changes that are not in the goal, in the same form.
+
+    It may also contain names in `UNRECORDED`, `UNREADABLE` and `REASON`.
+    """
 
 
 class Judge:
-    """Judges terminals by the goal of one task, whose start is looked up once.
+    """Judge terminals by the goal of one task, whose start state is read once.
 
     Errors: TaskError for a task of another system, those of the machine.
     """
@@ -82,28 +86,29 @@ class Judge:
         self._unasked = OWN - {_area(operation) for operation in self._goal.operations}
 
     def judge(self, terminal: Terminal) -> Verdict:
-        """What a terminal that began where the task begins has reached.
+        """Return the verdict on a terminal that began in the task's start state.
 
-        Where the goal is reached, the rows are run once more, and have to reach it again.
+        If the goal is reached, the rows are repeated, and must reach it again.
 
-        - Everything outside the shell (files, network, host name) has to be as the goal says, and
-          otherwise as it was.
-        - Of the shell itself (working directory, variables, functions, options) only what the goal
-          says counts.
-        - File times do not count. Two kinds do: times that were set to another time than the
-          session's, and times that are the whole change of a file. Times of directories never do.
-          Where the goal is about times, those of all other files have to be as they were.
-        - Regular files have to hold the goal's content.
-        - The output of the last row is compared line by line. Runs of blanks count as one, blank
-          lines at the end not at all.
-        - The rows have to reach the goal once more when they are repeated. Where the output counts,
-          the last row has to print it once more. Else the task is not passed: the verdict is that
-          on the repetition, and `extra` ends with `REASON`.
-        - Where a command entered the machine (`Terminal.enter`), nothing is repeated. Then every
-          process is ended, and what the sandbox sees from outside has to be as the goal says.
-        - Where the goal is reached, what no patch names (`UNRECORDED`) has to be as it was.
-        - Where no shell stays in the machine, that is not compared, and each row was typed after
-          repeated ones. Then every row has to do the same to the machine when it is repeated.
+        - Everything outside the shell (files, network, host name) must match the goal, and
+          otherwise be unchanged.
+        - For the shell (working directory, variables, functions, options), only facts in the goal
+          count.
+        - File times do not count, except times set outside the session, and times that are the
+          only change of a file. Times of directories never count. If the goal is about times,
+          those of all other files must be unchanged.
+        - Regular files must hold the goal's content.
+        - The output of the last row is compared line by line. Runs of whitespace count as one
+          space. Blank lines at the end are ignored.
+        - The rows must reach the goal again when they are repeated. If the output counts,
+          the last row must print it again. Otherwise the task is not passed: the verdict is
+          that on the repetition, and `extra` ends with `REASON`.
+        - If a command entered the machine (`Terminal.enter`), nothing is repeated. Instead every
+          process is ended, and the state observed by the sandbox must match the goal.
+        - If the goal is reached, state that patches do not record (`UNRECORDED`) must be unchanged.
+        - If the machine keeps no shell, that state is not compared, and each row was typed after
+          repetitions of the earlier ones. Then every row must have the same effect on the machine
+          when it is repeated.
 
         Errors: those of the machine.
         """
@@ -123,7 +128,7 @@ class Judge:
         return replace(typed, passed=False, extra=(REASON,))
 
     def _beyond_patches(self, terminal: Terminal) -> tuple[str, ...]:
-        """What of the state that no patch names is not as it was at the start."""
+        """Return the names of state outside patches that changed since the start."""
         if self._unrecorded is None:
             self._unrecorded = terminal.unrecorded_before()
         before, now = self._unrecorded, terminal.unrecorded()
@@ -132,9 +137,9 @@ class Judge:
         return tuple(name for name in before if before[name] != now[name])
 
     def _otherwise(self, terminal: Terminal, repeated: Behavior) -> bool:
-        """Whether a row did something else to the machine when it was repeated.
+        """Whether a row had another effect on the machine when it was repeated.
 
-        Files that are there neither at the start nor in the end may have any name. Their number is
+        Files that exist neither at the start nor at the end may have any name. Their number is
         compared, by directory, permissions and owner.
         """
         lasting = _names(self._pristine) | _names(repeated.patch.apply(self._pristine))
@@ -143,7 +148,7 @@ class Judge:
         )
 
     def _alike(self, one: Behavior, other: Behavior, lasting: Collection[str]) -> bool:
-        """Whether two behaviors left the machine the same, as far as a verdict can tell."""
+        """Whether two behaviors have the same effect on the machine, as far as verdicts need it."""
         if one.patch_truncated or other.patch_truncated:
             return False
         named = _touched(self._pristine, one.patch, other.patch)
@@ -165,7 +170,7 @@ class Judge:
         )
 
     def verdict(self, done: Behavior, printed: bytes) -> Verdict:
-        """The verdict on a behavior since the start, and on the output of the last row."""
+        """Return the verdict on a behavior since the start, and on the output of the last row."""
         operations = [one for one in done.patch.operations if _area(one) not in self._unasked]
         patch = ContextPatch(tuple(operations))
         goal, named = self.task.goal, _touched(self._before, self._goal, patch)
@@ -173,7 +178,7 @@ class Judge:
         try:
             wanted = self._settled(_facts(self._goal.apply(named)), start)
             reached = self._settled(_facts(patch.apply(named)), start)
-        except PatchError:  # the end of a huge patch was cut off
+        except PatchError:  # the end of a huge patch was truncated
             return Verdict(False, 0.0, ("everything: too much was changed",), ())
         held, missing = 0, []
         for operation in self._goal.operations:
@@ -221,7 +226,7 @@ class Judge:
                 yield f"content of {name}"
 
     def _settled(self, facts: dict[str, Any], start: Facts) -> dict[str, Any]:
-        """The facts, with every file time of the session replaced by "now"."""
+        """Replace every file time of the session by "now", and return the facts."""
         for name, value in facts.items():
             if (
                 isinstance(value, _Date)
@@ -232,7 +237,7 @@ class Judge:
         return facts
 
     def _digest(self, name: str, done: Behavior) -> str | None:
-        """The digest of a file's content in the end; None where it is not known."""
+        """Return the digest of a file's content at the end; None if it is unknown."""
         known = done.content_digests.get(name)
         if known is not None:
             return known
@@ -243,7 +248,7 @@ class Judge:
 
 
 def refuse_other(task: Task, system: System) -> None:
-    """Raises TaskError where a task was made on another system, or on another build of it."""
+    """Raise TaskError if a task was made on another system, or on another build of it."""
     if task.system_digest != system.digest:
         raise TaskError(
             f"task {task.id} was made on {task.system} with the digest {task.system_digest:.12}…; "
@@ -256,17 +261,17 @@ def refuse_other(task: Task, system: System) -> None:
 
 
 def date_of(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    """When a file was changed: the values of its `DATES`."""
+    """Return a file's modification time: the values of its `DATES`."""
     return tuple(entry.get(key) for key in DATES)
 
 
 def is_directory(entry: Mapping[str, Any]) -> bool:
-    """Whether an entry of `fs` is a directory, whose times count nowhere."""
+    """Whether an entry of `fs` is a directory, whose times never count."""
     return str(entry.get("perms", "")).startswith("d")
 
 
 def is_now(parts: tuple[Any, ...], instant: datetime) -> bool:
-    """Whether a file time (values of `DATES`) is that of a session that begins at the instant."""
+    """Whether a file time (values of `DATES`) lies in a session that begins at the instant."""
     year, month, day, clock = parts
     try:
         hour, minute = map(int, clock.split(":"))
@@ -278,9 +283,9 @@ def is_now(parts: tuple[Any, ...], instant: datetime) -> bool:
 
 
 def digest_in(machine: Pristine, cwd: str, name: str) -> str | None:
-    """SHA-256 (hex) of a file of the pristine system, by its name in `fs` as seen from `cwd`.
+    """Return the SHA-256 (hex) of a pristine file, by its name in `fs` as seen from `cwd`.
 
-    None where there is no such file, or it cannot be read.
+    None if the file does not exist, or cannot be read.
     """
     path = posixpath.normpath(posixpath.join(cwd, os.fsdecode(name_bytes(name))))
     content = machine.read(path)
@@ -288,9 +293,9 @@ def digest_in(machine: Pristine, cwd: str, name: str) -> str | None:
 
 
 def _passing(facts: Facts, lasting: Collection[str]) -> Counter[tuple[Any, ...]]:
-    """Numbers of files whose names do not last, by directory, permissions and owner.
+    """Count temporary files by directory, permissions and owner.
 
-    Directories whose own names do not last count as one directory.
+    All directories with temporary names count as one directory.
     """
     found = Counter[tuple[Any, ...]]()
     for name, perms in facts.items():
@@ -323,7 +328,7 @@ class _Inside:
 
 
 def _dated(place: str) -> str:
-    """The place of a fact: the four values of a file time are one fact."""
+    """Return the pointer of a fact: the four values of a file time are one fact."""
     area, *parts = keys(place) or [""]
     if area == "fs" and len(parts) == 2 and parts[1] in DATES:
         return pointer("fs", parts[0], "date")
@@ -339,7 +344,7 @@ def _area(operation: Operation) -> str:
 
 
 def _touched(document: Mapping[str, Any], *patches: ContextPatch) -> dict[str, Any]:
-    """The document with only those areas, and those files, that a patch names."""
+    """Return the document with only the areas and files that a patch names."""
     named = [
         keys(place)
         for patch in patches

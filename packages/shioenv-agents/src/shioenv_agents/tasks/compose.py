@@ -1,6 +1,6 @@
-"""Tasks of several lines, and of machines that are broken: made of tasks of one line, by running.
+"""Tasks of several lines, and of broken machines, made by running tasks of one line.
 
-What the lines do to the machine is the goal, as for a record. Nothing of it is derived.
+The goal is the observed effect of the lines, as for a record; none of it is derived.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from shioenv_agents.tasks.task import Fact, GoalKind, Task
 from shioenv_agents.tasks.variants import changing, octal
 
 LINES: Final = (2, 3, 4)
-"""How many lines a task of several has; each number as often as the others."""
+"""The numbers of lines of a composed task, each equally likely."""
 
 ATTEMPTS: Final = 6
-"""How often lines are drawn for one task: many are about the same files, or need each other."""
+"""Maximum draws for one task: many draws are about the same files, or depend on each other."""
 
 UNDOING: Final = 12
-"""Most lines that a broken machine may need. Each is left out once, to see that it is needed."""
+"""Maximum lines that repair a broken machine. Each is omitted once, to prove that it is needed."""
 
 
 def composed_tasks(
@@ -67,11 +67,11 @@ def composed_tasks(
     kept: Path | None = None,
     report: Report = lambda done, total: None,
 ) -> MadeTasks:
-    """At most `lines` tasks of several lines and at most `broken` ones of broken machines.
+    """Make at most `lines` tasks of several lines and at most `broken` ones of broken machines.
 
     They are made of the tasks about a state that have no history. Each is proved: its solution
-    passes, doing nothing fails, and so does the solution without one of its lines, whichever. The
-    tasks depend on `seed` and on the given ones alone. `kept` is as for `make_tasks`. Errors:
+    passes, while doing nothing fails, and so does the solution without any one of its lines. The
+    result depends only on `seed` and the given tasks. `kept` is as for `make_tasks`. Errors:
     TaskError for a task of another build; those of `find_system` and sandboxes.
     """
     chosen = [one for one in tasks if one.kind is GoalKind.STATE and not one.history]
@@ -110,9 +110,9 @@ def composed_tasks(
 
 
 def of_lines(tasks: Sequence[Task], random: Random, machine: SandboxRunner) -> Task | str:
-    """A task of several lines, drawn from tasks of one; why not, where no draw makes one.
+    """Return a task of several lines, drawn from tasks of one line, or the reason for failing.
 
-    A later line takes up a file that an earlier one made, where it can.
+    A later line operates on a file made by an earlier one, if possible.
     """
     found: Task | str = ""
     for _ in range(ATTEMPTS):
@@ -140,7 +140,7 @@ def of_lines(tasks: Sequence[Task], random: Random, machine: SandboxRunner) -> T
 
 
 def repair_of(harms: Sequence[Task], machine: SandboxRunner) -> Task | str:
-    """The task to undo what the solutions of these tasks do; why not, where nobody can.
+    """Return the task to undo the solutions of these tasks, or the reason why it is impossible.
 
     The solutions were typed one after the other, in the directory of the first task.
     """
@@ -163,14 +163,14 @@ def repair_of(harms: Sequence[Task], machine: SandboxRunner) -> Task | str:
 
 
 def _harms(task: Task) -> bool:
-    """Whether a task's solution takes away or changes something that was there."""
+    """Whether a task's solution removes or changes something that existed."""
     return any(
         fact.code != "a" and set(DATES).isdisjoint(fact.names[-1:]) for fact in task.goal.facts
     )
 
 
 def _taken_up(task: Task, new: list[str], random: Random, machine: SandboxRunner) -> str:
-    """A task's solution, with a file that is new in the place of one that it names."""
+    """Return a task's solution, with one of its files replaced by a new file."""
     known = machine.system.index
     old = [
         word
@@ -191,9 +191,9 @@ def _made(
     *,
     kind: str,
 ) -> Task | str:
-    """The proved task whose solution are these rows, or why there is none.
+    """Return the proved task whose solution are these rows, or the reason why there is none.
 
-    `base` gives its start and its system.
+    `base` provides its start state and its system.
     """
     if not rows:
         return "there is nothing to undo"
@@ -241,7 +241,7 @@ def _made(
 def _undone(
     fact: Fact, pristine: Mapping[str, Any], cwd: str, machine: SandboxRunner
 ) -> str | None:
-    """The row that undoes one fact; empty where another row does, None where none can."""
+    """Return the row that undoes a fact; empty if another row does, None if none can."""
     if fact.area == "env" and len(fact.names) == 1 and fact.code != "m":
         name = fact.names[0]
         if fact.code == "a":
@@ -279,7 +279,7 @@ def _made_again(
 
 
 def _content(name: str, cwd: str, machine: SandboxRunner) -> str | None:
-    """The row that writes what a file held; None for what a prompt cannot show."""
+    """Return the row that writes a file's old content; None if a prompt cannot show it."""
     content = machine.read(posixpath.normpath(posixpath.join(cwd, name)))
     if content is None or len(content) > LONGEST:
         return None
@@ -292,7 +292,7 @@ def _composed(
     lane: Lane, asked: tuple[int, tuple[bool, int]], *,
     tasks: Sequence[Task], harms: Sequence[Task], seed: int,
 ) -> Task | str:  # fmt: skip
-    """A task of several lines, or of a broken machine: by each harm alone, then by drawn pairs."""
+    """Make a task of several lines, or of a machine broken by one harm or by a drawn pair."""
     machine = sandbox_of(lane)
     is_broken, number = asked[1]
     if not is_broken:

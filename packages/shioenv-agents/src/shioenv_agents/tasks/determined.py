@@ -1,7 +1,7 @@
-"""What a prompt leaves open of its goal, and where a solution can be read.
+"""Check that a prompt determines its goal, and that the solution is not readable anywhere.
 
-A prompt is read again, fact for fact, without what wrote it. A fact counts as told where its value
-stands in a line about its file, and as implied where it follows from another fact.
+A prompt is parsed fact by fact, independently of the code that wrote it. A fact is stated if its
+value occurs in a line about its file, and implied if it follows from another fact.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from shioenv_agents.tasks.prompt import gives_away, shows_output, tells_how
 from shioenv_agents.tasks.task import Fact, Task
 
 LARGEST: Final = 1 << 18
-"""Bytes of a file of the machine in which a solution is looked for, at most."""
+"""Maximum size in bytes of a machine's file that is searched for a solution."""
 
 PEOPLES: Final = (
     "/etc/", "/home/", "/opt/", "/root/", "/srv/", "/tmp/", "/usr/local/", "/var/",
 )  # fmt: skip
-"""Where files lie that people write, or that are about this machine."""
+"""Directories of files that people write, or that are specific to this machine."""
 
 Read = Callable[[str], bytes | None]
-"""The content of a file of the pristine machine by its name from the task's start directory."""
+"""A callable that returns a pristine file's content by its name from the start directory."""
 
 
 def untold(task: Task, before: Mapping[str, Any], read: Read, instant: datetime) -> Iterator[str]:
-    """Facts of a goal that the prompt neither names nor implies, as `Verdict.missing` has them.
+    """Yield facts that the prompt neither states nor implies, in the form of `Verdict.missing`.
 
-    `before` is the context that the task begins in, and `instant` the system's present.
+    `before` is the context at the task's start, and `instant` the system's present.
     """
     changed = task.goal.attributes
     for fact in task.goal.facts:
@@ -63,7 +63,7 @@ def _told(
     changed: Mapping[str, Mapping[str, Any]],
     instant: datetime,
 ) -> bool:
-    """Whether a fact about a file is told."""
+    """Whether the prompt states or implies a fact about a file."""
     name = fact.names[0]
     about = "\n".join(line for line in prompt.splitlines() if f"`{name}`" in line)
     if fact.moved_to is not None:
@@ -82,7 +82,7 @@ def _told(
 
 
 def _needed(entry: Mapping[str, Any], instant: datetime) -> Iterator[object]:
-    """The values of a new file that have to be told."""
+    """Yield the values of a new file that the prompt must state."""
     kind = str(entry["perms"])[:1]
     if kind == "l":
         yield entry["target"]
@@ -97,7 +97,7 @@ def _needed(entry: Mapping[str, Any], instant: datetime) -> Iterator[object]:
 
 
 def _told_outside(prompt: str, fact: Fact, before: Mapping[str, Any]) -> bool:
-    """Whether a fact that is about no file is told."""
+    """Whether the prompt states a fact outside the file system."""
     if fact.code == "r":
         return _stands((fact.area, *fact.names)[-1], prompt)
     value = fact.value
@@ -111,12 +111,12 @@ def _told_outside(prompt: str, fact: Fact, before: Mapping[str, Any]) -> bool:
 
 
 def _stands(value: object, text: str) -> bool:
-    """Whether a value stands in a text, as a word or several."""
+    """Whether a value occurs in a text, as one or more whole words."""
     return re.search(rf"(?<![\w.]){re.escape(str(value))}(?!\w)", text) is not None
 
 
 def _holds(task: Task, name: str, digest: str, read: Read) -> bool:
-    """Whether the prompt says the content of a file, so that it could be written."""
+    """Whether the prompt gives the content of a file, so that it could be written."""
     begin = f"- `{name}` "
     said, _, after = f"\n{task.prompt}".partition(f"\n{begin}holds ")[2].partition("\n")
     old = read(name) or b""
@@ -148,16 +148,16 @@ def _fenced(after: str, said: str) -> bytes:
 
 
 def _files_read(task: Task, read: Read) -> Iterator[str]:
-    """Words of the solution that name a file of the machine."""
+    """Yield words of the solution that name a file of the machine."""
     for word in plain_words(task.solution):
         if "/" in word.strip("/") and read(word) is not None:
             yield word.rpartition("/")[2]
 
 
 def leaks(task: Task, lines_of_machine: Mapping[str, str]) -> Iterator[str]:
-    """Where the solution can be read: `prompt`, or a file that has it as a line.
+    """Yield the places that reveal the solution: `prompt`, or a file that contains it as a line.
 
-    `lines_of_machine` are lines of the machine's files, each with its file.
+    `lines_of_machine` maps lines of the machine's files to their file.
     """
     shell_input = read_arguments(task.solution).input
     parts = [type(shell_input)(shell_input.tokens[a:b]).text for a, b in shell_input.spans()]
@@ -173,7 +173,7 @@ def leaks(task: Task, lines_of_machine: Mapping[str, str]) -> Iterator[str]:
 
 
 def lines_of(system: System, read: Callable[[str], bytes | None]) -> dict[str, str]:
-    """Lines of the texts of a pristine machine that people write, each with its file."""
+    """Return lines of a pristine machine's text files that people write, each with its file."""
     found: dict[str, str] = {}
     for path, entry in system.index.items():
         if entry.size and entry.size <= LARGEST and path.startswith(PEOPLES):

@@ -1,4 +1,4 @@
-"""`ShIOEnv-Task-v0`: a task in, lines of Bash out, and a reward once it is done."""
+"""`ShIOEnv-Task-v0`: a task as input, lines of Bash as actions, and a reward for success."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from shioenv_agents.tasks.episode import HOW, MAX_TURNS, SHOWN, Episode
 from shioenv_agents.tasks.task import Task, read_tasks
 
 MAX_LINE: Final = 4096
-"""Characters of an action."""
+"""Maximum characters of an action."""
 
 MAX_TEXT: Final = 4 * SHOWN
-"""Characters of an observation."""
+"""Maximum characters of an observation."""
 
 
 class LongText(ShellText):
@@ -46,22 +46,23 @@ class LongText(ShellText):
 
 
 BEGINNINGS: Final = 8
-"""Tasks whose beginning is kept; ours, because a beginning may hold a context of megabytes."""
+"""Maximum cached start states; our choice, because each may hold a context of megabytes."""
 
 
 class Beginnings:
-    """The beginnings of attempts on one machine. Each task's is made once, and every attempt at the
-    task is a fork of it.
+    """The start states of attempts on one machine.
+
+    Each task's state is prepared once, and every attempt at the task is a fork of it.
     """
 
     def __init__(self, machine: SandboxRunner, max_turns: int) -> None:
-        """The machine is closed with the beginnings."""
+        """Take over the machine, which `close` closes."""
         self.machine = machine
         self._max_turns = max_turns
         self._known: dict[str, Episode] = {}
 
     def attempt(self, task: Task) -> Episode:
-        """A new attempt at a task. Errors: those of `Episode`."""
+        """Return a new attempt at a task. Errors: those of `Episode`."""
         beginning = self._known.pop(task.id, None)
         if beginning is None:
             beginning = Episode(task, self.machine, self._max_turns)
@@ -71,7 +72,7 @@ class Beginnings:
         return beginning.fork()
 
     def close(self) -> None:
-        """Closes the machine; may be called any number of times."""
+        """Close the machine; may be called any number of times."""
         self.machine.close()
 
 
@@ -83,9 +84,9 @@ class TaskEnv(gymnasium.Env[str, str]):
     which ends the episode (`terminated`), else 0. The last of `max_turns` actions ends the episode
     as well (`truncated`).
 
-    `info` holds `task` (the task's id), `progress` (share of the goal that holds, 0 to 1) and
-    `turns`. It also holds `missing` and `extra` as in `Verdict`, which an agent should not be
-    shown.
+    `info` holds `task` (the task's id), `progress` (the fraction of the goal that holds, 0 to 1)
+    and `turns`. It also holds `missing` and `extra` as in `Verdict`, which must not be shown to an
+    agent.
 
     `reset` takes the option `task`, an id; without it a task is drawn uniformly. The sandbox is
     opened by the first `reset`.
@@ -102,11 +103,12 @@ class TaskEnv(gymnasium.Env[str, str]):
         system: str | None = None,
         render_mode: str | None = None,
     ) -> None:
-        """Makes the environment; nothing is opened yet. `tasks` are tasks, or their file's path.
+        """Create the environment without opening a machine.
 
-        `system` is another name of the system that the tasks are done on. By default it is the
-        system that the tasks name, which has to be the same for all. Errors: TaskError,
-        EnvironmentOptionError.
+        `tasks` are tasks, or the path of their file.
+
+        `system` is another name of the system that the tasks run on. By default it is the system in
+        the tasks, which must be the same for all. Errors: TaskError, EnvironmentOptionError.
         """
         self.tasks = read_tasks(tasks) if isinstance(tasks, str | Path) else list(tasks)
         names = {task.system for task in self.tasks}
@@ -126,12 +128,12 @@ class TaskEnv(gymnasium.Env[str, str]):
         self.observation_space = LongText(max(MAX_TEXT, longest + len(HOW) + 20))
         self._system, self._limits = system or self.tasks[0].system, limits
         self.beginnings: Beginnings | None = None
-        """Where attempts begin; None before the first `reset`, and after `close`."""
+        """The start states of attempts; None before the first `reset`, and after `close`."""
         self._episode: Episode | None = None
         self._lines: list[str] = []
 
     def __getstate__(self) -> object:
-        """What a copy is made of. Errors: EpisodeError after the first reset."""
+        """Return the state for a copy. Errors: EpisodeError after the first reset."""
         if self._episode is not None:
             raise used_environment()
         return super().__getstate__()
@@ -139,7 +141,7 @@ class TaskEnv(gymnasium.Env[str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begins an episode; returns the prompt of its task, and `info`.
+        """Begin an episode, and return the prompt of its task, and `info`.
 
         Errors: EnvironmentOptionError for another option or an unknown task; TaskError for a task
         of another build of its system; those of sandboxes.
@@ -157,19 +159,19 @@ class TaskEnv(gymnasium.Env[str, str]):
         return _readable(self._episode.prompt), self._info(self._episode)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Types a line of Bash; returns its output, reward, `terminated`, `truncated` and `info`.
+        """Type a line of Bash; return its output, reward, `terminated`, `truncated` and `info`.
 
-        Errors: ActionError for an action outside the action space, EpisodeError where no episode is
-        running. Errors of sandboxes count no turn, and the line may be typed again. Where such an
-        error came of the check, the line was typed already.
+        Errors: ActionError for an action outside the action space, EpisodeError if no episode is
+        running. A sandbox error counts no turn, and the line may be typed again. If the error
+        occurred in the check, the line was already typed.
         """
         return self.judged(action, self.typed(action))
 
     def typed(self, action: str) -> str:
-        """Types a line, and leaves the rest of the step to `judged`; what the line printed.
+        """Type a line and return its output; the rest of the step is left to `judged`.
 
-        Environments with the same `beginnings` may do this at once, from threads. Errors: those of
-        `step`.
+        Environments that share `beginnings` may call this concurrently, from threads. Errors: those
+        of `step`.
         """
         if self._episode is None or self._episode.over:
             raise EpisodeError("no episode is running", hint="call reset first")
@@ -181,7 +183,7 @@ class TaskEnv(gymnasium.Env[str, str]):
         return self._episode.typed(action)
 
     def judged(self, action: str, text: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """The rest of a step, whose line printed `text`. Errors: those of `step`."""
+        """Do the rest of a step whose line printed `text`. Errors: those of `step`."""
         assert self._episode is not None
         turn = self._episode.judged(text)
         self._lines += [f"$ {action}", turn.text]
@@ -189,18 +191,18 @@ class TaskEnv(gymnasium.Env[str, str]):
         return _readable(turn.text), turn.reward, turn.done, turn.truncated, info
 
     def render(self) -> str | None:
-        """The prompt, all lines and all outputs; None without `render_mode="ansi"`."""
+        """Return the prompt, all lines and all outputs; None without `render_mode="ansi"`."""
         return None if self.render_mode is None else "\n".join(self._lines)
 
     def open(self) -> Beginnings:
-        """The beginnings, whose machine is opened where there is none. Errors: those of `reset`."""
+        """Return the start states, opening the machine if necessary. Errors: those of `reset`."""
         if self.beginnings is None:
             machine = open_sandbox(self._system, for_rows(self._limits))
             self.beginnings = Beginnings(machine, self.max_turns)
         return self.beginnings
 
     def close(self) -> None:
-        """Closes the sandbox; may be called any number of times."""
+        """Close the sandbox; may be called any number of times."""
         if self.beginnings is not None:
             self.beginnings.close()
         self.beginnings = self._episode = None
@@ -224,5 +226,5 @@ class TaskEnv(gymnasium.Env[str, str]):
 
 
 def _readable(text: str) -> str:
-    """The text as a space can hold it: with a sign in place of each NUL of a binary output."""
+    """Replace each NUL of a binary output by a symbol that a space accepts."""
     return text.replace("\0", "\N{SYMBOL FOR NULL}")

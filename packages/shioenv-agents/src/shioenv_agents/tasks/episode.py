@@ -1,4 +1,4 @@
-"""An attempt at a task, a line of Bash at a time: text in, text and reward out."""
+"""An attempt at a task, one line of Bash at a time, with text and a reward as results."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from shioenv_agents.tasks.check import Judge, Verdict
 from shioenv_agents.tasks.task import Task
 
 MAX_TURNS: Final = 20
-"""Most lines that an agent may type."""
+"""Maximum lines that an agent may type."""
 
 SHOWN: Final = 8000
-"""Most characters of an output that are shown; a longer output is cut in the middle."""
+"""Maximum characters shown of an output; a longer output is cut in the middle."""
 
 HOW: Final = (
     "You work one line of Bash at a time: answer with a line, and you are shown what it prints. "
@@ -30,28 +30,28 @@ class Turn:
     """The result of a line."""
 
     text: str
-    """The line's output, and its exit code where that is not 0."""
+    """The line's output, and its exit code unless it is 0."""
     reward: float
-    """1 where the goal is reached, else 0."""
+    """1 if the goal is reached, else 0."""
     done: bool
-    """The goal is reached."""
+    """Whether the goal is reached."""
     truncated: bool
-    """The line was the last one, and the goal is not reached."""
+    """Whether the line was the last one, and the goal is not reached."""
     verdict: Verdict
 
 
 class Episode:
     """One attempt at a task. The goal is checked after every line.
 
-    The machine stays its owner's, who closes it. Errors: TaskError for a task of another system.
-    Every use of the machine may raise errors of the machine.
+    The caller owns the machine and closes it. Errors: TaskError for a task of another system. Every
+    use of the machine may raise errors of the machine.
     """
 
     def __init__(self, task: Task, machine: SandboxRunner, max_turns: int = MAX_TURNS) -> None:
         self.task = task
         self.max_turns = max_turns
         self.turns = 0
-        """How many lines were typed."""
+        """The number of typed lines."""
         self.over = False
         self.terminal = Terminal(machine, task.cwd, task.history)
         self._judge = Judge(task, machine)
@@ -60,39 +60,39 @@ class Episode:
 
     @property
     def prompt(self) -> str:
-        """What the agent is told first: the task's prompt, and how to work."""
+        """The first message for the agent: the task's prompt, and instructions."""
         return f"{self.task.prompt}\n\n{HOW.format(turns=self.max_turns)}"
 
     def fork(self) -> Episode:
-        """Another attempt that goes on from here; lines of one are nothing to the other."""
+        """Return an independent attempt that continues from this state."""
         other = copy(self)
         other.terminal = self.terminal.fork()
         return other
 
     def act(self, line: str) -> Turn:
-        """Types a line. Errors: EpisodeError where the episode is over, those of the machine."""
+        """Type a line. Errors: EpisodeError if the episode is over, those of the machine."""
         return self.judged(self.typed(line))
 
     def typed(self, line: str) -> str:
-        """Types a line, and leaves it to `judged` to make a turn of it; what the agent is shown.
+        """Type a line and return the text for the agent; `judged` completes the turn.
 
-        Episodes of one machine may type at the same time, from threads. Errors: those of `act`.
+        Episodes of one machine may type concurrently, from threads. Errors: those of `act`.
         """
         if self.over:
             raise EpisodeError("the episode is over", hint="begin another one")
         try:
             return shown(self.terminal.run(line))
-        except InputError as error:  # no shell can be given the line: it holds a NUL, say
+        except InputError as error:  # the line is invalid, for example because it holds a NUL
             return f"[{error.message}]"
 
     def judged(self, text: str) -> Turn:
-        """The turn of the line that was typed last, of which `text` is shown.
+        """Complete the turn of the last typed line, with `text` for the agent.
 
-        Not for use by two threads at once with one machine. Errors: those of the machine.
+        Not for concurrent use with one machine. Errors: those of the machine.
         """
         try:
             self.verdict = self._judge.judge(self.terminal)
-        except InputError as error:  # the lines are too long together to be repeated
+        except InputError as error:  # all lines together are too long to be repeated
             text = f"[{error.message}]"
         self.turns += 1
         done = self.verdict.passed
@@ -104,9 +104,9 @@ class Episode:
 
 
 def shown(behavior: Behavior, *, stays: bool = False) -> str:
-    """A behavior as an agent reads it.
+    """Format a behavior for an agent.
 
-    `stays`: what a line that ran out of time did was not taken back.
+    `stays`: the effects of a line that ran out of time were not reverted.
     """
     text = behavior.text
     if len(text) > SHOWN:

@@ -1,4 +1,4 @@
-"""Makes tasks of records: of each record whose goal can be told and whose task is proved."""
+"""Make tasks of records: one of each record with a describable goal and a proved solution."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ from shioenv_agents.tasks.prompt import (
 from shioenv_agents.tasks.task import Goal, Task
 
 _SOURCES = ("shioenv.bash", "shioenv.live", "shioenv_agents.tasks")
-"""The packages whose code decides, beside what executes, which tasks are made."""
+"""Packages whose code affects which tasks are made, in addition to the executor's."""
 
 LONGEST_OUTPUT: Final = 4000
-"""Most bytes of an output that is asked for."""
+"""Maximum bytes of an output that a task asks for."""
 
 MIN_IRREDUCIBILITY: Final = 0.7
-"""Least irreducibility of a record that becomes a task, by default."""
+"""Default minimum irreducibility of a record that becomes a task."""
 
 UNTELLABLE: Final = "no prompt tells its goal"
 GIVEN_AWAY: Final = "its prompt would give it away"
 UNSOLVED: Final = "its solution does not pass"
 IDLE: Final = "doing nothing passes"
 REDUCED: Final = "a part of its solution passes"
-"""Why something makes no task."""
+"""The reasons why something makes no task."""
 
 Report = Callable[[int, int], None]
 A = TypeVar("A")
@@ -75,11 +75,11 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class MadeTasks:
-    """Tasks that were made, and what became of everything else."""
+    """The tasks that were made, and the reasons for everything else."""
 
     tasks: list[Task]
     refused: Mapping[str, int]
-    """How often something made no task, by the reason; the most frequent first."""
+    """The count of each reason, the most frequent first."""
 
 
 def make_tasks(
@@ -92,18 +92,18 @@ def make_tasks(
     kept: Path | None = None,
     report: Report = lambda done, total: None,
 ) -> MadeTasks:
-    """The tasks of all records that make one, in the records' order, and why others make none.
+    """Make tasks of records, in the records' order, and count the reasons for all other records.
 
-    A record makes a task where all of this holds:
+    A record makes a task if all of this holds:
 
-    - The record suits (`unsuited`): made on this system, with exit code 0, not volatile, within all
-      limits, with at least `min_irreducibility`.
-    - Its goal can be told without telling how to reach the goal.
+    - The record is suitable (`unsuited`): made on this system, with exit code 0, not volatile,
+      within all limits, with at least `min_irreducibility`.
+    - Its goal can be described without revealing how to reach it.
     - The task is proved: the recorded input passes, doing nothing fails, and so does the input
       without one of its arguments.
 
-    A goal is about the machine, about the output, or about both. What is made is kept in the
-    directory `kept`, where a later call with the same arguments goes on. Errors: those of
+    A goal is about the machine, about the output, or about both. Intermediate results are kept in
+    the directory `kept`, from which a later call with the same arguments resumes. Errors: those of
     `find_system` and sandboxes.
     """
     built = find_system(system)
@@ -136,7 +136,7 @@ def make_tasks(
 
 
 def parts_of(kept: Path | None, name: str, plan: object) -> Parts[Task | str]:
-    """Tasks that were made in an earlier call by the same plan and the same code, by number."""
+    """Open the tasks made by earlier calls with the same plan and code, by number."""
     digest = digest_of([plan, EXECUTION, sources_digest(*_SOURCES)])
     return Parts(
         kept,
@@ -155,10 +155,10 @@ def on_machines(
     report: Report = lambda done, total: None,
     parts: Parts[A] | None = None,
 ) -> list[A]:
-    """What is found about each task, in order, on the system that the task names.
+    """Run `do` on each task, on its system, and return the results in order.
 
-    `system` is another name of that system. What `parts` holds is not found again. Errors:
-    TaskError for a task of another build of the system; those of `find_system`, sandboxes and `do`.
+    `system` is another name of that system. Results in `parts` are reused. Errors: TaskError for a
+    task of another build of the system; those of `find_system`, sandboxes and `do`.
     """
     names = [system or task.system for task in tasks]
     systems = {name: find_system(name) for name in names}
@@ -179,10 +179,10 @@ def on_machines(
 
 
 def unsuited(record: Record, system: str, min_irreducibility: float) -> str | None:
-    """Why a record can be no task, as far as its own fields say; None where it may be one.
+    """Return why a record's fields exclude it from becoming a task; None if they do not.
 
-    Beside the conditions of `make_tasks`, the record holds one row with at least one argument, and
-    no mistake.
+    In addition to the conditions of `make_tasks`, the record must hold one row with at least one
+    argument, and no mistake.
     """
     score = record.irreducibility
     reasons = (
@@ -211,16 +211,16 @@ def _made(lane: Lane, task: tuple[int, Record], digest: str) -> Task | str:
 
 
 def sandbox_of(lane: Lane) -> SandboxRunner:
-    """The machine of a lane."""
+    """Return the machine of a lane."""
     sandbox = lane.open()
     assert isinstance(sandbox, SandboxRunner)
     return sandbox
 
 
 def made_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | str:
-    """The proved task that a record makes, or why it makes none.
+    """Return the proved task that a record makes, or the reason why it makes none.
 
-    `digest` is the system's, if known already. Errors: those of sandboxes.
+    `digest` is the system's, if already known. Errors: those of sandboxes.
     """
     shell_input = Input.from_marked(record.input_args)
     solution = shell_input.text
@@ -263,9 +263,9 @@ def made_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | 
 def proved_with_part(
     draft: Task, prompt: str, shell_input: Input, machine: SandboxRunner
 ) -> Task | str:
-    """The task, if it is proved, else why it is not.
+    """Return the task if it is proved, otherwise the reason why it is not.
 
-    `reduced` leaves out the first argument that the goal needs.
+    `reduced` omits the first argument that the goal needs.
     """
     judge = Judge(draft, machine)
     solved, idle = (judge.judge(_done(draft, machine, rows)) for rows in ([draft.solution], []))
@@ -282,11 +282,11 @@ def proved_with_part(
 
 
 def wanted(patch: ContextPatch, before: Context) -> ContextPatch:
-    """The patch as a goal holds it: without `PWD`, `OLDPWD` and times of directories.
+    """Return the patch for a goal: without `PWD`, `OLDPWD` and times of directories.
 
-    `PWD` follows the working directory, and nobody wants a shell to have been somewhere before.
-    Whatever is made or removed in a directory changes the directory's time. A changed content is
-    left out as well: the goal's digests say it.
+    `PWD` follows the working directory, and a previous directory is never part of a goal. A
+    directory's time changes with every file made or removed in it. Changed contents are omitted as
+    well: the goal's digests define them.
     """
     paths = {pointer("env", "PWD"), pointer("env", "OLDPWD")}
     files = patch.apply(before.document)["fs"]
@@ -301,7 +301,7 @@ def wanted(patch: ContextPatch, before: Context) -> ContextPatch:
 
 
 def _output(shell_input: Input, terminal: Terminal, digests: Mapping[str, str]) -> str | None:
-    """How the input's output is asked for; None where it is not asked for.
+    """Return the request for the input's output in words; None if the output is no goal.
 
     Of several commands, as in `rm x; wc y`, only the last pipeline may print.
     """
@@ -331,10 +331,10 @@ def _output(shell_input: Input, terminal: Terminal, digests: Mapping[str, str]) 
 def goal_of(
     terminal: Terminal, patch: ContextPatch, changed: Mapping[str, str], before: Context
 ) -> Goal:
-    """The goal to do what a terminal's rows did to the machine, which was `before` before.
+    """Return the goal to repeat the effect of a terminal's rows on the machine.
 
-    They did `patch`, and `changed` has the digests of contents that are new. A moved file has a
-    digest only where there is no history and the file can be read.
+    `before` is the context before the rows, `patch` their effect, and `changed` the digests of new
+    contents. A moved file has a digest only if there is no history and the file can be read.
     """
     goal = Goal(patch=[list(operation) for operation in wanted(patch, before).operations])
     digests = dict(changed)
@@ -353,10 +353,10 @@ def prompt_of(
     output: str | None = None,
     kind: str | None = None,
 ) -> str | None:
-    """The prompt of a task; None where the goal cannot be told.
+    """Return the prompt of a task; None if the goal cannot be described.
 
-    The terminal has reached the goal, and began in the context `before`. `output` is the output
-    that is asked for, in words. `kind` is the sentence for the kind of work (None: `family`).
+    The terminal has reached the goal, and began in the context `before`. `output` is the request
+    for an output in words. `kind` is the sentence for the kind of work (None: `family`).
     """
     instant = terminal.machine.system.declaration.instant
     goal = draft.goal
@@ -373,7 +373,7 @@ def prompt_of(
     if kind == MADE["archive"] and any(
         one == like("zeros", name) for name, one in described.items()
     ):
-        return None  # an archive of nothing, which no prompt tells as one
+        return None  # an archive of nothing, which no prompt describes
     return written(
         user=str(before.document["user"]),
         cwd=draft.cwd,
@@ -384,7 +384,7 @@ def prompt_of(
 
 
 def _content(draft: Task, terminal: Terminal, name: str, content: bytes | None) -> Content | None:
-    """How a file's content is told: by another file, by what it held, as text; None: not at all."""
+    """Describe a file's content: by another file, by its old content, as text, or not (None)."""
     machine, cwd = terminal.machine, draft.cwd
     for word in () if draft.history else draft.solution.split():
         if word != name and digest_in(machine, cwd, word) == draft.goal.digests[name]:

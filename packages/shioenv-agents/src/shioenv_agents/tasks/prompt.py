@@ -1,8 +1,8 @@
-"""What an agent is told: the goal in plain English, and never how to reach it.
+"""Prompts for agents: the goal in plain English, without the way to reach it.
 
-A sentence for the family of commands says what kind of work the task is. The goal's facts follow,
-each as a line about the end. An output is described by `asking`, never shown. The words are those
-of `english.toml`.
+A sentence for the family of commands describes the kind of work. The goal's facts follow, each as a
+line about the final state. An output is described by `asking`, never shown. The wording is in
+`english.toml`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from shioenv_agents.tasks.check import date_of, is_directory
 from shioenv_agents.tasks.task import Fact, Goal, GoalKind, Task
 
 LONGEST: Final = 2000
-"""Most characters of all contents together that a prompt shows."""
+"""Maximum characters of all contents in a prompt."""
 
 FACTS: Final = 50
-"""Most facts that a prompt tells; ours, because nobody reads more, and judging takes the square."""
+"""Maximum facts in a prompt; our choice: agents read no more, and judging is quadratic."""
 
 ENGLISH: Final[Mapping[str, Any]] = parse_toml(
     files(__package__).joinpath("english.toml").read_bytes()
@@ -41,29 +41,31 @@ KINDS: Final[Mapping[str, Any]] = ENGLISH["kinds"]
 MADE: Final[Mapping[str, str]] = KINDS["made"]
 CHANGED: Final[Mapping[str, str]] = KINDS["changed"]
 REMOVED: Final[str] = KINDS["removed"]
-"""`MADE`, `CHANGED` and `REMOVED`: what kind of work a task is, by what its command makes, changes
-or removes."""
+"""`MADE`, `CHANGED` and `REMOVED`: sentences for the kind of work.
+
+The key is what the command makes, changes or removes.
+"""
 
 _FILES: Final[Mapping[str, str]] = ENGLISH["files"]
 _PROMPT: Final[Mapping[str, str]] = ENGLISH["prompt"]
 
 IsNow = Callable[[tuple[Any, ...]], bool]
-"""Whether a time of a file, as `date_of` gives it, is the session's own."""
+"""Whether a file time, as returned by `date_of`, is the session's own."""
 
 
 class Content(NamedTuple):
-    """How a prompt tells what a file holds in the end."""
+    """The description of a file's final content in a prompt."""
 
     line: str
     shown: int = 0
-    """How many characters of the content the line shows."""
+    """The number of characters of the content that the line shows."""
 
 
 def family(commands: Sequence[str], areas: Collection[str]) -> str:
-    """The sentence for the kind of work that an input does.
+    """Return the sentence for the kind of work that an input does.
 
-    It depends on the areas of the context that the input changes. Where they are files, it depends
-    on the last command that is known to change files.
+    It depends on the areas of the context that the input changes. For files, it depends on the last
+    command that is known to change files.
     """
     for area in ("network", "cwd", "env", "limits"):
         if area in areas:
@@ -73,7 +75,7 @@ def family(commands: Sequence[str], areas: Collection[str]) -> str:
 
 
 def _of_files(name: str) -> str | None:
-    """The sentence for the kind of work on files that a command does; None where none is known."""
+    """Return the sentence for a command's kind of work on files; None if it is unknown."""
     if name not in shipped_headers():
         return None
     traits = shipped_headers()[name].traits
@@ -89,9 +91,9 @@ def _of_files(name: str) -> str | None:
 def told(
     before: Mapping[str, Any], goal: Goal, contents: Sequence[Content | None], is_now: IsNow
 ) -> list[str] | None:
-    """What a goal says about the machine: a line or more for each fact and each content.
+    """Return the lines that describe a goal's machine state: one or more per fact and content.
 
-    None where the goal cannot be told: a content or a fact has no line, contents are too long, or
+    None if the goal cannot be described: a content or a fact has no line, contents are too long, or
     there are more than `FACTS`.
     """
     lines: list[str | None] = []
@@ -109,10 +111,10 @@ def told(
 
 
 def in_file(prompt: str, file: str) -> str | None:
-    """A prompt that asks for an output, in words that ask for the same in a file.
+    """Reword a prompt that asks for an output, so that it asks for the same in a file.
 
-    For who is judged by files alone. None where the prompt asks for no output in the words of
-    `written`.
+    This is for judges that read only files. None if the prompt does not ask for an output in the
+    wording of `written`.
     """
     before, both, after = prompt.rpartition(f"\n\n{_PROMPT['and_prints']}")
     if both:
@@ -126,7 +128,7 @@ def in_file(prompt: str, file: str) -> str | None:
 
 
 def written(*, user: str, cwd: str, kind: str, state: Sequence[str], asked: str | None) -> str:
-    """The whole prompt.
+    """Return the complete prompt.
 
     `kind` is the sentence of `family`, `state` are the lines of `told`, and `asked` is the output
     to print (None: any).
@@ -147,12 +149,12 @@ def written(*, user: str, cwd: str, kind: str, state: Sequence[str], asked: str 
 
 
 def like(how: str, name: str, **values: object) -> Content:
-    """A content that is told without being shown; `how` is a sentence of `contents`."""
+    """Describe a content without showing it; `how` is the key of a sentence in `contents`."""
     return Content(ENGLISH["contents"][how].format(name=name, **values))
 
 
 def shown(name: str, text: str, *, added: bool = False) -> Content:
-    """A content that is shown; with `added` it is only the part behind the content before."""
+    """Show a content; with `added`, only the part after the old content."""
     if not text:
         return like("empty", name)
     end = "" if text.endswith("\n") else ENGLISH["contents"]["no_newline"]
@@ -186,7 +188,7 @@ def _whole_file(fact: Fact, is_now: IsNow) -> str:
 def _changes(
     name: str, attributes: Mapping[str, Any], was: Mapping[str, Any], is_now: IsNow
 ) -> Iterator[str]:
-    """Lines for what changed of a file that was there before."""
+    """Yield lines for the changes of an existing file."""
     entry = {**was, **attributes}
     kind = str(entry.get("perms", "-"))[:1]
     untold = {"links"} if kind == "d" else {"size"} if kind == "l" else set()
@@ -201,7 +203,7 @@ def _changes(
 
 
 def _outside(before: Mapping[str, Any], fact: Fact) -> str | None:
-    """The line for a fact that is about no file; None where it cannot be told."""
+    """Return the line for a fact outside the file system; None if there is no wording for it."""
     if fact.code == "m":
         return None
     value = fact.value
@@ -230,9 +232,9 @@ def gives_away(prompt: str, solution: str, segments: Sequence[str]) -> bool:
 
 
 def shows_output(prompt: str, goal: Goal) -> bool:
-    """Whether a goal is an output alone, and a prompt holds each line of that output.
+    """Whether a goal is only an output, and the prompt contains each line of that output.
 
-    Whoever prints what was told has then looked at nothing.
+    An agent could then copy the output from the prompt without looking at the machine.
     """
     if goal.kind is not GoalKind.OUTPUT or goal.output is None:
         return False
@@ -240,10 +242,10 @@ def shows_output(prompt: str, goal: Goal) -> bool:
     return all(re.search(rf"(?<!\w){re.escape(line)}(?!\w)", prompt) for line in lines)
 
 
-# ---- prompts as a language model would put them, by any endpoint of OpenAI's protocol
+# ---- prompts reworded by a language model, behind any endpoint with OpenAI's protocol
 
 TOKENS: Final = 400
-"""Most tokens of a reply."""
+"""Maximum tokens of a reply."""
 
 INSTRUCTIONS: Final = """\
 You will be shown what has to be done on a Linux machine. Say it as a colleague would who wants \
@@ -261,10 +263,10 @@ def rephrased(
     replay: Path | None = None,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Task]:
-    """The tasks, each with the model's words before its prompt, which stays: it holds the facts.
+    """Put a model's wording before each task's prompt, which is kept because it holds the facts.
 
-    A reply that is empty or tells how the task is done (`tells_how`) is left out. Replies are kept
-    in the file `replay` (None: a file in the user's cache directory), and taken from there the next
+    A reply that is empty or reveals how the task is done (`tells_how`) is dropped. Replies are
+    stored in the file `replay` (None: a file in the user's cache directory), and reused the next
     time. `url` is the endpoint's address. Errors: those of `asked` and `Endpoint.reply`.
     """
     tasks = list(tasks)
@@ -291,7 +293,7 @@ def rephrased(
 
 
 def asked(url: str) -> Endpoint:
-    """The endpoint that `rephrased` asks, checked. Errors: those of `Endpoint.check`."""
+    """Return the checked endpoint for `rephrased`. Errors: those of `Endpoint.check`."""
     endpoint = Endpoint("writing prompts", url)
     endpoint.check()
     return endpoint

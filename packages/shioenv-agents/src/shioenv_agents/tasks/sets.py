@@ -1,7 +1,7 @@
-"""A set of certified tasks, made from a seed in rounds, as files and as folders of Harbor.
+"""A set of certified tasks, made from a seed in rounds, as files and as Harbor folders.
 
-A round draws records, makes tasks of them, composes longer ones, and certifies all. What a round
-gave is one file, so that a process that was killed goes on with the round it was in.
+A round draws records, makes tasks of them, composes longer ones, and certifies all. The result of a
+round is one file, so a restarted process resumes with the interrupted round.
 """
 
 from __future__ import annotations
@@ -40,26 +40,28 @@ from shioenv_agents.tasks.make import MadeTasks, make_tasks
 from shioenv_agents.tasks.task import LENGTHS, GoalKind, Task, bare, decode, encode, length_of
 
 RECORDS: Final = 2000
-"""Records of a round at most."""
+"""Maximum records of a round."""
 
 YIELD: Final = 6
-"""Records drawn for a task of one line that is still wanted: one in four makes one."""
+"""Records drawn for each missing task of one line: one in four becomes a task."""
 
 SPARE: Final = 20
-"""Records drawn besides, for each round so far: what is still wanted then is rare."""
+"""Additional records for each round so far, because the missing tasks become rarer."""
 
 SHARE: Final = 0.05
-"""Share of the tasks of one line that hold the same command, at most, by default."""
+"""Default maximum fraction of the tasks of one line that hold the same command."""
 
 LONGER: Final = 3
-"""How many times that share longer tasks may hold: they hold several commands each."""
+"""The factor of that fraction for longer tasks, which hold several commands each."""
 
 POOL: Final = 400
-"""Tasks of one line at most from which a round composes longer ones, in each part."""
+"""Maximum tasks of one line from which a round composes longer ones, in each part."""
 
 BARREN: Final = 3
-"""How many barren rounds in a row end a set. A barren one gives less than a fiftieth of what is
-missing."""
+"""The number of consecutive barren rounds that end a set.
+
+A barren round adds less than a fiftieth of the missing tasks.
+"""
 
 PARTS: Final = Shares(test=0.1, validation=0.1)
 
@@ -70,37 +72,43 @@ HARBOR: Final = "harbor"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetPlan:
-    """What decides which tasks a set has. Errors: UsageError for a plan that none can follow."""
+    """The parameters that determine the tasks of a set.
+
+    Errors: UsageError for an impossible plan.
+    """
 
     count: int
-    """Tasks wanted, all lengths together."""
+    """The number of tasks, all lengths together."""
     seed: int = 0
     k: int = 20
     """Runs of each solution, and of nothing."""
     share: float = SHARE
-    """Share of the tasks of one line that hold the same command, at most; `LONGER` times as many of
-    the longer ones. A broken machine holds the commands that broke it."""
+    """Maximum fraction of the tasks of one line that hold the same command.
+
+    The fraction is `LONGER` times as large for longer tasks. A broken machine counts for the
+    commands that broke it.
+    """
     agents: tuple[str, ...] = SCRIPTS
-    """Who tries each task, to measure its difficulty."""
+    """The agents that try each task, to measure its difficulty."""
 
     def __post_init__(self) -> None:
         if self.count < len(LENGTHS) or not 0 < self.share <= 1:
             raise UsageError(f"a set has at least {len(LENGTHS)} tasks, and a share is above 0")
 
     def wanted(self, length: str) -> int:
-        """How many tasks of a length are wanted."""
+        """Return the wanted number of tasks of a length."""
         number = LENGTHS.index(length)
         return (self.count + len(LENGTHS) - 1 - number) // len(LENGTHS)
 
     def bound(self, length: str) -> int:
-        """How many tasks of a length may hold the same command."""
+        """Return the maximum number of tasks of a length with the same command."""
         share = self.share if length == LENGTHS[0] else min(1.0, LONGER * self.share)
         return max(1, int(share * self.wanted(length)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Means:
-    """By what a round is played."""
+    """The agents, system and callbacks of a round."""
 
     agents: Mapping[str, Agent]
     system: str
@@ -110,17 +118,17 @@ class _Means:
 
 
 class _Round(msgspec.Struct, frozen=True, kw_only=True):
-    """What is counted of a round."""
+    """The counts of a round."""
 
     records: int
     tasks: int
     refused: dict[str, dict[str, int]]
-    """How much was refused in each step, by the reason."""
+    """The number of refusals in each step, by the reason."""
 
 
 @dataclass(slots=True)
 class _Gathered:
-    """The tasks so far, and what their number bounds."""
+    """The tasks so far, with the counts that limit further ones."""
 
     plan: SetPlan
     known_commands: tuple[str, ...] = ()
@@ -132,18 +140,18 @@ class _Gathered:
     commands: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Tasks by length and command."""
     known: set[bytes] = field(default_factory=set)
-    """What was asked already: each prompt in its directory, after its history."""
+    """The prompts so far, each with its directory, history and output."""
 
     def of(self, length: str) -> int:
-        """How many tasks of a length there are."""
+        """Return the number of tasks of a length."""
         return sum(self.counts[length, part] for part in PARTS.names)
 
     def left(self, length: str) -> int:
-        """How many tasks of a length are missing."""
+        """Return the number of missing tasks of a length."""
         return self.plan.wanted(length) - self.of(length)
 
     def add(self, part: str, task: Task) -> None:
-        """Takes a task in."""
+        """Add a task."""
         length = length_of(task)
         self.tasks.append(task)
         self.parts.append(part)
@@ -155,7 +163,7 @@ class _Gathered:
     def chosen(
         self, drafts: Iterable[tuple[str, Task]], refused: Counter[str]
     ) -> Iterator[tuple[str, Task]]:
-        """Those of the drafts that there is room for, as if all before them were taken in."""
+        """Yield the drafts that the limits allow, counting the earlier ones as added."""
         known = set(self.known)
         commands = Counter(self.commands)
         counts = Counter({length: self.of(length) for length in LENGTHS})
@@ -175,10 +183,10 @@ class _Gathered:
                 yield part, task
 
     def wanted_commands(self) -> tuple[str, ...]:
-        """The commands of which more is wanted.
+        """Return the commands that are needed more often.
 
-        While tasks of one line are missing, these are all that are not full. Afterwards they are
-        those that can break a machine.
+        While tasks of one line are missing, these are all commands below their limit. Afterwards
+        they are those that can break a machine.
         """
         harms = {
             name
@@ -196,14 +204,14 @@ class _Gathered:
 
 @dataclass(frozen=True, slots=True)
 class MadeSet:
-    """What became of a set."""
+    """The result of making a set."""
 
     directory: Path
     manifest: Mapping[str, Any]
 
     @property
     def complete(self) -> bool:
-        """Whether there are as many tasks as were wanted."""
+        """Whether the set has the wanted number of tasks."""
         return bool(self.manifest["tasks"] == self.manifest["plan"]["count"])
 
 
@@ -218,16 +226,16 @@ def make_set(
     tell: Callable[[str, int, int], None] = lambda label, done, total: None,
     note: Callable[[str], None] = lambda text: None,
 ) -> MadeSet:
-    """Makes the set of a plan in a directory; goes on where an earlier call was stopped.
+    """Make the set of a plan in a directory; resume if an earlier call was interrupted.
 
     Tasks of one line come first in each round. Longer ones are composed of those of the same part,
     so that no part holds a line of another part's. The part of a task of one line is its group's
-    (`group_of_input`). The directory holds a file of tasks and a directory of Harbor's folders for
+    (`group_of_input`). The directory holds a file of tasks and a directory of Harbor folders for
     each part, and the manifest, which is written last.
 
-    `agents` are those that the plan names. `tell` is called with what is counted, how many are done
-    and how many are to be done. Errors: TaskError where nothing could be made, or the directory
-    holds the set of another plan; those of `find_system`, sandboxes and `new_directory`.
+    `agents` maps the names in the plan to agents. `tell` is called with a label, the number done
+    and the total. Errors: TaskError if no task could be made, or the directory holds the set of
+    another plan; those of `find_system`, sandboxes and `new_directory`.
     """
     built = find_system(system)
     with storage_errors(directory):
@@ -261,7 +269,7 @@ def make_set(
 
 
 def commands_of(task: Task) -> set[str]:
-    """The commands of a task's solution; of those of a broken machine, that of what broke it."""
+    """Return the commands of a task's solution; for a broken machine, those that broke it."""
     if not task.history:
         return set(task.commands)
     return {one.command for row in task.history for one in read_arguments(row).input.segments}
@@ -280,7 +288,10 @@ def _played(
     gathered: _Gathered,
     means: _Means,
 ) -> tuple[list[tuple[str, Task]], _Round]:
-    """The tasks that a round adds, each with its part and tried by the agents, and its counts."""
+    """Run a round, and return its tasks with their parts, and its counts.
+
+    The tasks are certified, and the agents have tried them.
+    """
     plan = gathered.plan
     kept = place / "parts"
     with storage_errors(kept):
@@ -358,7 +369,7 @@ def _of_records(
     gathered: _Gathered,
     means: _Means,
 ) -> MadeTasks:
-    """The tasks of a round's records, drawn of the commands of which there are not enough."""
+    """Make tasks of a round's records, drawn from the commands that are needed more often."""
 
     def report(progress: Progress) -> None:
         if not progress.note:
@@ -390,9 +401,9 @@ def _longer(
     means: _Means,
     kept: Path,
 ) -> Iterator[tuple[str, Task]]:
-    """Longer tasks of each part, composed of its tasks of one line.
+    """Yield longer tasks of each part, composed of its tasks of one line.
 
-    Tasks of this round come first, of which there may be more than the set takes; then old ones.
+    Tasks of this round come first, even those that the set has no room for; then older ones.
     """
     pools: list[dict[str, list[Task]]] = []
     for pairs in (fresh, list(zip(gathered.parts, gathered.tasks, strict=True))):
@@ -431,7 +442,7 @@ def _longer(
 
 
 def _begun(directory: Path, plan: SetPlan, built: System, agents: Mapping[str, str]) -> None:
-    """Writes down whose rounds these are; refuses those of another plan, agent or build."""
+    """Store the plan of these rounds; refuse a directory of another plan, agent or build."""
     file = directory / ROUNDS / "plan.json"
     document = {
         **msgspec.to_builtins(plan),
@@ -453,7 +464,7 @@ def _begun(directory: Path, plan: SetPlan, built: System, agents: Mapping[str, s
 
 
 def _write(file: Path, tasks: Iterable[tuple[str, Task]], about: _Round) -> None:
-    """Writes a round: its counts in the first line, then a line for each task behind its part."""
+    """Write a round: its counts in the first line, then each task on a line after its part."""
     lines = [msgspec.json.encode(about) + b"\n"]
     lines += [part.encode() + b" " + encode(task) for part, task in tasks]
     with storage_errors(file):
@@ -461,7 +472,7 @@ def _write(file: Path, tasks: Iterable[tuple[str, Task]], about: _Round) -> None
 
 
 def _read(file: Path, gathered: _Gathered) -> _Round:
-    """Takes the tasks of a round in. Errors: TaskError for a file that no round wrote."""
+    """Add the tasks of a round. Errors: TaskError for an invalid file."""
     first, *lines = file.read_bytes().splitlines()
     try:
         about = msgspec.json.decode(first, type=_Round)
@@ -474,12 +485,12 @@ def _read(file: Path, gathered: _Gathered) -> _Round:
 
 
 class _Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a round's tasks in Harbor."""
+    """The result of exporting a round's tasks to Harbor."""
 
     written: dict[str, int]
     """Folders by part."""
     refused: dict[str, int]
-    """Tasks that cannot be told there, by the reason."""
+    """Tasks that cannot be exported, by the reason."""
 
 
 def _exported(
@@ -488,7 +499,7 @@ def _exported(
     tasks: Sequence[tuple[str, Task]],
     tell: Callable[[str, int, int], None],
 ) -> _Exported:
-    """Writes a round's folders of Harbor, each into the directory of its part."""
+    """Write a round's Harbor folders, each into the directory of its part."""
     about, fresh = place.with_suffix(".harbor.json"), place.with_suffix(".harbor")
     if about.exists():
         return msgspec.json.decode(about.read_bytes(), type=_Exported)
@@ -519,7 +530,7 @@ def _finished(
     exported: Sequence[_Exported],
     built: System,
 ) -> dict[str, Any]:
-    """Writes the file of each part, then the manifest, which it gives."""
+    """Write the file of each part, then the manifest, and return the manifest."""
     for part in PARTS.names:
         tasks = (
             task for of, task in zip(gathered.parts, gathered.tasks, strict=True) if of == part
@@ -542,7 +553,7 @@ def _folder(directory: Path, part: str, name: str) -> Path:
 def manifest_of(
     gathered: _Gathered, counted: Sequence[_Round], built: System, harbor: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What a set is, what was refused, and how hard it is, as a document."""
+    """Return a document that describes a set, all refusals, and its difficulty."""
     plan, tasks = gathered.plan, gathered.tasks
     refused: dict[str, Counter[str]] = {}
     for one in counted:

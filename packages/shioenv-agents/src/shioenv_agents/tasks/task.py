@@ -1,6 +1,6 @@
-"""A task: what an agent is told, where the task begins, what has to be the case in the end.
+"""A task: the prompt for an agent, the start state, and the required final state.
 
-On disk tasks are JSON Lines, a task a line.
+Tasks are stored as JSON Lines, one task per line.
 """
 
 from __future__ import annotations
@@ -28,56 +28,55 @@ from shioenv_agents.tasks.certificate import Certificate
 SCHEMA_VERSION: Final = 1
 
 IDS: Final = re.compile(r"(?!\.\.?\Z)[\w.-]{1,100}", re.ASCII)
-"""What a task may be called: its name is part of a folder's name."""
+"""Valid task names, which become part of a folder's name."""
 
 
 class GoalKind(StrEnum):
-    """What a goal is about."""
+    """The subject of a goal."""
 
     STATE = "state"
     """The state of the machine."""
     OUTPUT = "output"
-    """The output; the machine stays as it was."""
+    """The output; the machine remains unchanged."""
     BOTH = "both"
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One operation of a goal's patch, taken apart."""
+    """One parsed operation of a goal's patch."""
 
     operation: Operation
     area: str
     """The area of the context: `fs` for files, `env` for exported variables, and so on."""
     names: tuple[str, ...]
-    """The keys below the area. In `fs` they are a file's name, and one of its attributes or none.
-    """
+    """The keys below the area. In `fs`: a file's name, and at most one of its attributes."""
     moved_to: str | None = None
     """The new name of a file that is moved."""
 
     @classmethod
     def of(cls, operation: Operation) -> Fact:
-        """Take an operation apart."""
+        """Parse an operation."""
         area, *names = keys(operation[1]) or [""]
         moved_to = keys(operation[2])[-1] if operation[0] == "m" else None
         return cls(operation, area, tuple(names), moved_to)
 
     @property
     def code(self) -> str:
-        """`a`, `=`, `r` or `m`, as in the patch."""
+        """The operation's code in the patch: `a`, `=`, `r` or `m`."""
         return str(self.operation[0])
 
     @property
     def place(self) -> str:
-        """The JSON Pointer of what changes."""
+        """The JSON Pointer of the changed value."""
         return str(self.operation[1])
 
     @property
     def value(self) -> Any:
-        """The value in the end; None for what is removed or moved."""
+        """The final value; None for an operation that removes or moves."""
         return self.operation[2] if self.code in "a=" else None
 
     def before(self, document: Mapping[str, Any]) -> Any:
-        """The value that a context holds at this place; None for none."""
+        """Return the value at this place in a context; None if there is none."""
         found: Any = document
         for name in (self.area, *self.names):
             if not isinstance(found, Mapping) or name not in found:
@@ -87,12 +86,12 @@ class Fact:
 
     @property
     def file(self) -> str | None:
-        """The name in `fs` of the file that the fact is about; None for a fact about none."""
+        """The file's name in `fs`; None for a fact outside the file system."""
         return self.names[0] if self.area == "fs" and self.names else None
 
     @property
     def attribute(self) -> str | None:
-        """The attribute of the file; None where the fact is about the file as a whole."""
+        """The attribute of the file; None for a fact about the whole file."""
         return self.names[1] if self.area == "fs" and len(self.names) == 2 else None
 
     @property
@@ -102,26 +101,28 @@ class Fact:
 
 
 class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """What has to be the case in the end."""
+    """The required final state."""
 
     patch: list[list[Any]] = field(default_factory=list)
-    """The operations of a context patch, which applies to the context that the task begins in."""
+    """The operations of a context patch, relative to the context at the task's start."""
     digests: dict[str, str] = field(default_factory=dict)
-    """SHA-256 (hex) of regular files that are new, changed or moved, by their names in `fs`. A
-    moved file may be missing where the task has a history."""
+    """SHA-256 (hex) of regular files that are new, changed or moved, by their names in `fs`.
+
+    A moved file may be missing if the task has a history.
+    """
     output: str | None = None
     """The output of the last row; None: any output."""
 
     @property
     def kind(self) -> GoalKind:
-        """What the goal is about."""
+        """The subject of the goal."""
         if self.output is None:
             return GoalKind.STATE
         return GoalKind.BOTH if self.patch or self.digests else GoalKind.OUTPUT
 
     @cached_property
     def facts(self) -> tuple[Fact, ...]:
-        """The operations of the patch, taken apart once. Errors: PatchError where it is none."""
+        """The parsed operations of the patch. Errors: PatchError if it is invalid."""
         return tuple(map(Fact.of, ContextPatch.from_json(self.patch).operations))
 
     @property
@@ -136,7 +137,7 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=T
 
     @property
     def attributes(self) -> dict[str, dict[str, Any]]:
-        """For each file of which only attributes change, the attributes with their values."""
+        """For each file with only changed attributes, the attributes with their values."""
         changed: dict[str, dict[str, Any]] = {}
         for one in self.facts:
             if one.attribute is not None and one.moved_to is None:
@@ -145,16 +146,16 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=T
 
 
 class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing to be done on a machine, which a recorded input does."""
+    """One assignment on a machine, which a recorded input solves."""
 
     id: str
     """Name of the task in its file, one of `IDS`."""
     prompt: str
-    """What an agent is told, in English."""
+    """The text for the agent, in English."""
     cwd: str
     """The start directory, absolute."""
     history: list[str] = field(default_factory=list)
-    """The inputs that lead from the pristine machine to where the task begins, oldest first."""
+    """The inputs that lead from the pristine machine to the start state, oldest first."""
     goal: Goal
     solution: str
     """The recorded input, without its `cd`."""
@@ -165,25 +166,27 @@ class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     irreducibility: Annotated[float, Meta(ge=0, le=1)]
     """The solution's irreducibility, as recorded."""
     necessary: Annotated[float, Meta(ge=0, le=1)] | None = None
-    """Share of the solution's arguments whose omission alone changes the behavior; None:
-    unknown."""
+    """The fraction of the solution's arguments whose omission alone changes the behavior.
+
+    None means unknown.
+    """
     n_arguments: Annotated[int, Meta(ge=1)]
     """Number of the solution's arguments."""
     record: int
     """The record's number in its dataset."""
     system: str
-    """The name of the system that the task is done on."""
+    """The name of the task's system."""
     system_digest: str
     """That system's digest."""
     certificate: Certificate | None = None
-    """What `shioenv tasks certify` found out about the task; None: it was not asked."""
+    """The results of `shioenv tasks certify`; None if it was not run."""
     solved_by: dict[str, bool] = field(default_factory=dict)
-    """Whether each of the agents that tried the task reached its goal; none where nobody tried."""
+    """For each agent that tried the task, whether it reached the goal."""
     schema_version: int = SCHEMA_VERSION
 
     @property
     def kind(self) -> GoalKind:
-        """What the task's goal is about."""
+        """The subject of the task's goal."""
         return self.goal.kind
 
     @property
@@ -196,17 +199,17 @@ _TASK = msgspec.json.Decoder(Task)
 
 
 def encode(task: Task) -> bytes:
-    """The task as one line of minified JSON, UTF-8; equal tasks give equal bytes."""
+    """Encode the task as one line of minified JSON, UTF-8; equal tasks give equal bytes."""
     document = msgspec.to_builtins(task)
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return f"{text}\n".encode()
 
 
 def decode(line: bytes | str, place: str = "a line") -> Task:
-    """The task that `encode` wrote. Errors: TaskError, which names the `place` of the line."""
+    """Decode a line of `encode`. Errors: TaskError, which names the `place` of the line."""
     try:
         task = _TASK.decode(line)
-        task.goal.facts  # noqa: B018 - a patch that is none shows here, not in an episode
+        task.goal.facts  # noqa: B018 - an invalid patch fails here, not in an episode
     except (ValueError, RecursionError, msgspec.DecodeError) as error:
         raise TaskError(f"{place} is no task: {fault(error)}") from None
     except PatchError as error:
@@ -227,25 +230,25 @@ def decode(line: bytes | str, place: str = "a line") -> Task:
 
 
 LENGTHS: Final = ("one line", "several lines", "broken machine")
-"""How long tasks are; each length is a third of a set."""
+"""The lengths of tasks; each is a third of a set."""
 
 
 def length_of(task: Task) -> str:
-    """The length of a task, one of `LENGTHS`."""
+    """Return the length of a task, one of `LENGTHS`."""
     if task.history:
         return LENGTHS[2]
     return LENGTHS[1] if "\n" in task.solution else LENGTHS[0]
 
 
 def bare(task: Task) -> Task:
-    """The task as it was made, without what was found out about it later."""
+    """Return the task as it was made, without later results."""
     return msgspec.structs.replace(task, certificate=None, solved_by={})
 
 
 def read_tasks(path: str | Path) -> list[Task]:
-    """The tasks of a file, in order.
+    """Return the tasks of a file, in order.
 
-    Errors: TaskError where the file cannot be read or holds no task, or a line is no task.
+    Errors: TaskError if the file cannot be read or holds no task, or a line is no task.
     """
     try:
         lines = read_regular(path, LARGEST_LIST).splitlines()
@@ -258,6 +261,6 @@ def read_tasks(path: str | Path) -> list[Task]:
 
 
 def write_tasks(tasks: Iterable[Task], path: str | Path) -> None:
-    """Writes tasks into a new file, a line each. Errors: OutputExistsError, DatasetStorageError."""
+    """Write tasks into a new file, a line each. Errors: OutputExistsError, DatasetStorageError."""
     with new_file(Path(path)) as temporary:
         temporary.write_bytes(b"".join(map(encode, tasks)))

@@ -1,7 +1,7 @@
-"""Other inputs beside a task's solution: near misses, and candidates for other right answers.
+"""Variants of a task's solution: near misses, and candidates for alternative solutions.
 
-Whether a candidate is right is found by running it. `reaches` compares what it did with the goal,
-fact for fact. It tolerates nothing that a judge tolerates.
+A candidate is verified by running it. `reaches` compares its effect with the goal fact by fact,
+without the tolerance of a judge.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from shioenv_agents.tasks.make import wanted
 from shioenv_agents.tasks.task import Fact, GoalKind, Task
 
 NEAR_MISSES: Final = 20
-"""Most near misses of a task."""
+"""Maximum near misses of a task."""
 
 NEIGHBOURS: Final = 8
-"""Most near misses of a task that are other tasks' solutions."""
+"""Maximum near misses of a task that are other tasks' solutions."""
 
 ALTERNATIVES: Final = 10
-"""Most other right answers of a task."""
+"""Maximum alternative solutions of a task."""
 
 TRIED: Final = 24
-"""Most candidates that are run to find them."""
+"""Maximum candidates that are run to find them."""
 
 ORDERS: Final = 6
-"""Most orders of a solution's lines that are tried."""
+"""Maximum orders of a solution's lines that are tried."""
 
 
 def reaches(task: Task, behavior: Behavior, before: Context) -> bool:
-    """Whether a behavior since the start of a task did just what the goal says.
+    """Whether the effect of a behavior since the task's start is exactly the goal.
 
-    Each operation, content and line of the output has to be the goal's. What ends with the shell
-    counts only where the goal names it.
+    Each operation, content and line of the output must equal the goal's. State that ends with the
+    shell counts only if the goal contains it.
     """
     named = {fact.place for fact in task.goal.facts}
 
@@ -67,10 +67,10 @@ def reaches(task: Task, behavior: Behavior, before: Context) -> bool:
 
 
 def near_misses(task: Task, neighbours: Iterable[str], system: System) -> list[str]:
-    """Inputs that are nearly a task's solution, at most `NEAR_MISSES`, each once.
+    """Return distinct inputs that nearly equal a task's solution, at most `NEAR_MISSES`.
 
-    They are the solution without each of its arguments, and the solutions of other tasks. Where the
-    solution makes a file, another one leaves something else of the same size in it.
+    They are the solution without each of its arguments, and the solutions of other tasks. If the
+    solution makes a file, one input gives that file different content of the same size.
     """
     lines = lines_of(task.solution)
     shorter = [task.reduced, *_spoiled(task)]
@@ -87,7 +87,7 @@ def near_misses(task: Task, neighbours: Iterable[str], system: System) -> list[s
 
 
 def _spoiled(task: Task) -> Iterator[str]:
-    """The solution, and then another first byte in a file that it made; of one file at most."""
+    """Yield the solution followed by a change of a new file's first byte; for one file at most."""
     for fact in task.goal.facts:
         if fact.code != "a" or not fact.of_whole_file or fact.value["perms"][0] != "-":
             continue
@@ -99,9 +99,9 @@ def _spoiled(task: Task) -> Iterator[str]:
 
 
 def neighbours(tasks: Sequence[Task]) -> list[list[str]]:
-    """For each task the solutions of others: of the same commands first, nearest in the file.
+    """Return other tasks' solutions for each task: same commands first, nearest in the file.
 
-    Others that have the same goal are no near misses and left out.
+    Tasks with the same goal are omitted, because their solutions are no near misses.
     """
     groups: dict[tuple[str, ...], list[int]] = {}
     for number, task in enumerate(tasks):
@@ -120,15 +120,15 @@ def neighbours(tasks: Sequence[Task]) -> list[list[str]]:
 
 
 def _groups(task: Task) -> tuple[tuple[str, ...], ...]:
-    """The groups in which a task has neighbours, the nearest first."""
+    """Return the groups in which a task has neighbours, the nearest first."""
     return ("commands", *task.commands), ("kind", task.kind.value)
 
 
 def candidates(task: Task, system: System) -> list[str]:
-    """Inputs that may be other right answers to a task, at most `TRIED`, of each sort some.
+    """Return inputs that may also solve a task, at most `TRIED`, drawn from several kinds.
 
-    The sorts: options spelt otherwise, another order, files named otherwise, the program called
-    otherwise, other tools that bring about the goal's facts.
+    The kinds: other spellings of options, another order, other names of files, other ways to call
+    the program, other tools that achieve the goal's facts.
     """
     lines = lines_of(task.solution)
     sorts: list[Iterator[str]] = [_by_facts(task), _called_otherwise(task)]
@@ -145,7 +145,7 @@ def candidates(task: Task, system: System) -> list[str]:
 
 
 def lines_of(solution: str) -> list[str]:
-    """The lines of a solution, of which each is an input; else the solution alone."""
+    """Return the lines of a solution if each is an input by itself, otherwise the solution."""
     lines = solution.split("\n")
     try:
         for line in lines:
@@ -159,7 +159,7 @@ Rewrite: TypeAlias = Callable[[str, list[Argument]], Iterator[list[Argument]]]
 
 
 def _each(whole: Input, rewrite: Rewrite) -> Iterator[str]:
-    """The input with one of its commands rewritten, in each of the ways."""
+    """Yield the input with one of its commands rewritten, in each way."""
     for start, stop in whole.spans():
         tokens = whole.tokens[start:stop]
         head = tokens[0].argument.text
@@ -177,7 +177,7 @@ def _splitter(command: str) -> ArgumentSplitter | None:
 
 
 def _other_spellings(command: str, arguments: list[Argument]) -> Iterator[list[Argument]]:
-    """An option by another of its names; bundled letters apart."""
+    """Replace an option by another of its names, or separate bundled letters."""
     splitter = _splitter(command)
     if splitter is None:
         return
@@ -195,7 +195,7 @@ def _other_spellings(command: str, arguments: list[Argument]) -> Iterator[list[A
 
 
 def _names(splitter: ArgumentSplitter, text: str) -> Iterator[str]:
-    """An option with its value, by each of its names."""
+    """Yield an option with its value, by each of its names."""
     if text.startswith("--"):
         name, sign, value = text[2:].replace(" ", "=", 1).partition("=")
         spec = splitter.long(name)
@@ -216,7 +216,7 @@ def _names(splitter: ArgumentSplitter, text: str) -> Iterator[str]:
 
 
 def _other_orders(command: str, arguments: list[Argument]) -> Iterator[list[Argument]]:
-    """Options behind operands, and options in another order, where the program takes that."""
+    """Put options after operands, or in another order, if the program accepts that."""
     splitter = _splitter(command)
     if splitter is None or any(one.joins_left or one.joins_right for one in arguments):
         return
@@ -234,7 +234,7 @@ def _other_orders(command: str, arguments: list[Argument]) -> Iterator[list[Argu
 
 
 def _other_names(command: str, arguments: list[Argument], *, cwd: str) -> Iterator[list[Argument]]:
-    """An operand by its absolute name, and from the directory itself."""
+    """Replace an operand by its absolute path, or prefix it with `./`."""
     for number, one in enumerate(arguments):
         if one.text.startswith(("-", "/", "~", "$", "'", '"', "+")) or "=" in one.text:
             continue
@@ -244,7 +244,7 @@ def _other_names(command: str, arguments: list[Argument], *, cwd: str) -> Iterat
 
 
 def _called_otherwise(task: Task) -> Iterator[str]:
-    """The solution behind `command`, in braces, in a subshell, after looking around."""
+    """Yield the solution after `command`, in braces, in a subshell, and after `ls`."""
     text = task.solution
     yield f"{{ {text}\n}}" if "\n" in text else f"{{ {text}; }}"
     if "\n" not in text and task.commands[0] in names_of_grammars():
@@ -256,7 +256,7 @@ def _called_otherwise(task: Task) -> Iterator[str]:
 
 
 def _by_facts(task: Task) -> Iterator[str]:
-    """What brings the goal about by its facts alone, with other tools; nothing for some facts."""
+    """Yield commands of other tools that achieve all facts; nothing for unsupported ones."""
     if task.goal.output is not None or not task.goal.facts:
         return
     for second in (False, True):
@@ -266,7 +266,7 @@ def _by_facts(task: Task) -> Iterator[str]:
 
 
 def _done(task: Task, fact: Fact, *, second: bool) -> str | None:
-    """What brings about one fact of a goal; empty for what follows from others, or None."""
+    """Return a command that achieves a fact; empty if others imply it, None without one."""
     if fact.area == "env" and len(fact.names) == 1 and fact.code != "m":
         if fact.code == "r":
             return f"unset {fact.names[0]}"
@@ -300,7 +300,10 @@ def _done(task: Task, fact: Fact, *, second: bool) -> str | None:
 
 
 def changing(file: str, key: str, value: object) -> str | None:
-    """The command that gives a file, named by a word of Bash, another attribute; None for none."""
+    """Return the command that changes a file's attribute; None if there is none.
+
+    The file's name is already quoted for Bash.
+    """
     if key == "perms":
         return f"chmod {octal(str(value))} {file}"
     if key in ("owner", "group"):
@@ -309,7 +312,7 @@ def changing(file: str, key: str, value: object) -> str | None:
 
 
 def _written(task: Task, name: str, file: str, after: str, *, second: bool) -> str | None:
-    """What writes the content that the prompt shows, or a copy of the file that it names."""
+    """Return a command that writes the content in the prompt, or copies the file named there."""
     for line in task.prompt.splitlines():
         if line == f"- `{name}` is empty":
             return f"{'truncate -s 0' if second else ': >'} {file}; {after}"
@@ -329,7 +332,7 @@ def _written(task: Task, name: str, file: str, after: str, *, second: bool) -> s
 
 
 def _shown(prompt: str, name: str) -> str | None:
-    """The whole content of a file that a prompt shows between fences; None for none."""
+    """Return a file's complete content from the fences in a prompt; None if there is none."""
     for end, begin in (("\n", f"- `{name}` holds this:\n"), ("", _WITHOUT.format(name))):
         _, found, rest = prompt.partition(begin)
         fence, _, rest = rest.partition("\n")
@@ -342,12 +345,12 @@ _WITHOUT: Final = "- `{}` holds this (without a newline at its end):\n"
 
 
 def octal(perms: str) -> str:
-    """Permissions as `ls` writes them, as a number of base 8."""
+    """Convert permissions in the form of `ls` to an octal number."""
     return f"{mode_of(perms):04o}"
 
 
 def _word(name: str) -> str | None:
-    """A file's name as a word of Bash; None for one that is no text, or begins with a dash."""
+    """Quote a file's name for Bash; None if it is not valid UTF-8, or begins with a dash."""
     try:
         text = name_bytes(name).decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""The vector of `ShIOEnv-Task-v0`: many attempts at once, on machines beside each other."""
+"""The vector environment of `ShIOEnv-Task-v0`: many attempts at once, on separate machines."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from shioenv_agents.tasks.task import Task, read_tasks
 
 
 class TaskVectorEnv(SameStepVectorEnv):
-    """Several `ShIOEnv-Task-v0` on one system, each attempt in a machine of its own.
+    """Several `ShIOEnv-Task-v0` environments on one system, each attempt in a separate machine.
 
     `gymnasium.make_vec("ShIOEnv-Task-v0", num_envs=8, tasks=FILE)` makes such a vector. A step
-    types a line in all environments, at the same time. Attempts at the same task fork its
-    beginning: the history, and what was reached before the first line, are looked at once. The
-    option `task` of `reset` begins the same task in all environments.
+    types a line in all environments, at the same time. Attempts at the same task fork its start
+    state: the history, and the verdict before the first line, are computed once. The option `task`
+    of `reset` begins the same task in all environments.
 
-    The same seed and the same lines give what as many single environments give. So an environment
-    whose episode ends is reset in the same step.
+    The results equal those of the same number of single environments with the same seed and lines.
+    Therefore an environment whose episode ends is reset in the same step.
     """
 
     def __init__(
         self, num_envs: int = 1, tasks: str | Path | Iterable[Task] = (), **options: Any
     ) -> None:
-        """Makes the environments; nothing is opened yet.
+        """Create the environments without opening machines.
 
         The options are those of `TaskEnv`, without `render_mode`. Errors: those of `TaskEnv`.
         """
@@ -47,7 +47,7 @@ class TaskVectorEnv(SameStepVectorEnv):
         seed: int | list[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
-        """Begins an episode in each environment. Errors: those of `TaskEnv.reset`."""
+        """Begin an episode in each environment. Errors: those of `TaskEnv.reset`."""
         beginnings = self._own[0].open()
         beginnings.machine.lends = max(beginnings.machine.lends, self.num_envs)
         for env in self._own:
@@ -55,7 +55,7 @@ class TaskVectorEnv(SameStepVectorEnv):
         return super().reset(seed=seed, options=options)
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Closes all machines."""
+        """Close all machines."""
         self._threads.shutdown()
         for env in self._own:
             env.close()

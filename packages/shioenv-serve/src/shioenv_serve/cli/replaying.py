@@ -1,4 +1,4 @@
-"""What `shioenv serve replay` prints of logged visits."""
+"""Output of `shioenv serve replay`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 
 
 def listed(visits: Sequence[LoggedVisit]) -> Printout:
-    """All visits, one a row."""
+    """Return a table of all visits."""
     rows = table(["session", "began", "address", "user", "typed"], left=4)
     for visit in visits:
         user = "" if visit.user is None else printable(visit.user)
@@ -30,14 +30,14 @@ def listed(visits: Sequence[LoggedVisit]) -> Printout:
 
 
 def shown(visit: LoggedVisit, speed: float, pause: float) -> Printout:
-    """A visit as it was seen; without recordings, its lines and what they printed."""
+    """Play a visit as it was seen; without recordings, print its lines and their output."""
     if not visit.recordings:
         return Printout(visit.to_json(), _lines(visit))
     return Printout(visit.to_json(), _played(visit, speed, pause))
 
 
 def again(visit: LoggedVisit, system: str | None) -> Printout:
-    """A visit executed again, and in what each line differs."""
+    """Execute a visit again, and print the differences of each line."""
     from shioenv.bash.words import quoted
     from shioenv.behavior.observe import open_sandbox
     from shioenv.live.resident import shell_of
@@ -69,7 +69,7 @@ def _compared(done: Sequence[RepeatedLine]) -> Iterator[str]:
 
 
 def _changes(told: Mapping[str, Any]) -> Iterator[str]:
-    """The changes that the log tells of a line, as text. What is no patch is told as it stands."""
+    """Yield the logged changes of a line as text. An invalid patch is printed unchanged."""
     from shioenv.domain.patch import ContextPatch
     from shioenv.errors import PatchError
 
@@ -110,7 +110,7 @@ def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:
 
 
 def _marked(text: str) -> bytes:
-    """What a line changed, as a marker of a recording tells it."""
+    """Return the changes of a line from a marker of a recording."""
     try:
         told = parse_json(text)
     except ValueError:

@@ -248,12 +248,12 @@ def replay(
 
 
 def _unwritten(error: Exception) -> None:
-    """Tells that the log cannot be written."""
+    """Report that the log cannot be written."""
     printing.note(f"the log cannot be written: {error}")
 
 
 def _keys(given: list[str], file: Path | None, door: Door) -> list[str]:
-    """The keys that clients have to show. Errors: UsageError where they are wanted or wrong."""
+    """Return the keys that clients must send. Errors: UsageError if they are missing or invalid."""
     from shioenv.errors import UsageError
 
     keys = list(given)

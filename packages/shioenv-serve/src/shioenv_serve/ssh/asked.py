@@ -1,6 +1,6 @@
-"""Sessions that a model answers, alone or above a machine: lines in, answers out.
+"""Sessions answered by a model, alone or above a machine, line by line.
 
-The terminal is sshd's own: it echoes and edits lines, as a program sees them that reads lines.
+The terminal is sshd's: it echoes and edits lines, as for any program that reads lines.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from shioenv_serve.ssh.sessions import Ended, House, SshChannel, Visitor, end
 from shioenv_serve.ssh.uploads import PROTOCOL, tap_of
 
 _ENDS = re.compile(r"\b(?:exit|exec|logout)\b")
-"""What may end the shell that answers: a command with it runs in a subshell of that shell."""
+"""Words that may end the answering shell; a command with one runs in a subshell of it."""
 
 _EXIT = re.compile(r"\s*(?:exit|logout)(?:\s+(\d{1,3}))?\s*")
 
 
 class AskedChannel(SshChannel):
-    """A channel whose lines a shell without a terminal answers."""
+    """A channel whose lines are answered by a shell without a terminal."""
 
     def __init__(
         self, house: House, visit: Visitor, call: LoginCall, caller: Caller, shell: Seat[Shell]
@@ -58,7 +58,7 @@ class AskedChannel(SshChannel):
             if line is None:
                 await self._show(b"logout\n")
                 break
-            if not line or self._is_too_long(script):  # Ctrl-C drops what was begun
+            if not line or self._is_too_long(script):  # Ctrl-C discards an incomplete command
                 script = ScriptReader()
                 continue
             self.entered(line.rstrip("\n"), False)
@@ -67,7 +67,7 @@ class AskedChannel(SshChannel):
                 status = int(leaves[1] or status) & 255
                 break
             command = await asyncio.to_thread(script.add, line)
-            script.refused = False  # Bash goes on at a terminal
+            script.refused = False  # Bash continues on a terminal
             if command is not None:
                 status = await self._answer(command)
         return status, None
@@ -82,7 +82,7 @@ class AskedChannel(SshChannel):
         return await self._read_script(), None
 
     async def _read_script(self) -> int:
-        """Answers the commands of standard input; the last one's exit code."""
+        """Answer the commands on standard input, and return the last exit code."""
         script, status, kept = ScriptReader(), 0, b""
         while not self._ended and not script.refused:
             data = await wires.read(self._call.fds[0])
@@ -100,7 +100,7 @@ class AskedChannel(SshChannel):
         return status
 
     def _is_too_long(self, script: ScriptReader, kept: bytes = b"") -> bool:
-        """Whether a command that has begun, with `kept`, is too long; the log tells of it."""
+        """Whether an incomplete command, with `kept`, is too long; if so, this is logged."""
         if script.begun + len(kept) <= LONGEST_INPUT and script.parsed <= MOST_PARSED:
             return False
         reason = "a command of more than one line is too long to be answered"
@@ -108,7 +108,7 @@ class AskedChannel(SshChannel):
         return True
 
     async def _speak(self, command: str, protocol: str) -> Ended:
-        """Has the machine below a model speak a protocol, or answers from what the model knows."""
+        """Run a transfer protocol in the machine below a model, or answer from its state."""
         shell = await self._shell.do(lambda shell: shell)
         if isinstance(shell, HybridShell):
             words = login_words(self._account, command, self._call.environment, tty=False)
@@ -132,7 +132,7 @@ class AskedChannel(SshChannel):
         return exit_code, None
 
     async def _sftp(self, seat: Seat[AskedShell], answers: SftpAnswers) -> int:
-        """Answers a session of SFTP until the visitor sends no more; its exit code."""
+        """Answer an SFTP session until the visitor's input ends, and return its exit code."""
         try:
             while not answers.over and (data := await self._heard()):
                 said = await seat.do(lambda _, data=data: answers.answer(data))  # type: ignore[misc]
@@ -150,7 +150,7 @@ class AskedChannel(SshChannel):
         return await wires.write(self._call.fds[1], data)
 
     async def _followed(self, shell: HybridShell) -> Behavior:
-        """What changed in the machine below a model, which the model knows from then on."""
+        """Return the changes in the machine below a model, and add them to the model's state."""
 
         def look(_: Shell) -> Behavior:
             behavior = _resident(shell).look()
@@ -160,14 +160,14 @@ class AskedChannel(SshChannel):
         return await self._shell.do(look)
 
     async def _piped(self, command: str | None, status: int) -> int:
-        """Answers a command of standard input; its exit code, or `status` where there is none."""
+        """Answer a command of standard input, and return its exit code; `status` without one."""
         if command is None:
             return status
         self.entered(command, False)
         return await self._answer(command)
 
     async def _line(self) -> str | None:
-        """The next line with its newline; empty after Ctrl-C, None at the end."""
+        """Return the next line with its newline; empty after Ctrl-C, None at the end."""
         reading = asyncio.create_task(wires.read(self._call.fds[0]))
         heard = asyncio.create_task(self._interrupted())
         try:
@@ -182,7 +182,7 @@ class AskedChannel(SshChannel):
         return f"{_text(data).rstrip(chr(10))}\n" if data else None
 
     async def _interrupted(self) -> bool:
-        """Whether Ctrl-C came; False where the visitor is gone."""
+        """Wait for Ctrl-C, and return True; False if the visitor is gone."""
         while True:
             kind, number = await self._caller.message()
             if kind == "w":
@@ -193,10 +193,10 @@ class AskedChannel(SshChannel):
                 return True
 
     async def _answer(self, line: str) -> int:
-        """Answers a line; the exit code."""
+        """Answer a line, and return the exit code."""
         began = time.monotonic()
         alone = self._call.command is not None and _ENDS.search(line)
-        text = f"({line}\n)" if alone else line  # the visitor's other channels have the shell too
+        text = f"({line}\n)" if alone else line  # the visitor's other channels share the shell
         try:
             behavior, runner, confidence = await self._shell.do(
                 lambda shell: self._ran(shell, text)
@@ -213,13 +213,13 @@ class AskedChannel(SshChannel):
         return behavior.exit_code
 
     def _ran(self, shell: Shell, line: str) -> tuple[Behavior, str, float | None]:
-        """What a shell does with a line, who answered, and how sure; in the shell's thread."""
+        """Return a shell's answer to a line, its source and confidence, in the shell's thread."""
         behavior = shell.run(line)
         self._look(shell)
         return behavior, *answered_by(shell)
 
     def _look(self, shell: Shell) -> None:
-        """Takes notice of where a shell is, in the shell's thread."""
+        """Note a shell's working directory and whether it ended; runs in the shell's thread."""
         self._cwd, self._ended = str(shell.state.before.document["cwd"]), shell.ended
 
     def _prompt(self) -> bytes:
@@ -238,7 +238,7 @@ def _text(line: bytes) -> str:
 
 
 def _resident(shell: HybridShell) -> ResidentShell:
-    """The shell in the machine below a model, which has run all lines."""
+    """Return the shell in the machine below a model, after it has run all lines."""
     machine = shell.settled()
-    assert isinstance(machine, ResidentShell)  # `Shells` opens no other
+    assert isinstance(machine, ResidentShell)  # `Shells` opens no other kind
     return machine

@@ -1,7 +1,7 @@
-"""Files of a shell that a model answers: SFTP 3, and what `scp` without SFTP speaks.
+"""Files of a shell answered by a model: SFTP version 3, and the older protocol of `scp`.
 
-Nothing is executed. What is read and listed is what the shell's state knows. What a visitor changes
-is a line of the shell: a file that comes is `cat > NAME`, with its content as standard input.
+Nothing is executed. Reading and listing use the state of the shell. Each change by a visitor is a
+line of the shell: an upload is `cat > NAME`, with the content as standard input.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from shioenv_serve.ssh.uploads import (
 )
 
 HANDLES: Final = 64
-"""Files and directories of a session that are open at once; ours."""
+"""Maximum open files and directories of a session; our choice."""
 
 _OK, _EOF, _NO_FILE, _DENIED, _FAILURE, _BAD, _UNSUPPORTED = 0, 1, 2, 3, 4, 5, 8
 _SAID: Final = {
@@ -50,7 +50,7 @@ _KINDS: Final = {
 
 
 class StatusError(Exception):
-    """Something that a visitor asked for failed, with a status of SFTP."""
+    """An operation that failed with an SFTP status."""
 
     def __init__(self, status: int) -> None:
         super().__init__(_SAID[status])
@@ -58,20 +58,20 @@ class StatusError(Exception):
 
 
 class AskedFiles:
-    """The files that a shell's state knows. Every use is in the shell's thread.
+    """The files in a shell's state. All methods must run in the shell's thread.
 
-    Errors of all: StatusError.
+    Errors of all methods: StatusError.
     """
 
     def __init__(self, shell: AskedShell, accounts: Mapping[str, Account]) -> None:
         self._shell, self._accounts = shell, accounts
 
     def resolve(self, path: str) -> str:
-        """The absolute path, symbolic links followed."""
+        """Return the absolute path, with symbolic links resolved."""
         return self._shell.state.resolve(path)
 
     def find(self, path: str, *, follow: bool = True) -> FileEntry | None:
-        """The file at a path; None where there is none."""
+        """Return the file at a path; None if it does not exist."""
         state = self._shell.state
         if follow:
             return state.entry(path)
@@ -79,7 +79,7 @@ class AskedFiles:
         return state.entry_at(posixpath.join(state.resolve(above or "."), name).rstrip("/") or "/")
 
     def entry(self, path: str, *, follow: bool = True) -> FileEntry:
-        """The file at a path, which is there."""
+        """Return the file at a path, which must exist."""
         found = self.find(path, follow=follow)
         if found is None:
             raise StatusError(_NO_FILE)
@@ -91,13 +91,13 @@ class AskedFiles:
         return found is not None and found.perms.startswith("d")
 
     def names(self, path: str) -> list[str]:
-        """The names in a directory."""
+        """Return the names in a directory."""
         if not self.is_directory(path):
             raise StatusError(_NO_FILE)
         return [".", "..", *self._shell.state.names(path)]
 
     def read(self, path: str) -> bytes:
-        """The content of a file. That of a file whose content nobody knows fails."""
+        """Return the content of a file. Unknown content is an error."""
         self.entry(path)
         content = self._shell.state.read(path)
         if content is None:
@@ -105,18 +105,18 @@ class AskedFiles:
         return content
 
     def may_write(self, path: str) -> None:
-        """Nothing, where a file could be written."""
+        """Check that a file could be written."""
         if self.is_directory(path):
             raise StatusError(_FAILURE)
         if not self.is_directory(posixpath.dirname(path.rstrip("/")) or "."):
             raise StatusError(_NO_FILE)
 
     def write(self, path: str, content: bytes) -> None:
-        """Has the shell write a content."""
+        """Write a content by a line of the shell."""
         self.run(f"cat > {quoted(path)}", content)
 
     def run(self, line: str, given: bytes = b"") -> None:
-        """Has the shell run a line that has to end well."""
+        """Run a line in the shell; a non-zero exit code is an error."""
         self._shell.state = replace(self._shell.state, stdin=given)
         try:
             behavior = self._shell.run(line)
@@ -129,7 +129,7 @@ class AskedFiles:
             raise StatusError(_NO_FILE if missing else _DENIED if denied else _FAILURE)
 
     def attributes(self, entry: FileEntry) -> bytes:
-        """An entry's attributes, as SFTP has them."""
+        """Return an entry's attributes in SFTP's format."""
         owner = self._accounts.get(entry.owner)
         uid, gid = (owner.uid, owner.gid) if owner else (0, 0)
         seconds = int(instant(entry).timestamp())
@@ -139,12 +139,12 @@ class AskedFiles:
 
 
 def file_mode(perms: str) -> int:
-    """The mode of a file whose rights `ls` shows so, with the bits of the file's kind."""
+    """Return the mode for permissions as printed by `ls`, including the file type bits."""
     return _KINDS.get(perms[:1], 0) | mode_of(perms)
 
 
 def shown(entry: FileEntry, name: str) -> str:
-    """A file as `ls -l` lists it."""
+    """Format a file as `ls -l` does."""
     return (
         f"{entry.perms} {entry.links:>4} {entry.owner:<8} {entry.group:<8} {entry.size:>8} "
         f"{entry.month} {entry.day:>2} {entry.time} {name}"
@@ -152,30 +152,30 @@ def shown(entry: FileEntry, name: str) -> str:
 
 
 class SftpAnswers:
-    """Answers a session of SFTP 3. Every use is in the shell's thread."""
+    """Answer an SFTP version 3 session. All methods must run in the shell's thread."""
 
     def __init__(self, files: AskedFiles, uploads: Uploads) -> None:
-        """`uploads` keeps what comes whole."""
+        """Begin a session; `uploads` keeps complete files."""
         self._files, self._uploads = files, uploads
         self._packets = Packets()
         self._next = 0
         self._reading: dict[bytes, bytes] = {}
         self._writing: dict[bytes, tuple[str, bytearray]] = {}
         self._cut: set[bytes] = set()
-        """Handles of files with a part that had no room."""
+        """Handles of files that exceeded the budget."""
         self._listing: dict[bytes, tuple[str, list[str]]] = {}
 
     @property
     def over(self) -> bool:
-        """Whether the visitor sent what is no packet."""
+        """Whether the visitor sent an invalid packet."""
         return self._packets.over
 
     def answer(self, data: bytes) -> bytes:
-        """What is said to the bytes that came."""
+        """Return the answer to the received bytes."""
         return b"".join(_packet(*self._said(*one)) for one in self._packets.add(data))
 
     def close(self) -> None:
-        """Report the files that were not closed: they are not kept."""
+        """Report the files that were not closed; they are not kept."""
         for handle, (path, _) in self._writing.items():
             if handle not in self._cut:
                 self._uploads.dropped(path, NOT_WHOLE)
@@ -334,7 +334,7 @@ class SftpAnswers:
         return _OK
 
     def _symlink(self, asked: Fields) -> int:
-        target, link = asked.path(), asked.path()  # in the order that OpenSSH has them
+        target, link = asked.path(), asked.path()  # in OpenSSH's order
         self._files.run(f"ln -s -- {quoted(target)} {quoted(link)}")
         return _OK
 
@@ -346,24 +346,24 @@ class SftpAnswers:
 
 
 Reader = Callable[[], Awaitable[bytes]]
-"""Gives what comes next from the visitor; empty at the end."""
+"""A callable that returns the visitor's next bytes; empty at the end."""
 
 Writer = Callable[[bytes], Awaitable[object]]
 
 
 class ScpAnswers:
-    """Answers `scp -t` and `scp -f`, which speak to each other without SFTP. Any thread."""
+    """Answer `scp -t` and `scp -f`, the protocol without SFTP, from any thread."""
 
     def __init__(
         self, seat: Seat[AskedShell], files: AskedFiles, uploads: Uploads, read: Reader, say: Writer
     ) -> None:
-        """`uploads` keeps what comes whole."""
+        """Begin a session; `uploads` keeps complete files."""
         self._seat, self._files, self._uploads = seat, files, uploads
         self._read, self._say = read, say
         self._kept = bytearray()
 
     async def answer(self, command: str) -> int:
-        """Answers a command; its exit code."""
+        """Answer a command, and return its exit code."""
         try:
             flags, operands = _options(command)
         except ValueError:
@@ -375,7 +375,7 @@ class ScpAnswers:
         return 1
 
     async def _sink(self, target: str) -> int:
-        """Takes files until the visitor sends no more."""
+        """Receive files until the visitor's input ends."""
         places, failed = [target], 0
         await self._say(b"\0")
         while line := await self._line():
@@ -399,7 +399,7 @@ class ScpAnswers:
         return int(failed)
 
     async def _take(self, place: str, size: int) -> str:
-        """Takes a file; what went wrong."""
+        """Receive a file, and return the error message; empty on success."""
         keeps = size <= LARGEST and self._uploads.room(size)
         if not keeps:
             self._uploads.dropped(place, NO_ROOM)
@@ -414,7 +414,7 @@ class ScpAnswers:
             size -= len(piece)
             if keeps:
                 content += piece
-        await self._some(1)  # the NUL behind it
+        await self._some(1)  # the NUL after the content
         if not keeps:
             return f"{place}: No space left on device"
         self._uploads.keep(posixpath.basename(place), content)
@@ -422,7 +422,7 @@ class ScpAnswers:
         return await self._done(lambda files: files.write(place, bytes(content)))
 
     async def _source(self, paths: list[str]) -> int:
-        """Gives files."""
+        """Send files."""
         failed = 0
         if await self._some(1) != b"\0":
             return 1
@@ -447,12 +447,12 @@ class ScpAnswers:
         return content, mode_of(self._files.entry(path).perms)
 
     async def _placed(self, target: str, name: str) -> str:
-        """Where something of a name goes: into the target where that is a directory."""
+        """Return the destination of a name: inside the target if that is a directory."""
         inside = await self._seat.do(lambda _: self._files.is_directory(target))
         return posixpath.join(target, posixpath.basename(name)) if inside else target
 
     async def _done(self, action: Callable[[AskedFiles], None]) -> str:
-        """Does something in the shell's thread; what went wrong."""
+        """Run an action in the shell's thread, and return the error message; empty on success."""
         try:
             await self._seat.do(lambda _: action(self._files))
         except StatusError as error:
@@ -460,7 +460,7 @@ class ScpAnswers:
         return ""
 
     async def _line(self) -> str:
-        """The next line, without its end; empty at the end, and for one that is too long."""
+        """Return the next line without its newline; empty at the end, and for an oversized line."""
         while b"\n" not in self._kept and len(self._kept) <= 8192:
             data = await self._read()
             if not data:
@@ -471,7 +471,7 @@ class ScpAnswers:
         return line.decode("utf-8", "surrogateescape") if found else ""
 
     async def _some(self, most: int) -> bytes:
-        """The next bytes; empty at the end."""
+        """Return the next bytes; empty at the end."""
         if not self._kept:
             self._kept += await self._read()
         some = bytes(self._kept[:most])
@@ -485,7 +485,7 @@ def _make(place: str, files: AskedFiles) -> None:
 
 
 def _options(command: str) -> tuple[str, list[str]]:
-    """The letters of a command's options, and its operands. Errors: ValueError."""
+    """Return the option letters and the operands of a command. Errors: ValueError."""
     words = shlex.split(command)[1:]
     flags = [word for word in words if re.fullmatch(r"-[a-z]+", word)]
     return "".join(flags), [word for word in words if word not in flags and word != "--"]

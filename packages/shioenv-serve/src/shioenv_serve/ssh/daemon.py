@@ -1,4 +1,4 @@
-"""A system's own sshd, in namespaces without a network, over a root that holds nothing else."""
+"""A system's sshd, in namespaces without a network, over a root with only its files."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _FILES = {
     "names": "ssh-names.so",
     "passwords": "ssh-passwords.so",
 }
-"""Programs beside the sshd, compiled when the package is built."""
+"""Programs beside sshd, compiled when the package is built."""
 
 SSHD: Final = "/usr/sbin/sshd"
 _HELPERS = ("/usr/lib/openssh/sshd-session", "/usr/lib/openssh/sshd-auth")
-"""Parts of newer versions of OpenSSH, which sshd executes."""
+"""Programs of newer versions of OpenSSH that sshd executes."""
 _KINDS = ("rsa", "ecdsa", "ed25519")
-_PATIENCE = 30.0  # seconds that sshd's namespaces may take to be ready
+_PATIENCE = 30.0  # seconds until sshd's namespaces must be ready
 
 _SETTINGS = """\
 LogLevel DEBUG2
@@ -52,11 +52,13 @@ ForceCommand none
 ChrootDirectory none
 AuthorizedKeysFile /etc/ssh/accepted_keys
 """
-"""What stands in place of the same options of the system's own sshd_config, below `Match` too. The
-motd and the last login are told by the session."""
+"""Options that override those of the system's sshd_config, also inside `Match`.
+
+The session prints the message of the day and the last login.
+"""
 
 _SFTP = "Subsystem sftp /usr/lib/openssh/sftp-server\n"
-"""A program of the machine serves SFTP. As `internal-sftp`, sshd would serve its own root."""
+"""A program of the machine serves SFTP; with `internal-sftp`, sshd would serve its root."""
 
 _OPTION = re.compile(r"[\s\"]*(\w+)[\s\"=]*(.*)")
 
@@ -92,18 +94,21 @@ mount -o remount,bind,ro,nosuid,nodev /mnt
 pivot_root . .
 exec /bin/keeper "$0" /usr/sbin/sshd < /dev/null
 """
-"""Makes the root and becomes the keeper. It runs as root of a mapped user namespace, in a system's
-directory; the root's own files are its standard input."""
+"""Create the root directory and execute the keeper.
+
+The script runs as root of a mapped user namespace, in a system's directory. Its standard input is
+an archive of the root's files.
+"""
 
 
 class Daemon:
-    """sshd for one connection after the other, each handed over by `serve`."""
+    """The sshd daemon; `serve` passes it one connection after the other."""
 
     def __init__(self, system: System, host_keys: Path, accepted_keys: bytes = b"") -> None:
-        """Starts the namespaces. `host_keys` is a directory of `make_host_keys`.
+        """Start the namespaces. `host_keys` is a directory made by `make_host_keys`.
 
-        `accepted_keys` are lines as an `authorized_keys` file has them. Errors: ServingError where
-        the system has no OpenSSH; HostError where this host forbids the namespaces.
+        `accepted_keys` are lines in the format of an `authorized_keys` file. Errors: ServingError
+        if the system has no OpenSSH; HostError if this host forbids the namespaces.
         """
         if system.content(SSHD) is None:
             raise ServingError(
@@ -140,12 +145,13 @@ class Daemon:
             )
         ours.settimeout(1.0)
         self.gate, self.sessions = (socket.socket(fileno=fd) for fd in fds)
-        """Sockets on which PAM's questions and login shells come."""
+        """Sockets that receive PAM's password checks and the calls of login shells."""
 
     def serve(self, name: str, connection: socket.socket) -> int:
-        """Has an sshd serve a connection; where its log comes, which ends when the last sshd does.
+        """Start an sshd for a connection, and return the read end of its log.
 
-        Errors: ServingError where the namespaces are gone.
+        The log ends when the last sshd of the connection does. Errors: ServingError if the
+        namespaces are gone.
         """
         log, write = os.pipe()
         try:
@@ -160,11 +166,11 @@ class Daemon:
 
     @property
     def running(self) -> bool:
-        """Whether the namespaces are still there."""
+        """Whether the namespaces still exist."""
         return self._process.poll() is None
 
     def close(self) -> None:
-        """Ends every sshd and every login shell; closing twice does nothing."""
+        """End every sshd and every login shell; a second call does nothing."""
         self._control.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(2)
@@ -179,7 +185,7 @@ class Daemon:
 
 
 def make_host_keys(directory: Path) -> None:
-    """Makes the keys that a server is known by, where the directory is not there yet.
+    """Create the server's host keys, unless the directory exists.
 
     Errors: HostError without `ssh-keygen`, DatasetStorageError.
     """
@@ -211,7 +217,7 @@ def make_host_keys(directory: Path) -> None:
 
 
 def settings(own: str) -> str:
-    """The text of an sshd_config: ours, and of the system's `own` what ours does not decide."""
+    """Return the text of an sshd_config: our options, then the others of the `own` text."""
     stated = {line.split()[0].lower() for line in _SETTINGS.splitlines()}
     kept, sftp = [], ""
     for line in own.rstrip("\n").split("\n"):
@@ -227,12 +233,12 @@ def settings(own: str) -> str:
 def _root_files(
     system: System, host_keys: Path, accepted_keys: bytes
 ) -> Mapping[str, tuple[int, bytes]]:
-    """Modes and contents of the root's own files; without content: a directory."""
+    """Return mode and content of each of the root's files."""
     programs = ssh_programs()
     library = "usr/lib/x86_64-linux-gnu"
     own = (system.content("/etc/ssh/sshd_config") or b"").decode("utf-8", "surrogateescape")
     config = settings(own).encode("utf-8", "surrogateescape")
-    names = b"sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n"  # root too is everybody
+    names = b"sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n"  # `front` resolves root as well
     sources = b"passwd: files front\ngroup: files\nshadow: files\nhosts: files\n"
     files = {
         "bin/keeper": (0o755, programs["keeper"]),
@@ -261,7 +267,7 @@ _LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/
 
 
 def _archive(files: Mapping[str, tuple[int, bytes]]) -> bytes:
-    """The root's own files as a tar archive, owned by root."""
+    """Return the root's files as a tar archive, owned by root."""
     kept = io.BytesIO()
     made: set[str] = set()
     with tarfile.open(fileobj=kept, mode="w") as tar:
@@ -295,9 +301,9 @@ def _archive(files: Mapping[str, tuple[int, bytes]]) -> bytes:
 
 
 def ssh_programs() -> dict[str, bytes]:
-    """Contents of the programs `keeper` and `session` and the modules `names` and `passwords`.
+    """Return the programs `keeper` and `session` and the modules `names` and `passwords`.
 
-    Errors: HostError where one is missing.
+    Errors: HostError if one is missing.
     """
     return {
         name: built(_PROGRAMS, file, "shioenv-serve").read_bytes() for name, file in _FILES.items()

@@ -1,4 +1,4 @@
-"""What sshd's own log says of a visitor, as events."""
+"""Parse sshd's log of a connection into events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 LONGEST_LINE: Final = 65_536
-"""Bytes of a line of sshd's log that are looked at; ours."""
+"""Maximum bytes parsed of a line of sshd's log; our choice."""
 
 _PREFIX = re.compile(r"^(?:debug[123]: )?(.*?)(?: \[preauth\])?$", re.DOTALL)
 _PROPOSAL = re.compile(
@@ -85,13 +85,13 @@ _GLOBAL_BUT_NO_FORWARD = ("no-more-sessions@openssh.com", "keepalive@openssh.com
 
 @dataclass
 class Heard:
-    """Reads one connection's log, line by line."""
+    """A parser of one connection's log, line by line."""
 
     _proposal: dict[str, str] | None = None
     _names: dict[str, str] = field(default_factory=dict)
 
     def line(self, text: str) -> Iterator[tuple[str, _Fields]]:
-        """The events that a line tells, each with its fields."""
+        """Return the events in a log line, each with its fields."""
         match = _PREFIX.match(text[:LONGEST_LINE])
         said = match[1] if match else text
         if said == "peer client KEXINIT proposal":

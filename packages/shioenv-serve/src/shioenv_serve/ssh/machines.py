@@ -1,4 +1,4 @@
-"""The machines behind a server: one for each visitor, pristine when the visitor comes."""
+"""The machines behind a server: one for each visitor, pristine when the visitor arrives."""
 
 from __future__ import annotations
 
@@ -25,19 +25,22 @@ LIMITS: Final = Limits(
     output_bytes=4 * MEBIBYTE,
     drain_bytes=64 * MEBIBYTE,
 )
-"""What one visitor's machine may use; ours. Time and output are those of a line that a model hands
-on. What a visitor types or sends goes on for as long as the connection."""
+"""Limits of one visitor's machine; our choice.
+
+Time and output apply to a line that a model passes on. A visitor's own commands and input continue
+for as long as the connection.
+"""
 
 READY: Final = 2
-"""Machines that wait for the next visitors; ours, because each takes 15 MB and opens in 0.1 s."""
+"""Machines kept ready for new visitors; our choice, because each takes 15 MB and opens in 0.1 s."""
 
 IDLE_SECONDS: Final = 7200.0
-"""Seconds for which a machine waits by itself: more than any server lets a visitor stay."""
+"""Seconds for which an idle machine stays open: longer than any server's session limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user of the system, as a login finds the user."""
+    """A user of the system, as found at login."""
 
     name: str
     uid: int
@@ -45,7 +48,7 @@ class Account:
     home: str
     shell: str
     given: Mapping[str, str] = field(default_factory=dict)
-    """Variables that the system's PAM gives to a login."""
+    """Variables that the system's PAM sets at login."""
 
 
 _SITTER: Final = (
@@ -53,25 +56,25 @@ _SITTER: Final = (
     "( SHLVL=2 exec -a {name} /bin/bash <&9 8>&2 2>&9 ) &\n"
     "printf 'group %d\\n' $! >&9"
 )
-"""Starts a background process that `ps` shows as a real server's, and says which group it is.
+"""Start a background process named in `ps` like a real server's, and print its process group.
 
-It reads what to do from the talk, so that no list of processes shows that. A Bash whose `SHLVL` is
-1 would read the user's start-up file, because the talk is a socket.
+The process reads its command from the control socket, so that no process list shows it. With
+`SHLVL` 1, Bash would read the user's start-up file, because its input is a socket.
 """
 
 _ORDER: Final = (
     f"printf sshd 2>/dev/null >/proc/$$/comm; set -- {{command}}; {RUN}; {SAY_STATUS}; exit\n"
 )
-"""Has that process run a command, whose standard input is what comes behind, and say its status."""
+"""Make that process run a command, with the socket as its input, and print its status."""
 
 _PLAIN: Final = (
     "( read -ra fields < /proc/$$/stat; from=$((fields[47] + 5)) "
     "count=$((fields[48] - fields[47] - 5))\n"
     "exec dd if=/dev/zero of=/proc/$$/mem bs=1 seek=$from count=$count conv=notrunc ) 2> /dev/null"
 )
-"""Leaves of the words that `ps` shows of the shell that waits in a machine `bash` alone.
+"""Reduce the arguments that `ps` shows for the idle shell of a machine to `bash`.
 
-The shell writes over its own words in memory, as `setproctitle` does.
+The shell overwrites its arguments in memory, as `setproctitle` does.
 """
 
 _MOTD = re.compile(rb"^session\s.*\bpam_motd\.so", re.MULTILINE)
@@ -82,7 +85,7 @@ _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
 
 
 def accounts(system: System) -> Mapping[str, Account]:
-    """Users of the system that can log in, by name; the first is `root`."""
+    """Return users of the system that can log in, by name; the first is `root`."""
     found: dict[str, Account] = {}
     shows_motd = _MOTD.search(system.content("/etc/pam.d/sshd") or b"")
     given = {"MOTD_SHOWN": "pam"} if shows_motd else {}
@@ -101,9 +104,9 @@ def accounts(system: System) -> Mapping[str, Account]:
 def login_words(
     account: Account, command: str | None, given: Mapping[str, str], *, tty: bool
 ) -> str:
-    """The quoted words of what a login of the account runs: its shell, or a command by it.
+    """Return the quoted words that a login of the account runs: its shell, or a command in it.
 
-    `given` are the variables that sshd gave; those that a real login gets are passed on.
+    `given` are the variables set by sshd; those that a real login receives are passed on.
     """
     variables = {name: text for name, text in given.items() if _PASSED_ON.fullmatch(name)}
     path = _PATH if account.uid else _ROOTS_PATH
@@ -136,17 +139,21 @@ class VisitorMachine:
         self._lines = lines
         self._seat = Seat.at(lines, Lines.interrupt)
         self.seated = False
-        """Whether a shell has the machine's terminal."""
+        """Whether a shell uses the machine's terminal."""
 
     async def enter(self, words: str, user: str) -> Entered:
-        """Starts a user's command, as quoted words; its ends. Errors: SandboxError, InputError.
+        """Start a user's command, given as quoted words, and return its descriptors.
 
-        The talk is that of `EnteredMachine.start`, with standard input.
+        The control socket is that of `EnteredMachine.start`, with standard input. Errors:
+        SandboxError, InputError.
         """
         return await self._seat.do(lambda lines: started(lines, words, user))
 
     async def sit(self, words: str) -> int:
-        """Runs quoted words on the machine's terminal; the other end. Errors: SandboxError."""
+        """Run quoted words on the machine's terminal, and return the master end.
+
+        Errors: SandboxError.
+        """
         self.seated = True
         try:
             return await self._seat.do(
@@ -157,7 +164,7 @@ class VisitorMachine:
             raise
 
     async def look(self) -> Behavior:
-        """What changed since the last look. Errors: SandboxError."""
+        """Return the changes since the last look. Errors: SandboxError."""
         return await self._seat.do(Lines.look)
 
     @property
@@ -166,12 +173,12 @@ class VisitorMachine:
         return self._lines.ended
 
     async def close(self) -> None:
-        """Ends everything in the machine, what runs now included; closing twice does nothing."""
+        """End everything in the machine, running commands included; a second call does nothing."""
         await self._seat.close()
 
 
 def started(machine: Lines | ResidentShell, words: str, user: str) -> Entered:
-    """A user's command, as quoted words, that has entered a machine.
+    """Start a user's command, given as quoted words, in a machine.
 
     Errors: SandboxError, InputError.
     """
@@ -183,9 +190,9 @@ def started(machine: Lines | ResidentShell, words: str, user: str) -> Entered:
 
 
 class Machines:
-    """Opens machines, and keeps a few ready. One thread opens all of them.
+    """Open machines, and keep a few ready. A single thread opens all of them.
 
-    A sandbox ends with the thread that opened it, so that thread stays until the end.
+    A sandbox ends with the thread that opened it, so the thread lives until the end.
     """
 
     def __init__(self, system: System, ready: int = READY) -> None:
@@ -196,20 +203,20 @@ class Machines:
         self._refill()
 
     async def take(self) -> VisitorMachine:
-        """A pristine machine. Errors: SandboxError where none can be opened."""
+        """Return a pristine machine. Errors: SandboxError if none can be opened."""
         future = self._ready.pop(0) if self._ready else self._thread.submit(self._start)
         self._refill()
         return VisitorMachine(await asyncio.wrap_future(future))
 
     def close(self) -> None:
-        """Ends every machine."""
+        """Close every machine."""
         self._wanted = 0
         self._thread.submit(self._runner.close).result()
         self._thread.shutdown(cancel_futures=True)
 
     def _opened(self, system: System) -> SandboxRunner:
         runner = SandboxRunner(system, LIMITS)
-        runner.context("/")  # the network too is read by this thread alone
+        runner.context("/")  # this thread alone must read the network too
         return runner
 
     def _refill(self) -> None:

@@ -1,4 +1,4 @@
-"""Which names and passwords a server lets in."""
+"""Policies for accepting names and passwords."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from shioenv.errors import UsageError
 from shioenv.files.regular import LARGEST_LIST, lines_of, read_regular
 
 REMEMBERED: Final = 10_000
-"""Addresses that a policy remembers at most, the newest; ours, because each takes a kilobyte."""
+"""Maximum remembered addresses, the newest; our choice, since each takes a kilobyte."""
 
 
 class PasswordPolicy(Protocol):
-    """Decides about one password after the other."""
+    """A policy that accepts or rejects passwords."""
 
     def passes(self, address: str, user: str, password: str) -> bool:
         """Whether this password lets this user in from this address."""
@@ -28,25 +28,25 @@ class Always:
         self._answer = answer
 
     def passes(self, address: str, user: str, password: str) -> bool:
-        """See `PasswordPolicy.passes`."""
+        """Whether the password is accepted; see `PasswordPolicy.passes`."""
         return self._answer
 
 
 class Listed:
-    """Lets in the listed pairs of a name and a password. The name `*` is anybody."""
+    """Accept the listed pairs of a name and a password. The name `*` matches every user."""
 
     def __init__(self, pairs: frozenset[tuple[str, str]]) -> None:
         self._pairs = pairs
 
     def passes(self, address: str, user: str, password: str) -> bool:
-        """See `PasswordPolicy.passes`."""
+        """Whether the password is accepted; see `PasswordPolicy.passes`."""
         return (user, password) in self._pairs or ("*", password) in self._pairs
 
 
 class AtTry:
-    """Lets an address in at its nth try, with whatever it tries then.
+    """Accept an address at its nth attempt, with any name and password.
 
-    From then on the pair that it got in with is the right one for this address, and no other.
+    From then on only the pair that was accepted is valid for this address.
     """
 
     def __init__(self, number: int) -> None:
@@ -54,7 +54,7 @@ class AtTry:
         self._seen: OrderedDict[str, int | tuple[str, str]] = OrderedDict()
 
     def passes(self, address: str, user: str, password: str) -> bool:
-        """See `PasswordPolicy.passes`."""
+        """Whether the password is accepted; see `PasswordPolicy.passes`."""
         known = self._seen.pop(address, 0)
         if isinstance(known, int):
             known += 1
@@ -67,7 +67,7 @@ class AtTry:
 
 
 def policy_of(text: str) -> PasswordPolicy:
-    """The policy that a text names: `any`, `never`, `try:N`, or `list:FILE`.
+    """Parse a policy: `any`, `never`, `try:N`, or `list:FILE`.
 
     The file has a line `NAME:PASSWORD` for each pair. Errors: UsageError.
     """

@@ -1,4 +1,4 @@
-"""What was typed and shown on a channel, for `asciinema play` and for Cowrie's `playlog`."""
+"""Recordings of a channel's input and output, for `asciinema play` and Cowrie's `playlog`."""
 
 from __future__ import annotations
 
@@ -15,25 +15,29 @@ from shioenv.live.shell import Closing
 from shioenv.sandbox.base import MEBIBYTE
 
 LONGEST_RECORDING: Final = 16 * MEBIBYTE
-"""Bytes of a channel that are recorded; ours. What is typed and shown counts, and markers.
-What comes after them is not."""
+"""Maximum bytes recorded of a channel; our choice.
+
+Input, output and markers count. Nothing is recorded after the limit.
+"""
 
 _ENTRY: Final = struct.Struct("<iLiiLL")
-"""An entry of a ttylog: what it is, the terminal, the length, the direction, seconds, microseconds
-(`cowrie.core.ttylog`). The bytes follow."""
+"""The header of a ttylog entry, as in `cowrie.core.ttylog`; the data follows.
+
+Its fields: operation, terminal, length, direction, seconds, microseconds.
+"""
 
 _OPEN, _CLOSE, _WRITE = 1, 2, 3
 _TYPED, _SHOWN, _COMMAND = 1, 2, 3
 
 
 class ChannelRecording(Closing):
-    """A channel's two recordings, `NAME.cast` and `NAME.ttylog`, written while things happen.
+    """A channel's two recordings, `NAME.cast` and `NAME.ttylog`, written as events arrive.
 
     Errors: DatasetStorageError, here and later.
     """
 
     def __init__(self, directory: Path, name: str, command: str | None, size: tuple[int, int]):
-        """`command` is None for a shell; `size` are rows and columns."""
+        """Open both files. `command` is None for a shell; `size` are rows and columns."""
         with storage_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
         self.cast_file, self.file = directory / f"{name}.cast", directory / f"{name}.ttylog"
@@ -42,38 +46,38 @@ class ChannelRecording(Closing):
             self._tty = self.file.open("xb", buffering=0)
         self._digest = hashlib.sha256()
         self.size = 0
-        """Bytes that were typed and shown, as far as they are recorded."""
+        """Bytes of input and output recorded so far."""
         self._markers = 0
         self.whole = True
-        """Whether all of them are, and all markers."""
+        """Whether all bytes and markers are recorded."""
         self._enter(_OPEN, 0, b"")
         if command is not None:
             self._take(_COMMAND, command.encode("utf-8", "surrogateescape"))
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of what was typed, by which Cowrie knows sessions that are alike."""
+        """The SHA-256 of the input, by which Cowrie recognises equal sessions."""
         return self._digest.hexdigest()
 
     def shown(self, data: bytes) -> None:
-        """Takes what was shown."""
+        """Record output."""
         if self._take(_SHOWN, data):
             self._cast.shown(data)
 
     def typed(self, data: bytes) -> None:
-        """Takes what was typed."""
+        """Record input."""
         if self._take(_TYPED, data):
             self._cast.typed(data)
 
     def did(self, line: str, behavior: Behavior) -> None:
-        """Takes what a line did, as a marker of the cast alone."""
+        """Record the effects of a line, as a marker in the cast only."""
         text = marker(line, behavior)
         if self._has_room(len(text)):
             self._markers += len(text)
             self._cast.marked(text)
 
     def close(self) -> None:
-        """Ends the recordings; closing twice does nothing."""
+        """Close the recordings; a second call does nothing."""
         self._cast.close()
         if not self._tty.closed:
             self._enter(_CLOSE, 0, b"")
@@ -88,7 +92,7 @@ class ChannelRecording(Closing):
         return self.whole
 
     def _has_room(self, count: int) -> bool:
-        """Whether that many more bytes are recorded; if not, none is from then on."""
+        """Whether that many more bytes fit; if not, recording stops for good."""
         self.whole = self.whole and self.size + self._markers + count <= LONGEST_RECORDING
         return self.whole
 

@@ -1,4 +1,4 @@
-"""Sessions with a machine behind them: terminals, and commands that talk both ways."""
+"""Sessions backed by a machine: terminals, and commands with separate streams."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shioenv_serve.ssh.sessions import LOST, Ended, House, SshChannel, Visitor, 
 from shioenv_serve.ssh.uploads import Tap, tap_of
 from shioenv_serve.ssh.watch import PromptWatch
 
-_HANGING_UP = 40  # looks at a shell that was hung up, a twentieth of a second each
+_HANGING_UP = 40  # looks at a shell after a hang-up, a twentieth of a second apart
 
 
 class MachineChannel(SshChannel):
@@ -62,9 +62,9 @@ class MachineChannel(SshChannel):
         return behavior.exit_code, behavior.died_by_signal
 
     async def _attended(self, watch: PromptWatch, master: int) -> bool:
-        """Connects the visitor with a terminal until its shell ends.
+        """Connect the visitor with a terminal until its shell ends.
 
-        True where the visitor left before that.
+        Return True if the visitor left first.
         """
         up = asyncio.create_task(watch.type())
         down = asyncio.create_task(self._show(master, watch))
@@ -85,7 +85,7 @@ class MachineChannel(SshChannel):
                 return
 
     async def _listen(self, master: int) -> None:
-        """Follows the size of the visitor's terminal, until its login shell is gone."""
+        """Follow changes of the visitor's terminal size until the login shell is gone."""
         while True:
             kind, _ = await self._caller.message()
             if not kind:
@@ -94,7 +94,7 @@ class MachineChannel(SshChannel):
                 resize(master, self._tell_size())
 
     async def _seated(self, words: str) -> tuple[VisitorMachine, int]:
-        """A machine that runs quoted words on its terminal, and the terminal's other end."""
+        """Return a machine that runs quoted words on its terminal, and the master end."""
         machine = await self._visit.machine_of(self._machines, free=True)
         try:
             return machine, await machine.sit(words)
@@ -103,11 +103,10 @@ class MachineChannel(SshChannel):
             raise
 
     async def _hang_up(self, machine: VisitorMachine, left: bool) -> Behavior:
-        """What was done since the last look, once the shell has ended.
+        """Return the effects since the last look, once the shell has ended.
 
-        A machine whose shell goes on is the visitor's no longer: where the visitor `left`, say.
-        Nor is a machine that another terminal had for itself.
-        Errors: SandboxError.
+        A machine whose shell is still running, for example because the visitor `left`, is closed.
+        So is an additional machine opened for a second terminal. Errors: SandboxError.
         """
         behavior = Behavior(LOST, b"")
         try:
@@ -141,9 +140,9 @@ async def spoken(
     tap: Tap,
     look: Callable[[], Awaitable[Behavior]],
 ) -> Ended:
-    """Connects a command that has entered a machine with the visitor; how it ended.
+    """Connect a command that runs in a machine with the visitor, and return how it ended.
 
-    What it did is told, as `look` finds it. Errors: those of `look`.
+    Its effects, as returned by `look`, are reported. Errors: those of `look`.
     """
     began = time.monotonic()
     stream = CommandStream(channel, entered, tap)
@@ -172,15 +171,15 @@ class CommandStream:
         for each in (self._output, self._errors):
             os.set_blocking(each, False)
         self.sent, self.answered = bytearray(), bytearray()
-        """The first bytes of what the visitor sent, and of what came back by both channels.
+        """The first bytes of the visitor's input, and of the output on both channels.
 
-        One byte more than is told says that there were more.
+        At most `LONGEST` bytes are reported; one byte more is kept, to detect that there were more.
         """
 
     async def spoken(self) -> Ended:
-        """Connects both sides until the command has ended, and nobody has its outputs open.
+        """Connect both sides until the command has ended and no process has its outputs open.
 
-        Then how it ended; as a hang-up where the visitor left before that.
+        Return how it ended: as a hang-up if the visitor left first.
         """
         down = asyncio.gather(self._down(self._output, 1), self._down(self._errors, 2))
         status = asyncio.create_task(self._status())
@@ -194,7 +193,7 @@ class CommandStream:
             await end(over, up, gone)
 
     async def _up(self) -> None:
-        """Sends what the visitor sends, and its end."""
+        """Pass on the visitor's input, and its end."""
         while data := await wires.read(self._channel.fds[0]):
             self._tap.sent(data)
             self.sent += data[: max(0, LONGEST + 1 - len(self.sent))]
@@ -207,7 +206,7 @@ class CommandStream:
             self._talk.shutdown(socket.SHUT_WR)
 
     async def _down(self, source: int, number: int) -> None:
-        """Hands on an output; to its end, also where the visitor reads no more."""
+        """Pass on an output until its end, even if the visitor no longer reads."""
         goes_on = True
         while data := await wires.read(source):
             if number == 1:
@@ -219,7 +218,7 @@ class CommandStream:
             goes_on = goes_on and await wires.write(self._channel.fds[number], data)
 
     async def _status(self) -> Ended:
-        """How the command ended: as the talk says, or else as killed."""
+        """Return how the command ended, as reported on the control socket, otherwise as killed."""
         kept, killed = b"", False
         while data := await wires.read(self._talk.fileno()):
             *lines, kept = (kept + data).split(b"\n")
@@ -233,7 +232,7 @@ class CommandStream:
         return 128 + signal.SIGKILL, signal.SIGKILL
 
     def close(self) -> None:
-        """Closes the ends of the command. A file that has not come whole is reported."""
+        """Close the command's descriptors. An incomplete uploaded file is reported."""
         self._tap.close()
         self._talk.close()
         os.close(self._output)

@@ -1,4 +1,4 @@
-"""The server: takes connections, has an sshd serve each, and gives sessions their machines."""
+"""The SSH server: accept connections, start an sshd for each, and assign machines to sessions."""
 
 from __future__ import annotations
 
@@ -36,58 +36,66 @@ from shioenv_serve.ssh.seated import MachineChannel
 from shioenv_serve.ssh.sessions import LEAVING_SECONDS, LOST, House, SshChannel, Visitor
 
 STARTUPS: Final = (10, 30, 100)
-"""MaxStartups of a stock sshd, counted in connections without a login. From the first number on, it
-drops a share of new ones (percent); from the third on, all."""
+"""The default MaxStartups of sshd, applied to connections before login.
+
+From the first number on, the server drops a share of new ones (percent); from the third on, all.
+"""
 
 CHANNELS: Final = 10
-"""Sessions of one connection at once, as a stock sshd has it (MaxSessions)."""
+"""Maximum sessions of one connection, the default of sshd (MaxSessions)."""
 
 CHANNELS_ON_AVERAGE: Final = 4
-"""Sessions of a connection at once where all connections are taken; ours: visitors have one."""
+"""Average sessions of a connection when all connections are in use; our choice: most have one."""
 
 FILES_OF_A_CONNECTION: Final = 6
-"""Files that a connection has open here: itself, and sshd's log, twice for what begins or ends; two
-of its machine."""
+"""Files that the server has open for a connection.
+
+Two are the connection and sshd's log, counted twice for connections that begin or end. Two are the
+machine's.
+"""
 
 FILES_OF_A_CHANNEL: Final = 9
-"""Files that a channel has open here: three of the visitor's, its login shell, two recordings, and
-three of a command. A further machine and its terminal have as many as a command."""
+"""Files that the server has open for a channel.
+
+Three are the visitor's, one the login shell's, two the recordings', and three a command's. A
+further machine with its terminal uses as many as a command.
+"""
 
 _TOO_MANY = b"Exceeded MaxStartups\r\n"
 _GATE_SECONDS = 5.0
 
 _LAST_LOGIN = struct.Struct("=i32s256s")
-"""`struct lastlog`: when, on which terminal, from where."""
+"""`struct lastlog`: time, terminal, host."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerBounds:
-    """What visitors may use at most. Errors: LimitsError for an impossible time."""
+    """Limits on the visitors' use of the server. Errors: LimitsError for an invalid time."""
 
     connections: int = 200
-    """Connections at once."""
+    """Maximum simultaneous connections."""
     per_address: int = 20
-    """Connections of one address at once."""
+    """Maximum simultaneous connections of one address."""
     seconds: float = 3600.0
-    """Seconds that a connection may last. At most 30 days."""
+    """Maximum duration of a connection in seconds, up to 30 days."""
 
     def __post_init__(self) -> None:
         refuse_limit("seconds", self.seconds, LONGEST_IDLE)
 
     @property
     def channels(self) -> int:
-        """Channels of all connections at once."""
+        """Maximum simultaneous channels of all connections."""
         return CHANNELS_ON_AVERAGE * self.connections
 
     @property
     def files(self) -> int:
-        """Files that the server has open at most."""
+        """Maximum files that the server has open."""
         held = self.connections * FILES_OF_A_CONNECTION + self.channels * FILES_OF_A_CHANNEL
         return OPEN_FILES + held
 
 
 class SshServer:
-    """OpenSSH on a port, with a machine behind it for each visitor."""
+    """OpenSSH on a port, with a machine for each visitor."""
 
     def __init__(
         self,
@@ -100,12 +108,12 @@ class SshServer:
         shells: Shells | None = None,
         delay: tuple[float, float] = (0.0, 0.0),
     ) -> None:
-        """Starts sshd's namespaces and the first machines; nobody is let in yet.
+        """Start sshd's namespaces and the first machines, without accepting connections.
 
-        `directory` gets the log (`log.jsonl`), recordings and uploads, and holds the host's keys.
-        `shells` answer in place of machines, and are closed at the end. Sessions are held back by
-        `delay` seconds, drawn between the two.
-        Errors: ServingError, HostError, DatasetStorageError, those of a sandbox.
+        `directory` receives the log (`log.jsonl`), recordings and uploads, and holds the host keys.
+        `shells` answer in place of machines, and are closed at the end. Each answer is delayed by a
+        number of seconds drawn from the range `delay`. Errors: ServingError, HostError,
+        DatasetStorageError, those of a sandbox.
         """
         self._policy, self._bounds = policy, bounds or ServerBounds()
         allow_open_files(self._bounds.files)
@@ -131,8 +139,8 @@ class SshServer:
     async def serve(self, listener: socket.socket) -> int:
         """Serve until SIGTERM or SIGINT; return the number of the signal.
 
-        Whatever ends it, every connection and every machine is ended. Errors: ServingError where
-        the log cannot be written, or sshd's namespaces are gone.
+        In every case, all connections and machines are closed. Errors: ServingError if the log
+        cannot be written, or sshd's namespaces are gone.
         """
         loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
@@ -165,7 +173,7 @@ class SshServer:
         return stopped_by
 
     async def _end(self) -> None:
-        """Ends everything. Channels may first tell what their last lines did."""
+        """Close everything. Channels first get time to report the effects of their last lines."""
         self._daemon.close()
         for visit in self._visits.values():
             visit.leaving.set()
@@ -195,14 +203,14 @@ class SshServer:
         return task
 
     def _done(self, task: asyncio.Task[Any]) -> None:
-        """Forgets a task. A fault in one visitor's task ends nothing else; it is printed."""
+        """Remove a finished task. An exception in it is printed, and does not affect others."""
         self._tasks.discard(task)
         if not task.cancelled() and (fault := task.exception()):
             context = {"message": "a fault of the server", "exception": fault, "task": task}
             asyncio.get_running_loop().call_exception_handler(context)
 
     async def _watch(self) -> None:
-        """Ends the server where sshd's namespaces end, and connections that last too long."""
+        """Stop the server when sshd's namespaces end; close connections beyond the time limit."""
         while True:
             await asyncio.sleep(0.5)
             if not self._daemon.running:
@@ -242,7 +250,7 @@ class SshServer:
         self._begin(self._listen(where.session, log))
 
     def _refusal(self, address: str) -> str:
-        """Why a new connection is dropped; empty where it is not."""
+        """Return the reason for dropping a new connection; empty to accept it."""
         visits = self._visits.values()
         if len(visits) >= self._bounds.connections:
             return "too many connections"
@@ -256,7 +264,7 @@ class SshServer:
         return ""
 
     async def _listen(self, name: str, log: int) -> None:
-        """Turns sshd's log into events, until the connection's last sshd is gone."""
+        """Convert sshd's log into events, until the connection's last sshd has ended."""
         heard, visit, kept = Heard(), self._visits[name], b""
         os.set_blocking(log, False)
         try:
@@ -288,7 +296,7 @@ class SshServer:
         self._begin(self._answer(connection))
 
     async def _answer(self, connection: socket.socket) -> None:
-        """Answers whether a password passes."""
+        """Answer PAM whether a password is accepted."""
         with connection:
             connection.setblocking(False)
             loop = asyncio.get_running_loop()
@@ -355,7 +363,7 @@ class SshServer:
 
 
 def _plain(address: str) -> str:
-    """An address of IPv4 that came as one of IPv6, as one of IPv4."""
+    """Convert an IPv4-mapped IPv6 address to IPv4."""
     with suppress(ValueError):
         mapped = getattr(ipaddress.ip_address(address.partition("%")[0]), "ipv4_mapped", None)
         return str(mapped) if mapped else address
@@ -363,7 +371,7 @@ def _plain(address: str) -> str:
 
 
 def _greeting(system: System, uid: int) -> bytes:
-    """What sshd and pam_motd print before the shell of a user; lines end in a newline alone."""
+    """Return the text that sshd and pam_motd print before a user's shell, with plain newlines."""
     messages = [system.content("/run/motd.dynamic"), system.content("/etc/motd")]
     text = b"".join(message for message in messages if message)
     begin = uid * _LAST_LOGIN.size

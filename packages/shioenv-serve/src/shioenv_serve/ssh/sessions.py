@@ -1,4 +1,4 @@
-"""One channel of a visitor, and what all channels have in common."""
+"""One channel of a visitor: the parts common to all kinds of channel."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from shioenv_serve.ssh.recordings import ChannelRecording
 from shioenv_serve.ssh.uploads import HELD, LARGEST, Room, Uploads
 
 LEAVING_SECONDS: Final = 5.0
-"""Seconds for which channels may find out what was done last, once their visitor has left; ours."""
+"""Seconds that channels have to report their last effects after the visitor left; our choice."""
 
 LOST: Final = 255
 """The exit code of a session whose machine is gone."""
 
 Ended: TypeAlias = tuple[int, int | None]
-"""An exit code, and the signal that the shell died by."""
+"""An exit code, and the signal that ended the shell."""
 
 
 @dataclass
 class Visitor:
-    """A connection, from its first byte to its last."""
+    """A visitor's connection, from its first byte to its last."""
 
     origin: Origin
     connection: socket.socket | None = None
@@ -46,17 +46,17 @@ class Visitor:
     began: float = field(default_factory=time.monotonic)
     logged_in: bool = False
     machine: VisitorMachine | None = None
-    """Where commands run, and the terminal that was opened first."""
+    """The machine for commands and for the terminal that was opened first."""
     machines: list[VisitorMachine] = field(default_factory=list)
-    """All of the visitor's machines. Further terminals that are open at once have their own."""
+    """All machines of the visitor. Each further terminal open at the same time has its own."""
     shell: Seat[Shell] | None = None
-    """What answers in place of a machine."""
+    """The model's shell that answers in place of a machine."""
     closed: bool = False
     """Whether the visitor has left, so that nothing may be opened any more."""
     choosing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a channel opens what the visitor's other channels may share."""
+    """Held while a channel opens a machine or shell that other channels may share."""
     room: Room = field(default_factory=lambda: Room(LARGEST))
-    """Bytes that may still be kept of the visitor's uploads."""
+    """Remaining bytes that may be kept of the visitor's uploads."""
     channels: int = 0
     open: set[asyncio.Task[Any]] = field(default_factory=set)
     """Tasks that serve channels."""
@@ -65,15 +65,16 @@ class Visitor:
     """Set once the visitor's sshd has ended."""
 
     async def left(self) -> None:
-        """Has the visitor's channels end, and waits for what they still have to tell."""
+        """End the visitor's channels, and wait for their last reports."""
         self.leaving.set()
         if self.open:
             await asyncio.wait(self.open, timeout=LEAVING_SECONDS)
 
     async def machine_of(self, machines: Machines, *, free: bool = False) -> VisitorMachine:
-        """The visitor's machine; where no shell may have its terminal (`free`), maybe another one.
+        """Return the visitor's machine, opening it first if necessary.
 
-        Errors: SandboxError where none can be opened, or the visitor has left.
+        With `free`, return another machine if a shell already uses the terminal of the first.
+        Errors: SandboxError if none can be opened, or the visitor has left.
         """
         async with self.choosing:
             if self.machine is None:
@@ -94,7 +95,7 @@ class Visitor:
         return machine
 
     async def shell_of(self, house: House) -> Seat[Shell]:
-        """The visitor's shell of a model. Errors: as of `machine_of`."""
+        """Return the visitor's shell of a model. Errors: those of `machine_of`."""
         async with self.choosing:
             if self.shell is None:
                 self._stay()
@@ -110,12 +111,12 @@ class Visitor:
             return self.shell
 
     def _stay(self) -> None:
-        """Errors: SandboxError where the visitor has left."""
+        """Check that the visitor has not left. Errors: SandboxError."""
         if self.closed:
             raise SandboxError("the visitor has left")
 
     async def end(self, machine: VisitorMachine) -> None:
-        """Ends one of the visitor's machines; ending it twice does nothing."""
+        """Close one of the visitor's machines; a second call does nothing."""
         if machine in self.machines:
             self.machines.remove(machine)
         if self.machine is machine:
@@ -123,7 +124,7 @@ class Visitor:
         await machine.close()
 
     async def close(self) -> None:
-        """Ends the visitor's machines. What is being opened is ended once it is open."""
+        """Close the visitor's machines; one that is being opened is closed once it is open."""
         self.closed = True
         if self.shell:
             await self.shell.close()
@@ -133,14 +134,14 @@ class Visitor:
 
 @dataclass(frozen=True)
 class House:
-    """What all sessions of a server share."""
+    """The state shared by all sessions of a server."""
 
     machines: Machines | None
-    """None where `shells` answer."""
+    """None if `shells` answer."""
     shells: Shells | None
-    """What answers in place of machines."""
+    """The model's shells that answer in place of machines."""
     opener: ThreadPoolExecutor
-    """The thread that opens these shells, and that lives as long as they."""
+    """The thread that opens these shells, and lives as long as they do."""
     hostname: str
     log: EventLog
     accounts: Mapping[str, Account]
@@ -148,17 +149,17 @@ class House:
     kept: Path
     """Directory of uploads and recordings."""
     delay: tuple[float, float] = (0.0, 0.0)
-    """Seconds that an answer is held back at least and at most; one is drawn for each line."""
+    """Minimum and maximum delay of an answer in seconds; one is drawn for each line."""
     room: Room = field(default_factory=lambda: Room(HELD))
-    """Bytes of uploads that may still be held in memory."""
+    """Remaining bytes of uploads that may be held in memory."""
 
     def account(self, name: str) -> Account:
-        """Who a name logs in as: the user of that name, else the first one."""
+        """Return the account for a login name: the user of that name, otherwise the first one."""
         return self.accounts.get(name) or next(iter(self.accounts.values()))
 
 
 class SshChannel(ABC):
-    """One channel: what it asks for, from its beginning to its end."""
+    """One channel, from its request to its end."""
 
     def __init__(self, house: House, visit: Visitor, call: LoginCall, caller: Caller) -> None:
         self._house, self._visit, self._call, self._caller = house, visit, call, caller
@@ -166,13 +167,13 @@ class SshChannel(ABC):
         self._recording: ChannelRecording | None = None
         self._hold_until = 0.0
         self._number = visit.channels
-        """The channel among the visitor's, from 1."""
+        """The channel's number among the visitor's, from 1."""
         self._uploads = Uploads(
             house.kept / "uploads", self._brought, self._dropped, visit.room, house.room
         )
 
     async def serve(self) -> None:
-        """Serves the channel until its end. A machine that breaks ends this session alone."""
+        """Serve the channel until its end. A machine that fails ends only this session."""
         call, exit_code, by_signal = self._call, LOST, None
         self._tell("cowrie.session.params", arch="linux-x64-lsb")
         for name, text in call.environment.items():
@@ -199,21 +200,21 @@ class SshChannel(ABC):
 
     @abstractmethod
     async def _sit(self) -> Ended:
-        """Serves a terminal; how it ended."""
+        """Serve a terminal, and return how it ended."""
 
     @abstractmethod
     async def _run(self) -> Ended:
-        """Serves a channel without a terminal; how it ended."""
+        """Serve a channel without a terminal, and return how it ended."""
 
-    # ---- what a visitor sends ----
+    # ---- input of the visitor ----
 
     @property
     def fds(self) -> tuple[int, int, int]:
-        """Standard input, output and error of the visitor; they do not block."""
+        """Standard input, output and error of the visitor, in non-blocking mode."""
         return self._call.fds
 
     async def gone(self) -> None:
-        """Waits until the visitor's login shell is gone, or the visitor's sshd."""
+        """Wait until the visitor's login shell or sshd is gone."""
         leaving = asyncio.create_task(self._visit.leaving.wait())
         heard = asyncio.create_task(self._silence())
         try:
@@ -226,10 +227,10 @@ class SshChannel(ABC):
             pass
 
     async def write_uploads(self) -> None:
-        """Writes the files that have come whole. Errors: DatasetStorageError."""
+        """Write the files that are complete. Errors: DatasetStorageError."""
         await self._uploads.write()
 
-    # ---- what is told ----
+    # ---- events ----
 
     @property
     def _greeting(self) -> bytes:
@@ -241,7 +242,7 @@ class SshChannel(ABC):
         self._house.log.tell(event, self._visit.origin, **fields)
 
     def _tell_size(self) -> tuple[int, int]:
-        """The size of the visitor's terminal, in rows and columns, which is told."""
+        """Log and return the size of the visitor's terminal in rows and columns."""
         rows, columns = self._call.size()
         self._tell("cowrie.client.size", width=columns, height=rows)
         return rows, columns
@@ -265,7 +266,7 @@ class SshChannel(ABC):
         confidence: float | None = None,
         **fields: Any,
     ) -> None:
-        """Tells what a line did; see `EventLog.did`."""
+        """Log the effects of a line; see `EventLog.did`."""
         where = self._visit.origin
         told = {"channel": self._number, **fields}
         self._house.log.did(where, line, behavior, seconds, runner, confidence, **told)
@@ -273,22 +274,22 @@ class SshChannel(ABC):
             self._recording.did(line, behavior)
 
     def shown(self, data: bytes) -> None:
-        """Records what the visitor is shown."""
+        """Record output shown to the visitor."""
         if self._recording:
             self._recording.shown(data)
 
     def typed(self, data: bytes) -> None:
-        """Records what the visitor typed."""
+        """Record input typed by the visitor."""
         if self._recording:
             self._recording.typed(data)
 
     def entered(self, line: str, edited: bool) -> None:
-        """Tells that a line was typed, and draws how long its answer is held back."""
+        """Log a typed line, and draw the delay of its answer."""
         self._tell(TYPED, input=line, **({"edited": True} if edited else {}))
         self._hold_until = time.monotonic() + random.uniform(*self._house.delay)
 
     async def hold(self) -> None:
-        """Waits for as long as the answer to the newest line is held back."""
+        """Wait for the rest of the newest line's delay."""
         if (wait := self._hold_until - time.monotonic()) > 0:
             await asyncio.sleep(wait)
 
@@ -305,7 +306,7 @@ class SshChannel(ABC):
 
 
 async def end(*tasks: asyncio.Future[Any]) -> None:
-    """Ends tasks. Errors: those of the first one that failed."""
+    """Cancel tasks and wait for them. Errors: that of the first one that failed."""
     for task in tasks:
         task.cancel()
     for result in await asyncio.gather(*tasks, return_exceptions=True):

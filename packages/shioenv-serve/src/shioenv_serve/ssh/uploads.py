@@ -1,4 +1,4 @@
-"""Files that visitors bring, kept by the digest of their content."""
+"""Uploaded files, stored under the digest of their content."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from shioenv.files.durable import replacing, storage_errors
 from shioenv.sandbox.base import MEBIBYTE
 
 LARGEST: Final = 64 * MEBIBYTE
-"""Bytes that are kept of one visitor's files together; ours. Later files are not kept."""
+"""Maximum total bytes kept of one visitor's files; our choice. Later files are not kept."""
 
 HELD: Final = 256 * MEBIBYTE
-"""Bytes of all visitors' files that are held in memory at once, until they are written; ours."""
+"""Maximum bytes of all visitors' files held in memory until they are written; our choice."""
 
 PROTOCOL: Final = re.compile(r"(?:\S*/)?(scp|sftp-server|rsync)(?= |$)")
-"""Commands that talk with the visitor's program through both channels at once."""
+"""Commands of transfer protocols, which use input and output at the same time."""
 
-_WRITING = threading.Lock()  # two channels may bring the same content at once
+_WRITING = threading.Lock()  # two channels may upload the same content at once
 
 NO_ROOM: Final = "no room"
-"""Why a file is not kept: the bound `LARGEST` or `HELD` is reached."""
+"""The reason for files beyond the limit `LARGEST` or `HELD`."""
 
 NOT_WHOLE: Final = "did not come whole"
 
 Told = Callable[[str, Path, str], object]
-"""Is told of a file: its name, where its content is kept, the content's SHA-256."""
+"""A callback for a stored file, with its name, the path of its content, and the SHA-256."""
 
 Dropped = Callable[[str, str], object]
-"""Called for a file that is not kept, with its name and the reason."""
+"""A callback for a file that is not kept, with its name and the reason."""
 
 
 @dataclass(slots=True)
 class Room:
-    """Bytes that several channels may still use together."""
+    """A budget of bytes shared by several channels."""
 
     left: int
 
 
 class Uploads:
-    """Keeps contents in a directory, each under its SHA-256, for one channel."""
+    """A store of contents in a directory, each under its SHA-256, for one channel."""
 
     def __init__(
         self, directory: Path, told: Told, dropped: Dropped, visitors: Room, servers: Room
     ) -> None:
-        """`visitors` is the room of the visitor's files, `servers` that of the server's memory."""
+        """Create a store with the visitor's disk budget and the server's memory budget."""
         self._directory, self._told, self.dropped = directory, told, dropped
         self._visitors, self._servers = visitors, servers
         self._held = 0
@@ -62,7 +62,7 @@ class Uploads:
         self._writing = asyncio.Lock()
 
     def room(self, wanted: int) -> bool:
-        """Whether so many bytes more may be kept; they are then counted."""
+        """Whether that many more bytes may be kept; if so, they are charged."""
         if wanted > min(self._visitors.left, self._servers.left):
             return False
         self._visitors.left -= wanted
@@ -71,23 +71,23 @@ class Uploads:
         return True
 
     def forget(self, count: int) -> None:
-        """Takes notice that so many counted bytes are in memory no longer."""
+        """Release charged bytes from the memory budget."""
         self._held -= count
         self._servers.left += count
 
     def give_back(self, count: int) -> None:
-        """Uncount bytes that turned out to be no part of a file."""
+        """Release charged bytes that turned out not to belong to a file."""
         self.forget(count)
         self._visitors.left += count
 
     def keep(self, name: str, content: bytes | bytearray) -> None:
-        """Takes a whole content, whose bytes are counted, for the next `write`."""
+        """Queue a complete content, whose bytes are charged, for the next `write`."""
         self._whole.append((name, content))
 
     async def write(self) -> None:
-        """Writes the contents that were taken, and tells of each. Errors: DatasetStorageError.
+        """Write the queued contents, and report each. Errors: DatasetStorageError.
 
-        A content that is there already is not written again.
+        A content that is already stored is not written again.
         """
         async with self._writing:
             while self._whole:
@@ -107,33 +107,33 @@ class Uploads:
         return place
 
     def close(self) -> None:
-        """Forgets what is not written: files that did not come whole."""
+        """Discard contents that are not written, and release their memory."""
         self._whole.clear()
         self.forget(self._held)
 
 
 class Tap(Protocol):
-    """Looks for files in what goes by."""
+    """A parser that extracts files from a channel's traffic."""
 
     def sent(self, data: bytes) -> None:
-        """Takes what the visitor sent."""
+        """Process bytes from the visitor."""
         ...
 
     def answered(self, data: bytes) -> None:
-        """Takes what the machine answered."""
+        """Process bytes from the machine."""
         ...
 
     def ended(self) -> None:
-        """Takes notice that the visitor sends no more."""
+        """Note the end of the visitor's input."""
         ...
 
     def close(self) -> None:
-        """Report the files that have not come whole, once nothing more comes from either side."""
+        """Report the incomplete files, once both directions have ended."""
         ...
 
 
 def tap_of(command: str | None, uploads: Uploads) -> Tap:
-    """What looks for files in what a visitor sends to a command; None is a shell."""
+    """Return the parser for the input of a command; None is a shell."""
     protocol = PROTOCOL.match(command or "")
     if protocol and protocol[1] == "sftp-server":
         return SftpServer(uploads)
@@ -143,7 +143,7 @@ def tap_of(command: str | None, uploads: Uploads) -> Tap:
 
 
 class StandardInput:
-    """Keeps what a command is sent, as one file, once it has come whole."""
+    """Keep a command's whole input as one file, once it is complete."""
 
     _NAME: Final = "standard input"
 
@@ -152,7 +152,7 @@ class StandardInput:
         self._file: bytearray | None = bytearray()
 
     def sent(self, data: bytes) -> None:
-        """See `Tap.sent`."""
+        """Add to the file; see `Tap.sent`."""
         if self._file is None:
             return
         if self._uploads.room(len(data)):
@@ -161,16 +161,16 @@ class StandardInput:
             self._drop(NO_ROOM)
 
     def answered(self, data: bytes) -> None:
-        """See `Tap.answered`. That tells nothing here."""
+        """Ignore the output; see `Tap.answered`."""
 
     def ended(self) -> None:
-        """See `Tap.ended`."""
+        """Keep the file; see `Tap.ended`."""
         if self._file:
             self._uploads.keep(self._NAME, self._file)
         self._file = None
 
     def close(self) -> None:
-        """See `Tap.close`."""
+        """Report an incomplete file; see `Tap.close`."""
         if self._file:
             self._drop(NOT_WHOLE)
 
@@ -181,7 +181,7 @@ class StandardInput:
 
 
 class ScpSink:
-    """Reads what `scp -t` is sent: a line for each file, its bytes, and a NUL."""
+    """Parse the input of `scp -t`: a header line for each file, its bytes, and a NUL."""
 
     _LINE = re.compile(rb"C[0-7]{4} (\d{1,18}) ([^\n]*)\n")
 
@@ -194,7 +194,7 @@ class ScpSink:
         self._over = False
 
     def sent(self, data: bytes) -> None:
-        """See `Tap.sent`."""
+        """Parse the input; see `Tap.sent`."""
         at = 0
         while at < len(data) and not self._over:
             if self._missing:
@@ -244,61 +244,61 @@ class ScpSink:
         self._file = None
 
     def answered(self, data: bytes) -> None:
-        """See `Tap.answered`. That tells nothing here."""
+        """Ignore the output; see `Tap.answered`."""
 
     def ended(self) -> None:
-        """See `Tap.ended`. Files that have not come whole are not kept."""
+        """Do nothing: `close` reports an incomplete file. See `Tap.ended`."""
 
     def close(self) -> None:
-        """See `Tap.close`."""
+        """Report an incomplete file; see `Tap.close`."""
         self._drop(NOT_WHOLE)
 
 
 _OPEN, _CLOSE, _WRITE, _HANDLE = 3, 4, 6, 102
 _WRITES = 2
 LONGEST_READ: Final = 256 * 1024
-"""Bytes of a file that one answer holds at most, as with OpenSSH's server."""
+"""Maximum bytes of a file in one answer, as in OpenSSH's server."""
 _LONGEST_PACKET = LONGEST_READ + 1024
 
 MOST_REQUESTS: Final = 65_536
-"""Requests of a session of SFTP that may lack their answer at once; ours."""
+"""Maximum unanswered requests of an SFTP session; our choice."""
 
 MOST_OPEN: Final = 256
-"""Files of a session of SFTP that may be open at once; ours. Further ones are not kept."""
+"""Maximum open files of an SFTP session; our choice. Further files are not kept."""
 
 _OVERHEAD: Final = 256
-"""Bytes that are counted for a request in memory, beside its own."""
+"""Bytes charged for a request in memory, in addition to its content."""
 
 
 class SftpServer:
-    """Reads a session of SFTP 3: which files were opened, and what was written to each.
+    """Parse an SFTP version 3 session: which files were opened, and what was written to each.
 
-    Requests and answers are matched by their order, as `sftp-server` keeps it. A client that
-    guesses a handle may write before the answer to its opening has come. So the requests after an
-    opening are held until its answer. A file that is not written from its beginning on, without a
-    gap, is not kept.
+    Requests and answers are matched by order, which `sftp-server` preserves. A client that guesses
+    a handle may write before its open request is answered. So the requests after an open request
+    are held until its answer. A file is kept only if it is written from its beginning, without a
+    gap.
     """
 
     def __init__(self, uploads: Uploads) -> None:
         self._uploads = uploads
         self._asked, self._told = Packets(), Packets()
         self._unanswered: deque[bytes | None] = deque()
-        """For each request without an answer, the name of the file that it opens to write."""
+        """For each unanswered request, the name of the file that it opens for writing, or None."""
         self._opening = 0
-        """The names among them."""
+        """The number of names among them."""
         self._held: deque[tuple[int, bytes]] = deque()
-        """What was sent after the first of these openings. Each further one is without a body."""
+        """Requests after the first unanswered open request; later open requests lack a body."""
         self._open: dict[bytes, tuple[str, bytearray]] = {}
         self._over = False
 
     def sent(self, data: bytes) -> None:
-        """See `Tap.sent`."""
+        """Process requests; see `Tap.sent`."""
         for kind, body in self._asked.add(data):
             if not self._over:
                 self._ask(kind, body)
 
     def answered(self, data: bytes) -> None:
-        """See `Tap.answered`."""
+        """Process answers; see `Tap.answered`."""
         for kind, body in self._told.add(data):
             name = self._unanswered.popleft() if self._unanswered else None
             if name is not None:
@@ -309,13 +309,13 @@ class SftpServer:
                 self._settle(name, handle)
 
     def ended(self) -> None:
-        """See `Tap.ended`. Answers may still come."""
+        """Do nothing, since answers may still arrive. See `Tap.ended`."""
 
     def close(self) -> None:
-        """See `Tap.close`.
+        """Finish the session; see `Tap.close`.
 
-        `sftp-server` drops its answers where its input ends. An opening without an answer is taken
-        to have given the handle that the client guessed.
+        `sftp-server` drops its answers when its input ends. An unanswered open request is assumed
+        to have returned the handle that the client guessed.
         """
         while self._unanswered:
             name = self._unanswered.popleft()
@@ -327,7 +327,7 @@ class SftpServer:
         self._give_up(NOT_WHOLE)
 
     def _guessed(self) -> bytes | None:
-        """The handle that the client used first after the first opening without an answer."""
+        """Return the handle that the client used first after the first unanswered open request."""
         for kind, body in self._held:
             if kind == _OPEN:
                 break
@@ -338,7 +338,10 @@ class SftpServer:
         return None
 
     def _settle(self, name: bytes, handle: bytes | None) -> None:
-        """Take the answer to the first opening: a handle, or None. Follow what was held for it."""
+        """Process the answer to the first open request, and the requests held for it.
+
+        `handle` is None if the file was not opened.
+        """
         self._opening -= 1
         self._uploads.give_back(_OVERHEAD + len(name))
         if handle is not None:
@@ -351,7 +354,7 @@ class SftpServer:
             self._do(kind, body)
 
     def _ask(self, kind: int, body: bytes) -> None:
-        """Take a request: at once, or held where an opening before it has no answer."""
+        """Process a request, or hold it if an earlier open request is unanswered."""
         name = _opened(body) if kind == _OPEN else None
         counted = body if name is None else name
         holds = name is not None or (self._opening > 0 and kind in {_CLOSE, _WRITE})
@@ -380,7 +383,7 @@ class SftpServer:
             self._uploads.dropped(name, "too many open files")
 
     def _do(self, kind: int, body: bytes) -> None:
-        """Follow a request; a malformed one changes nothing."""
+        """Process a request; a malformed one has no effect."""
         if kind in {_CLOSE, _WRITE}:
             with suppress(struct.error):
                 fields = Fields(body[4:])
@@ -407,7 +410,7 @@ class SftpServer:
         self._uploads.dropped(name, reason)
 
     def _give_up(self, reason: str) -> None:
-        """Follow the session no longer. The files that are open or being opened are not kept."""
+        """Stop parsing the session. Files that are open or being opened are not kept."""
         self._over = True
         for handle in list(self._open):
             self._drop(handle, reason)
@@ -423,7 +426,7 @@ class SftpServer:
 
 
 def _opened(body: bytes) -> bytes | None:
-    """The name of the file that a request opens to write; None where it does not."""
+    """Return the name of the file that a request opens for writing; None if it does not."""
     with suppress(struct.error):
         fields = Fields(body[4:])
         name = fields.bytes()
@@ -432,15 +435,15 @@ def _opened(body: bytes) -> bytes | None:
 
 
 class Packets:
-    """Packets of SFTP in a stream; after one that is too long there are no more."""
+    """Split a stream into SFTP packets; nothing is read after an oversized packet."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
         self.over = False
-        """Whether something came that is no packet."""
+        """Whether an invalid packet was read."""
 
     def add(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield the kind and body of each packet that the data end; stop where `over` is set."""
+        """Yield kind and body of each packet that the data complete; stop once `over` is set."""
         self._kept += data
         while len(self._kept) >= 5 and not self.over:
             (length,) = struct.unpack_from(">I", self._kept)
@@ -457,25 +460,25 @@ class Packets:
 
 
 class Fields:
-    """The fields behind a packet's number, in their order. Errors of all: struct.error."""
+    """The fields after a packet's number, in order. Errors of all methods: struct.error."""
 
     def __init__(self, body: bytes) -> None:
         self._body, self._at = body, 0
 
     def number(self) -> int:
-        """The next field, of 32 bits."""
+        """Return the next field, a 32-bit integer."""
         (number,) = struct.unpack_from(">I", self._body, self._at)
         self._at += 4
         return int(number)
 
     def long(self) -> int:
-        """The next field, of 64 bits."""
+        """Return the next field, a 64-bit integer."""
         (number,) = struct.unpack_from(">Q", self._body, self._at)
         self._at += 8
         return int(number)
 
     def bytes(self) -> bytes:
-        """The next field, a length and so many bytes."""
+        """Return the next field, a length followed by that many bytes."""
         end = self.number() + self._at
         if end > len(self._body):
             raise struct.error
@@ -483,14 +486,14 @@ class Fields:
         return data
 
     def path(self) -> str:
-        """The next field as a path."""
+        """Return the next field as a path."""
         path = self.bytes().decode("utf-8", "surrogateescape")
         if "\0" in path or len(path) > 4096:
             raise struct.error
         return path
 
     def mode(self) -> int | None:
-        """The rights in the attributes that are next; None where there are none."""
+        """Return the permission bits of the attributes that follow; None if there are none."""
         flags = self.number()
         self._at += 8 * bool(flags & 1) + 8 * bool(flags & 2)
         return self.number() & 0o7777 if flags & 4 else None

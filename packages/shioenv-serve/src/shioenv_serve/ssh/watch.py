@@ -1,4 +1,4 @@
-"""What typed lines did on a terminal: found out once each line has ended."""
+"""Record the effects of lines typed on a terminal, once each line has ended."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ from shioenv_serve.ssh.machines import VisitorMachine
 from shioenv_serve.ssh.sessions import SshChannel, end
 
 LONGEST: Final = 4096
-"""Characters of a line that are kept, as many as a terminal takes."""
+"""Maximum characters kept of a line, as many as a terminal accepts."""
 
 _ERASES = {"\x7f", "\b"}
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|[^\[O])")
 
 QUIET_SECONDS: Final = 0.15
-"""Seconds without output after which a sleeping program is taken to wait for a line; ours."""
+"""Seconds without output after which a sleeping program counts as waiting for input; our choice."""
 
 UNHEARD_SECONDS: Final = 1.0
-"""Seconds after which a line that nobody echoes is taken to be read; ours."""
+"""Seconds after which a line without an echo counts as read; our choice."""
 
 HELD_SECONDS: Final = 10.0
-"""Seconds for which keys are held back at most; ours."""
+"""Maximum seconds for which keys are held back; our choice."""
 
-_LOOK_SECONDS = 0.1  # between two looks at who is in front, where nothing is shown
-_LINES = 100  # that are told together at most
+_LOOK_SECONDS = 0.1  # seconds between two looks at the foreground, without output
+_LINES = 100  # maximum lines reported together
 _AT_ONCE = re.compile(rb"[\x03\x1a\x1c]|\x1b\[200~")  # keys that are signals, a paste
 _GET_SESSION = 0x5429  # TIOCGSID
 
 
 class Typed:
-    """Puts keys together to lines, as far as keys alone tell.
+    """Assemble keys into lines, as far as the keys alone determine them.
 
-    Erasing is followed. What history and completion fill in is not known: `edited` then says that
-    the line that ran may be another one.
+    Erasing is followed. Text filled in by history or completion is unknown: `edited` then means
+    that the line that ran may differ.
     """
 
     def __init__(self) -> None:
         self._line: list[str] = []
         self._escape = ""
         self.edited = False
-        """Whether a key of the newest line did what keys do not tell."""
+        """Whether a key of the newest line had an effect that keys alone do not determine."""
         self.pasting = False
-        """Whether the newest key is one of a paste, which ends with keys of its own."""
+        """Whether the newest key is part of a paste, which ends with an escape sequence."""
 
     def keys(self, data: bytes) -> list[tuple[str, bool]]:
-        """The lines that these keys end, each with its `edited`."""
+        """Return the lines that these keys complete, each with its `edited`."""
         lines = []
         for key in data.decode("utf-8", "replace"):
             if self._escape or key == "\x1b":
@@ -89,24 +89,28 @@ class Typed:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """Who is in front on a terminal."""
+    """The state of a terminal's foreground process group."""
 
     shell: bool
-    """Whether that is the terminal's own shell."""
+    """Whether the group is the terminal's shell."""
     by_key: bool
     """Whether it reads key by key, as a shell with line editing does at its prompt."""
     asleep: bool
 
 
 def front_of(master: int) -> Front:
-    """Who is in front on the terminal of this end. Errors: OSError where nobody has it open."""
+    """Return the foreground state of a pseudoterminal by its master end.
+
+    Errors: OSError if no process has the terminal open.
+    """
     group = os.tcgetpgrp(master)
     (leader,) = struct.unpack("i", fcntl.ioctl(master, _GET_SESSION, bytes(4)))
     try:
         state = Path(f"/proc/{group}/stat").read_bytes().rpartition(b")")[2].split()[0]
-    except OSError:  # others of its group go on
+    except OSError:  # the leader has exited, others of its group continue
         state = b"S"
-    # after the state: a shell that was asleep over a child reads by key only once it is back
+    # Read the terminal settings after the state: a shell that slept while waiting for a child reads
+    # key by key only once it is back.
     try:
         by_key = not termios.tcgetattr(master)[3] & termios.ICANON
     except termios.error as error:
@@ -115,10 +119,10 @@ def front_of(master: int) -> Front:
 
 
 class PromptWatch:
-    """Hands keys on to a terminal line by line, and finds out what each line did.
+    """Pass keys to a terminal line by line, and find out the effects of each line.
 
-    A line has ended when the shell is back at its prompt. So what is typed at a prompt is held back
-    until the line before has ended, and what that line did is told.
+    A line has ended when the shell is back at its prompt. Keys typed at a prompt are held back
+    until the previous line has ended and its effects are reported.
     """
 
     def __init__(self, channel: SshChannel, machine: VisitorMachine, master: int) -> None:
@@ -131,7 +135,7 @@ class PromptWatch:
         self._free.set()
 
     async def type(self) -> None:
-        """Hands on what the visitor types, until the visitor sends no more."""
+        """Pass on the visitor's input until it ends."""
         held, ended = b"", False
         reading = asyncio.create_task(wires.read(self._channel.fds[0]))
         freed = asyncio.create_task(self._freed())
@@ -162,7 +166,7 @@ class PromptWatch:
             await end(reading, freed)
 
     def entered(self, line: str, edited: bool) -> None:
-        """Takes a whole line."""
+        """Note a complete line of input."""
         self._channel.entered(line, edited)
         self._waiting = [*self._waiting, line][-_LINES:]
         self._entered_at = self._shown_at = time.monotonic()
@@ -174,13 +178,13 @@ class PromptWatch:
         self._due.set()
 
     def shown(self, data: bytes) -> None:
-        """Takes notice of what is shown."""
+        """Note output of the terminal."""
         self._shown_at = time.monotonic()
         self._echoed = self._echoed or b"\n" in data
         self._changed.set()
 
     async def look(self) -> None:
-        """Tells what each line did, again and again."""
+        """Report the effects of each line, repeatedly."""
         while True:
             await self._due.wait()
             self._due.clear()
@@ -189,14 +193,14 @@ class PromptWatch:
                     async with asyncio.timeout(_LOOK_SECONDS):
                         await self._changed.wait()
                 self._changed.clear()
-            # also where nobody waits any more: what it finds is told by nobody else
+            # Shielded from cancellation: nothing else reports what this look finds.
             looking = asyncio.ensure_future(self._look())
             await asyncio.shield(looking)
             if not self._waiting:
                 self._free.set()
 
     async def _look(self) -> None:
-        """Tells what the lines did that were not told yet. A last look of others comes behind."""
+        """Report the effects of unreported lines; a failed look leaves them for the last one."""
         lines, self._waiting = self._waiting, []
         try:
             self._tell(lines, await self._machine.look())
@@ -204,7 +208,7 @@ class PromptWatch:
             self._waiting = [*lines, *self._waiting]
 
     def tell(self, behavior: Behavior) -> None:
-        """Tells what the lines did that were not told yet."""
+        """Report a behavior as the effect of all lines not reported yet."""
         lines, self._waiting = self._waiting, []
         self._tell(lines, behavior)
 
@@ -212,7 +216,7 @@ class PromptWatch:
         if not lines and not behavior.patch and not behavior.content_digests:
             return
         took = max(0.0, self._shown_at - self._entered_at)
-        # what was shown is in the recording, and not told apart line by line
+        # The output is in the recording, and is not divided by line.
         unknown: dict[str, Any] = {} if self._machine.ended else {"exit_code": None}
         self._channel.did("\n".join(lines), behavior, took, output=None, **unknown)
 
@@ -222,10 +226,10 @@ class PromptWatch:
             self.entered(line, edited)
 
     async def _freed(self) -> None:
-        """Waits until keys need not be held back: a line has ended, or what it started may read.
+        """Wait until keys may pass: a line has ended, or the program that it started may read.
 
-        Nobody reads who runs, or waits for a processor. So a line that is slow because the machine
-        is busy has its keys held back until it has ended, or until `HELD_SECONDS` are over.
+        A process that runs, or waits for a processor, does not read. Keys after a line that is slow
+        on a busy machine are therefore held back until it ends, or for `HELD_SECONDS`.
         """
         seconds, until = UNHEARD_SECONDS, time.monotonic() + HELD_SECONDS
         while not self._free.is_set():

@@ -1,4 +1,4 @@
-"""Bytes that go from one descriptor to another, without waiting for either."""
+"""Copy bytes between descriptors without blocking."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 async def ready(fd: int, *, write: bool) -> None:
-    """Waits until something can be read from a descriptor, or written to it."""
+    """Wait until a descriptor is ready for reading, or for writing."""
     loop = asyncio.get_running_loop()
     waiting = loop.create_future()
 
@@ -33,9 +33,9 @@ async def ready(fd: int, *, write: bool) -> None:
 def accept(
     listener: socket.socket, take: Callable[[socket.socket, Any], object], rest: float = 1.0
 ) -> None:
-    """Gives each connection of a listener, and its peer, to `take` until the listener is closed.
+    """Pass each connection of a listener, and its peer, to `take` until the listener is closed.
 
-    Where descriptors or memory run out, connections wait for `rest` seconds.
+    If descriptors or memory run out, accepting pauses for `rest` seconds.
     """
     loop = asyncio.get_running_loop()
 
@@ -58,18 +58,18 @@ def accept(
 
 
 async def read(fd: int, most: int = PIECE) -> bytes:
-    """What comes next from a descriptor that does not block; empty at the end."""
+    """Return the next bytes of a non-blocking descriptor; empty at the end."""
     while True:
         try:
             return os.read(fd, most)
         except BlockingIOError:
             await ready(fd, write=False)
-        except OSError:  # EIO: nobody has the terminal open any more
+        except OSError:  # EIO: no process has the terminal open any more
             return b""
 
 
 async def write(fd: int, data: bytes) -> bool:
-    """Writes all of it to a descriptor that does not block; False where nobody reads any more."""
+    """Write all of `data` to a non-blocking descriptor; return False once no reader is left."""
     left = memoryview(data)
     while left:
         try:

@@ -1,1 +1,1 @@
-"""Tasks as Harbor's folders, and what judges them there."""
+"""Tasks as Harbor folders, and their judge."""

@@ -1,6 +1,6 @@
-"""Certifies folders of Harbor: answers are judged by a folder's own files, seen from outside.
+"""Certify Harbor folders: answers are judged by a folder's own files, from outside.
 
-A folder's certificate stands beside its other files. Its digests are of those files.
+A folder's certificate lies beside its other files. Its digests are of those files.
 """
 
 from __future__ import annotations
@@ -56,25 +56,25 @@ from shioenv_agents.tasks.make import sandbox_of
 from shioenv_agents.tasks.task import Task, decode
 
 CERTIFICATE: Final = "certificate.json"
-"""The file of a folder that is no file of the export."""
+"""The file of a folder that the export does not write."""
 
 ENTRIES: Final = 100
-"""Files and directories that a folder may hold; the export writes 11."""
+"""Maximum files and directories of a folder; the export writes 11."""
 
 BYTES: Final = LARGEST
-"""Bytes that the files of a folder may hold together."""
+"""Maximum total bytes of a folder's files."""
 
 ROW_SECONDS: Final = 2.0
-"""Seconds for which a row of an attack is waited for."""
+"""Seconds to wait for a row of an attack."""
 
 _PUSHED = re.compile(rf"^FROM (\S+)\nLABEL {re.escape(LABEL)}=", re.MULTILINE)
 
 
 def certify_folders(directory: Path, out: Path, **options: Any) -> list[Task]:
-    """The tasks of a directory's folders, each with a new certificate of its folder, in order.
+    """Certify a directory's folders, and return their tasks with the new certificates, in order.
 
-    The folders whose certificates have no `faults` are copied into the new directory `out`, each
-    with its certificate. Options and errors are those of `certify_into`; errors of `folders_of`.
+    Folders without `faults` are copied into the new directory `out`, each with its certificate.
+    Options and errors are those of `certify_into`; errors of `folders_of`.
     """
 
     def write(passed: Iterable[Task]) -> None:
@@ -92,7 +92,7 @@ def certify_folders(directory: Path, out: Path, **options: Any) -> list[Task]:
 def recheck_folders(
     directory: Path, again: Callable[..., list[tuple[str, ...]]]
 ) -> tuple[list[Task], list[tuple[str, ...]]]:
-    """The tasks of a directory's folders, and what is wrong with each folder's certificate now.
+    """Return the tasks of a directory's folders, and the faults of each folder's certificate now.
 
     `again` is `recheck_tasks` with its options. Errors: those of `recheck_tasks` and `folders_of`.
     """
@@ -101,11 +101,10 @@ def recheck_folders(
 
 
 def folders_of(directory: Path) -> list[Task]:
-    """The task of each folder of a directory, with its folder's certificate where there is one.
+    """Return the task of each folder of a directory, with the folder's certificate, if any.
 
-    Errors: TaskError for a directory without a folder of ours. TaskError for the folder of another
-    task, and for one that holds anything but regular files and directories, or too much
-    (`ENTRIES`, `BYTES`).
+    Errors: TaskError for a directory without exported folders. TaskError for a folder that holds
+    another task, anything but regular files and directories, or too much (`ENTRIES`, `BYTES`).
     """
     tasks = []
     for folder in sorted(entry.parent.parent for entry in directory.glob(f"*/{TASK}")):
@@ -129,7 +128,7 @@ def folders_of(directory: Path) -> list[Task]:
 
 
 def court(directory: Path) -> Court:
-    """Where answers to a directory's folders are judged: by their files, seen from outside."""
+    """Return the judge of a directory's folders, which uses their files from outside."""
     return Court(
         trial=partial(FolderTrial, directory=directory),
         digests=folder_digests,
@@ -139,16 +138,15 @@ def court(directory: Path) -> Court:
 
 @cache
 def folder_digests() -> tuple[str, str]:
-    """The digests of the judge of folders and of its channel of evidence, as they are now."""
+    """Return the present digests of the judge of folders and of its evidence channel."""
     return digest_of(["harbor", HARBOR_JUDGE, kinds()]), channel_digest()
 
 
 def altered_files(task: Task, folder: Path) -> list[str]:
-    """The files of a folder that are not as `export_tasks` writes them for a task, by name.
+    """Return the names of a folder's files that differ from those of `export_tasks`.
 
-    A file that is missing is one of them, and so is any other file. The goal is one of them where
-    nobody can judge by it. The image is the one that the folder's Dockerfile names. Errors:
-    TaskError.
+    Missing and additional files are included, and so is a goal that is not valid. The image is the
+    one in the folder's Dockerfile. Errors: TaskError.
     """
     found = _files(folder)
     wanted = told(task, _image(found.get(DOCKERFILE)))
@@ -163,9 +161,10 @@ def altered_files(task: Task, folder: Path) -> list[str]:
 
 
 class FolderTrial(Trial):
-    """Runs inputs as Harbor's oracle runs a solution, judged by a folder's goal.
+    """Run inputs as Harbor's oracle runs a solution, judged by a folder's goal.
 
-    Whether an input does just what the goal says is found in a shell that stays, as for a task.
+    Whether an input's effect is exactly the goal is determined in a persistent shell, as for a
+    task.
     """
 
     def __init__(self, task: Task, machine: SandboxRunner, *, directory: Path) -> None:
@@ -175,7 +174,7 @@ class FolderTrial(Trial):
         self._entered = _entered(machine.system)
 
     def tried(self, text: str) -> tuple[bool, bool]:
-        """Whether an input passes the folder's check, and does just what the goal says."""
+        """Return whether an input passes the folder's check, and whether its effect is exact."""
         _, exact = self.typed(text)
         return self.passes(text), exact
 
@@ -190,7 +189,7 @@ class FolderTrial(Trial):
             return False
 
     def digests(self, inputs: Iterable[str]) -> dict[str, str]:
-        """Digests of goal, prompt, system, and of all other files with these inputs."""
+        """Return digests of goal, prompt, system, and of all other files with these inputs."""
         digests = {name: sha256_of(path) for name, path in _files(self._folder).items()}
         digests.pop(CERTIFICATE, None)
         return {
@@ -201,22 +200,22 @@ class FolderTrial(Trial):
         }
 
     def altered(self) -> list[str]:
-        """The folder's files that are not as the export writes them."""
+        """Return the folder's files that differ from the exported ones."""
         return altered_files(self.task, self._folder)
 
 
 def _attacked(lane: Lane, task: tuple[int, Task], *, directory: Path) -> list[str]:
-    """The kinds of attacks that are paid on a folder, in a lane of an executor."""
+    """Return the kinds of attacks that pass on a folder, in a lane of an executor."""
     return folder_forgeries(task[1], _entered(sandbox_of(lane).system), directory)
 
 
 def folder_forgeries(task: Task, machine: EnteredMachine, directory: Path) -> list[str]:
-    """The kinds of attacks that a folder pays; empty where no reward was forged.
+    """Return the kinds of attacks that pass on a folder; empty if no reward was forged.
 
-    Each row is a command of its own, as Harbor's agents run them. Errors: those of sandboxes.
+    Each row is a separate command, as Harbor's agents run them. Errors: those of sandboxes.
     """
     goal = _goal(directory / name_of(task))
-    if goal is None:  # nobody is paid
+    if goal is None:  # nothing can pass
         return []
     if task.goal.output is not None:
         task = replace(task, solution=f"{{\n{task.solution}\n}} > {ANSWER} 2>&1")
@@ -228,7 +227,7 @@ def folder_forgeries(task: Task, machine: EnteredMachine, directory: Path) -> li
         try:
             evidence = evidence_of(machine.changes(), machine.system, before)
             left = LeftMachine(machine.system, evidence, _answer(machine), before)
-        except SandboxError:  # there is no evidence, and that pays nothing
+        except SandboxError:  # without evidence, nothing passes
             continue
         if left.reaches(goal):
             paid.append(attack.kind)
@@ -244,7 +243,7 @@ async def _typed(machine: EnteredMachine, row: str, cwd: str) -> str:
 
 
 def _answer(machine: EnteredMachine) -> str | None:
-    """What an attack left as its answer; None for nothing."""
+    """Return the answer that an attack wrote; None if it wrote none."""
     return asyncio.run(_typed(machine, f"cat {ANSWER}", "/")) or None
 
 
@@ -252,7 +251,7 @@ _machines: dict[str, EnteredMachine] = {}
 
 
 def _entered(system: System) -> EnteredMachine:
-    """The machine of a system that this process has, which is closed when the process ends."""
+    """Return this process's machine of a system, which is closed when the process ends."""
     if system.digest not in _machines:
         machine = _machines[system.digest] = EnteredMachine(system, LIMITS)
         atexit.register(machine.close)
@@ -265,7 +264,7 @@ class _Goal(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _goal(folder: Path) -> dict[str, Any] | None:
-    """The goal of a folder; None where nobody can judge by the file, or it is missing."""
+    """Return the goal of a folder; None if the file is missing or invalid."""
     try:
         goal: dict[str, Any] = parse_json(_text(folder / GOAL))
         msgspec.convert(goal, _Goal)
@@ -275,13 +274,13 @@ def _goal(folder: Path) -> dict[str, Any] | None:
 
 
 def _image(dockerfile: Path | None) -> str | None:
-    """The pushed image that a folder's Dockerfile names; None where it names none."""
+    """Return the pushed image in a folder's Dockerfile; None if there is none."""
     named = _PUSHED.search(_text(dockerfile)) if dockerfile else None
     return named[1] if named else None
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """The files of a folder, by their names in it, sorted; no link is followed.
+    """Return the files of a folder by their names in it, sorted, without following links.
 
     Errors: TaskError for anything but regular files and directories, and for too much.
     """

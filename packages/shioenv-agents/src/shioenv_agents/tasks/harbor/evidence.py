@@ -1,4 +1,4 @@
-"""What changed in a machine, read from outside, in the form that `check.py` reads."""
+"""Changes of a machine, observed from outside, in the format that `check.py` reads."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LeftMachine:
-    """A machine as somebody left it, seen from outside."""
+    """The final state of a machine, observed from outside."""
 
     system: System
     evidence: Mapping[str, Any]
     answer: str | None
-    """What was written as the answer; None for nothing."""
+    """The text written as the answer; None if there is none."""
     begun: tuple[FileChange, ...] = ()
-    """What was changed before anybody began. It is no part of the evidence."""
+    """Changes from before the attempt, which are not part of the evidence."""
 
     def reaches(self, goal: Mapping[str, Any]) -> bool:
-        """Whether evidence and answer are as a folder's goal wants them."""
+        """Whether evidence and answer match a folder's goal."""
         missing, extra, _ = check.verdict(goal, self.evidence, self.answer, self._before)
         return not missing and not extra
 
     def _before(self, path: str) -> Entry | None:
-        """What `check.entry` tells of a file before anybody began."""
+        """Return the `check.entry` of a file before the attempt."""
         for change in settled(self.begun):
             if os.fsdecode(change.path) == path:
                 return _entry(change, self.system)
@@ -44,10 +44,10 @@ class LeftMachine:
 def evidence_of(
     execution: Execution, system: System, ignored: Iterable[FileChange] = ()
 ) -> dict[str, Any]:
-    """The evidence of a machine whose changes an execution tells.
+    """Return the evidence of a machine from the changes of an execution.
 
-    What is as `ignored` left it, did not change. `other` names what else than files changed: the
-    host's name, or the network, of which any change counts that the kernel tells of.
+    State equal to that after `ignored` is unchanged. `other` names changes besides files: the host
+    name, or any change of the network that the kernel reports.
     """
     was = {change.path: _entry(change, system) for change in settled(ignored)}
     entries: dict[str, Entry | None] = {}
@@ -57,7 +57,7 @@ def evidence_of(
                 entries[os.fsdecode(change.path)] = now
         elif _is_changed(change):
             entries[os.fsdecode(change.path)] = _entry(change, system)
-    for path in map(os.fsdecode, was):  # it is pristine again
+    for path in map(os.fsdecode, was):  # pristine again
         entries[path] = pristine_entry(system, path)
     other = []
     if execution.hostname not in (None, system.declaration.machine.hostname.encode()):
@@ -73,7 +73,7 @@ def evidence_of(
 
 
 def pristine_entry(system: System, path: str) -> Entry | None:
-    """What `check.entry` tells of a file of the pristine system; None where there is none."""
+    """Return the `check.entry` of a pristine system's file; None if it does not exist."""
     file = system.index.get(path)
     if file is None:
         return None
@@ -91,7 +91,7 @@ def pristine_entry(system: System, path: str) -> Entry | None:
 
 
 def _is_changed(change: FileChange) -> bool:
-    """Whether an entry would say something else now; a content that nobody read did not change."""
+    """Whether a file's entry differs; a content that was not read counts as unchanged."""
     before, after = change.before, change.after
     if before is None or after is None:
         return True
@@ -101,14 +101,14 @@ def _is_changed(change: FileChange) -> bool:
 
 
 def _entry(change: FileChange, system: System) -> Entry | None:
-    """The file as it is now. A content that nobody read is the one from before."""
+    """Return the file's present entry. A content that was not read is the previous one."""
     if change.after is None:
         return None
     return _told(change.after, change.after.digest or _digest_of(change, system))
 
 
 def _digest_of(change: FileChange, system: System) -> str | None:
-    """The digest of the content before, where a regular file was there."""
+    """Return the digest of the previous content if the file was a regular file."""
     if change.before is None or not stat.S_ISREG(change.before.mode):
         return None
     return change.before.digest or _digest(system, os.fsdecode(change.path))

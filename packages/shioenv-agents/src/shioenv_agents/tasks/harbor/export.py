@@ -1,4 +1,4 @@
-"""Tasks as folders of Harbor (schema 1.4), each proved by execution before it is written."""
+"""Export tasks as Harbor folders (schema 1.4), each proved by execution before it is written."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from shioenv_agents.tasks.prompt import in_file
 from shioenv_agents.tasks.task import GoalKind, Task, bare, encode
 
 IMAGE: Final = "shioenv"
-"""The repository of images that are systems of ours: `shioenv/NAME:DIGEST`."""
+"""The image repository of ShIOEnv's systems: `shioenv/NAME:DIGEST`."""
 
 DIGITS: Final = 12
 """Digits of a system's digest in the tag of its image."""
 
 LABEL: Final = "shioenv.system"
-"""The label of a Dockerfile that names the system of a pushed image: `NAME:DIGEST`."""
+"""The Dockerfile label that names the system of a pushed image: `NAME:DIGEST`."""
 
 ANSWER: Final = f"{check.ARTIFACTS}/{check.ANSWER}"
 
 SHELL: Final = ("/bin/bash", "-c")
-"""Who runs the text of a `RUN` of a Dockerfile."""
+"""The program that runs the text of a `RUN` in a Dockerfile."""
 
 HOOK: Final = ": shioenv-collect"
-"""How the command of the hook begins that collects evidence: a null command of the shell."""
+"""The beginning of the hook's command that collects evidence: a null command of the shell."""
 
 AGENT_SECONDS: Final = 300.0
-"""Seconds that an agent has; ours, because a task is one line or a few."""
+"""The agent's time limit in seconds; our choice, because a task is one line or a few."""
 
 PROOF_SECONDS: Final = 60.0
 
@@ -59,7 +59,7 @@ TEST: Final = "tests/test.sh"
 CHECK: Final = "tests/check.py"
 TASK: Final = "tests/task.json"
 GOAL: Final = "tests/goal.json"
-"""Files of a folder."""
+"""The paths of a folder's files."""
 
 Report = Callable[[int, int], None]
 
@@ -76,23 +76,25 @@ _OTHER: Final[Mapping[str, str]] = MappingProxyType(
         "TMUX": "/tmp/tmux-0/default,1,0",
     }
 )
-"""As Harbor's oracle, and shells in an agent's terminal, have: no goal is to depend on who does the
-task."""
+"""Variables of Harbor's oracle and of shells in an agent's terminal.
+
+A goal must not depend on them, because either may do the task.
+"""
 _NO_CHANGE = {"kind": "changes", "entries": {}, "other": [], "truncated": False}
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedTasks:
-    """What became of tasks."""
+    """The result of exporting tasks."""
 
     written: tuple[str, ...] = ()
     """The names of the folders."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """Why a task could not be told, by its id."""
+    """The reason why a task could not be exported, by its id."""
 
     @property
     def reasons(self) -> Mapping[str, int]:
-        """How many tasks each reason refused, the most frequent first."""
+        """The number of tasks refused for each reason, the most frequent first."""
         return dict(Counter(self.refused.values()).most_common())
 
 
@@ -103,15 +105,15 @@ def export_tasks(
     image: str | None = None,
     report: Report = lambda done, total: None,
 ) -> ExportedTasks:
-    """Writes a folder for each task that Harbor can be told, into a new directory.
+    """Write a folder for each task that Harbor can judge, into a new directory.
 
-    The goal is what the solution left in a machine, read from outside. A task is refused where it
-    cannot be told (`refusal`), and where it is not proved there. It is proved where the solution
-    passes once more, doing nothing fails, and so does the solution without one of its arguments.
-    `image` is where the system's image was pushed. Errors: OutputExistsError, DatasetStorageError,
-    those of sandboxes. UsageError where `image` is no image reference, and where the tasks are of
-    several systems, which one image cannot be. TaskError where two tasks have one id, where a task
-    was made on another system, and where nothing is left to write.
+    The goal is the final state of the machine after the solution, read from outside. A task is
+    refused if files cannot express it (`refusal`), or if it is not proved there. It is proved if
+    the solution passes again, doing nothing fails, and so does the solution without one argument.
+    `image` is the reference of the system's pushed image. Errors: OutputExistsError,
+    DatasetStorageError, those of sandboxes. UsageError if `image` is no image reference, or the
+    tasks are of several systems, which one image cannot be. TaskError if two tasks share an id, if
+    a task was made on another system, or if no task is left to write.
     """
     tasks = list(tasks)
     if twice := [name for name, count in Counter(one.id for one in tasks).items() if count > 1]:
@@ -146,21 +148,21 @@ def export_tasks(
 
 
 def name_of(task: Task) -> str:
-    """The name of a task's folder."""
+    """Return the name of a task's folder."""
     return f"shioenv-{task.id}"
 
 
 def tag_of(task: Task) -> str:
-    """The image of a task's system as it is called where it was not pushed."""
+    """Return the image of a task's system under its local name, without a registry."""
     return f"{IMAGE}/{_build_of(task)}"
 
 
-class FolderRefused(Exception):  # noqa: N818 - it says what became of a task, not what went wrong
-    """A task cannot be told, or is not proved."""
+class FolderRefused(Exception):  # noqa: N818 - it describes an outcome, not a fault
+    """A task cannot be exported, or is not proved."""
 
 
 def refusal(task: Task, system: System) -> str | None:
-    """Why a goal cannot be told by files, in a machine that begins as its image; else None."""
+    """Return why files alone cannot express a goal, relative to the image; None if they can."""
     instant = system.declaration.instant
     for fact in task.goal.facts:
         if fact.area == "hostname":
@@ -182,8 +184,10 @@ def refusal(task: Task, system: System) -> str | None:
 
 
 def folder_of(task: Task, machine: EnteredMachine, image: str | None) -> Mapping[str, str]:
-    """The files of a task's folder, by path: those in `solution` and `tests` that end in `.sh` are
-    programs. Errors: `FolderRefused`; those of sandboxes.
+    """Return the files of a task's folder, by path.
+
+    Files in `solution` and `tests` that end in `.sh` are executable. Errors: `FolderRefused`; those
+    of sandboxes.
     """
     why = refusal(task, machine.system)
     if why is not None:
@@ -193,9 +197,7 @@ def folder_of(task: Task, machine: EnteredMachine, image: str | None) -> Mapping
 
 
 def told(task: Task, image: str | None) -> dict[str, str]:
-    """The files of a task's folder except for the goal, by path: no machine decides what they
-    hold.
-    """
+    """Return the files of a task's folder, by path, except for the goal, which needs a machine."""
     return {
         SETTINGS: _settings(task, image),
         PROMPT: _instruction(task),
@@ -208,12 +210,12 @@ def told(task: Task, image: str | None) -> dict[str, str]:
 
 
 def content_of(text: str) -> bytes:
-    """What a file of a folder holds where `folder_of` gives its text."""
+    """Encode the text of a folder's file, as returned by `folder_of`."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def write(files: Mapping[str, str], folder: Path) -> None:
-    """Writes the files of a folder. Errors: OSError."""
+    """Write the files of a folder. Errors: OSError."""
     for name, text in files.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -223,16 +225,16 @@ def write(files: Mapping[str, str], folder: Path) -> None:
 
 
 def solution_of(task: Task, line: str) -> str:
-    """The program that does a task by a line: in the start directory, its output in the answer."""
+    """Return the program that runs a line in the start directory and stores its output."""
     body = line if task.goal.output is None else f"{{\n{line}\n}} > {ANSWER} 2>&1"
     return f"#!/bin/bash\ncd {shlex.quote(task.cwd)} || exit\n{body}\n"
 
 
-# ---- what is proved
+# ---- the proof
 
 
 def _proved_goal(task: Task, machine: EnteredMachine) -> dict[str, Any]:
-    """The goal as `check.py` reads it."""
+    """Return the goal in the format of `check.py`."""
     done = left_by(task, machine, task.solution)
     if done.evidence["other"] or done.evidence["truncated"]:
         raise FolderRefused("its solution changes more than files")
@@ -258,11 +260,11 @@ def left_by(
     env: Mapping[str, str] = _NO_VARIABLES,
     program: str | None = None,
 ) -> LeftMachine:
-    """A machine as a line leaves it that is to do a task.
+    """Run a line as a solution of a task, and return the final state of the machine.
 
-    The line is run as Harbor's oracle runs a solution; `program` is that whole program where it is
-    another one than `solution_of` gives. Errors: FolderRefused for a program that does not end;
-    those of sandboxes.
+    The line is run as Harbor's oracle runs a solution. `program` replaces the whole program if it
+    differs from that of `solution_of`. Errors: FolderRefused for a program that does not end; those
+    of sandboxes.
     """
     before = begun(task, machine)
     asyncio.run(_finished(machine, _PREPARE, program or solution_of(task, line)))
@@ -279,7 +281,7 @@ def left_by(
 
 
 def begun(task: Task, machine: EnteredMachine) -> tuple[FileChange, ...]:
-    """What a task's image changes of the pristine system; the machine is then as the image is.
+    """Bring the machine into the state of a task's image, and return the changes this makes.
 
     Errors: FolderRefused for a history that does not end, or fails; those of sandboxes.
     """
@@ -312,7 +314,7 @@ _PREPARE = f"mkdir -p /solution /logs/agent {check.ARTIFACTS} && cat > /{SOLUTIO
 _SOLVE = f"bash /{SOLUTION} > /logs/agent/oracle.txt 2>&1"
 
 
-# ---- what is told
+# ---- the texts
 
 _NETWORK: Final = ("network", "firewall")
 
@@ -322,13 +324,13 @@ def _path(task: Task, name: str) -> str:
 
 
 def _names(task: Task) -> set[str]:
-    """The files that a goal names, by their names in `fs`."""
+    """Return the names in `fs` of the files in a goal."""
     named = {fact.file for fact in task.goal.facts if fact.file is not None}
     return named | task.goal.moved | set(task.goal.digests)
 
 
 def _has_others(task: Task, name: str) -> bool:
-    """Whether a goal says more of a file than its times."""
+    """Whether a goal contains more about a file than its times."""
     return name in task.goal.digests or any(
         fact.file == name and fact.attribute not in DATES for fact in task.goal.facts
     )
@@ -367,7 +369,7 @@ def _dockerfile(task: Task, image: str | None) -> str:
 
 
 def _broken(task: Task) -> str:
-    """The lines of a Dockerfile that type a task's history, each in a shell of its own."""
+    """Return Dockerfile lines that type a task's history, each row in a separate shell."""
     return "".join(f"RUN {json.dumps([*SHELL, row])}\n" for row in task.history)
 
 
@@ -376,7 +378,7 @@ def _checker() -> str:
 
 
 def _collecting() -> str:
-    """The command of the hook: where nobody answers it from outside, Python in the machine does."""
+    """Return the hook's command, which Python in the machine runs unless it is intercepted."""
     file = f"{check.ARTIFACTS}/{check.EVIDENCE}"
     return f"{HOOK}\npython3 -I -c {shlex.quote(_checker())} collect {file}"
 
@@ -398,7 +400,7 @@ def _settings(task: Task, image: str | None) -> str:
 
 
 def _toml(text: str) -> str:
-    """A basic string of TOML."""
+    """Format a TOML basic string."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
