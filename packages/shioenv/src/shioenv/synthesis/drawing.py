@@ -54,7 +54,7 @@ class Drawing:
 
     In a manifest it is `sha256:` and the digest of the directory's grammars."""
     start_directories: tuple[str, ...] = ()
-    """Candidate start directories, one of which is drawn per input. Default: the system's own."""
+    """Start directories; each input draws one. Default: the system's own."""
     horizon: int = HORIZON
     """Maximum number of arguments of one command, at least 1."""
     composite_share: float = 0.25
