@@ -52,7 +52,7 @@ WAITING = 200
 """Maximum number of samples waiting to fit into a session; beyond it the oldest are dropped."""
 
 RARE = 1e-6
-"""Maximum weight of a production that only reproduces usage: its options and shapes."""
+"""Maximum weight of a production that serves only inputs drawn by a usage table."""
 
 COMPOSITES = "composites"
 USUAL = "usual"
