@@ -35,7 +35,7 @@ def normal(text: str) -> str | None:
 
     It is undefined for inputs with a compound command (also `(( … ))`) or a here-document. The same
     holds for empty inputs and for inputs that Bash refuses. Most inputs consist of plain words and
-    operators between commands. For these the parser is skipped, which takes a tenth of the time.
+    operators between commands. These skip the parser and take a tenth of the time.
     """
     plain = _plain_pieces(text)
     if not plain:

@@ -44,7 +44,7 @@ class Simple(Node):
     line: int
     """The line of the input on which the command begins, from 1."""
     places: tuple[int, ...] = field(default=(), compare=False)
-    """Start offset, in characters, of each assignment and then of each word."""
+    """Start offset of each assignment, then of each word; its length gives the end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,11 +29,11 @@ class ContextPatch:
     """Operations in canonical order: sorted by path, then by operation (Figure 4, D-3).
 
     A move sorts by its old path. A list is one value, and no operation addresses an item of a list:
-    otherwise operations on different paths could not be sorted. Dependent operations keep their
-    order, which is significant. Operations are dependent if a path of one equals, or lies inside, a
-    path of the other. Two patches are equal if their operations are equal. A patch is true if it
-    has an operation. Errors: PatchError for a malformed operation and for a path that is no JSON
-    Pointer.
+    otherwise operations on different paths could not be sorted. If operations depend on each other,
+    their order is significant and is kept. Operations are dependent if a path of one equals, or
+    lies inside, a path of the other. Two patches are equal if their operations are equal. A patch
+    is true if it has an operation. Errors: PatchError for a malformed operation and for a path that
+    is no JSON Pointer.
     """
 
     operations: tuple[Operation, ...] = ()

@@ -418,7 +418,7 @@ def _too_long(loaded: Loaded, several: frozenset[Nonterminal]) -> Iterator[Fault
 
 
 _PATH_KINDS = frozenset({"path", "name"})
-"""The kinds of value that are paths."""
+"""The kinds of value that a path can have."""
 
 _ASSIGNED = re.compile(r"(?:<EnvVar>|[A-Za-z_]\w*)\+?=")
 

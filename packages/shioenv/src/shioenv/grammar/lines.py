@@ -66,8 +66,8 @@ class Definition:
 class OptionLine:
     """An option as written, with its value's pieces.
 
-    `optional_short` is for optional values (`--classify[=<when>]`). A short form then takes the
-    value only if it shows the value too (`-i[<suffix>], --in-place[=<suffix>]`).
+    If the value is optional (`--classify[=<when>]`), a short form takes it only if the short form
+    shows it too (`-i[<suffix>], --in-place[=<suffix>]`). `optional_short` records that.
     """
 
     number: int

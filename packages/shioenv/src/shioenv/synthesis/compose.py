@@ -136,8 +136,8 @@ def may_run(
     `part` is the definition that the program replaces, `before` the preceding words, beginning with
     the caller's name. `fifos` are the paths of pipes without a writer.
 
-    `find` may run a program that opens files in place of `_CONTENT`. It may also do so after `-type
-    f` if it cannot reach a fifo. It cannot if it tests for names with an extension, or if its
+    `find` may run a program that opens files in place of `_CONTENT`. After `-type f` it may also do
+    so if it cannot reach a fifo. It cannot if it tests for names with an extension, or if its
     search contains no fifo.
     """
     name, traits = caller.name, program.header.traits

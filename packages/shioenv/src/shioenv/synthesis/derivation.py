@@ -61,7 +61,7 @@ class CompiledChoices(Choices):
 
     `codes` are the productions' bodies. `least` is each production's minimum number of arguments,
     and `most` the maximum of these. `origin` is the index of each production among all that are
-    permitted here. `volatile`: whether each production is marked so.
+    permitted here. `volatile`: whether any of the productions is marked so.
     """
 
     __slots__ = ("_within", "codes", "least", "most", "origin", "volatile")

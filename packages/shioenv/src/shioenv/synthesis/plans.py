@@ -361,7 +361,7 @@ def _heads_of(productions: Productions, head: Nonterminal) -> Iterator[Nontermin
 
 
 def _clean(allowed: _Bodies, clean: int = 0) -> int:
-    """Return the heads that the allowed productions and `clean` can expand to the end, as bits."""
+    """Return `clean` and the heads that allowed productions then expand to the end, as bits."""
     before = -1
     while clean != before:
         before = clean
