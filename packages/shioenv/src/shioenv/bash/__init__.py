@@ -1,1 +1,1 @@
-"""Bash's language: text read into programs, words, quotes; what they expand to."""
+"""Bash's language: the parser, word splitting, quoting, and expansion of words."""

@@ -1,4 +1,4 @@
-"""What Bash knows by name without looking into a directory: its keywords and its builtins."""
+"""Bash's keywords and builtins."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ KEYWORDS = frozenset(
         *("for", "function", "if", "in", "select", "then", "time", "until", "while"),
     }
 )
-"""Words that are reserved where a command may begin, as `compgen -k` lists them."""
+"""Words that are reserved at the start of a command, as listed by `compgen -k`."""
 
 BUILTINS = frozenset(
     {
@@ -21,24 +21,24 @@ BUILTINS = frozenset(
         *("umask", "unalias", "unset", "wait"),
     }
 )
-"""Commands that Bash itself answers, as `compgen -b` lists them.
+"""Bash's builtin commands, as listed by `compgen -b`.
 
-A program of the same name is never reached by that name."""
+A program of the same name cannot be run by that name alone."""
 
 WITH_PROGRAMS = frozenset({"[", "echo", "false", "kill", "printf", "pwd", "test", "true"})
-"""Builtins that are programs as well: whoever is no shell runs the program by that name."""
+"""Builtins that also exist as programs, which `env`, `xargs` and the like run instead."""
 
 DECLARING = frozenset({"declare", "export", "local", "readonly", "typeset"})
-"""Builtins whose operands set variables as assignments do: their values are not split."""
+"""Builtins whose operands set variables like assignments: their values are not split."""
 
 WITH_ARRAYS = DECLARING | {"alias", "eval", "let"}
 """Builtins whose operands may be arrays in parentheses."""
 
 FILLING = frozenset({"getopts", "mapfile", "read", "readarray"})
-"""Builtins that set the variables which their operands name."""
+"""Builtins that set the variables named by their operands."""
 
 LEAVING_STDIN = BUILTINS - {
     *(".", "bind", "builtin", "compgen", "eval", "exec", "fc", "mapfile", "read", "readarray"),
     "source",
 }
-"""Builtins that leave standard input alone."""
+"""Builtins that do not read standard input."""

@@ -1,4 +1,4 @@
-"""Complete commands of a script that is read line by line, by Bash's grammar."""
+"""Splitting of a script, read line by line, into complete commands by Bash's grammar."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shioenv.bash.read import Reader
 from shioenv.bash.scan import Refused
 
 MOST_PARSED = 2_000_000
-"""Characters that callers have parsed at most to find the end of one command (ours).
+"""Limit, for callers, on the characters parsed to find the end of one command (our choice).
 
 A long quotation or expansion is parsed again at each line that may close it."""
 
@@ -18,35 +18,36 @@ _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\\n\Z")
 _UNCLOSED = re.compile(r"an? (\S+) is never closed")
 _CLOSING = re.compile(r"[)\]}'\"`]")
 _CLOSING_QUOTES = {"'": re.compile("'"), '"': re.compile('[")]'), "`": re.compile("`")}
-"""What may close a quotation, or show that Bash refuses a substitution within it."""
+"""Characters that may close a quotation, or reveal a substitution in it that Bash refuses."""
 
 
 class ScriptReader:
-    """Groups the lines of a script into commands, as Bash does that reads a script from a pipe.
+    """Groups the lines of a script into commands, like a Bash that reads a script from a pipe.
 
-    `add` takes the next line, `end` the end of the script, which ends the last command. Each
-    returns a command without its last newline, or None where no command is complete. NUL bytes are
-    dropped, as Bash does, and so are lines without a command.
+    `add` takes the next line. `end` marks the end of the script and ends the last command. Each
+    returns a command without its last newline, or None if no command is complete. As in Bash, NUL
+    bytes and lines without a command are dropped.
     """
 
     def __init__(self) -> None:
         self._text, self._wanted = "", _ANY
         self._short = ""
-        """The text with `:` in place of whole commands within the one that has begun.
+        """The unfinished command's text, with `:` in place of complete commands inside it.
 
-        The same lines complete it, and parsing it again at each line costs little."""
+        The same lines complete both texts, and the short one is cheap to parse again at each
+        line."""
         self.refused = False
-        """Whether Bash refuses the newest command, and reads no other one after it."""
+        """Whether Bash refuses the newest command; if so, Bash reads no further commands."""
         self.parsed = 0
-        """Characters that were parsed to find the end of the command that has begun."""
+        """Number of characters parsed so far to find the end of the unfinished command."""
 
     @property
     def begun(self) -> int:
-        """The length of the command that has begun and is not complete, in characters."""
+        """The length of the unfinished command, in characters."""
         return len(self._text)
 
     def add(self, line: str) -> str | None:
-        """The command that a line completes; the line may lack its newline."""
+        """Add a line, with or without its newline, and return the command that it completes."""
         line = line.removesuffix("\n").replace("\0", "") + "\n"
         self._text += line
         self._short += line
@@ -58,7 +59,7 @@ class ScriptReader:
         return self.end() if missing is None else None
 
     def end(self) -> str | None:
-        """The command that has begun, as the end of the script leaves it."""
+        """End the script and return the unfinished command."""
         text, self._text, self._short = self._text, "", ""
         self._wanted, self.parsed = _ANY, 0
         try:
@@ -68,22 +69,22 @@ class ScriptReader:
             self.refused = not _is_too_deep(refused)
         except RecursionError:
             pass
-        # a backslash in front of the end of the script is dropped with the newline behind it
+        # a backslash before the end of the script is dropped together with the newline after it
         return text if _CONTINUED.search(text) else text.removesuffix("\n")
 
     def status(self, exit_code: int) -> int:
-        """The status of a shell that reads the newest command, which `bash -c` ended like this.
+        """Convert the exit code of `bash -c` for the newest command to that of a script's shell.
 
-        Where Bash refuses a substitution, `bash -c` ends with 127, and any other shell with 2.
+        Where Bash refuses a substitution, `bash -c` exits with 127, and any other shell with 2.
         """
         return 2 if self.refused and exit_code == 127 else exit_code
 
     def commands(self, next_line: Callable[[bool], str]) -> Iterator[str]:
-        """The commands of a script, up to one that Bash refuses.
+        """Yield the commands of a script, up to one that Bash refuses.
 
         `next_line` returns the next line with its newline, or "" at the end of the script. Its
-        argument says whether a command has begun before that line. No line is read before the
-        commands above it were taken.
+        argument is true inside an unfinished command. No line is read before the commands above it
+        have been taken.
         """
         while not self.refused and (line := next_line(self.begun > 0)):
             if (command := self.add(line)) is not None:
@@ -93,11 +94,12 @@ class ScriptReader:
 
 
 def _missing(text: str) -> tuple[re.Pattern[str] | None, str]:
-    """What the next lines have to hold before they may complete a text; None for a complete one.
+    """Return what later lines must contain before they may complete a text.
 
-    A text that no line can complete is complete: Bash refuses it. The pattern is searched for in
-    the last two characters of a line and in the line behind it. Also returns a text that the same
-    lines complete, shorter where the open command holds whole ones.
+    The first value is a pattern, or None if the text is complete. A text that no line can complete
+    counts as complete: Bash refuses it. The pattern is searched for in the last two characters of a
+    line and in the line after it. The second value is a text that the same lines complete. It is
+    shorter if the open command contains complete ones.
     """
     reader = Reader(text)
     try:
@@ -120,7 +122,7 @@ def _missing(text: str) -> tuple[re.Pattern[str] | None, str]:
     if reader.open_document is not None:
         return _ending(reader.open_document), text
     if _CONTINUED.search(text):
-        try:  # a backslash at the end of a comment joins no line to it
+        try:  # a backslash at the end of a comment does not continue the line
             Reader(f"{text[:-2]}'").whole()
         except (Refused, RecursionError):
             return _ANY, text
@@ -128,7 +130,7 @@ def _missing(text: str) -> tuple[re.Pattern[str] | None, str]:
 
 
 def _ending(delimiter: str) -> re.Pattern[str]:
-    """A line that may end a here-document, after the newline or the joined line before it."""
+    """Return a pattern for a line that may end a here-document, with the line break before it."""
     ends = "|".join(re.escape(delimiter[place:]) for place in range(len(delimiter)))
     return re.compile(rf"\n\t*(?:{ends})\n?\Z|\\\n\n\Z" if ends else r"\n\n\Z")
 

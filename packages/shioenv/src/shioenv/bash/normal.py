@@ -1,8 +1,8 @@
-"""What an input is made of, whatever it names: its normal form, and whether it is one command.
+"""The normal form of an input, which abstracts from names and numbers.
 
-Two inputs of one normal form differ in numbers and names alone: both are of the same kind. The
-definition is that of the statistics of usage. Utilities, options (letters of a bundle sorted) and
-operators are kept. A number becomes `N`, every other word `A`, a run of `A` one `A`.
+Two inputs have the same normal form if they differ only in numbers and names. The definition is
+that of the usage statistics. Utilities, options (letters of a bundle sorted) and operators are
+kept. A number becomes `N`, every other word `A`, and a run of `A` becomes a single `A`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _NUMBER = re.compile(r"^[+-]?\d+([.,-]\d*)*[a-zA-Z%]?$")
 _TOKEN = re.compile(
     r"""[ \t]*(?:((?:[\w./+,:@%~*?\[\]^=-]|'[^'\n]*'|"[^"$`\\!\n]*")+)|(\|\|?|&&|;))(?![&>])"""
 )
-"""A word in which nothing but quotes is special, or an operator between commands."""
+"""A word without special characters except quotes, or an operator between commands."""
 
 
 def normal(text: str) -> str | None:
-    """The normal form of an input; None where the definition knows none.
+    """Return the normal form of an input; None where it is undefined.
 
-    It knows none of an input with a compound command (`(( … ))` too) or a here-document, of an
-    empty one, and of one that Bash refuses. Most inputs are plain words and operators between
-    commands: these are not read as a program, which takes a tenth of the time.
+    It is undefined for inputs with a compound command (also `(( … ))`) or a here-document. The same
+    holds for empty inputs and for inputs that Bash refuses. Most inputs consist of plain words and
+    operators between commands. These skip the parser and take a tenth of the time.
     """
     plain = _plain_pieces(text)
     if not plain:
@@ -50,7 +50,7 @@ def normal(text: str) -> str | None:
 
 
 def _plain_pieces(text: str) -> list[str | list[str]]:
-    """The words of each command, and each operator, in order; [] where a text is not plain."""
+    """Return each command's words, and each operator, in order; [] if the text is not plain."""
     words: list[str] = []
     told: list[str | list[str]] = [words]
     place = 0
@@ -96,8 +96,7 @@ def _normal_of_program(text: str) -> str | None:
 def is_single(text: str) -> bool:
     """Whether an input is one command without operator, redirection or substitution.
 
-    A text that Bash refuses is single where it holds no character of an operator, no newline and
-    no substitution.
+    A text that Bash refuses is single if it has no operator character, newline or substitution.
     """
     try:
         source = read(text)
@@ -107,7 +106,7 @@ def is_single(text: str) -> bool:
 
 
 def is_one_command(source: Source) -> bool:
-    """Whether a text that was read is one command, as `is_single` says it."""
+    """Whether a parsed text is one command, by the definition of `is_single`."""
     if not source.program:
         return True
     (top, *more) = pieces(source.program)
@@ -118,14 +117,14 @@ def is_one_command(source: Source) -> bool:
 
 
 def _is_known(command: object) -> bool:
-    """Whether the definition of the normal form knows such a command."""
+    """Whether the normal form is defined for such a command."""
     if isinstance(command, Simple):
         return all(redirect.operator != "<<" for redirect in command.redirects)
     return isinstance(command, Verbatim) and command.text.startswith("[[")
 
 
 def _events(command: Simple) -> Iterator[tuple[str, str]]:
-    """The kind (`assignment`, `word`, `redirect`) and text of each part, in the order written."""
+    """Yield the kind (`assignment`, `word`, `redirect`) and text of each part, in written order."""
     texts = (*command.assignments, *command.words)
     kinds = ["assignment"] * len(command.assignments) + ["word"] * len(command.words)
     told = [*zip(command.places, kinds, texts, strict=True)]
@@ -167,7 +166,7 @@ def _normal_word(word: str, utility: str) -> str:
 
 
 def base_name(word: str) -> str:
-    """The name of the program that a command's first word names, without its directory."""
+    """Return the name of the program that a command's first word names, without its directory."""
     return word.rstrip("/").rpartition("/")[2].lstrip("\\") or word
 
 
@@ -176,10 +175,10 @@ def _plain(words: Sequence[str]) -> list[str]:
 
 
 class InputForms:
-    """The texts and normal forms of training inputs, which are read when first asked about.
+    """The texts and normal forms of training inputs, loaded on first use.
 
-    - `data`: the name of the training data, for people.
-    - `read`: gives the inputs. It is pickled with the object. Errors: every use raises its errors.
+    - `data`: the name of the training data, for display.
+    - `read`: returns the inputs. It is pickled with the object. Errors: every method raises its.
     """
 
     def __init__(self, data: str, read: Callable[[], Iterable[str]]) -> None:
@@ -198,9 +197,9 @@ class InputForms:
         return self._known[0]
 
     def has_text(self, text: str) -> bool:
-        """Whether an input is among them; differences in white space do not count."""
+        """Whether this input is one of them; differences in white space are ignored."""
         return " ".join(text.split()) in self._known[1]
 
     def has_form(self, form: str | None) -> bool:
-        """Whether an input of this normal form is among them."""
+        """Whether one of the inputs has this normal form."""
         return form in self._known[2]

@@ -1,6 +1,6 @@
-"""A Bash program as a tree of commands. Words stay as they are written.
+"""A Bash program as a tree of commands. Words are kept as written.
 
-`start` and `end` are places in the text that was read, in characters. `line` counts from 1.
+`start` and `end` are offsets in the parsed text, in characters. `line` counts from 1.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A part of a text. Nodes that say the same are equal, wherever they stand."""
+    """A node of the syntax tree. Equality ignores the node's position in the text."""
 
     start: int = field(default=0, compare=False)
     end: int = field(default=0, compare=False)
@@ -19,47 +19,47 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Redirect(Node):
-    """One redirection. The text of a here-document stands behind the node's end."""
+    """One redirection. The text of a here-document lies after the node's end."""
 
     descriptor: int | str | None
-    """The number before the operator, or the name in `{name}`; None where there is neither."""
+    """The number before the operator, or the name in `{name}`; None if there is neither."""
     operator: str
-    """As it is written; `<<` for both kinds of here-documents."""
+    """The operator as written; `<<` for both kinds of here-documents."""
     target: str
-    """The word after the operator as it is written; of a here-document its text."""
+    """The word after the operator as written, or the text of a here-document."""
     quoted: bool = False
-    """Whether this is a here-document in which nothing is expanded: its delimiter is quoted."""
+    """Whether this is a here-document without expansions, because its delimiter is quoted."""
     ended: bool = True
-    """Whether a here-document has a line that ends it. Without, Bash reads to the text's end."""
+    """Whether a here-document has a closing line. Otherwise Bash reads to the text's end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Simple(Node):
-    """A simple command: assignments, words and redirections, each in the order they are written."""
+    """A simple command: assignments, words and redirections, each in written order."""
 
     assignments: tuple[str, ...]
-    """The assignments before the first word; that of an array with its parentheses."""
+    """The assignments before the first word; an array's includes the parentheses."""
     words: tuple[str, ...]
     redirects: tuple[Redirect, ...]
     line: int
     """The line of the input on which the command begins, from 1."""
     places: tuple[int, ...] = field(default=(), compare=False)
-    """Where each assignment and then each word begins, in characters; its length says its end."""
+    """Start offset of each assignment, then of each word; its length gives the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verbatim(Node):
-    """A command that is one expression: `[[ … ]]` and `(( … ))`, its whole text."""
+    """A command that is one expression, `[[ … ]]` or `(( … ))`, kept as text."""
 
     text: str
     line: int
     parts: tuple[str, ...] = ()
-    """Of a `[[ … ]]`: its words and operators in order, brackets left out."""
+    """The words and operators of a `[[ … ]]` in order, without the brackets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group(Node):
-    """`{ …; }`, or `( … )` in a shell of its own."""
+    """`{ …; }`, or `( … )`, which runs in a subshell."""
 
     body: Program
     subshell: bool
@@ -68,7 +68,7 @@ class Group(Node):
 
 @dataclass(frozen=True, slots=True)
 class If(Node):
-    """`if` and `elif`: conditions, each with its program; `otherwise` is empty without `else`."""
+    """`if` and `elif`: each condition with its program; `otherwise` is empty without `else`."""
 
     branches: tuple[tuple[Program, Program], ...]
     otherwise: Program
@@ -85,16 +85,16 @@ class While(Node):
 
 @dataclass(frozen=True, slots=True)
 class For(Node):
-    """`for name in words`, or `select`; `words` is None where there is no `in`."""
+    """`for name in words`, or `select`; `words` is None without `in`."""
 
     name: str
     words: tuple[str, ...] | None
     body: Program
     line: int
     menu: bool = False
-    """Whether it is `select`."""
+    """Whether this is `select`."""
     places: tuple[int, ...] = field(default=(), compare=False)
-    """Where each word begins, in characters."""
+    """Start offset of each word, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Counting(Node):
 
 @dataclass(frozen=True, slots=True)
 class Case(Node):
-    """`case word in …`: each item's patterns, its program and its end (`;;`, `;&`, `;;&`)."""
+    """`case word in …`: the patterns, program and terminator (`;;`, `;&`, `;;&`) of each item."""
 
     word: str
     items: tuple[tuple[tuple[str, ...], Program, str], ...]
@@ -117,7 +117,7 @@ class Case(Node):
 
 @dataclass(frozen=True, slots=True)
 class Function(Node):
-    """The definition of a function; `text` is the whole definition."""
+    """A function definition; `text` is the whole definition."""
 
     name: str
     body: Command
@@ -127,7 +127,7 @@ class Function(Node):
 
 @dataclass(frozen=True, slots=True)
 class Coprocess(Node):
-    """`coproc`, with the name of its descriptors' array."""
+    """`coproc`, with the name of the array of its file descriptors."""
 
     name: str
     body: Command
@@ -159,25 +159,25 @@ Command: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Pipeline(Node):
-    """Commands between pipes. Without a pipe, the single command runs in the shell itself."""
+    """Commands joined by pipes. A single command, without a pipe, runs in the shell itself."""
 
     stages: tuple[Command, ...]
-    """Empty where `!` or `time` stands alone."""
+    """The commands; empty for a bare `!` or `time`."""
     merged: tuple[bool, ...]
-    """For each pipe whether it is `|&`."""
+    """For each pipe, whether it is `|&`."""
     negated: bool
     timed: bool = False
-    """Whether `time` stands before the pipeline."""
+    """Whether the pipeline is preceded by `time`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Pipelines joined by `&&` and `||`, each with the operator before it; "" before the first."""
+    """Pipelines joined by `&&` and `||`, each with the operator before it; "" for the first."""
 
     pipelines: tuple[tuple[str, Pipeline], ...]
     background: bool
     end: int = 0
-    """The last line of what Bash reads at once with this job; 0 inside of other commands."""
+    """The last line that Bash reads before it runs this job; 0 for a job inside another command."""
 
 
 Program: TypeAlias = tuple[Job, ...]
@@ -185,26 +185,27 @@ Program: TypeAlias = tuple[Job, ...]
 
 @dataclass(frozen=True, slots=True)
 class Substitution(Node):
-    """`$(…)`, `<(…)`, `>(…)` or `` `…` ``."""
+    """A command or process substitution: `$(…)`, `<(…)`, `>(…)` or `` `…` ``."""
 
     program: Program
-    """Empty for backquotes whose text Bash would refuse when it expands them."""
+    """The commands; empty for backquotes whose text Bash would refuse at expansion."""
     shift: int = 0
-    """What to add to the places in the program.
+    """Offset to add to positions in the program.
 
-    Within backquotes, places count in the text between them, after its backslashes were removed."""
+    Inside backquotes, positions refer to the text between them, after removal of its
+    backslashes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text that was read."""
+    """A parsed text."""
 
     text: str
     program: Program
-    """Empty where the text holds no command."""
+    """The jobs; empty if the text contains no command."""
     substitutions: tuple[Substitution, ...]
-    """The substitutions at any depth that Bash expands as commands, in the order they begin."""
+    """The substitutions at any depth that Bash expands as commands, in order of their starts."""
     expansions: tuple[tuple[str, int], ...]
-    """Variables and positional parameters that are expanded unedited (`$x`, `${x}`, `$1`, `$@`).
+    """Variables and positional parameters expanded without modifiers (`$x`, `${x}`, `$1`, `$@`).
 
-    Each stands with the place where its expansion begins, in characters."""
+    Each is paired with the start offset of its expansion, in characters."""

@@ -1,8 +1,8 @@
-"""Text read as a Bash program, by the grammar and the lexical rules of Bash 5.2.
+"""A parser for Bash programs, by the grammar and the lexical rules of Bash 5.2.
 
-The reader accepts what `bash -n` accepts and refuses what `bash -n` refuses. A text is read as
-non-interactive shells read it: no aliases, extended patterns in `[[ … ]]` alone. The contents of
-backquotes, `$((…))`, `${…}` and here-documents are read when they are expanded, as Bash does it.
+The parser accepts and refuses the same texts as `bash -n`. It follows non-interactive shells: no
+aliases, and extended patterns only in `[[ … ]]`. As in Bash, the contents of backquotes, `$((…))`,
+`${…}` and here-documents are parsed at expansion.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from shioenv.errors import InputError
 _REDIRECTING = frozenset({"<", ">", ">>", ">|", "<>", "<&", ">&", "&>", "&>>", "<<<", "<<", "<<-"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[.*\])?\+?=", re.ASCII | re.DOTALL)
 _ENDING = frozenset({"}", "do", "done", "elif", "else", "esac", "fi", "then"})
-"""Keywords that end a command when they stand behind `coproc` and one word."""
+"""Keywords that end a command when they follow `coproc` and one word."""
 _UNARY = re.compile(r"-[abcdefghknoprstuvwxzGLNORS]")
 _BINARY = frozenset(
     {"=", "==", "!=", "=~", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"}
@@ -50,10 +50,10 @@ _BINARY = frozenset(
 
 @lru_cache(maxsize=1024)
 def read(text: str) -> Source:
-    """The text read as `bash -c` reads it.
+    """Parse a text as `bash -c` does.
 
-    Errors: Refused where Bash refuses the text or the text is nested too deeply. InputError for a
-    text that cannot be encoded as bytes.
+    Errors: Refused if Bash refuses the text or the text is nested too deeply. InputError for a text
+    that cannot be encoded as bytes.
     """
     try:
         text.encode("utf-8", "surrogateescape")
@@ -73,7 +73,7 @@ def read(text: str) -> Source:
 
 
 class Reader(Tokens):
-    """Reads commands from a place in a text on."""
+    """A parser of commands that starts at an offset of a text."""
 
     def _read_inner(self, place: int, *, kept: bool) -> int:
         inner = Reader(self.text, place + 2, self)
@@ -107,7 +107,7 @@ class Reader(Tokens):
     # ---- lists and pipelines ----
 
     def whole(self) -> Program:
-        """All commands of the text; each job's `end` is the line up to which Bash reads at once."""
+        """Parse all commands of the text and set the `end` of each job."""
         program = self.program(frozenset())
         if token := self.peek():
             raise self.refusal(f"{token!r} begins no command")
@@ -115,7 +115,7 @@ class Reader(Tokens):
         return program
 
     def program(self, ends: frozenset[str]) -> Program:
-        """Commands up to one of the words or operators in `ends`, which is not taken."""
+        """Parse commands up to one of the words or operators in `ends`, which is not consumed."""
         with self._deeper():
             return self._program(ends)
 
@@ -147,7 +147,7 @@ class Reader(Tokens):
                 raise self.refusal(f"{operator!r} after a command")
 
     def _shorten(self, first: int | None, instead: str) -> None:
-        """At the end of the text, remember that parts from `first` on are whole (`shortened`)."""
+        """At the end of the text, set `shortened`: all parts from `first` on are complete."""
         at_end = self.place >= len(self.text) and self.open_document is None
         if first is not None and at_end:
             self._first.shortened = first, instead
@@ -265,7 +265,7 @@ class Reader(Tokens):
 
     def _parenthesis(self, start: int, line: int) -> Command:
         if self.text.startswith("((", start) and self._last in BEFORE_RESERVED:
-            self._closed(start + 2, "(", ")")  # Bash reads so far before it knows what this is
+            self._closed(start + 2, "(", ")")  # Bash scans this far before it decides
             end = self.arithmetic_end(start + 2)
             if end:
                 self._took(self.text[start:end], "((…))")
@@ -330,7 +330,7 @@ class Reader(Tokens):
         )  # fmt: skip
 
     def _loop_body(self) -> Program:
-        """`do …; done` or `{ …; }`. Both openings are reserved here, whatever token came before."""
+        """Parse `do …; done` or `{ …; }`. Both openings are reserved here after any token."""
         token = self.peek()
         if token not in ("do", "{"):
             raise self.refusal("do is missing")
@@ -352,7 +352,7 @@ class Reader(Tokens):
         return Counting(expressions, body, line, start=start, end=self.place)
 
     def _expressions(self, place: int, end: int) -> list[str]:
-        """The parts of the text from `place` to `end`, split at unquoted semicolons."""
+        """Split the text from `place` to `end` at unquoted semicolons."""
         parts, start = [], place
         while place < end:
             if self.text[place] == ";":
@@ -481,7 +481,7 @@ class Reader(Tokens):
         self._took(parts[-1], "word")
 
     def _pattern_end(self, operator: str) -> int:
-        """Where the operand behind `operator` ends: a regular expression, a pattern or a word."""
+        """Return the end of an operator's operand: a regular expression, a pattern or a word."""
         text, place = self.text, self.place
         while place < len(text):
             character = text[place]
@@ -542,7 +542,7 @@ class Reader(Tokens):
         )  # fmt: skip
 
     def _array_end(self, place: int) -> int:
-        """Behind the `)` of an array's elements, which are words on any lines."""
+        """Return the offset after an array's `)`; its elements are words on any number of lines."""
         inner = Reader(self.text, place + 1, self)
         inner._last = "array"
         first: int | None = None
@@ -564,7 +564,7 @@ class Reader(Tokens):
         return inner.place + 1
 
     def _redirect(self, redirects: list[Redirect]) -> bool:
-        """Takes a redirection where one comes next, and says whether it took one."""
+        """Parse a redirection, if one comes next; return whether there was one."""
         self._skip_blanks()
         start = self.place
         told = self._descriptor()

@@ -1,4 +1,4 @@
-"""Where quotes, expansions and words end, by the lexical rules of Bash 5.2."""
+"""A scanner for the ends of quotations, expansions and words, by the lexical rules of Bash 5.2."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from shioenv.bash.program import Substitution
 from shioenv.errors import Abstained
 
 META = frozenset(" \t\n;&|<>()")
-"""Characters that end a word outside of quotes."""
+"""Metacharacters: they end a word outside quotes."""
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-"""What a variable may be called."""
+"""A variable's name."""
 
 _PLAIN = re.compile(r"[^\s;&|<>()\\'\"`$\[=]+")
-"""Characters of a word that mean nothing."""
+"""Characters of a word without special meaning."""
 _NAMED = re.compile(r"\$\{(\w+|[@*])\}", re.ASCII)
 _ANSI = re.compile(r"'(?:[^'\\]|\\.)*'", re.DOTALL)
 _BACKQUOTED = re.compile(r"`(?:[^`\\]|\\.)*`", re.DOTALL)
 _DEEPEST = 80
-"""Commands and expansions nested in each other at most (ours: more would end Python's stack)."""
+"""Maximum nesting of commands and expansions (our choice: more would overflow Python's stack)."""
 
 
 class Refused(Abstained):
-    """Bash refuses the text, or the text is nested too deeply to be read here.
+    """Bash refuses the text, or the text is nested too deeply for this parser.
 
-    `why` says what is wrong, `place` at which character. A runner that answers inputs without Bash
-    abstains from such a text.
+    `why` is the reason and `place` the offset in characters. A runner that answers inputs without
+    Bash abstains from such a text.
     """
 
     def __init__(self, why: str, text: str, place: int) -> None:
@@ -45,9 +45,9 @@ class Refused(Abstained):
 
 
 class Scanner(ABC):
-    """Finds the ends of words, quotations and expansions by the places where they begin.
+    """Finds the end of a word, quotation or expansion from its start.
 
-    A scanner inside another one (`around`) shares its text, and what was found in it.
+    A scanner inside another one (`around`) shares its text and its results.
     """
 
     def __init__(self, text: str, place: int = 0, around: Scanner | None = None) -> None:
@@ -56,28 +56,28 @@ class Scanner(ABC):
         """The outermost scanner."""
         self._depth: int = around._depth + 1 if around else 0
         self._ends: dict[tuple[str, int], int] = around._ends if around else {}
-        """Where an expansion, quotation or bracket ends, by its kind and where it begins.
+        """The ends of expansions, quotations and brackets, by kind and start.
 
-        Remembered, as inner ones are passed again and again."""
+        This is a cache: inner ones are scanned many times."""
         self.substitutions: dict[int, Substitution] = around.substitutions if around else {}
         self.expansions: dict[int, str] = around.expansions if around else {}
         self.shortened: tuple[int, str] | None = None
-        """Where whole parts of the innermost open list begin, and what can stand in their place.
+        """Start of the complete parts of the innermost open list, and a text that can replace them.
 
-        Known to the outermost scanner, of a refused text where these parts reach its end."""
+        Only the outermost scanner has it, for a refused text in which these parts reach the end."""
         if self._depth > _DEEPEST:
             raise self.refusal("it is nested too deeply")
 
     @abstractmethod
     def _read_inner(self, place: int, *, kept: bool) -> int:
-        """Reads the program in the `$(`, `<(` or `>(` at `place`; returns where the `)` ends.
+        """Parse the program in the `$(`, `<(` or `>(` at `place`; return the end of the `)`.
 
-        Where `kept`, a text that Bash refuses gives 0. Errors: Refused otherwise.
+        With `kept`, return 0 for a text that Bash refuses. Errors: Refused otherwise.
         """
 
     @abstractmethod
     def _read_backquoted(self, place: int, end: int) -> None:
-        """Reads the program from the backquote at `place` to `end`; an unreadable one is empty."""
+        """Parse the program in backquotes from `place` to `end`; an invalid one counts as empty."""
 
     @cached_property
     def _newlines_at(self) -> list[int]:
@@ -86,17 +86,17 @@ class Scanner(ABC):
     # ---- what may be asked of a place ----
 
     def refusal(self, why: str) -> Refused:
-        """The exception to raise where Bash refuses the text at this scanner's place."""
+        """Return the exception for a text that Bash refuses at the scanner's position."""
         return Refused(why, self.text, self.place)
 
     def line(self, place: int) -> int:
-        """The number of the line that `place` is on, from 1."""
+        """Return the number of the line that contains `place`, from 1."""
         return bisect_right(self._first._newlines_at, place - 1) + 1
 
     def word_end(self, place: int, *, subscript: bool = False) -> int:
-        """Where the word at `place` ends: at the first metacharacter outside all quotes.
+        """Return the end of the word at `place`: the first metacharacter outside quotes.
 
-        With `subscript`, the brackets of `name[…]` belong to the word, blanks in them too.
+        With `subscript`, the brackets of `name[…]` are part of the word, including blanks in them.
         """
         text, start = self.text, place
         while place < len(text):
@@ -116,7 +116,7 @@ class Scanner(ABC):
         return place
 
     def unit_end(self, place: int) -> int:
-        """Where the character, quotation or expansion at `place` ends."""
+        """Return the end of the character, quotation or expansion at `place`."""
         text = self.text
         character = text[place]
         if character == "\\":
@@ -138,7 +138,7 @@ class Scanner(ABC):
         return place + 1
 
     def double_quote_end(self, place: int) -> int:
-        """Where the `"…"` at `place` ends."""
+        """Return the end of the `"…"` at `place`."""
         if ('"', place) in self._ends:
             return self._ends['"', place]
         start, text = place, self.text
@@ -159,13 +159,13 @@ class Scanner(ABC):
         raise self.refusal('a " is never closed')
 
     def expansion_end(self, place: int) -> int:
-        """Where the expansion of the `$` at `place` ends; a `$` alone ends behind itself."""
+        """Return the end of the expansion at the `$` at `place`; a lone `$` is one character."""
         if ("$", place) not in self._ends:
             self._ends["$", place] = self._expansion_end(place)
         return self._ends["$", place]
 
     def arithmetic_end(self, place: int) -> int:
-        """Where the arithmetic whose `((` ends at `place` ends: behind its `))`; 0 for none."""
+        """Return the end of arithmetic, after its `))`, from the end of its `((`; 0 for none."""
         try:
             end = self._closed(place, "(", ")")
         except Refused:
@@ -193,7 +193,7 @@ class Scanner(ABC):
         return place + 1
 
     def _brace_end(self, place: int) -> int:
-        """Where the `${` at `place` ends: behind the first `}` outside quotes and expansions."""
+        """Return the end of the `${` at `place`: after a `}` outside quotes and expansions."""
         text, start = self.text, place
         if name := _NAMED.match(text, place):
             self.expansions[place] = name[1]
@@ -208,12 +208,12 @@ class Scanner(ABC):
         raise self.refusal("a ${ is never closed")
 
     def _substitution_end(self, place: int) -> int:
-        """Where the `$(`, `<(` or `>(` at `place` ends: behind its `)`."""
+        """Return the end of the `$(`, `<(` or `>(` at `place`, after its `)`."""
         if ("(", place) in self._ends:
             return self._ends["(", place]
         text = self.text
         end = 0
-        if text.startswith("((", place + 1):  # Bash passes over it as over arithmetic, even `<((`
+        if text.startswith("((", place + 1):  # Bash skips it like arithmetic, even `<((`
             end = self._closed(place + 2, "(", ")")
             is_arithmetic = text[place] == "$" and self.arithmetic_end(place + 3) == end
             if not is_arithmetic and self._read_inner(place, kept=True) != end:
@@ -230,10 +230,10 @@ class Scanner(ABC):
         return self._ends["`", place]
 
     def _closed(self, place: int, opening: str, closing: str) -> int:
-        """Where the bracket before `place` is closed; inner brackets and quotes are passed over.
+        """Return the end of the bracket opened before `place`, past inner brackets and quotes.
 
-        As in Bash, only `$(…)` is read within arithmetic. Everything else there is read when it is
-        expanded.
+        As in Bash, only `$(…)` is parsed within arithmetic. Everything else there is parsed when it
+        is expanded.
         """
         return self._bracket_end(place, opening, closing, self._arithmetic_unit_end)
 
@@ -303,7 +303,7 @@ class Scanner(ABC):
 
 @dataclass(slots=True)
 class _Deeper:
-    """Counts the nesting of a scanner while a part is read. Errors: Refused past `_DEEPEST`."""
+    """A context manager that counts a scanner's nesting. Errors: Refused beyond `_DEEPEST`."""
 
     reader: Scanner
 

@@ -1,4 +1,4 @@
-"""Tokens of a text one after the other: operators, reserved words and words. Here-documents."""
+"""A tokenizer for operators, reserved words, words and here-documents."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ BEFORE_RESERVED = frozenset(
         *("coproc", "until", "while", "]]"),
     }
 )
-"""Tokens behind which a word may be a reserved word."""
+"""Tokens after which a word may be a reserved word."""
 _BEFORE_TIME = BEFORE_RESERVED - {
     *("$(", "|", "|&", "}", "done", "esac", "fi", "coproc", "]]", "((…))")
 }
 
 
 class Tokens(Scanner):
-    """Goes through a text token by token; the next token stands at `place`, or blanks before it."""
+    """Reads a text token by token; `place` is the next token, or blanks before it."""
 
     def __init__(self, text: str, place: int = 0, around: Tokens | None = None) -> None:
         super().__init__(text, place, around)
         self._last, self._before_last = "$(" if around else "", ""
-        """The last tokens: an operator, a reserved word, or `word`."""
+        """The last two tokens: each an operator, a reserved word, or `word`."""
         self._inner = around is not None
-        """Whether this is a text within brackets: a `)` ends it, and its here-documents too."""
+        """Whether this text is inside brackets: a `)` ends it and its here-documents."""
         self._pending: list[tuple[Redirect, str, bool]] = []
-        """Here-documents whose text stands behind the next newline."""
+        """Here-documents whose text follows the next newline."""
         self.open_document: str | None = None
-        """The delimiter of the newest here-document, where the end of the text ends it."""
+        """The newest here-document's delimiter, if the document is ended by the end of the text."""
 
     def peek(self) -> str:
-        """The operator or word that comes next, which is not taken; "" at the end."""
+        """Return the next operator or word without consuming it; "" at the end."""
         self._skip_blanks()
         if self.place >= len(self.text):
             return ""
@@ -72,7 +72,7 @@ class Tokens(Scanner):
         return ""
 
     def _reserved(self) -> str:
-        """The reserved word that comes next; "" where none comes, or where it is a plain word."""
+        """Return the next token if it is a reserved word, else ""."""
         if self._last not in BEFORE_RESERVED and not (
             self._last == "word" and self._before_last in ("coproc", "function")
         ):
@@ -87,7 +87,7 @@ class Tokens(Scanner):
         return token
 
     def _took(self, token: str, kind: str = "") -> None:
-        """Takes `token`, which comes next: goes behind it and remembers its `kind`."""
+        """Consume `token`, which comes next, and remember its `kind`."""
         if token == "\n":
             self.place += 1
             self._read_documents()
@@ -115,7 +115,7 @@ class Tokens(Scanner):
         return token
 
     def _descriptor(self) -> str:
-        """The number or `{name}` right before the operator of a redirection; "" without one."""
+        """Return the number or `{name}` directly before a redirection's operator, or ""."""
         found = _DESCRIPTOR.match(self.text, self.place)
         return found[0] if found else ""
 
@@ -136,11 +136,11 @@ class Tokens(Scanner):
     # ---- here-documents ----
 
     def _read_documents(self) -> None:
-        """Completes the pending here-documents, whose text begins here, and goes behind them."""
+        """Read the texts of the pending here-documents, which begin here."""
         pending, self._pending = self._pending, []
         for number, (document, delimiter, tabs) in enumerate(pending, 1):
             text, ended = self._document(delimiter, tabs=tabs, quoted=document.quoted)
-            object.__setattr__(document, "target", text)  # nobody but this reader has it yet
+            object.__setattr__(document, "target", text)  # the object is not shared yet
             object.__setattr__(document, "ended", ended)
             self.open_document = None if ended else delimiter
             within = ended and self.place < len(self.text) and self.text[self.place - 1] != "\n"
@@ -148,15 +148,15 @@ class Tokens(Scanner):
                 raise self.refusal("a here-document ends within a line before another one")
 
     def _document(self, delimiter: str, *, tabs: bool, quoted: bool) -> tuple[str, bool]:
-        """The text up to the line that is the delimiter, and whether there is such a line.
+        """Return the text up to the delimiter's line, and whether there is such a line.
 
-        In a substitution, a line that begins with the delimiter and holds a `)` ends the document
-        as well. Reading goes on right behind that delimiter.
+        In a substitution, a line that begins with the delimiter and contains a `)` also ends the
+        document. Parsing continues directly after that delimiter.
         """
         lines: list[str] = []
         joint = "" if quoted else r"(?:\\\n)*"
         last = "".join(joint + re.escape(character) for character in delimiter)
-        # with `<<-`, tabs before the delimiter count as its own where the whole line is that way
+        # with `<<-`, tabs before the delimiter belong to it if the whole line has that form
         ending = re.compile(rf"(?>(?:{joint}\t)*){last}|{last}(?=\n?\Z)" if tabs else last)
         while self.place < len(self.text):
             start = self.place
@@ -174,8 +174,9 @@ class Tokens(Scanner):
         return "".join(lines), False
 
     def _line_end(self, *, quoted: bool) -> int:
-        """Where the line at this place ends. Unless `quoted`, a backslash at its end joins the next
-        line to it.
+        """Return the end of the current line.
+
+        Unless `quoted`, a backslash at the end of a line continues it on the next line.
         """
         pattern = _LINE if quoted else _JOINED_LINE
         match = pattern.match(self.text, self.place)

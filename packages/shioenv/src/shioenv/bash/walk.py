@@ -1,4 +1,4 @@
-"""A walk through a program: every command in it, and the operators between those at its top."""
+"""Traversal of a parsed program: its commands, pipelines and top-level operators."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from shioenv.bash.program import (
 
 
 def commands(source: Source) -> list[tuple[Command, int]]:
-    """Every command of a text at any depth, in the order they begin, each with its shift.
+    """Return every command of a text at any depth in order of start, each with its shift.
 
-    Commands in substitutions are included. The shift is to be added to a command's places.
+    Commands in substitutions are included. Add the shift to a command's offsets.
     """
     found = [(command, 0) for command in _below(source.program)]
     for substitution in source.substitutions:
@@ -36,12 +36,12 @@ def commands(source: Source) -> list[tuple[Command, int]]:
 
 
 def redirects_of(command: Command) -> tuple[Redirect, ...]:
-    """The redirections of the command itself, without those of commands in it."""
+    """Return the redirections of the command itself, without those of nested commands."""
     return command.redirects if isinstance(command, (Simple, Redirected)) else ()
 
 
 def pipelines(program: Program) -> Iterator[Pipeline]:
-    """Every pipeline of a program at any depth, without those in substitutions."""
+    """Yield every pipeline of a program at any depth, except those in substitutions."""
     for job in program:
         for _, pipeline in job.pipelines:
             yield pipeline
@@ -81,21 +81,21 @@ def _programs_in(command: Command) -> Iterator[Program]:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A command at the top of a program, or one stage of a pipeline there."""
+    """A command at the top level of a program, or one stage of a pipeline there."""
 
     command: Command | None
-    """None where `!` or `time` stands alone."""
+    """The command; None for a bare `!` or `time`."""
     start: int
-    """Where the piece begins, in characters: a `!` or a `time` before the command is included."""
+    """The start offset in characters, including a `!` or a `time` before the command."""
     end: int
     prefixed: bool
-    """Whether a `!` or a `time` stands before the command."""
+    """Whether the command is preceded by a `!` or a `time`."""
 
 
 def pieces(program: Program) -> list[Piece | str]:
-    """The commands at a program's top and the operators between them, in order.
+    """Return the top-level commands of a program and the operators between them, in order.
 
-    A newline is given as `;`. Behind the last command only `&` is given.
+    A newline becomes `;`. After the last command, only `&` is included.
     """
     found: list[Piece | str] = []
     for number, job in enumerate(program):

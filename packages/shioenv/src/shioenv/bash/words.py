@@ -1,4 +1,4 @@
-"""Shell words of a line as they are written, quotes included."""
+"""Shell words: splitting of a line, quoting, and removal of quotes."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from shioenv.bash.builtins import KEYWORDS
 
 CLOSING = {"(": ")", "{": "}"}
 OPENINGS = ("$(", "${", "<(", ">(")
-"""What begins a substitution."""
+"""Openings of substitutions."""
 
 _DEEPEST = 50
-"""Quotes and substitutions nested in each other at most; a deeper one reaches to the end."""
+"""Maximum nesting of quotes and substitutions; a deeper one extends to the end of the text."""
 
 _HOLDING = re.compile(r"[\\'\"`$<>]")
-"""What may begin a quotation or a substitution."""
+"""Characters that may begin a quotation or a substitution."""
 _PLAIN = re.compile(r"[^ \t\n\\'\"`$<>]+")
 _PIECE = re.compile(r"[^ \t\n]+")
 _QUOTATION = re.compile(r"\\.?|'[^']*'?|`[^`]*`?|\$'(?:\\.|[^'\\])*\\?'?", re.DOTALL)
 
 
 BARE = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
-"""A word that stands for itself without quotes."""
+"""A word that needs no quotes."""
 _COMMAND = re.compile(r"[\w./+-]+", re.ASCII)
-"""A word that stands for itself without quotes where a command begins: no assignment, no job."""
+"""A word that needs no quotes at the start of a command: no assignment, no job."""
 
 _REMOVED = re.compile(
     r"""\\(\n|.?)|'([^']*)'?|\$'((?:[^'\\]++|\\.?)*)'?|\$?"((?:[^"\\]++|\\.?)*)"?""", re.DOTALL
 )
-"""What loses its quotes: `\\x`, `'…'`, `$'…'`, `"…"` and `$"…"`."""
+r"""Quoted parts: `\x`, `'…'`, `$'…'`, `"…"` and `$"…"`."""
 _IN_DOUBLE_QUOTES = re.compile(r'\\(?:([$`"\\])|\n)')
 _ANSI = re.compile(
     r"\\(?:([0-7]{1,3})|x\{([0-9A-Fa-f]*)\}?|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})"
@@ -45,7 +45,7 @@ _ANSI_LETTERS = {
 
 
 def quoted(text: str, *, command: bool = False, always: bool = False) -> str:
-    """The text as a word that stands for itself, in quotes where it needs them or `always`.
+    """Return the text as a literal shell word, quoted if necessary or if `always`.
 
     With `command`, the word is the first of a command, where keywords and more characters need
     quotes.
@@ -57,10 +57,10 @@ def quoted(text: str, *, command: bool = False, always: bool = False) -> str:
 
 
 def unquoted(word: str) -> str:
-    """A word without its quotes, as Bash removes them. Only `$'…'` in it is expanded.
+    """Return a word without its quotes, as Bash removes them. Only `$'…'` in it is expanded.
 
-    Never fails: a quotation that is never closed reaches to the end. Bytes that are not UTF-8
-    become the characters by which `surrogateescape` stands for them.
+    Never fails: an unclosed quotation extends to the end. Bytes that are not UTF-8 become
+    surrogates, by `surrogateescape`.
     """
     if not ("'" in word or '"' in word or "\\" in word):
         return word
@@ -68,7 +68,7 @@ def unquoted(word: str) -> str:
 
 
 def plain_words(text: str) -> list[str]:
-    """The words of a line without their quotes."""
+    """Return the words of a line without their quotes."""
     return [unquoted(word) for word in split_words(text)]
 
 
@@ -82,9 +82,9 @@ def _removed(match: re.Match[str]) -> str:
 
 
 def ansi(text: str) -> str:
-    """What `$'…'` stands for, by the text between its quotes. A NUL ends it, as in Bash.
+    """Expand the text between the quotes of a `$'…'`. A NUL ends it, as in Bash.
 
-    Bytes that are not UTF-8 become the characters by which `surrogateescape` stands for them.
+    Bytes that are not UTF-8 become surrogates, by `surrogateescape`.
     """
     decoded = _ANSI.sub(_decoded, text).partition("\0")[0]
     if decoded.isascii():
@@ -106,17 +106,16 @@ def _decoded(match: re.Match[str]) -> str:
 
 
 def _byte(number: int) -> str:
-    """A byte as text; bytes from 0x80 on are joined into characters later, by `ansi`."""
+    """Return a byte as text; `ansi` later joins bytes from 0x80 on into characters."""
     number &= 0xFF
     return chr(number) if number < 0x80 else chr(0xDC00 + number)
 
 
 def split_words(text: str) -> list[str]:
-    r"""The words of a line, separated by unquoted blanks and newlines, their text unchanged.
+    r"""Split a line into words at unquoted blanks and newlines; the words keep their quotes.
 
     Quotes, backslashes, `$(…)`, `${…}`, `` `…` ``, `<(…)` and `>(…)` hold a word together. Never
-    fails: a bracket or quote that is never closed reaches to the end. Operators are not separated
-    from words.
+    fails: an unclosed bracket or quote extends to the end. Operators are not separated from words.
     """
     if not _HOLDING.search(text):
         return _PIECE.findall(text)
@@ -140,10 +139,10 @@ def split_words(text: str) -> list[str]:
 
 
 def substitutions(text: str) -> list[str]:
-    """The commands in the `$(…)`, `<(…)`, `>(…)` and `` `…` `` of a text, outermost only.
+    """Return the commands in the outermost `$(…)`, `<(…)`, `>(…)` and `` `…` `` of a text.
 
-    Text in single quotes, escaped text and arithmetic are no substitutions. Never fails: a
-    substitution that is never closed reaches to the end.
+    Text in single quotes, escaped text and arithmetic are no substitutions. Never fails: an
+    unclosed substitution extends to the end.
     """
     found: list[str] = []
     index, quoted = 0, False
@@ -166,7 +165,7 @@ def substitutions(text: str) -> list[str]:
 
 
 def _unit_end(text: str, index: int, depth: int = 0) -> int:
-    """Where the character, quotation or substitution that starts at `index` ends."""
+    """Return the end of the character, quotation or substitution that starts at `index`."""
     if depth > _DEEPEST:
         return len(text)
     end = quotation_end(text, index)
@@ -180,7 +179,7 @@ def _unit_end(text: str, index: int, depth: int = 0) -> int:
 
 
 def quotation_end(text: str, index: int) -> int:
-    r"""Where the `\x`, `'…'`, `` `…` `` or `$'…'` at `index` ends; `index` where none starts."""
+    r"""Return the end of the `\x`, `'…'`, `` `…` `` or `$'…'` at `index`; `index` if none."""
     match = _QUOTATION.match(text, index)
     return match.end() if match else index
 
@@ -198,7 +197,7 @@ def _double_quote_end(text: str, index: int, depth: int) -> int:
 
 
 def _bracket_end(text: str, index: int, depth: int = 0) -> int:
-    """Where the bracket at `index` is closed; quotes and inner brackets are passed over."""
+    """Return the end of the bracket at `index`, past quotes and inner brackets."""
     opening, closing = text[index], CLOSING[text[index]]
     nesting, end = 0, index
     while end < len(text):
@@ -222,12 +221,12 @@ def is_assignment(word: str) -> bool:
 
 
 def n_assignments(words: Sequence[str]) -> int:
-    """How many words before the command set a variable; the last word is never one of them."""
+    """Count the words before the command that set a variable; the last word never counts."""
     return len(list(takewhile(is_assignment, words[:-1])))
 
 
 def without_assignments(command: str) -> str:
-    """A command without the assignments before it: `TZ=UTC date` is `date`."""
+    """Remove the assignments before a command: `TZ=UTC date` becomes `date`."""
     words = split_words(command)
     place = 0
     for word in words[: n_assignments(words)]:

@@ -1,4 +1,4 @@
-"""Behaviors and answers as JSON, as suites and caches keep them and other programs write them."""
+"""JSON serialization of behaviors and answers, for suites, caches and external programs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _ALWAYS = ("exit_code", "output", "context_patch")
 _WHERE_SET = ("output_b64", "content_digests", *FLAGS)
 
 SAID = ("abstained", "confidence", "context_patch", "exit_code", "output", "output_b64")
-"""Keys that decide how right an answer is. A key that is nearly one of them is a mistake."""
+"""Keys that affect the score of an answer. A key that closely resembles one is an error."""
 
 
 def behavior_json(behavior: Behavior) -> dict[str, Any]:
-    """A behavior as a JSON object with the names of `shioenv run --json`.
+    """Convert a behavior to a JSON object with the keys of `shioenv run --json`.
 
-    Empty `content_digests`, an unneeded `output_b64` and flags that are false are left out.
+    Empty `content_digests`, an unneeded `output_b64` and false flags are omitted.
     """
     return {
         name: value
@@ -37,11 +37,11 @@ def behavior_json(behavior: Behavior) -> dict[str, Any]:
 
 
 def behavior_of(document: Mapping[str, Any]) -> Behavior:
-    """The behavior that a JSON object says.
+    """Parse the behavior in a JSON object.
 
-    A missing `exit_code` is 0. A missing `output` (or `output_b64`) or `context_patch` is empty.
-    The patch is a list, or the text of one. Other keys than these, `content_digests` and `FLAGS`
-    say nothing. Errors: AnswerError, with what could be read (`received`) once the output was read.
+    Defaults: 0 for `exit_code`, empty for `output` (or `output_b64`) and `context_patch`. The patch
+    is a list, or the text of one. Only these keys, `content_digests` and `FLAGS` are used. Errors:
+    AnswerError, with the fields parsed so far (`received`) if the output is valid.
     """
     try:
         output = _output(document)
@@ -78,17 +78,17 @@ def _output(document: Mapping[str, Any]) -> bytes:
 
 
 def _meant(name: str) -> str | None:
-    """The key of `SAID` that a differently written key means (`exitCode`, `outptu`), or None."""
+    """Return the key of `SAID` that a misspelt key means (`exitCode`, `outptu`), or None."""
     plain = {each.replace("_", ""): each for each in SAID}
     found = nearest(re.sub(r"[\W_]", "", name).lower(), plain, cutoff=0.8)
     return None if found is None else plain[found]
 
 
 def answer_from(document: Any) -> Answer:
-    """The answer that a JSON object says: a behavior, perhaps `confidence` (0 to 1) and `source`.
+    """Parse an answer: a behavior, optionally with `confidence` (0 to 1) and `source`.
 
-    The object has to say an output. Unknown keys are ignored, but a key that looks like one of
-    `SAID` is an error. Errors: Abstained where `abstained` is true; AnswerError.
+    An output is required. Unknown keys are ignored, but a key that resembles one of `SAID` is an
+    error. Errors: Abstained if `abstained` is true; AnswerError.
     """
     if not isinstance(document, dict):
         raise AnswerError(f"expected a JSON object, got {document!r:.60}")

@@ -1,4 +1,4 @@
-"""What an input did: exit code, output, context patch, and how far each can be trusted."""
+"""The result of an input: exit code, output, context patch, and their completeness."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ NOTHING = hashlib.sha256().hexdigest()
 
 @dataclass(frozen=True, slots=True)
 class Behavior:
-    """One execution's observable result (Appendix C).
+    """The observable result of one execution (Appendix C).
 
-    A command that fails or reaches a limit has a behavior. A sandbox that breaks is an exception.
+    A command that fails or reaches a limit has a behavior. A sandbox failure is an exception.
     """
 
     exit_code: int
-    """The exit code of the last command, 0 to 255; 124 where the wall time ran out."""
+    """The exit code of the last command, 0 to 255; 124 if the wall time ran out."""
     output: bytes
-    """Standard output and standard error in the order they arrived."""
+    """Standard output and standard error in order of arrival."""
     patch: ContextPatch = field(default_factory=ContextPatch)
     """Every change of the context, in canonical order."""
     content_digests: Mapping[str, str] = field(default_factory=dict)
@@ -33,41 +33,41 @@ class Behavior:
 
     The key is the file's name in `fs`."""
     stdout: bytes | None = None
-    """Standard output alone, where the channels were separate."""
+    """Standard output alone, if the channels were separate."""
     stderr: bytes | None = None
-    """Standard error alone, where the channels were separate."""
+    """Standard error alone, if the channels were separate."""
     timed_out: bool = False
     """Whether the wall time ran out."""
     output_truncated: bool = False
-    """Whether more was written than is kept."""
+    """Whether output beyond the limit was dropped."""
     limits_hit: tuple[str, ...] = ()
     """The limits that the run reached, by their names in `Limits`."""
     patch_truncated: bool = False
-    """Whether more changed than a patch may hold; `patch_digest` stands for the rest."""
+    """Whether the patch was cut at its limit; `patch_digest` then identifies the whole."""
     patch_digest: str | None = None
-    """SHA-256 (hex) of the whole patch and the digests where these were cut, else None."""
+    """SHA-256 (hex) of the complete patch and digests if these were cut, else None."""
     volatile: bool = False
-    """Whether another run of the same input may do something else."""
+    """Whether another run of the same input may have a different result."""
     shell_state_known: bool = True
-    """Whether the shell's dump could be read: the shell may have died before, or the dump be wrong.
+    """Whether the shell's dump was readable: the shell may die first, or the dump be invalid.
 
-    If not, the patch lacks all changes that the shell alone can tell."""
+    If not, the patch lacks all changes of the shell's internal state."""
     died_by_signal: int | None = None
-    """The signal that ended the shell itself, else None."""
+    """The signal that killed the shell itself, else None."""
     processes: int = field(default=0, compare=False)
-    """How many processes and threads the run started, the shell among them; 0: nobody counted.
+    """Number of processes and threads that the run started, including the shell; 0: not counted.
 
-    The number says what a run costs, and is no part of what the input did.
+    The number measures the cost of a run and is not part of its result.
     """
     inodes: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
     """The inode numbers of the files that the run added or changed, by their names in `fs`.
 
-    Empty where nobody looked. They tell a moved file from a copied one after a history, and are no
-    part of what the input did.
+    Empty if they were not collected. They distinguish a moved file from a copied one after a
+    history, and are not part of the result.
     """
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object with the keys of `shioenv run --json`, but for its input and its place."""
+        """Return the behavior as a JSON object with the keys of `shioenv run --json`."""
         output, encoded = output_text(self.output)
         return {
             "exit_code": self.exit_code,
@@ -91,7 +91,7 @@ class Behavior:
 
 
 def output_text(output: bytes) -> tuple[str, str | None]:
-    """The output as text, and its base64 where the output is not UTF-8 (D-8)."""
+    """Return the output as text, and as base64 if it is not UTF-8 (D-8)."""
     try:
         return output.decode("utf-8"), None
     except UnicodeDecodeError:

@@ -1,7 +1,7 @@
-"""What every runner must do, as checks that can be made of any runner.
+"""Conformance checks that every runner must pass.
 
 A check is a function that takes a runner and a state, and asserts. A runner that abstains from an
-input which a check needs has not failed that check. The check's result says that it abstained.
+input of a check does not fail it. The check's result then records the abstention.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Check = Callable[[Runner, State], None]
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One check's result: `failure` is None where it passed, or where the runner abstained."""
+    """The result of one check: `failure` is None if it passed or the runner abstained."""
 
     name: str
     failure: str | None
@@ -26,12 +26,12 @@ class CheckResult:
 
 
 def run_checks(runner: Runner, state: State) -> Iterator[CheckResult]:
-    """The result of every check in turn. `state` is pristine and knows its machine (`pristine`)."""
+    """Yield the result of every check. `state` is pristine and has its machine (`pristine`)."""
     return results(CHECKS, runner, state)
 
 
 def results(checks: Iterable[Callable[..., None]], *subject: object) -> Iterator[CheckResult]:
-    """The result of each check of a subject in turn; a subject may be a runner or anything else."""
+    """Yield the result of each check for a subject, such as a runner."""
     for check in checks:
         try:
             check(*subject)
@@ -54,7 +54,7 @@ def _same(runner: Runner, text: str, state: State) -> Behavior:
 
 
 def exit_codes_and_outputs(runner: Runner, state: State) -> None:
-    """Exit codes are 0 to 255, outputs are bytes, and the same input does the same again."""
+    """Exit codes are 0 to 255, outputs are bytes, and repeated inputs give equal results."""
     for text in ("true", "false", "echo hello", "ls /nowhere", "exit 7", ""):
         behavior = _same(runner, text, state)
         assert 0 <= behavior.exit_code <= 255, f"{text!r}: exit code {behavior.exit_code}"
@@ -62,7 +62,7 @@ def exit_codes_and_outputs(runner: Runner, state: State) -> None:
 
 
 def nothing_stays_behind(runner: Runner, state: State) -> None:
-    """Nothing that an input did is there for the next input from the same state."""
+    """An input has no effect on the next input that starts from the same state."""
     before = runner.run("ls -a; echo $x", state)
     for text in ("touch left-behind", "x=1", "cd /tmp"):
         runner.run(text, state)
@@ -71,18 +71,18 @@ def nothing_stays_behind(runner: Runner, state: State) -> None:
 
 
 def no_state_is_the_first_one(runner: Runner, state: State) -> None:
-    """Without a state an input starts in the pristine machine's first start directory."""
+    """Without a state, an input starts in the pristine machine's first start directory."""
     assert runner.run("pwd").output == f"{state.cwd}\n".encode(), runner.run("pwd").output
 
 
 def nothing_leads_to_the_start(runner: Runner, state: State) -> None:
-    """A shell starts in its start directory: it was nowhere before, and `OLDPWD` is not set."""
+    """A new shell has no previous directory: `OLDPWD` is not set."""
     behavior = runner.run("echo ${OLDPWD-unset}", state)
     assert behavior.output == b"unset\n", behavior.output
 
 
 def patches_fit(runner: Runner, state: State) -> None:
-    """A patch leads from the state's context to the one that the next input finds."""
+    """A patch converts the state's context into the one that the next input sees."""
     for text, shown in (
         ("mkdir -p deep/er", "ls -d deep/er"),
         ("cd /tmp", "pwd"),
@@ -104,7 +104,7 @@ def patches_fit(runner: Runner, state: State) -> None:
 
 
 def answers_say_how_sure(runner: Runner, state: State) -> None:
-    """A confidence is 0 to 1, and the answer's output is that of `run`."""
+    """A confidence is 0 to 1, and the answer's output equals that of `run`."""
     answer = answer_of(runner, "echo hello", state)
     assert 0 <= answer.confidence <= 1, answer.confidence
     assert answer.behavior.output == runner.run("echo hello", state).output

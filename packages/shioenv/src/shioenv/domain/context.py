@@ -33,24 +33,24 @@ FIELDS = (
     "env", "fs", "shell_options", "settings", "functions", "aliases", "umask", "limits",
     "firewall", "network",
 )  # fmt: skip
-"""The document's keys in the order they are written."""
+"""The document's keys in the order in which they are written."""
 
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-"""The values of `FileEntry.month`; strftime would follow the locale that is set."""
+"""The values of `FileEntry.month`; strftime would depend on the current locale."""
 
 OF_DATE = ("month", "day", "year", "time")
-"""The attributes of a file that tell its time of last change."""
+"""The attributes of a file that give its modification time."""
 
 
 def date_of(moment: datetime) -> dict[str, Any]:
-    """The values of `OF_DATE` for a file that was changed at this moment."""
+    """Return the values of `OF_DATE` for a modification time."""
     month, clock = MONTHS[moment.month - 1], f"{moment:%H:%M}"
     return {"month": month, "day": moment.day, "year": moment.year, "time": clock}
 
 
 KEPT = ("perms", "owner", "group", "size", *OF_DATE)
-"""The attributes that a file keeps where it takes the place of another file."""
+"""The attributes that a file keeps when it replaces another file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,13 @@ class FileEntry:
     target: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as it stands in `fs`, with `target` only where the file is a link."""
+        """Return the entry as in `fs`, with `target` only for a link."""
         values = ((name, getattr(self, name)) for name in self.__slots__)
         return {name: value for name, value in values if value is not None}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> FileEntry:
-        """The entry that `to_json` gave. ContextError for missing or unknown attributes."""
+        """Parse an entry written by `to_json`. ContextError for missing or unknown attributes."""
         try:
             return cls(**document)
         except TypeError as error:
@@ -87,7 +87,7 @@ class FileEntry:
 
 
 def instant(entry: FileEntry) -> datetime:
-    """The time at which a file was changed, to the minute, in UTC."""
+    """Return a file's modification time, to the minute, in UTC."""
     hour, minute = map(int, entry.time.split(":"))
     month = MONTHS.index(entry.month) + 1
     return datetime(entry.year, month, entry.day, hour, minute, tzinfo=UTC)
@@ -95,7 +95,7 @@ def instant(entry: FileEntry) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A context document, never changed in place. Contexts of equal documents are equal.
+    """An immutable context document. Contexts with equal documents are equal.
 
     Errors: ContextError for a field that is not in `FIELDS`.
     """
@@ -110,12 +110,12 @@ class Context:
             )
 
     def entry(self, name: str) -> FileEntry | None:
-        """The file listed as `name` in `fs`, or None."""
+        """Return the file listed as `name` in `fs`, or None."""
         attributes = self.document.get("fs", {}).get(name)
         return None if attributes is None else FileEntry.from_json(attributes)
 
     def to_json(self) -> str:
-        """The document as minified JSON: fields in their fixed order, inner keys sorted."""
+        """Return the document as minified JSON: fields in their fixed order, inner keys sorted."""
         ordered = {
             key: _ordered(self.document[key], keep_attributes=key == "fs")
             for key in FIELDS
@@ -125,7 +125,7 @@ class Context:
 
     @classmethod
     def from_json(cls, text: str) -> Context:
-        """The context that `to_json` gave. ContextError where the text is no context."""
+        """Parse a context written by `to_json`. ContextError if the text is no context."""
         try:
             document = parse_json(text)
         except ValueError as error:

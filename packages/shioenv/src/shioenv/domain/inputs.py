@@ -1,8 +1,8 @@
-"""An input: its arguments, its segments, its sub-inputs, sessions of inputs.
+"""Shell inputs: their arguments, segments and sub-inputs, and sessions of inputs.
 
-A list of arguments must stay valid shell input whichever of its members are removed. So bundled
-short options are kept apart and carry marks instead (Appendix A): `-l<ns>`, `<ns>a<ns>`, `<ns>T 32`
-is `-laT 32`. The list still means something without its first or its second member.
+A list of arguments must remain valid shell input if any of its members are removed. So bundled
+short options are separate arguments with marks (Appendix A). For example, `-l<ns>`, `<ns>a<ns>`,
+`<ns>T 32` is `-laT 32`. The list remains meaningful without its first or second member.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _ESCAPED = re.compile(r"<\\(\\*)ns>")
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """Finished text of one removable unit, with its no-space marks.
+    """The complete text of one removable argument, with its no-space marks.
 
-    `joins_left` says that the text continues a bundle of short options which its left neighbour
-    began. `joins_right` says that a right neighbour may continue the bundle. The text may contain
-    blanks: `-B 512K` is one argument. Errors: InputError for an empty text.
+    `joins_left`: the text continues a bundle of short options begun by its left neighbour.
+    `joins_right`: a right neighbour may continue the bundle. The text may contain blanks: `-B 512K`
+    is one argument. Errors: InputError for an empty text.
     """
 
     text: str
@@ -39,10 +39,10 @@ class Argument:
 
     @property
     def marked(self) -> str:
-        r"""The text with its marks, as `input_args` shows it: `-l<ns>`, `<ns>T 32`.
+        r"""The text with its marks, as in `input_args`: `-l<ns>`, `<ns>T 32`.
 
-        A literal `<ns>` inside the text is written `<\ns>` (and `<\ns>` as `<\\ns>`, and so on),
-        so `parse` always gives this argument back.
+        A literal `<ns>` inside the text is written `<\ns>` (and `<\ns>` as `<\\ns>`, and so on), so
+        that `parse` restores the argument.
         """
         text = _LITERAL.sub(r"<\\\1ns>", self.text) if "<" in self.text else self.text
         left, right = MARK * self.joins_left, MARK * self.joins_right
@@ -50,7 +50,7 @@ class Argument:
 
     @classmethod
     def parse(cls, marked: str) -> Argument:
-        """The argument that `marked` shows; InputError where nothing is left beside the marks."""
+        """Parse an argument written as in `marked`; InputError for marks without text."""
         joins_left = marked.startswith(MARK)
         text = marked[len(MARK) :] if joins_left else marked
         joins_right = text.endswith(MARK)
@@ -61,12 +61,12 @@ class Argument:
 
 
 def join(arguments: Iterable[Argument]) -> str:
-    """The arguments as one line.
+    """Join arguments into one line.
 
-    Two neighbours that both mark their shared border are joined. An argument that continues a
-    bundle whose beginning is gone gets its dash back: `<ns>a` after anything unmarked is ` -a`.
-    Appendix A shows only the first half of the rule. The second half is ours, because sub-inputs
-    need it. All others are separated by one blank.
+    Two neighbours that both mark their shared border are joined without a blank. An argument that
+    continues a bundle whose beginning was removed gets its dash back: `<ns>a` after an unmarked
+    argument is ` -a`. Appendix A shows only the first half of the rule. The second half is ours,
+    because sub-inputs need it. All others are separated by one blank.
     """
     parts: list[str] = []
     joinable = False
@@ -82,7 +82,7 @@ def join(arguments: Iterable[Argument]) -> str:
 
 
 def render(command: str, arguments: Sequence[Argument]) -> str:
-    """The command followed by its arguments as one line, joined by the rules of `join`.
+    """Join a command and its arguments into one line by the rules of `join`.
 
     The command token never joins: a first argument that continues a bundle gets its dash back.
     """
@@ -103,18 +103,18 @@ OPERATORS = SEPARATORS | REDIRECTIONS | DUPLICATIONS
 _WHOLE_REDIRECTION = re.compile(
     r"(\d+|\{\w+\})?(&>>|&>|<<<|<>|<&|>&|>>|>\||<|>)(?![\s(]).+", re.ASCII | re.DOTALL
 )
-"""A rare redirection, which is one token with its target: `3>&-`, `<&3`, `4>log`; not `<(ls)`."""
+"""A rare redirection, written as one token with its target: `3>&-`, `<&3`, `4>log`; not `<(ls)`."""
 
 
 def is_operator(text: str) -> bool:
-    """Whether a text is an operator, as the whole of a token without marks: `&&`, `>`, `3>&-`."""
+    """Whether a whole token without marks is an operator: `&&`, `>`, `3>&-`."""
     return text in OPERATORS or (
         ("<" in text or ">" in text) and _WHOLE_REDIRECTION.fullmatch(text) is not None
     )
 
 
 class Role(StrEnum):
-    """What a token does in an input. Only an `ARGUMENT` is ever removed."""
+    """The role of a token in an input. Only an `ARGUMENT` can be removed."""
 
     COMMAND = "command"
     ARGUMENT = "argument"
@@ -134,7 +134,7 @@ class Token:
 class Segment:
     """One command of an input with its removable arguments, without operators and targets.
 
-    `command` is "" where the segment has none (`> file` is a valid input).
+    `command` is "" if the segment has none (`> file` is a valid input).
     """
 
     command: str
@@ -145,23 +145,23 @@ class Segment:
 class Input:
     """One row of shell input: commands and arguments, composed by operators.
 
-    A segment is what stands between two separators (`&& || | |& ; &`). Tokens are taken as they
-    come: an input that bash will refuse is a valid Input, and bash's error is its behavior.
+    A segment is the part between two separators (`&& || | |& ; &`). Tokens are not checked. An
+    input that bash refuses is a valid Input, and bash's error is its behavior.
     """
 
     tokens: tuple[Token, ...]
 
     @classmethod
     def single(cls, command: str, arguments: Iterable[Argument] = ()) -> Input:
-        """An input of one command."""
+        """Create an input of one command."""
         tokens = (Token(argument, Role.ARGUMENT) for argument in arguments)
         return cls((Token(Argument(command), Role.COMMAND), *tokens))
 
     @classmethod
     def from_marked(cls, input_args: Sequence[str]) -> Input:
-        r"""The input that has these `input_args`.
+        r"""Create the input with these `input_args`.
 
-        An operator is recognised only as a whole token: `-exec ls {} \;` holds none. A rare
+        An operator is recognised only as a whole token: `-exec ls {} \;` contains none. A rare
         redirection is one token with its target (`3>&-`). The token after another redirection is
         its target. The first other token of a segment is its command. Errors: InputError for a
         token without text.
@@ -186,7 +186,7 @@ class Input:
 
     @property
     def text(self) -> str:
-        """The line that bash is given, without the session's `cd`."""
+        """The line passed to bash, without the session's `cd`."""
         return join(token.argument for token in self.tokens)
 
     @property
@@ -196,7 +196,7 @@ class Input:
 
     @property
     def n_arguments(self) -> int:
-        """How many arguments can be removed, over all segments."""
+        """The number of removable arguments in all segments."""
         return sum(token.role is Role.ARGUMENT for token in self.tokens)
 
     @property
@@ -216,12 +216,12 @@ class Input:
         return tuple(segments)
 
     def keep(self, kept: Iterable[int], segment: int | None = None) -> Input:
-        """The sub-input s[O]: of the removable arguments only those with an index in `kept`.
+        """Return the sub-input s[O]: only the removable arguments with an index in `kept`.
 
-        The order stays. Indices count the removable arguments of the whole input from 0. With
-        `segment`, indices count those of that segment alone, and every other segment stays whole.
-        Commands, operators and targets always stay. Errors: InputError for an index or a segment
-        that does not exist.
+        The order is unchanged. Indices count the removable arguments of the whole input from 0.
+        With `segment`, indices count those of that segment only, and all other segments are
+        unchanged. Commands, operators and targets are always kept. Errors: InputError for an index
+        or a segment that does not exist.
         """
         wanted = frozenset(kept)
         start, stop = (0, len(self.tokens)) if segment is None else self._span(segment)
@@ -242,7 +242,7 @@ class Input:
         return Input((*tokens, *self.tokens[stop:]))
 
     def through(self, segment: int) -> Input:
-        """The beginning of the input up to this segment's end, its redirections included.
+        """Return the beginning of the input up to this segment's end, including its redirections.
 
         For the last segment that is the whole input. InputError for a segment that does not exist.
         """
@@ -251,9 +251,9 @@ class Input:
         return self if last else Input(self.tokens[:stop])
 
     def spans(self) -> Iterator[tuple[int, int]]:
-        """The indices of the tokens where each segment starts and stops (excluded).
+        """Yield the token indices at which each segment starts and stops (exclusive).
 
-        Two separators right behind each other have no segment between them.
+        There is no segment between two adjacent separators.
         """
         start = 0
         for index, token in enumerate(self.tokens):
@@ -273,7 +273,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A start directory and the inputs typed in it, one row each, after those of its history."""
+    """A start directory, its history, and the inputs typed after it, one per row."""
 
     cwd: str
     rows: tuple[Input, ...]
@@ -281,20 +281,20 @@ class Session:
 
     @property
     def text(self) -> str:
-        """The session's text as a record's `input` has it: `cd /home/ubuntu; ls -la`.
+        """The text as in a record's `input`: `cd /home/ubuntu; ls -la`.
 
-        Each further row stands on a line of its own.
+        Each further row is on a separate line.
         """
         return started(self.cwd, self.body)
 
     @property
     def body(self) -> str:
-        """The rows, each on a line of its own, without the `cd`."""
+        """The rows, one per line, without the `cd`."""
         return "\n".join(row.text for row in self.rows)
 
 
 def started(cwd: str, text: str) -> str:
-    """A record's `input`, as the paper writes it.
+    """Return a record's `input` in the paper's form.
 
     The shell starts in the directory, and the `cd` is not executed (D-27).
     """
@@ -302,19 +302,19 @@ def started(cwd: str, text: str) -> str:
 
 
 _START = re.compile(r"cd[ \t]+((?:'[^']*'|\"'\"|[^\s;'\"\\])+)[ \t]*;\s*(?=\S)")
-"""A `cd` with one word as `shlex.quote` writes it, and something after it."""
+"""A `cd` with one word in the form of `shlex.quote`, followed by further text."""
 
 
 def session_text(cwd: str, shell_input: Input) -> str:
-    """A record's `input`, without a `cd` where the start directory is unknown ("")."""
+    """Return a record's `input`, without a `cd` if the start directory is unknown ("")."""
     return started(cwd, shell_input.text) if cwd else shell_input.text
 
 
 def without_start(text: str) -> tuple[str, str]:
-    """The start directory that an input's leading `cd` names, and the input without that `cd`.
+    """Split an input into the start directory of its leading `cd` and the rest.
 
-    Where `started` would not write that `cd` for the directory's name, the directory is "" and the
-    input whole. An example is `cd ~; ls`, which goes elsewhere than `cd '~'; ls`.
+    If `started` would write another `cd` for that directory, the directory is "" and the input is
+    unchanged. An example is `cd ~; ls`, which differs from `cd '~'; ls`.
     """
     match = _START.match(text)
     if match is not None:

@@ -1,4 +1,4 @@
-"""Modes of files: as `ls -l` shows them, as numbers, and as `chmod` and `umask` write them."""
+"""File modes: conversion between `ls -l` strings, numbers, and operands of `chmod` and `umask`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BITS = {"r": 4, "w": 2, "x": 1}
 
 
 def mode_of(perms: str) -> int:
-    """The permission bits of ten characters such as `drwxr-xr-x`."""
+    """Return the permission bits of ten characters such as `drwxr-xr-x`."""
     bits = 0
     for place, letter in enumerate(perms[1:10]):
         bits |= (letter not in "-ST") << 8 - place
@@ -22,14 +22,14 @@ def mode_of(perms: str) -> int:
 
 
 def shown(kind: str, mode: int) -> str:
-    """The ten characters of a file of this kind (`-`, `d`, `l`, …) and these permission bits."""
+    """Return the ten characters of a file of this kind (`-`, `d`, `l`, …) with these bits."""
     return kind + stat.filemode(mode)[1:]
 
 
 def changed_mode(text: str, mode: int, umask: int, *, directory: bool) -> int | None:
-    """The permission bits that `chmod TEXT` makes of others; None where that is no mode.
+    """Apply `chmod TEXT` to permission bits; None if the text is not a mode.
 
-    A directory keeps its set-ID bits under a number of at most four digits.
+    A directory keeps its set-ID bits if the mode is a number of at most four digits.
     """
     if re.fullmatch("[0-7]{1,4}", text):
         kept = mode & 0o6000 if directory else 0

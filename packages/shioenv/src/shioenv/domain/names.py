@@ -1,8 +1,7 @@
-r"""How file names and shell values, which are bytes, are written as text.
+r"""Text encoding of file names and shell values, which are bytes.
 
-The text of a name is reversible: undecodable bytes become `\xHH`, so a backslash becomes two.
-Values of variables are read by people far more often than reversed, so their backslashes stay
-single.
+The encoding of names is reversible: undecodable bytes become `\xHH`, so a backslash is doubled.
+Values of variables are rarely decoded, so their backslashes stay single for readability.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ _ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|\\)")
 
 
 def name_text(name: bytes) -> str:
-    r"""A file name as text: UTF-8, undecodable bytes as `\xHH`, a backslash as two. Reversible."""
+    r"""Encode a file name as UTF-8 text; undecodable bytes become `\xHH`, backslashes double."""
     if name.isascii() and b"\\" not in name:
         return name.decode("ascii")
     return name.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
 
 
 def name_bytes(text: str) -> bytes:
-    """The file name that `name_text` wrote as `text`."""
+    """Decode a file name encoded by `name_text`."""
     parts, end = [], 0
     for match in _ESCAPE.finditer(text):
         parts.append(text[end : match.start()].encode())
@@ -32,12 +31,12 @@ def name_bytes(text: str) -> bytes:
 
 
 def value_text(value: bytes) -> str:
-    r"""A shell value as text: UTF-8, undecodable bytes as `\xHH`, backslashes as they are."""
+    r"""Encode a shell value as UTF-8 text, with `\xHH` for undecodable bytes."""
     return value.decode("utf-8", "backslashreplace")
 
 
 def file_key(path: bytes, start: bytes) -> str:
-    """The name of a file in a context's `fs`, by the file's absolute path.
+    """Return the name in a context's `fs` of the file with an absolute path.
 
     Inside the start directory the name is the path relative to that directory, `.` for the
     directory itself. Outside it is the absolute path.
@@ -49,10 +48,10 @@ def file_key(path: bytes, start: bytes) -> str:
 
 
 def place_in_directory(name: bytes) -> int:
-    """A name's place in the listing of its pristine directory: the smallest number comes first.
+    """Return the sort key of a name in the listing of its pristine directory.
 
-    The order is ours. The sandbox makes files in the order of the first 8 bytes of their names'
-    SHA-256, little end first (`native/around/tree.c`). A file system in memory lists the last one
-    first.
+    The order is our choice. The sandbox creates files in the order of the first 8 bytes of their
+    names' SHA-256, little-endian (`native/around/tree.c`). A file system in memory lists the last
+    one first.
     """
     return -int.from_bytes(hashlib.sha256(name).digest()[:8], "little")

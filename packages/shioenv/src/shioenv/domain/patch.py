@@ -1,6 +1,6 @@
-"""A context patch: what an input changed, as compact RFC 6902 operations.
+"""A context patch: the changes made by an input, as compact RFC 6902 operations.
 
-`diff` gives the patch that turns one context into another.
+`diff` returns the patch that converts one context into another.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class ContextPatch:
     """Operations in canonical order: sorted by path, then by operation (Figure 4, D-3).
 
     A move sorts by its old path. A list is one value, and no operation addresses an item of a list:
-    otherwise operations on different paths could not be sorted. Where operations depend on each
-    other, their order has a meaning and stays as given. Operations depend on each other where the
-    path of one is the path of another, or lies inside it. Two patches are equal where their
-    operations are equal. A patch is true where it has an operation. Errors: PatchError for an
-    operation of another shape and for a path that is no JSON Pointer.
+    otherwise operations on different paths could not be sorted. If operations depend on each other,
+    their order is significant and is kept. Operations are dependent if a path of one equals, or
+    lies inside, a path of the other. Two patches are equal if their operations are equal. A patch
+    is true if it has an operation. Errors: PatchError for a malformed operation and for a path that
+    is no JSON Pointer.
     """
 
     operations: tuple[Operation, ...] = ()
@@ -48,10 +48,10 @@ class ContextPatch:
         return bool(self.operations)
 
     def apply(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """The document after the patch; the given document stays as it is.
+        """Return the document after the patch; the given document is not changed.
 
-        Unchanged parts are shared between the two documents. Errors: PatchError, with the operation
-        in its message, where an operation does not fit.
+        The two documents share unchanged parts. Errors: PatchError, with the operation in its
+        message, if an operation cannot be applied.
         """
         editor = _Editor(document)
         for operation in self.operations:
@@ -60,18 +60,18 @@ class ContextPatch:
         return root
 
     def compose(self, later: ContextPatch) -> ContextPatch:
-        """The patch that does this patch and then `later`. The patch is not made minimal."""
+        """Return a patch equivalent to this patch followed by `later`. It is not minimized."""
         return ContextPatch(self.operations + later.operations)
 
     def to_json(self) -> str:
-        """The operations as a minified JSON list, as records hold it; `[]` for no operation."""
+        """Return the operations as a minified JSON list, as in records; `[]` if there are none."""
         if not self.operations:
             return "[]"
         return json.dumps(self.operations, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, source: str | Sequence[Any]) -> ContextPatch:
-        """The patch of a JSON list, or of the text of one. PatchError where it is no patch."""
+        """Parse a JSON list, or the text of one. PatchError if it is no patch."""
         if isinstance(source, str):
             try:
                 source = parse_json(source)
@@ -85,17 +85,17 @@ class ContextPatch:
         return cls(tuple(tuple(item) for item in source))
 
     def to_rfc6902(self) -> list[dict[str, Any]]:
-        """The same patch in RFC 6902's own words, for any JSON Patch library."""
+        """Convert the patch to standard RFC 6902, for any JSON Patch library."""
         return [_expand(operation) for operation in self.operations]
 
     @classmethod
     def from_rfc6902(cls, source: Iterable[Mapping[str, Any]]) -> ContextPatch:
-        """The patch of RFC 6902 operations. PatchError for `copy`, `test`, malformed operations."""
+        """Convert from RFC 6902. PatchError for `copy`, `test` and malformed operations."""
         return cls(tuple(_compress(item) for item in source))
 
 
 def is_content(operation: Operation) -> bool:
-    """Whether the operation replaces a file's entry as a whole: only the file's content changed."""
+    """Whether the operation replaces a file's whole entry, which marks a change of content only."""
     return operation[0] == "=" and len(area := keys(operation[1])) == 2 and area[0] == "fs"
 
 
@@ -104,11 +104,11 @@ def with_contents(
     names: Collection[str],
     entry: Callable[[str], Mapping[str, Any] | None],
 ) -> ContextPatch:
-    """The patch, with an operation for each file of which only the content changed (D-25).
+    """Add an operation for each file that changed only in content (D-25).
 
-    `names` are the files whose content is another one, by their names in `fs`. `entry` gives a
-    file's attributes after the patch, None for no such file. Such an operation replaces the file's
-    entry by an equal one: no attribute of a context shows the new content.
+    `names` are the files with changed content, by their names in `fs`. `entry` returns a file's
+    attributes after the patch, or None if it does not exist. Such an operation replaces the file's
+    entry by an equal one, because no attribute of a context shows the new content.
     """
     if not names:
         return patch
@@ -124,7 +124,7 @@ def with_contents(
 
 
 def without_contents(patch: ContextPatch) -> ContextPatch:
-    """The patch without the operations that `with_contents` adds."""
+    """Remove the operations that `with_contents` adds."""
     return ContextPatch(tuple(each for each in patch.operations if not is_content(each)))
 
 
@@ -145,7 +145,7 @@ def _check(operation: Operation) -> None:
 
 
 def _canonical(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
-    """The operations sorted, or as given where one path is another or lies in another."""
+    """Sort the operations, unless one path equals another or lies inside it."""
     if len(operations) == 1:
         return operations
     touched = sorted(
@@ -185,7 +185,7 @@ def _compress(item: Mapping[str, Any]) -> Operation:
 
 
 class _Editor:
-    """Applies operations to a document, of which only the changed parts are copied."""
+    """Applies operations to a document and copies only the changed parts."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.root: Any = document
@@ -215,7 +215,7 @@ class _Editor:
         return copy
 
     def _parent(self, operation: Operation, path: str) -> tuple[dict[str, Any], str]:
-        """The object that holds the path's last key, copied so that it may be changed; the key."""
+        """Return a modifiable copy of the object that holds the path's last key, and the key."""
         *outer, last = keys(path)
         self.root = node = self._own(self.root)
         for key in outer:
@@ -261,15 +261,15 @@ def _misfit(operation: Operation, why: str) -> PatchError:
 
 
 def diff(before: Context, after: Context) -> ContextPatch:
-    """The patch whose `apply` turns the first context into the second; empty for equal contexts."""
+    """Return the patch that converts the first context into the second; empty if they are equal."""
     return diff_documents(before.document, after.document)
 
 
 def diff_documents(before: Mapping[str, Any], after: Mapping[str, Any]) -> ContextPatch:
-    """The smallest patch of adds, replacements and removals that turns one document into another.
+    """Return the smallest patch of adds, replacements and removals between two documents.
 
     Objects are compared key by key down to the first difference. Lists and other values are
-    compared as wholes. JSON's types are kept apart: 1, 1.0 and true are three values.
+    compared as a whole. JSON types are distinct: 1, 1.0 and true are three values.
     """
     operations: list[Operation] = []
     collect(before, after, "", operations)
@@ -279,7 +279,7 @@ def diff_documents(before: Mapping[str, Any], after: Mapping[str, Any]) -> Conte
 def collect(
     before: Mapping[str, Any], after: Mapping[str, Any], path: str, operations: list[Operation]
 ) -> None:
-    """Appends to `operations` the changes from one object to another that both stand at `path`."""
+    """Append to `operations` the changes from one object to another, both at `path`."""
     for key in before:
         here = f"{path}/{escape(key)}"
         if key not in after:

@@ -1,4 +1,4 @@
-"""JSON Pointers (RFC 6901): how a patch says where in a document something changes."""
+"""JSON Pointers (RFC 6901), which address a value in a document."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from shioenv.errors import PatchError
 
 
 def escape(key: str) -> str:
-    """One key as it stands in a pointer: `~` is `~0`, `/` is `~1`."""
+    """Escape a key for use in a pointer: `~` becomes `~0`, `/` becomes `~1`."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
 def unescape(token: str) -> str:
-    """The key that a pointer's token names."""
+    """Return the key that a pointer's token stands for."""
     return token.replace("~1", "/").replace("~0", "~")
 
 
 def pointer(*keys: str) -> str:
-    """The pointer that leads through these keys; "", the whole document, for no keys."""
+    """Build the pointer to the value at these keys; "", the whole document, for no keys."""
     return "".join(f"/{escape(key)}" for key in keys)
 
 
 def keys(path: str) -> list[str]:
-    """The keys that a pointer leads through. PatchError where it is not a pointer."""
+    """Split a pointer into its keys. PatchError if it is not a pointer."""
     if not path:
         return []
     if not path.startswith("/"):

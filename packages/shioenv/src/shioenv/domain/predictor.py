@@ -13,64 +13,63 @@ from shioenv.errors import MissingExtraError, PredictorError, ShioenvError, did_
 from shioenv.guests import installed_points
 
 GROUP = "shioenv.predictors"
-"""The group of entry points by which packages add predictors."""
+"""The entry-point group for predictors of installed packages."""
 
 START_SECONDS = 120.0
-"""Seconds in which a program has to be ready by default: a program may load a model first."""
+"""Default time limit, in seconds, for a program to start: it may load a model first."""
 
 REPLY_SECONDS = 30.0
-"""Seconds in which an answer has to come by default."""
+"""Default time limit, in seconds, for an answer."""
 
 BROUGHT_BY = {
     "eval": "sandbox trivial errors recording command bashkit just-bash cowrie llm",
     "model": "default memory memory-plain seq2seq",
 }
-"""The predictors that an extra of this package brings. Only errors name extras by this table."""
+"""The predictors provided by each extra of this package. Only error messages use this table."""
 
 
 class PatchLevel(StrEnum):
-    """How much of a context patch is known or compared."""
+    """The part of a context patch that is known or compared."""
 
     OUTPUT = "output"
-    """Nothing. A comparison may stop here; no predictor knows so little."""
+    """No part of the patch. Only comparisons use this level; every predictor knows more."""
     FILES = "files"
-    """Which files were added, removed, changed."""
+    """Names of added, removed and changed files."""
     FULL = "full"
-    """All of the context: owners, sizes, variables, the working directory."""
+    """The whole context: owners, sizes, variables, the working directory."""
 
 
 class Predictor(Runner, Protocol):
-    """A runner that is judged.
+    """A runner that is evaluated.
 
-    `close()`, where a predictor has it, is called once nothing more is asked. `make_ready()`, where
-    a predictor has it, is called after each answer; the time of this call counts for no answer.
-    `together(ask, questions)`, where a predictor has it, gives what `ask` gives for each of at most
-    `at_once` questions. `install` and `shell`, where a predictor has them, are as `Ready` says:
-    they stand in scripts that show its differences. `training`, where a predictor has it, is what
-    it was trained on: a dataset or a file of inputs by its path, or a `Training`.
+    All of the following are optional. `close()` is called after the last question. `make_ready()`
+    is called after each answer; its time is not charged to an answer. `together(ask, questions)`
+    returns the results of `ask` for up to `at_once` questions. `install` and `shell` are documented
+    in `Ready`; scripts that reproduce a difference contain them. `training` is the training data:
+    the path of a dataset or of a file of inputs, or a `Training`.
     """
 
     @property
     def version(self) -> str:
-        """What exactly the predictor is; every result shows it."""
+        """The predictor's exact version, shown in every result."""
         ...
 
     @property
     def patch_level(self) -> PatchLevel | str:
-        """`full`, or `files` for a predictor that knows no owners."""
+        """`full`, or `files` for a predictor that does not know owners."""
         ...
 
 
 @runtime_checkable
 class Training(Protocol):
-    """The inputs that a predictor was trained on. It is pickled, and asked in another process.
+    """The inputs that a predictor was trained on. It is pickled and used in another process.
 
     Errors: those of reading the training data.
     """
 
     @property
     def data(self) -> str:
-        """The name of the training data, for people."""
+        """The name of the training data, for display."""
         ...
 
     def __len__(self) -> int:
@@ -78,43 +77,43 @@ class Training(Protocol):
         ...
 
     def has_text(self, text: str) -> bool:
-        """Whether an input is among them; differences in white space do not count."""
+        """Whether this input is one of them; differences in white space are ignored."""
         ...
 
     def has_form(self, form: str | None) -> bool:
-        """Whether an input of this normal form is among them (`shioenv.bash.normal`)."""
+        """Whether one of the inputs has this normal form (`shioenv.bash.normal`)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a predictor is made from."""
+    """The arguments for constructing a predictor."""
 
     text: str
-    """The text behind the predictor's name and the colon."""
+    """The text after the predictor's name and the colon."""
     system: str
-    """The system that the suite was recorded on."""
+    """The system on which the suite was recorded."""
     start: str
     """That system's first start directory."""
     start_seconds: float = START_SECONDS
-    """Seconds in which a program has to answer its first line."""
+    """Time limit, in seconds, for a program's answer to its first line."""
     reply_seconds: float = REPLY_SECONDS
-    """Seconds for a program's answer to each other line; infinite where the caller counts."""
+    """Time limit, in seconds, for each later answer; infinite if the caller measures the time."""
 
 
 Maker = Callable[[Setting], Any]
 
 
 def predictor_names() -> list[str]:
-    """The name of every installed predictor, sorted."""
+    """Return the names of all installed predictors, sorted."""
     return sorted(installed_points(GROUP))
 
 
 def find_predictor(name: str) -> EntryPoint:
-    """The entry point of the predictor that a text such as `memory:./dataset` names.
+    """Return the entry point of the predictor named by a text such as `memory:./dataset`.
 
-    Errors: PredictorError for a name that no predictor has. MissingExtraError for a predictor that
-    an extra brings which is not installed.
+    Errors: PredictorError for an unknown name. MissingExtraError for a predictor of an extra that
+    is not installed.
     """
     head = name.partition(":")[0]
     installed = installed_points(GROUP)
@@ -127,11 +126,11 @@ def find_predictor(name: str) -> EntryPoint:
 
 
 def make_predictor(name: str, system: str, start: str, **bounds: float) -> Predictor:
-    """The predictor that a text such as `memory:./dataset` names, ready to be asked.
+    """Create the predictor named by a text such as `memory:./dataset`, ready to answer.
 
     `bounds` are `start_seconds` and `reply_seconds` of its `Setting`. Errors: those of
-    `find_predictor`. PredictorError for a text that the predictor cannot take. HostError where this
-    machine lacks something that the predictor needs. What else its maker raises.
+    `find_predictor`. PredictorError for a text that the predictor does not accept. HostError if
+    this machine lacks something that the predictor needs. Any other error of its constructor.
     """
     maker: Maker = find_predictor(name).load()
     made: Predictor = maker(Setting(name.partition(":")[2], system, start, **bounds))
@@ -139,9 +138,9 @@ def make_predictor(name: str, system: str, start: str, **bounds: float) -> Predi
 
 
 def level_of(predictor: Any) -> PatchLevel:
-    """A predictor's patch level; `full` where it does not say.
+    """Return a predictor's patch level; the default is `full`.
 
-    Errors: PredictorError for another level than `full` and `files`.
+    Errors: PredictorError for a level other than `full` and `files`.
     """
     said = getattr(predictor, "patch_level", PatchLevel.FULL)
     if said not in (PatchLevel.FULL, PatchLevel.FILES):
@@ -150,7 +149,7 @@ def level_of(predictor: Any) -> PatchLevel:
 
 
 def unable(error: BaseException) -> str:
-    """What went wrong, as one text, with the hint where the error has one."""
+    """Format an error as one text, with its hint if it has one."""
     if isinstance(error, ShioenvError):
         return f"{error.message}" + (f" ({error.hint})" if error.hint else "")
     return f"{type(error).__name__}: {error}"

@@ -1,7 +1,8 @@
-"""A dataset record: the paper's seven fields, then ours; how it is written and read.
+"""Dataset records: their fields, encoding and decoding.
 
-The structs below are the one declaration of a record. The JSON that is read and written, the
-columns of an export, the dataset card and `docs/reference/record.md` follow from the structs.
+The structs below are the only declaration of a record, with the paper's seven fields first. The
+JSON, the columns of an export, the dataset card and `docs/reference/record.md` are derived from
+them.
 """
 
 from __future__ import annotations
@@ -24,27 +25,26 @@ from shioenv.errors import RecordError, did_you_mean
 from shioenv.files.documents import fault
 
 SCHEMA_VERSION: Final = 6
-"""Raised whenever a field is added, removed, or changes its meaning."""
+"""Incremented whenever a field is added, removed, or changes its meaning."""
 READ: Final = (3, 4, 5, SCHEMA_VERSION)
-"""Versions of records that are read and, in a dataset that has such records, written.
+"""Supported record versions. A dataset with records of a version is continued in it.
 
-Records of version 3 lack `necessary`, which follows from their leave-one-outs. Records of versions
-3 and 4 lack `mistake`, which is null then, and `history`, which is empty then. Records of versions
-3 to 5 have `content_digests` as an object keyed by file names, and their segments lack `executed`.
-Their patches have no operation for a changed content alone. After a history they may list a moved
-file as removed and added.
+Version 3 lacks `necessary`, which follows from the leave-one-outs. Versions 3 and 4 lack `mistake`,
+which is then null, and `history`, which is then empty. In versions 3 to 5, `content_digests` is an
+object keyed by file names, and segments lack `executed`. Their patches have no operation for a
+change of content alone. After a history they may list a moved file as removed and added.
 """
 
 Whole: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-"""A whole number that fits into 64 bits with a sign."""
+"""A signed 64-bit integer."""
 Number: TypeAlias = Annotated[float, Meta(gt=-(2.0**63), lt=2.0**63)]
-"""A finite number between -2^63 and 2^63, both excluded."""
+"""A finite number strictly between -2^63 and 2^63."""
 Unscored: TypeAlias = Number | UnsetType | None
 """A `Number`, null, or absent."""
 
 
 def says(meaning: str) -> Meta:
-    """The meaning of a field, kept beside its type."""
+    """Return the description of a field, for its annotation."""
     return Meta(description=meaning)
 
 
@@ -56,7 +56,7 @@ class ContentDigest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Effect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The effect of one argument, told from the executions that the score needs anyway."""
+    """The effect of one argument, derived from the executions required for the score."""
 
     leave_one_out: Annotated[
         bool | None,
@@ -75,7 +75,7 @@ class Effect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ScoredSegment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The score of one command.
 
-    Records that were released elsewhere have only the first three fields; the others are absent.
+    Records released elsewhere have only the first three fields; the others are absent.
     """
 
     command: Annotated[str, says("its name")]
@@ -100,7 +100,7 @@ class ScoredSegment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One executed and scored input. Fields stand in the order on disk, the paper's seven first."""
+    """One executed and scored input. Fields are in the order on disk, the paper's seven first."""
 
     session_id: Annotated[Whole, says("identifies the sample in its dataset")]
     input: Annotated[
@@ -179,23 +179,23 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def typed(self) -> str:
-        """The input without the start directory's `cd`, as a history holds it."""
+        """The input without the start directory's `cd`, as in a history."""
         return self.input.removeprefix(started(self.cwd, ""))
 
     @property
     def output_bytes(self) -> bytes:
-        """The output as the bytes that arrived."""
+        """The output as the original bytes."""
         if self.output_b64 is None:
             return self.output.encode()
         return base64.b64decode(self.output_b64)
 
     @property
     def is_cut(self) -> bool:
-        """Whether a limit cut off the input's time, its output or its patch."""
+        """Whether a limit cut off the input's run time, output or patch."""
         return self.timed_out or self.output_truncated or self.patch_truncated
 
     def behavior(self) -> Behavior:
-        """What the input did, without what its limits cut off; see `behavior_fields`.
+        """The recorded behavior, without the limit flags; see `behavior_fields`.
 
         `timed_out`, `output_truncated`, `patch_truncated`, `limits_hit` and `shell_state_known`
         have their defaults. Errors: PatchError.
@@ -216,13 +216,13 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 NAMES = Record.__struct_fields__
-"""Every field in the order it is written."""
+"""All fields in written order."""
 
 _WITHOUT_NECESSARY = 3
 DIGESTS_BY_NAME: Final = 5
-"""The last version whose `content_digests` are an object keyed by file names."""
+"""The last version in which `content_digests` is an object keyed by file names."""
 _SINCE = {"necessary": 4, "mistake": 5, "history": 5, "executed": 6}
-"""The version of records that brought a field."""
+"""The record version that introduced a field."""
 _PARTS = (ScoredSegment, Effect, ContentDigest)
 _KNOWN = (*NAMES, *chain.from_iterable(part.__struct_fields__ for part in _PARTS))
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`")
@@ -240,7 +240,7 @@ _KEYS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def behavior_fields(behavior: Behavior) -> dict[str, Any]:
-    """The record fields that a behavior fills, by name: `Record(**behavior_fields(b), ...)`."""
+    """Return the record fields that hold a behavior, for `Record(**behavior_fields(b), ...)`."""
     output, output_b64 = output_text(behavior.output)
     same = ("exit_code", "timed_out", "output_truncated", "patch_truncated")
     return {
@@ -259,14 +259,14 @@ def behavior_fields(behavior: Behavior) -> dict[str, Any]:
 
 
 def different_fields(first: Record, second: Record) -> tuple[str, ...]:
-    """The names of the fields whose values differ between two records, in the order on disk."""
+    """Return the names of the fields that differ between two records, in the order on disk."""
     return tuple(name for name in NAMES if getattr(first, name) != getattr(second, name))
 
 
 def share_necessary(effects: Iterable[Effect]) -> float | None:
-    """The share of the arguments whose omission alone changes the behavior, 0 to 1.
+    """Return the share of arguments whose omission alone changes the behavior, 0 to 1.
 
-    None where there is no argument, and where an argument's omission was not run.
+    None if there are no arguments, or if an argument's omission was not run.
     """
     told = [effect.leave_one_out for effect in effects]
     known = [changes for changes in told if changes is not None]
@@ -274,12 +274,12 @@ def share_necessary(effects: Iterable[Effect]) -> float | None:
 
 
 def encode(record: Record) -> bytes:
-    """The record as one line of minified JSON, UTF-8, ended by a newline.
+    """Encode a record as one line of minified JSON in UTF-8, with a final newline.
 
-    Equal records give equal bytes. A record of an earlier schema version is written as that version
-    has it. Errors: RecordError for text that UTF-8 cannot hold (a lone surrogate).
+    Equal records give equal bytes. A record of an earlier schema version is written in that
+    version's format. Errors: RecordError for text that UTF-8 cannot represent (a lone surrogate).
     """
-    # msgspec writes floats otherwise than Python does (1e-7 for 1e-07), hence the standard library
+    # msgspec formats floats differently (1e-7 for 1e-07), hence the standard library
     document = msgspec.to_builtins(record)
     for name, version in _SINCE.items():
         if record.schema_version < version:
@@ -301,12 +301,12 @@ def _utf8(text: str, session_id: Any) -> bytes:
 
 
 def decode(line: bytes | str) -> Record:
-    """The record that `encode` wrote.
+    """Decode a record written by `encode`.
 
-    Errors: RecordError where the line is no JSON object, lacks a field, or has an unknown one.
-    RecordError for a schema version that is not in `READ`. RecordError, naming path and both types,
-    for a value of another type. RecordError for a number that is not finite or does not fit into 64
-    bits, and for text that UTF-8 cannot hold.
+    Errors: RecordError if the line is no JSON object, lacks a field, or has an unknown one.
+    RecordError for a schema version that is not in `READ`. RecordError, with path and both types,
+    for a value of a wrong type. RecordError for a number that is not finite or does not fit into 64
+    bits, and for text that UTF-8 cannot represent.
     """
     try:
         present = _KEYS.decode(line)
@@ -320,7 +320,7 @@ def decode(line: bytes | str) -> Record:
 
 
 def _earlier(line: bytes | str) -> Record:
-    """The record in a line of version 3, 4 or 5, with `content_digests` as they are now."""
+    """Decode a record of version 3, 4 or 5, and convert `content_digests` to the current form."""
     read = _EARLIER.decode(line)
     fields = {name: getattr(read, name) for name in NAMES}
     digests = [ContentDigest(name=name, sha256=one) for name, one in read.content_digests.items()]
@@ -328,13 +328,13 @@ def _earlier(line: bytes | str) -> Record:
 
 
 def _names(version: object) -> tuple[str, ...]:
-    """The fields of a record of this version."""
+    """Return the names of the fields of a record of this version."""
     known = version if isinstance(version, int) else SCHEMA_VERSION
     return tuple(name for name in NAMES if _SINCE.get(name, 0) <= known)
 
 
 def _with_necessary(record: Record) -> Record:
-    """The record with `necessary`, which its version lacks, told from its leave-one-outs."""
+    """Add `necessary`, computed from the leave-one-outs, to a record whose version lacks it."""
     effects = [part.arguments for part in record.segments if part.arguments is not UNSET]
     segments = [
         part
@@ -347,7 +347,7 @@ def _with_necessary(record: Record) -> Record:
 
 
 def _refusal(line: bytes | str, error: Exception) -> RecordError:
-    """The error that says best why a line is no record; `error` is what msgspec raised for it."""
+    """Return the most informative error for an invalid line; `error` is msgspec's."""
     try:
         document = json.loads(line, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
     except ValueError as malformed:

@@ -1,6 +1,6 @@
-"""Runners, which answer inputs, and the states that they answer from.
+"""Runners, which execute or predict inputs, and the states that inputs start from.
 
-Everything else stands on this seam. A sandbox with its capture is a runner. So are a model, an
+All other parts use this interface. Runners include a sandbox with its capture, a model, an
 emulator, a recording, and a table in a test.
 """
 
@@ -20,96 +20,95 @@ from shioenv.domain.pointer import keys
 from shioenv.errors import ContextError
 
 _MOST_LINKS = 40
-"""Symbolic links followed in one path (path_resolution(7))."""
+"""Maximum number of symbolic links followed in one path (path_resolution(7))."""
 
 _MOVES = re.compile(r"\b(?:cd|pushd|popd)\b")
 _SETS_LEFT = re.compile(r"(?<![\w${])OLDPWD\b")
 _PARAMETERS = re.compile(r"\b(?:set|shift)\b")
 _STACK = re.compile(r"\b(?:pushd|popd|dirs)\b")
 _ALONE = re.compile(r"cd\b[^;&|()$`\n]*")
-"""A `cd` that the shell itself runs, and nothing besides."""
+"""A `cd` on its own, run by the shell itself."""
 
 
 Order: TypeAlias = Literal["as it comes", "eager", "lazy"]
-"""Which of the processes that a shell starts does something first.
+"""The scheduling order of the processes that a shell starts.
 
-With "as it comes" nobody decides the order, so it need not be the same twice. The other two orders
-lie furthest apart. With "eager" the shell goes on once all other processes, the one it started
-included, sleep or have ended. So a pipe is written before anything reads it. With "lazy" a process
-begins once everything else sleeps or has ended, the youngest first. So a pipe is read before
-anything is written to it. Once a run's processes were held for half a second in sum, the rest of
-the run goes as it comes. A process that another program than the shell starts begins as it comes.
-So does every process in a sandbox that cannot hold processes: a bare machine, a bash that is run
-anew for each input.
+With "as it comes" the order is not controlled, so it may differ between runs. The other two orders
+are opposite extremes. With "eager" the shell continues once all other processes, including the one
+it started, sleep or have ended. So a pipe is written before anything reads it. With "lazy" a
+process begins once everything else sleeps or has ended, the youngest first. So a pipe is read
+before anything is written to it. After a run's processes have been held for half a second in total,
+the rest of the run is not controlled. Processes started by programs other than the shell are not
+controlled either. Nor are those in a sandbox that cannot hold processes: a bare machine, or a bash
+started anew for each input.
 """
 
 
 class Pristine(Protocol):
-    """A runner's machine as it is before anything was run on it."""
+    """A runner's machine before any input."""
 
     def context(self, cwd: str | None = None) -> Context:
-        """The whole context in a start directory (None: the first one), to which patches apply."""
+        """Return the context in a start directory (None: the first one), the base of patches."""
         ...
 
     def read(self, path: str) -> bytes | None:
-        """The content of a regular file by its absolute path.
+        """Return the content of the regular file at an absolute path.
 
-        None where the path leads to no regular file, and where the file cannot be read from here.
+        None if the path leads to no regular file, or if the file is not readable from here.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
-    """What a shell keeps from one input to the next, and no context tells."""
+    """Shell state that persists between inputs but is not part of the context."""
 
     left: str | None = None
-    """The directory that the shell was in before, `$OLDPWD`.
+    """The shell's previous directory, `$OLDPWD`.
 
-    None where the shell never left its start directory: it is not set. Empty where it is
-    unknown."""
+    None if it is unset, because the shell never left its start directory. Empty if unknown."""
     arguments: tuple[str, ...] | None = ()
-    """The positional parameters, from `$1`; None where nobody knows."""
+    """The positional parameters, from `$1`; None if unknown."""
     directories: tuple[str, ...] | None = ()
-    """What `pushd` stacked below the working directory, the newest first.
+    """The directories that `pushd` stacked below the working directory, newest first.
 
-    None where nobody knows."""
+    None if unknown."""
     ended: bool = False
-    """Whether the shell has ended: what follows does nothing."""
+    """Whether the shell has exited: later inputs do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What an input starts from. A state is never changed: `after` gives the next state."""
+    """The starting point of an input. A state is immutable: `after` returns the next state."""
 
     cwd: str
     """The start directory, absolute; names in the context's `fs` are relative to it."""
     history: tuple[str, ...] = ()
-    """The inputs that led from the pristine machine to here."""
+    """The inputs that led from the pristine machine to this state."""
     context: Context | None = None
-    """The whole context; None: the pristine one."""
+    """The whole context; None for the pristine one."""
     stdin: bytes = b""
-    """The bytes that the next input finds on its standard input, through a pipe."""
+    """The standard input of the next input, passed through a pipe."""
     fed: bool = False
-    """Whether an input of the history had something on its standard input.
+    """Whether an input of the history had a non-empty standard input.
 
-    That is not kept, so running the history again need not lead to this state."""
+    Its bytes are not kept, so replaying the history need not lead to this state."""
     written: Mapping[str, bytes | None] = field(default_factory=dict)
     """Contents of files that are no longer pristine, by the files' names in `fs`.
 
-    None where a content changed and the new content is not known."""
+    None if a content changed and the new content is unknown."""
     status: int = 0
-    """The exit code of the input before, which `$?` gives."""
+    """The exit code of the previous input, the value of `$?`."""
     carried: Carried = field(default_factory=Carried)
-    """What the shell keeps of the inputs before, beside the context."""
+    """The shell state besides the context that earlier inputs left."""
     pristine: Pristine | None = field(default=None, compare=False, repr=False)
-    """The untouched machine; None where nothing is known of it."""
+    """The untouched machine; None if unknown."""
 
     @property
     def before(self) -> Context:
         """The context that the next input's patch applies to.
 
-        Errors: ContextError where that is the pristine context and `pristine` is None.
+        Errors: ContextError if that is the pristine context and `pristine` is None.
         """
         if self.context is not None:
             return self.context
@@ -127,19 +126,19 @@ class State:
         written: Mapping[str, bytes] | None = None,
         carried: Carried | None = None,
     ) -> State:
-        """The state once the input was run.
+        """Return the state after the input.
 
-        The patch is applied, the history is one longer, and standard input is empty. `written` has
-        the known contents among those that changed, by name in `fs`. `carried` is what the shell
-        keeps (None: as far as the text tells it). Errors: PatchError where the patch does not fit,
-        those of `before`.
+        The patch is applied, the text is added to the history, and standard input is empty.
+        `written` has the known contents of changed files, by name in `fs`. `carried` is the shell
+        state that persists (None: inferred from the text where possible). Errors: PatchError if the
+        patch cannot be applied, and those of `before`.
         """
         context = Context(behavior.patch.apply(self.before.document))
         contents = dict(self.written)
         for operation in behavior.patch.operations:
             area, *names = keys(operation[1]) or [""]
             if area == "fs" and names[1:] == ["size"]:
-                contents[names[0]] = None  # a content of another length, known below or not
+                contents[names[0]] = None  # changed; set below if known
             if area != "fs" or len(names) != 1:
                 continue
             if operation[0] == "m":
@@ -160,7 +159,7 @@ class State:
         )
 
     def _carried(self, text: str, behavior: Behavior) -> Carried:
-        """`carried` after an input that may be any, as far as its text tells it."""
+        """Return `carried` after an arbitrary input, as far as it follows from the text."""
         carried = self.carried
         return Carried(
             left=self._left(text, behavior),
@@ -170,7 +169,7 @@ class State:
         )
 
     def _left(self, text: str, behavior: Behavior) -> str | None:
-        """`Carried.left` after an input: what one `cd` left, as where the shell is tells it."""
+        """Return `Carried.left` after an input: set by its only `cd`, or "" if unknown."""
         if _SETS_LEFT.search(text):
             return ""
         moves = len(_MOVES.findall(text))
@@ -187,10 +186,10 @@ class State:
         return ""
 
     def resolve(self, path: str) -> str:
-        """The absolute path with every symbolic link in it followed.
+        """Return the absolute path with all symbolic links resolved.
 
-        A relative path starts at the shell's working directory. Parts that do not exist stay as
-        they are written.
+        A relative path starts at the shell's working directory. Parts that do not exist are
+        unchanged.
         """
         document = self.before.document
         files, start = document.get("fs", {}), os.fsencode(self.cwd)
@@ -215,15 +214,15 @@ class State:
         return "/" + "/".join(done)
 
     def entry(self, path: str) -> FileEntry | None:
-        """The file that a path leads to, symbolic links followed; None where there is no file."""
+        """Return the file at a path, following symbolic links; None if there is no file."""
         return self.entry_at(self.resolve(path))
 
     def entry_at(self, path: str) -> FileEntry | None:
-        """The file, or the link itself, at an absolute path; no link before its end is followed."""
+        """Return the file, or the link itself, at an absolute path, without following links."""
         return self.before.entry(self._key(path))
 
     def names(self, path: str = ".") -> list[str]:
-        """The names in a directory, sorted, as `ls -A` shows them; empty for no directory."""
+        """Return the sorted names in a directory, as by `ls -A`; empty for no directory."""
         directory = self.resolve(path)
         files, key = self.before.document["fs"], self._key(directory)
         above = "" if key == "." else f"{key.rstrip('/')}/"
@@ -237,7 +236,7 @@ class State:
         return sorted([*names, start] if start and parent == directory else names)
 
     def read(self, path: str) -> bytes | None:
-        """The content of a regular file; None where no such file is, or the content is unknown."""
+        """Return the content of a regular file; None if there is no such file or it is unknown."""
         whole = self.resolve(path)
         entry = self.entry_at(whole)
         if entry is None or not entry.perms.startswith("-"):
@@ -257,52 +256,52 @@ class State:
 
 
 class Runner(Protocol):
-    """Says what an input does in a state."""
+    """Executes or predicts an input in a state."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What a fresh `bash --norc --noprofile -c INPUT` does on a machine in a state.
+        """Run a fresh `bash --norc --noprofile -c INPUT` on a machine in a state.
 
         It starts in the state's start directory, and `OLDPWD` is not set (D-27). Without a state
-        the machine is pristine, and the shell starts in its first start directory. The patch leads
-        from the state's context to the next one. Errors: Abstained where the runner declines to
-        answer. A runner that breaks raises an error too, and gives no behavior.
+        the machine is pristine, and the shell starts in its first start directory. The patch
+        converts the state's context into the next one. Errors: Abstained if the runner declines to
+        answer. A runner that fails raises an error too, and returns no behavior.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A behavior with how sure its runner is of it."""
+    """A behavior with its runner's confidence."""
 
     behavior: Behavior
     confidence: float = 1.0
-    """0 to 1: the share of such answers that the runner expects to be right. 1: it is certain."""
+    """The expected accuracy of such answers, 0 to 1; 1 means certain."""
     source: str = ""
-    """Where the answer is from, for people; empty where the input was executed."""
+    """The source of the answer, for display; empty if the input was executed."""
     written: Mapping[str, bytes] = field(default_factory=dict)
-    """Contents that the input wrote, as far as the runner knows them, by name in `fs`."""
+    """File contents that the input wrote, as far as known, by name in `fs`."""
     carried: Carried | None = None
-    """What the shell keeps after the input; None where the runner does not say."""
+    """The shell state that persists after the input; None if the runner does not report it."""
 
 
 @runtime_checkable
 class Guesser(Protocol):
-    """A runner that says how sure it is."""
+    """A runner that reports its confidence."""
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """What `Runner.run` says, and how sure the runner is of it. Errors: those of `run`."""
+        """Return the behavior, as `Runner.run` does, with a confidence. Errors: those of `run`."""
         ...
 
 
 def answer_of(runner: Runner, shell_input: str, state: State | None = None) -> Answer:
-    """The answer of any runner. A runner that is no `Guesser` is certain."""
+    """Return any runner's answer. A runner that is no `Guesser` has a confidence of 1."""
     if isinstance(runner, Guesser):
         return runner.answer(shell_input, state)
     return Answer(runner.run(shell_input, state))
 
 
 class Built(Protocol):
-    """A built system, as far as records name the system that they are of."""
+    """A built system, as identified in records."""
 
     @property
     def name(self) -> str:
@@ -311,21 +310,21 @@ class Built(Protocol):
 
     @property
     def digest(self) -> str:
-        """The hash of the build. On builds of equal digests the same inputs do the same things."""
+        """The hash of the build. Inputs have the same results on builds with equal digests."""
         ...
 
 
 class Executing(Runner, Protocol):
-    """A runner that executes. Records are made with it, below the seam."""
+    """A runner that executes inputs; it is used to create records."""
 
     @property
     def seconds(self) -> float:
-        """Seconds that everything executed so far took by itself."""
+        """Total seconds that the executions so far took by themselves."""
         ...
 
     @property
     def waited(self) -> bool:
-        """Whether the newest run ran out of time while it slept, and lacked no processor."""
+        """Whether the newest run timed out while asleep, not for lack of processor time."""
         ...
 
     def execute(
@@ -338,21 +337,21 @@ class Executing(Runner, Protocol):
         sandboxes: int | None = None,
         order: Order = "as it comes",
     ) -> Behavior:
-        """What `run` says, from an execution of its own: nothing is remembered.
+        """Run an input like `run`, always as a new execution, without a cache.
 
-        `separate` gives the two output channels a pipe each, which fills `stdout` and `stderr` and
-        loses the order between them. `wall_seconds` and `sandboxes` override the limits of these
-        names. `order` says which of the processes that the shell starts does something first.
+        `separate` uses one pipe per output channel, which fills `stdout` and `stderr` but loses the
+        order between them. `wall_seconds` and `sandboxes` override the limits of these names.
+        `order` is the scheduling order of the processes that the shell starts.
         """
         ...
 
     def close(self) -> None:
-        """Ends the runner's processes and frees what it holds; closing twice does nothing."""
+        """End the runner's processes and free its resources; a second call does nothing."""
         ...
 
 
 class Installed(Executing, Protocol):
-    """A runner that executes on a known system. Datasets are made with it."""
+    """A runner that executes on a known system; it is used to create datasets."""
 
     @property
     def system(self) -> Built:
@@ -360,12 +359,12 @@ class Installed(Executing, Protocol):
         ...
 
     def context(self, cwd: str | None = None) -> Context:
-        """The whole context of the pristine system in a start directory."""
+        """Return the whole context of the pristine system in a start directory."""
         ...
 
 
 class _Answering:
-    """A runner that cannot execute, used to make records: its answers stand for executions."""
+    """Wraps a runner that cannot execute, to create records from its answers."""
 
     def __init__(self, runner: Runner) -> None:
         self.run = runner.run
@@ -379,9 +378,9 @@ class _Answering:
 
 
 def executing(runner: Runner) -> Executing:
-    """The runner itself where it executes; else a runner that gives the answers of `runner`.
+    """Return the runner itself if it executes, else a wrapper that returns its answers.
 
-    Whatever `separate` asks for, such answers have only the channels that `runner` gives.
+    The wrapper ignores `separate`: its answers have only the channels that `runner` provides.
     """
     if hasattr(runner, "execute"):
         return cast("Executing", runner)

@@ -1,4 +1,4 @@
-"""A runner that answers from a script and remembers what it was asked: for tests and examples."""
+"""A runner with scripted answers that records its calls, for tests and examples."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from shioenv.errors import Abstained
 
 
 class ScriptedSystem(NamedTuple):
-    """The name and the digest of the system that a script has none of."""
+    """A placeholder system for scripted runners: a name and a digest."""
 
     name: str = "scripted"
     digest: str = "0" * 64
 
 
 class Asked(NamedTuple):
-    """One execution that was asked for."""
+    """The arguments of one execution."""
 
     text: str
     state: State | None
@@ -31,11 +31,11 @@ class Asked(NamedTuple):
 
 
 class ScriptedRunner:
-    """Answers each input by a table, else by a function; see `Runner` and `Executing`.
+    """Answers each input from a table, else from a function; see `Runner` and `Executing`.
 
-    The function is given the input without its `cd`, and gives a behavior or None. The runner
-    abstains where the table has no answer and no function gives one. With separate channels all
-    output is standard output. `asked` lists every execution. `closed` counts the calls of `close`.
+    The function takes the input without its `cd`, and returns a behavior or None. The runner
+    abstains if neither has an answer. With separate channels all output is standard output. `asked`
+    lists every execution. `closed` counts the calls of `close`.
     """
 
     system = ScriptedSystem()
@@ -54,11 +54,11 @@ class ScriptedRunner:
 
     @property
     def texts(self) -> list[str]:
-        """The inputs that were asked for, in order."""
+        """The executed inputs, in order."""
         return [asked.text for asked in self.asked]
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """The script's answer. Errors: Abstained."""
+        """Return the scripted answer. Errors: Abstained."""
         return self.execute(shell_input, state)
 
     def execute(
@@ -71,7 +71,7 @@ class ScriptedRunner:
         sandboxes: int | None = None,
         order: Order = "as it comes",
     ) -> Behavior:
-        """The script's answer, which `asked` notes with these settings. Errors: Abstained."""
+        """Return the scripted answer and add the arguments to `asked`. Errors: Abstained."""
         self.asked.append(Asked(shell_input, state, separate, wall_seconds, sandboxes, order))
         behavior = self.table.get(shell_input) or self.answer_to(self.asked[-1])
         if behavior is None:
@@ -84,16 +84,16 @@ class ScriptedRunner:
         return behavior
 
     def answer_to(self, asked: Asked) -> Behavior | None:
-        """The answer that the table does not have. A subclass may use more than the text for it."""
+        """Return an answer that the table lacks. A subclass may use more than the text."""
         return None if self._answer is None else self._answer(asked.text)
 
     def context(self, cwd: str | None = None) -> Context:
-        """A context whose every object is empty, but for the working directory."""
+        """Return a context in which all objects are empty, except the working directory."""
         objects = {"env", "fs", "shell_options", "settings", "functions", "aliases", "limits"}
         document = {name: {} if name in objects else "" for name in FIELDS}
         document |= {"cwd": cwd or "/", "groups": [], "firewall": [], "network": {}}
         return Context(document)
 
     def close(self) -> None:
-        """Counts the call, and does nothing else."""
+        """Count the call; there is nothing to free."""
         self.closed += 1

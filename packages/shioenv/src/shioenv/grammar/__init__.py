@@ -1,1 +1,1 @@
-"""What may be written: symbols, grammar files, their check, and their binding to a system."""
+"""Grammars: symbols, grammar files, their validation, and their binding to a system."""

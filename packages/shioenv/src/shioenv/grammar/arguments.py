@@ -1,4 +1,4 @@
-"""Words of a command grouped into arguments, by the options that its grammar declares."""
+"""Grouping of a command's words into arguments, by the options in its grammar."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from shioenv.grammar.symbols import (
 )
 
 _PLAIN = re.compile(r"[A-Za-z0-9%/@,.:=_+^]*")
-"""Letters, digits and signs that mean nothing to Bash inside a word."""
+"""Letters, digits and signs without a special meaning to Bash inside a word."""
 _HIDDEN = str.maketrans(" \t\n", "\x01\x02\x03")
 _WRITTEN_OPTION = re.compile(r"-([A-Za-z])(?=\Z|[ <])|<ns>([A-Za-z])|--([a-z][a-z0-9-]*)")
 LONGEST_UNKNOWN = 3
-"""Letters at most of a bundle in which a letter is unknown (ours).
+"""Maximum number of letters in a bundle with an unknown letter (our choice).
 
 Longer bundles are mostly words of another program (`-print`, `-maxdepth`)."""
 
 _ANY_WORD = r"[^ ]+"
 _ANY_WORDS = r"[^ ]+(?: [^ ]+)*?"
 _LONGEST_PATTERN = 20_000
-"""Characters of the regular expression of a nonterminal, at most (ours)."""
+"""Maximum length of the regular expression of a nonterminal (our choice)."""
 _DEEPEST_PATTERN = 50
-"""Nonterminals inside one another that a regular expression follows, at most (ours)."""
+"""Maximum nesting of nonterminals in a regular expression (our choice)."""
 
 
 _Template: TypeAlias = tuple[str, str]
@@ -43,14 +43,14 @@ _Template: TypeAlias = tuple[str, str]
 
 
 def ends_command(words: Sequence[str]) -> bool:
-    """Whether the last of these words ends a command that `find` runs."""
+    """Whether the last of these words ends a command run by `find`."""
     last = plain(words[-1]) if words else ""
     return last == ";" or (last == "+" and len(words) > 1 and words[-2] == "{}")
 
 
 @cache
 def runs_others(grammar: Grammar) -> bool:
-    """Whether options of a command take another command that is run (`find -exec`)."""
+    """Whether a command has options that take a nested command (`find -exec`)."""
     return COMMAND in map(grammar.kinds.get, grammar.productions)
 
 
@@ -64,9 +64,9 @@ class ArgumentSplitter:
 
     An option is one argument with its value (`-n 5`, `-n5`, `--lines=5`, `--lines 5`). Letters
     bundled after one dash are arguments with no-space marks. After `--` every word is an operand.
-    So is every word after the first operand of a program that does not permute. A value need not be
-    one that the grammar writes. Long options may be abbreviated. `--` does not end the options of
-    programs whose options have several letters after one dash (`find`).
+    So is every word after the first operand of a program that does not permute. Values are not
+    restricted to those of the grammar. Long options may be abbreviated. `--` does not end the
+    options of programs whose options have several letters after one dash (`find`).
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -85,7 +85,7 @@ class ArgumentSplitter:
         for first, template in _templates(grammar):
             self.templates.setdefault(first, []).append(template)
         self._first_words = tuple(self.templates)
-        self._compiled = cache(re.compile)  # most are never asked for
+        self._compiled = cache(re.compile)  # most are never used
         names = (*self.words, *(first[1:] for first in self.templates if first[0] == "-"))
         self.runs = frozenset(
             name
@@ -97,14 +97,14 @@ class ArgumentSplitter:
         self.dashes_end_options = not any(re.match(r"\w\w", name) for name in names)
 
     def arguments(self, words: Sequence[str]) -> tuple[Argument, ...]:
-        """The arguments in these words, in order. The command is not among the words."""
+        """Split these words, which exclude the command, into arguments."""
         arguments: list[Argument] = []
         index, options_end, endless = 0, False, False
         while index < len(words):
             word, used = words[index], 1
             dashed = word.startswith("-") and word != "-"
             n = 0
-            if word not in self.runs or not endless:  # where one never ends, no later one does
+            if word not in self.runs or not endless:  # if one has no end, later ones have none
                 n = self.run(words, index) if word in self.runs else 0
                 endless = endless or (word in self.runs and not n)
                 if not n and not (options_end and word.startswith("-")):
@@ -125,14 +125,14 @@ class ArgumentSplitter:
 
     @staticmethod
     def run(words: Sequence[str], index: int) -> int:
-        """How many words the option at `index` and its command have; 0 if that never ends."""
+        """Count the words of the option at `index` and its nested command; 0 without an end."""
         for end in range(index + 2, len(words)):
             if ends_command(words[end - 1 : end + 1]):
                 return end + 1 - index
         return 0
 
     def templated(self, words: Sequence[str], index: int) -> int:
-        """How many words from `index` on make an argument of several words; 0 for no such one."""
+        """Count the words of the several-word argument at `index`; 0 if there is none."""
         if not words[index].startswith(self._first_words):
             return 0
         templates = [
@@ -150,7 +150,7 @@ class ArgumentSplitter:
         return 0
 
     def option(self, word: str, following: str | None) -> tuple[list[Argument], int]:
-        """The arguments of a word that begins with a dash, and how many words they use: 1 or 2."""
+        """Return the arguments of a word that begins with a dash, and the words used: 1 or 2."""
         if word.startswith("--"):
             name, sign, _ = word[2:].partition("=")
             spec = None if sign else self.long(name)
@@ -166,18 +166,18 @@ class ArgumentSplitter:
         return [Argument(word)], 1
 
     def long(self, name: str) -> OptionSpec | None:
-        """The long option of this name, or the only one with names that begin so; or None."""
+        """Return the long option of this name or unambiguous abbreviation, or None."""
         if name in self.longs:
             return self.longs[name]
         matches = {id(spec): spec for long, spec in self.longs.items() if long.startswith(name)}
         return next(iter(matches.values())) if name and len(matches) == 1 else None
 
     def bundle(self, word: str, following: str | None) -> tuple[list[Argument], int]:
-        """The arguments of letters after one dash, and how many words they use.
+        """Return the arguments of letters after one dash, and the number of words used.
 
         In a bundle of at most `LONGEST_UNKNOWN` letters, an unknown letter counts as an option
-        without a value, as getopt(3) has it. Behind a known letter, so does a digit or a sign that
-        is none of Bash's. A longer bundle with an unknown letter is one argument.
+        without a value, as in getopt(3). After a known letter, so does a digit, or a sign without a
+        meaning to Bash. A longer bundle with an unknown letter is one argument.
         """
         whole = [Argument(word)], 1
         members: list[str] = []
@@ -212,9 +212,9 @@ class ArgumentSplitter:
         ], used
 
     def unknown(self, arguments: Iterable[Argument]) -> list[str]:
-        """The options among these arguments that the program does not have, as they are written.
+        """Return the options that the program lacks, as written.
 
-        Whether a word behind such an option is its value cannot be told.
+        A word after such an option may be its value; this is unknown.
         """
         return [argument.text for argument in arguments if not self._knows(argument)]
 
@@ -230,7 +230,7 @@ class ArgumentSplitter:
 
 
 def _written_arguments(grammar: Grammar) -> Iterator[tuple[Symbol, ...]]:
-    """The arguments in productions that begin with literal text, without parts of bundles."""
+    """Yield arguments of productions that begin with literal text, without parts of bundles."""
     for head, productions in grammar.productions.items():
         if not head.is_system_token and not head.name.endswith((".valued", ".flag")):
             for production in productions:
@@ -240,7 +240,7 @@ def _written_arguments(grammar: Grammar) -> Iterator[tuple[Symbol, ...]]:
 
 
 def _literals(grammar: Grammar) -> Iterator[str]:
-    """Literal arguments of the grammar with one dash and more than one character behind it."""
+    """Yield literal arguments of the grammar with one dash and several characters after it."""
     for argument in _written_arguments(grammar):
         text = str(argument[0])
         if len(argument) == 1 and len(text) > 2 and text[0] == "-" and NO_SPACE not in text:
@@ -248,7 +248,7 @@ def _literals(grammar: Grammar) -> Iterator[str]:
 
 
 def _options_in_productions(grammar: Grammar) -> Iterator[OptionSpec]:
-    """Options that the grammar writes outside its option blocks: `-E`, `-u<ns>`, `{-e <x>}`."""
+    """Yield options written outside option blocks: `-E`, `-u<ns>`, `{-e <x>}`."""
     values: dict[str, set[str]] = {}
     for argument in _written_arguments(grammar):
         text = str(argument[0])
@@ -274,7 +274,7 @@ def _options_in_productions(grammar: Grammar) -> Iterator[OptionSpec]:
 
 
 def _templates(grammar: Grammar) -> Iterator[tuple[str, _Template]]:
-    """The arguments of several words in productions, each with the beginning of its first word."""
+    """Yield the several-word arguments of productions, each with the start of its first word."""
     patterns = _Patterns(grammar)
     for argument in dict.fromkeys(_written_arguments(grammar)):
         first = re.match(r"[^ '\"\\$`<=]+", str(argument[0]))
@@ -289,20 +289,20 @@ def _templates(grammar: Grammar) -> Iterator[tuple[str, _Template]]:
 
 
 class _Patterns:
-    """Regular expressions of arguments; system tokens and recursion take any word.
+    """Regular expressions of arguments; system tokens and recursion match any word.
 
-    A nonterminal whose expression would be long or deep takes any text. Blanks inside quotes are
-    replaced as `templated` replaces the blanks within words.
+    A nonterminal whose expression would be long or deep matches any text. Blanks inside quotes are
+    replaced, as `templated` replaces the blanks within words.
     """
 
     def __init__(self, grammar: Grammar) -> None:
         self.productions = grammar.productions
         self.memo: dict[tuple[Nonterminal, bool], str] = {}
         self.depth = 0
-        """Nonterminals whose expressions are being made."""
+        """Number of nonterminals whose expressions are under construction."""
 
     def of(self, argument: Iterable[Symbol], *, loose: bool = False, quoted: bool = False) -> str:
-        """The pattern of one argument; where `loose`, any value may stand for a nonterminal."""
+        """Return the pattern of one argument; with `loose`, nonterminals match any value."""
         parts = []
         for piece, inside in _pieces(argument, quoted):
             if isinstance(piece, str):
@@ -314,7 +314,7 @@ class _Patterns:
         return "".join(parts)
 
     def nonterminal(self, symbol: Nonterminal, quoted: bool) -> str:
-        """The pattern of the texts that a nonterminal expands to."""
+        """Return the pattern of the texts that a nonterminal expands to."""
         key = (symbol, quoted)
         if key not in self.memo:
             if self.depth == _DEEPEST_PATTERN:
@@ -327,7 +327,7 @@ class _Patterns:
         return self.memo[key]
 
     def choice(self, symbol: Nonterminal, quoted: bool) -> str:
-        """The pattern of what a nonterminal's productions make."""
+        """Return the pattern of a nonterminal's productions."""
         bodies: dict[str, None] = {}
         length = 0
         for production in self.productions.get(symbol, ()):
@@ -339,7 +339,7 @@ class _Patterns:
         return "(?:" + "|".join(sorted(bodies, key=len, reverse=True)) + ")"
 
     def any(self, symbol: Nonterminal, quoted: bool) -> str:
-        """The pattern of any text in place of a nonterminal."""
+        """Return the pattern of any text in place of a nonterminal."""
         return _ANY_WORDS if not quoted and symbol in self.blank else _ANY_WORD
 
     def has_blank_written(self, argument: Iterable[Symbol]) -> bool:
@@ -372,7 +372,7 @@ class _Patterns:
 def _pieces(
     argument: Iterable[Symbol], quoted: bool = False
 ) -> Iterator[tuple[str | Nonterminal, bool]]:
-    """Texts (blanks inside quotes replaced) and nonterminals, each with whether a quote is open."""
+    """Yield texts (quoted blanks replaced) and nonterminals, each with whether a quote is open."""
     quote = '"' if quoted else ""
     for symbol in argument:
         if not isinstance(symbol, TerminalText):

@@ -1,4 +1,4 @@
-"""Grammars bound to one system: every system token gets the values that exist on the system."""
+"""Binding of grammars to one system: system tokens get the values that exist there."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SAFE_INSIDE_QUOTES = re.compile(r"[\w@%+=:,./ ^\[\]*?~-]+\Z")
 
 
 def stand_in_catalogue() -> Mapping[str, tuple[str, ...]]:
-    """A small catalogue where no system has been built (checks, documentation, tests)."""
+    """Return a small catalogue for use without a system (checks, documentation, tests)."""
     return {**FALLBACK, **VOCABULARY, **STAND_IN}
 
 
 def with_vocabulary(catalogue: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
-    """A system's values by token, with the general values where the system has none of its own."""
+    """Return a system's values by token, with general values where it has none."""
     return {
         **FALLBACK,
         **VOCABULARY,
@@ -37,12 +37,11 @@ def with_vocabulary(catalogue: Mapping[str, Sequence[str]]) -> Mapping[str, Sequ
 
 
 def values_of(token: Nonterminal, catalogue: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The texts that a system token becomes: shell text, quoted where the value needs quotes.
+    """Return the values of a system token as shell text, quoted where necessary.
 
-    Inside quotes (`'File`) only values that need no quotes of their own are used. Values longer
-    than `MAX_ARGUMENT_LENGTH` once quoted are left out. So are empty values and those with
-    characters that cannot be printed, such as a newline. A value that begins with a dash is given a
-    `./`.
+    Inside quotes (`'File`) only values that need no quotes are used. Values longer than
+    `MAX_ARGUMENT_LENGTH` with their quotes are omitted. So are empty values and those with
+    unprintable characters, such as a newline. A value that begins with a dash gets a `./`.
     """
     name = token.token
     values = catalogue.get(name) or VOCABULARY.get(name) or FALLBACK.get(name) or ()
@@ -65,10 +64,10 @@ def values_of(token: Nonterminal, catalogue: Mapping[str, Sequence[str]]) -> tup
 
 
 def bind(grammar: Grammar, catalogue: Mapping[str, Sequence[str]]) -> Grammar:
-    """The grammar with productions for its system tokens, in the catalogue's order.
+    """Return the grammar with productions for its system tokens, in the catalogue's order.
 
-    Alternatives that need a token without a value (no socket, no zip archive) are left out. Errors:
-    UnboundTokenError where no input of the command is left then.
+    Alternatives with a token that has no value (no socket, no zip archive) are omitted. Errors:
+    UnboundTokenError if no input of the command remains.
     """
     productions = dict(grammar.productions)
     missing = []
@@ -94,5 +93,5 @@ def bind(grammar: Grammar, catalogue: Mapping[str, Sequence[str]]) -> Grammar:
 def bind_all(
     grammars: Iterable[Grammar], catalogue: Mapping[str, Sequence[str]]
 ) -> tuple[Grammar, ...]:
-    """All grammars bound to one system."""
+    """Bind several grammars to one system."""
     return tuple(bind(grammar, catalogue) for grammar in grammars)

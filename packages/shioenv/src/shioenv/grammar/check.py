@@ -1,4 +1,4 @@
-"""Checks of a whole grammar: faults, traits that do not fit it, shortest expansions."""
+"""Validation of a whole grammar: faults, unsuitable traits, shortest expansions."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from shioenv.grammar.traits import OF_FILES, PATHS, PROCESSES, VALUE
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shortest:
-    """The shortest expansion of a nonterminal, in arguments first and characters second.
+    """The shortest expansion of a nonterminal, by arguments first and characters second.
 
-    `index` is that of the head's production which leads to the shortest expansion.
+    `index` is that of the head's production for the shortest expansion.
     """
 
     arguments: int
@@ -45,7 +45,7 @@ class Shortest:
 
 
 def shortest_expansions(productions: Productions) -> Mapping[Nonterminal, Shortest]:
-    """The shortest expansion of each nonterminal that has an expansion; the others never end.
+    """Return the shortest expansions of all nonterminals that have a finite one.
 
     A system token without productions counts as one argument of one character.
     """
@@ -60,7 +60,7 @@ def shortest_expansions(productions: Productions) -> Mapping[Nonterminal, Shorte
     for number, (_, _, production) in enumerate(every):
         for symbol in production.nonterminals:
             users[symbol].append(number)
-    # each round goes through the productions in order of which a symbol has become shorter
+    # each round visits the productions that contain a symbol which became shorter
     due: Iterable[int] = range(len(every))
     while due:
         queue, later = list(due), set[int]()
@@ -87,9 +87,9 @@ def shortest_expansions(productions: Productions) -> Mapping[Nonterminal, Shorte
 def shortest_body(
     production: Production, shortest: Mapping[Nonterminal, Shortest]
 ) -> tuple[int, int] | None:
-    """The arguments and characters that a production makes at least.
+    """Return the minimum numbers of arguments and characters of a production.
 
-    None where no shortest expansion of one of its nonterminals is known.
+    None if the shortest expansion of one of its nonterminals is unknown.
     """
     arguments = length = 0
     for argument in production.body:
@@ -113,7 +113,7 @@ def shortest_body(
 
 
 def several_arguments(productions: Productions) -> frozenset[Nonterminal]:
-    """The nonterminals that can expand to more than one argument."""
+    """Return the nonterminals that can expand to more than one argument."""
     written = [
         head
         for head, bodies in productions.items()
@@ -123,7 +123,7 @@ def several_arguments(productions: Productions) -> frozenset[Nonterminal]:
 
 
 def without_endless(productions: Productions) -> Productions:
-    """The productions whose expansion can end; heads that are left with none are left out."""
+    """Return the productions with a finite expansion, without heads that have none."""
     shortest = shortest_expansions(productions)
     kept = {
         head: tuple(
@@ -141,10 +141,10 @@ def longest_length(
     argument: tuple[Symbol, ...],
     known: dict[Nonterminal, int] | None = None,
 ) -> int:
-    """Characters of the longest finished argument, repetitions and recursion taken once.
+    """Return the length of the longest argument, with repetitions and recursion used once.
 
-    A system token that is not bound counts as the longest value known beforehand. `known` keeps the
-    lengths of nonterminals from one call to the next.
+    An unbound system token counts as its longest value known in advance. `known` caches the lengths
+    of nonterminals between calls.
     """
     known = {} if known is None else known
 
@@ -164,14 +164,14 @@ def longest_length(
         elif head.is_system_token and head not in productions:
             known[head] = _TOKEN_LENGTH.get(head.token, 0)
         elif head not in known:
-            known[head] = 0  # where the symbol leads back to itself, this counts
+            known[head] = 0  # the length counted for recursion
             parts = [part for production in bodies for part in production.nonterminals]
             waiting += [(head, True), *((part, False) for part in reversed(parts))]
     return sum(map(of, argument))
 
 
 _ENDLESS_LENGTH = 1_000_000
-"""Characters from which the length of a nonterminal is not counted further (ours)."""
+"""The length at which counting stops (our choice)."""
 
 _TOKEN_LENGTH = {
     name: max(map(len, values))
@@ -181,12 +181,12 @@ _TOKEN_LENGTH = {
 
 
 def check(loaded: Loaded) -> tuple[Fault, ...]:
-    """The faults of a grammar as a whole.
+    """Return the faults of a grammar as a whole.
 
-    These are unreachable and endless names, unnamed kinds, several arguments inside of one, and
-    over-long arguments. Faults that can be seen in one line alone (syntax, undefined names,
-    duplicates) are among the faults of `loaded` already. Where names are undefined, no other fault
-    is reported.
+    These are unreachable and endless names, unnamed kinds, several arguments inside one, and
+    overlong arguments. Faults that are visible in a single line (syntax, undefined names,
+    duplicates) are already among the faults of `loaded`. If names are undefined, no other fault is
+    reported.
     """
     if any(fault.kind is FaultKind.UNDEFINED for fault in loaded.faults):
         return ()
@@ -201,7 +201,7 @@ def check(loaded: Loaded) -> tuple[Fault, ...]:
 
 
 def _closed_lists(loaded: Loaded) -> Iterator[Fault]:
-    """Faults of definitions that list some values of a kind and do not name the kind."""
+    """Yield faults of definitions that list some values of a kind without naming the kind."""
     grammar = loaded.grammar
     for head, bodies in grammar.own.items():
         named = head in loaded.lines and "." not in head.name
@@ -227,7 +227,7 @@ def _closed_lists(loaded: Loaded) -> Iterator[Fault]:
 
 
 _EVIDENT = ("number", "signed", "size", "mode")
-"""Kinds that can be told from a list of their values."""
+"""Kinds that can be recognised from a list of their values."""
 
 
 def _fault(
@@ -248,7 +248,7 @@ def _block_of(head: Nonterminal) -> Nonterminal:
 
 
 def _written_together(loaded: Loaded) -> Iterator[tuple[Production, tuple[Symbol, ...]]]:
-    """The arguments of the file's own productions that are not just one nonterminal."""
+    """Yield arguments of the file's own productions, except lone nonterminals."""
     for bodies in loaded.grammar.own.values():
         for production in bodies:
             for argument in production.body:
@@ -257,7 +257,7 @@ def _written_together(loaded: Loaded) -> Iterator[tuple[Production, tuple[Symbol
 
 
 def _plain(head: Nonterminal) -> str:
-    """The name as the file's author writes it."""
+    """Return the name as in the grammar file."""
     return f"<{head.name.rpartition(':')[2]}>"
 
 
@@ -279,11 +279,11 @@ def _endless(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterat
 
 
 MOST_STEPS = 10_000
-"""Productions that the shortest expansion of a nonterminal takes, at most (ours)."""
+"""Limit on the number of productions in the shortest expansion of a nonterminal (our choice)."""
 
 
 def _doubling(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterator[Fault]:
-    """Faults of nonterminals whose shortest expansion is too much to be written.
+    """Yield a fault if a nonterminal's shortest expansion is too large.
 
     A chain of definitions with two references each doubles it at every level.
     """
@@ -309,13 +309,13 @@ def _doubling(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Itera
 
 
 MOST_BEFORE_TEXT = 40
-"""Definitions that lead to one another before any text, at most (ours); shipped grammars have 6."""
+"""Maximum chain of definitions before any text (our choice); shipped grammars have 6."""
 
 
 def _before_text(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterator[Fault]:
-    """Faults of what definitions lead to before any text, where parsers need nested calls.
+    """Yield faults of definitions that are nested before any text, for which parsers recurse.
 
-    None may come back to itself, and none may lead through more than `MOST_BEFORE_TEXT`.
+    The definitions must not be left-recursive or form chains longer than `MOST_BEFORE_TEXT`.
     """
     productions = loaded.grammar.productions
     empty = {head for head, least in shortest.items() if not least.length}
@@ -350,7 +350,7 @@ def _before_text(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> It
 def _components(
     leads: Mapping[Nonterminal, set[Nonterminal]],
 ) -> Iterator[list[Nonterminal]]:
-    """The strongly connected components, those that others lead to first (Tarjan's algorithm)."""
+    """Yield the strongly connected components, dependencies first (Tarjan's algorithm)."""
     order: dict[Nonterminal, int] = {}
     lowest: dict[Nonterminal, int] = {}
     entered: dict[Nonterminal, None] = {}
@@ -379,7 +379,7 @@ def _components(
 
 
 def _first(production: Production, empty: set[Nonterminal]) -> Iterator[Nonterminal]:
-    """The nonterminals that a body can begin with."""
+    """Yield the nonterminals with which a body can begin."""
     for argument in production.body:
         for symbol in argument:
             if isinstance(symbol, TerminalText):
@@ -418,18 +418,18 @@ def _too_long(loaded: Loaded, several: frozenset[Nonterminal]) -> Iterator[Fault
 
 
 _PATH_KINDS = frozenset({"path", "name"})
-"""The kinds of value that a path can be."""
+"""The kinds of value that a path can have."""
 
 _ASSIGNED = re.compile(r"(?:<EnvVar>|[A-Za-z_]\w*)\+?=")
 
 
 def check_traits(grammar: Grammar) -> Iterator[Fault]:
-    """Faults of a header whose traits do not fit what the grammar derives.
+    """Yield faults of headers whose traits contradict the grammar.
 
-    A role needs an operand of its kind. Options of an effect need to be options of the command. A
-    trait about files needs an operand or value that names a file. A command that shows something
-    volatile has to be volatile. An example that ends with exit code 0 has no more operands than the
-    header permits.
+    A role requires an operand of its kind. Options of an effect must be options of the command. A
+    trait about files requires an operand or value that names a file. A command that shows something
+    volatile must be volatile. An example with exit code 0 has no more operands than the header
+    permits.
     """
     traits, kinds = grammar.header.traits, operand_kinds(grammar)
 
@@ -471,7 +471,7 @@ def check_traits(grammar: Grammar) -> Iterator[Fault]:
 
 
 def operand_kinds(grammar: Grammar) -> frozenset[str]:
-    """The names of the kinds of value that operands, or parts of operands, can be."""
+    """Return the names of the kinds of value of operands or their parts."""
     kinds: set[str] = set()
     met: set[Nonterminal] = set()
     pending = list(grammar.starts)
@@ -491,7 +491,7 @@ def operand_kinds(grammar: Grammar) -> frozenset[str]:
 
 
 def _is_option(argument: Sequence[Symbol]) -> bool:
-    """Whether an argument begins with a text that makes the argument an option."""
+    """Whether an argument begins with a text that makes it an option."""
     first = argument[0] if argument else None
     return isinstance(first, TerminalText) and first.text.startswith(("-", NO_SPACE))
 

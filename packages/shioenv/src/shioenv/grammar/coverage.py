@@ -1,9 +1,8 @@
-"""Which options that the target system's own help documents a grammar has.
+"""Comparison of a grammar's options with those in the target system's help texts.
 
-Help texts come from running the programs on that system, so versions agree. A builtin of bash is
-asked by `help NAME`, a program by its own option. `omit` lines of a grammar name the options that
-the grammar leaves out on purpose. `undocumented` lines name the options that it has beyond the
-help. Both count as excused.
+Help texts come from programs run on that system, so versions agree. For a builtin of bash the input
+is `help NAME`, for a program its own option. `omit` lines of a grammar list options that it omits
+intentionally. `undocumented` lines list options that the help lacks. Both count as excused.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from shioenv.grammar.notation import NO_SPACE
 from shioenv.grammar.symbols import Grammar, Header, Omission, TerminalText, reachable
 
 Ask: TypeAlias = Callable[[str], str]
-"""Runs a command on the target system: its output, errors included."""
+"""Runs a command on the target system and returns its output, including errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """One option that a help text or a grammar has, but not both.
+    """One option that only the help text or only the grammar has.
 
-    `reason` is what the grammar says about the option, "" where the grammar says nothing.
+    `reason` is the grammar's reason for it, "" if there is none.
     """
 
     command: str
@@ -35,7 +34,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """One grammar compared with the help text of its command.
+    """The comparison of one grammar with the help text of its command.
 
     `documented` is the number of names in the help. `missing` are options that only the help has,
     `unknown` options that only the grammar has. Those with a stated reason are `excused` instead.
@@ -54,19 +53,19 @@ class Coverage:
 
 
 def help_command(header: Header) -> str:
-    """The input that makes a command show its options."""
+    """Return the input that makes a command print its options."""
     name = header.command
     usual = f"help {name}" if header.package == "bash" else f"{name} --help"
     return header.traits.help or usual
 
 
 def coverage(grammar: Grammar, ask: Ask) -> Coverage:
-    """The grammar compared with its command's help text, on the system that `ask` runs on."""
+    """Compare the grammar with its command's help text on the target system."""
     return compare(grammar, read_help(grammar.name, ask(f"{help_command(grammar.header)} 2>&1")))
 
 
 def compare(grammar: Grammar, documented: Help) -> Coverage:
-    """The grammar compared with a help text that has been read already."""
+    """Compare the grammar with a parsed help text."""
     written = written_options(grammar, documented)
     declared = written_options(grammar, documented, slots_only=True)
     omitted = _reasons(grammar.omissions)
@@ -76,7 +75,7 @@ def compare(grammar: Grammar, documented: Help) -> Coverage:
     unknown: list[Gap] = []
     for option in documented.options:
         for name in _lacking(option, written):
-            # an `omit` line may name an operand `bs=` without its sign, an abbreviation in full
+            # an `omit` line may write `bs=` without its sign, and an abbreviation in full
             excuses = (omitted.get(spelling, "") for spelling in _spellings(option, name))
             reason = next(filter(None, excuses), "")
             (excused if reason else missing).append(Gap(grammar.name, name, reason))
@@ -95,7 +94,7 @@ def compare(grammar: Grammar, documented: Help) -> Coverage:
 
 
 def _lacking(option: HelpOption, written: frozenset[str]) -> tuple[str, ...]:
-    """The names of an option that no grammar text writes."""
+    """Return the names of an option that are not written anywhere in the grammar."""
     if option.any_of:
         longest = max(option.names, key=len)
         return () if any(_abbreviates(name, option) for name in written) else (longest,)
@@ -124,13 +123,12 @@ def _reasons(lines: Iterable[Omission]) -> dict[str, str]:
 def written_options(
     grammar: Grammar, documented: Help, *, slots_only: bool = False
 ) -> frozenset[str]:
-    """Every option name that the grammar writes, in option blocks or in definitions.
+    """Return every option name that the grammar writes, in option blocks or in definitions.
 
     With `slots_only`, only names in option blocks count. A word in a definition may be an operand,
-    part of a command to run, or a mistake made on purpose. So that word can never count as an
-    unknown option. Words without a dash are included where the help documents such words (`ps`,
-    `ip`, `dd`). Text like `-n5` counts as `-n` unless the help or an option line has an option of
-    that whole name.
+    part of a nested command, or a deliberate mistake. So it must never count as an unknown option.
+    Words without a dash are included if the help documents such words (`ps`, `ip`, `dd`). Text like
+    `-n5` counts as `-n` unless the help or an option line has an option of that exact name.
     """
     written = {name for option in grammar.options for name in option.names}
     whole = written | documented.names
@@ -152,7 +150,7 @@ def written_options(
 
 
 def _names_in(text: str, whole: set[str], plain: set[str], more: bool) -> Iterable[str]:
-    r"""The option names that begin an argument's text (`\0` stands for a nonterminal)."""
+    r"""Yield the option names that begin an argument's text (`\0` marks a nonterminal)."""
     if text.startswith(NO_SPACE):
         text = f"-{text.removeprefix(NO_SPACE)}"
     text = text.replace(NO_SPACE, "")

@@ -1,4 +1,4 @@
-"""An input taken apart and explained: what each argument is, and whether the grammar derives it."""
+"""Description of an input: the role of each argument, and whether the grammar derives it."""
 
 from __future__ import annotations
 
@@ -38,14 +38,13 @@ class ArgumentKind(StrEnum):
 class DescribedArgument:
     """One removable argument.
 
-    `text` carries its no-space marks. `option` is the option's name as written (`-n`, also of a
+    `text` includes its no-space marks. `option` is the option's name as written (`-n`, also of a
     flag in a cluster), None for other kinds. `value` is the option's value, None without a value.
-    `derivable` says whether the command's grammar can write this argument. `cause` says why the
-    grammar cannot: "unknown option", "missing value", "unexpected value", "value" or "operand".
-    `cause` is None where the grammar can, or where no grammar knows the command. `spelling` is how
-    an option is written: "short", "cluster" or "long". With a value, " separate", " joined" or " ="
-    follows. `spelling` is None for other kinds. `value_kind` names the kind of value that an
-    option's value is, None where the value is of no kind.
+    `derivable`: the command's grammar can derive this argument. `cause` is the reason if it cannot:
+    "unknown option", "missing value", "unexpected value", "value" or "operand". `cause` is None if
+    it can, or if the command has no grammar. `spelling` is the form of an option: "short",
+    "cluster" or "long". With a value, " separate", " joined" or " =" follows. `spelling` is None
+    for other kinds. `value_kind` is the kind of an option's value, or None.
     """
 
     text: str
@@ -62,13 +61,13 @@ class DescribedArgument:
 class DescribedSegment:
     """One command of an input.
 
-    `operator` joins the segment to the one before (None for the first). `assignments` stand before
-    the command. `redirections` are pairs of operator and target (None where the operator has none:
-    `2>&1`). `grammar` names the grammar that knows the command, None where no grammar does.
-    `derivable` says that the grammar derives the whole command, its options in any order. `digits`
-    says that the grammar has options that are digits (`-1`). `nested` are the commands that the
-    command runs (`find -exec`, `xargs`). `substituted` are the commands in its arguments' `$( )`
-    and `<( )`. Both are described by their own grammars, two commands deep at most.
+    `operator` joins the segment to the one before (None for the first). `assignments` precede the
+    command. `redirections` are pairs of operator and target (None for an operator without one:
+    `2>&1`). `grammar` is the name of the command's grammar, or None. `derivable`: the grammar
+    derives the whole command, with its options in any order. `digits`: the grammar has options that
+    are digits (`-1`). `nested` are the commands run by this one (`find -exec`, `xargs`).
+    `substituted` are the commands in its arguments' `$( )` and `<( )`. Both are described by their
+    own grammars, at most two levels deep.
     """
 
     operator: str | None
@@ -85,7 +84,7 @@ class DescribedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """An input with its segments; `parsed` says whether the input was read as Bash reads it."""
+    """An input with its segments; `parsed` is False if it could not be read as Bash reads it."""
 
     text: str
     parsed: bool
@@ -95,8 +94,8 @@ class Description:
 class Describer:
     """Describes inputs by one set of grammars; reuse it for many inputs.
 
-    Where a nonterminal has a kind, any value of the kind will do. Grammars that are not bound to a
-    system accept any word where a system token stands.
+    A nonterminal with a kind accepts any value of that kind. An unbound grammar accepts any word
+    for a system token.
     """
 
     def __init__(self, grammars: Iterable[Grammar]) -> None:
@@ -104,7 +103,7 @@ class Describer:
         self._recogniser = cache(Recogniser)
 
     def describe(self, text: str) -> Description:
-        """The description of any text. A text that Bash refuses is one command with its words."""
+        """Describe any text. A text that Bash refuses is treated as one command with its words."""
         shell_input, parsed = self._parser.take_apart(text)
         segments = tuple(self._segments(shell_input.tokens))
         return Description(text, parsed, segments)
@@ -167,7 +166,7 @@ class Describer:
     def _substituted(
         self, grammar: Grammar | None, arguments: Sequence[Argument], depth: int
     ) -> Iterator[DescribedSegment]:
-        """The commands in the substitutions of a command's own arguments, described."""
+        """Describe the commands in the substitutions of a command's own arguments."""
         runs = frozenset[str]() if grammar is None else self._parser.splitter(grammar).runs
         for argument in arguments:
             if argument.text.partition(" ")[0] not in runs:
@@ -182,7 +181,7 @@ class Describer:
         place: int | None,
         depth: int,
     ) -> tuple[tuple[DescribedArgument, ...], tuple[DescribedSegment, ...]]:
-        """The arguments, derivable where a nested command derives them, and the nested commands."""
+        """Describe nested commands and return the arguments and these commands."""
         splitter = self._parser.splitter(grammar)
         described, nested = list(own), []
         for index, argument in enumerate(own):
@@ -219,7 +218,7 @@ class Describer:
         arguments: Sequence[Argument],
         place: int | None,
     ) -> Iterator[DescribedArgument]:
-        """Each argument described; the arguments from `place` on are a command that is run."""
+        """Describe each argument; the arguments from `place` on are a nested command."""
         splitter = None if grammar is None else self._parser.splitter(grammar)
         assigning = command in _ASSIGNING
         if grammar is not None:
@@ -273,14 +272,14 @@ def _derived(segment: DescribedSegment) -> bool:
 
 
 def _attached(rest: str) -> str:
-    """How a value follows its option's name, as `spelling` says it; "" without a value."""
+    """Return how a value follows its option's name, as in `spelling`; "" without a value."""
     if not rest:
         return ""
     return " separate" if rest[0] == " " else " =" if rest[0] == "=" else " joined"
 
 
 def _option(splitter: ArgumentSplitter | None, text: str) -> tuple[str, str | None]:
-    """The name and the value of an option: `-n 5`, `-n5`, `--lines=5`, `--lines 5`, `-exec …`."""
+    """Split an option into name and value: `-n 5`, `-n5`, `--lines=5`, `--lines 5`, `-exec …`."""
     first = next(iter(split_words(text)), text)
     blank, rest = text[len(first) :][:1], text[len(first) + 1 :]
     if first.startswith("--"):

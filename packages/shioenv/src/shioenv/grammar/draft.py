@@ -1,8 +1,8 @@
-"""A first grammar of a command, written from the target system's own help text and manual page.
+"""First drafts of grammars, from the target system's help texts and manual pages.
 
-The draft has every option with values of a likely kind, and operands as the usage lines show them.
-It has one example that was run, or two. It says in comments what was guessed. The draft passes
-`grammar check`. Its author is left to choose values that make a difference.
+The draft has every option with values of a likely kind, and operands as in the usage lines. It has
+one or two examples that were run. Comments mark the guesses. The draft passes `grammar check`. Its
+author still has to choose values that make a difference.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shioenv.grammar.library import shipped_headers
 from shioenv.grammar.synopsis import UsageForm, named_values, usage_forms
 
 Execute: TypeAlias = Callable[[str], tuple[int, str]]
-"""Runs an input on the target system: its exit code and its output."""
+"""Runs an input on the target system and returns its exit code and its output."""
 
 _VALUES: Mapping[str, str] = {
     metavar: value
@@ -50,7 +50,7 @@ _VALUES: Mapping[str, str] = {
     }.items()
     for metavar in metavars.split()
 }
-"""The shared definition or system token for each name that help texts have for values."""
+"""The shared definition or system token for each name of a value in help texts."""
 
 _OPERANDS: tuple[tuple[str, str, str, str, str], ...] = (
     (r"OUT(?:FILE|PUT)?|DEST(?:INATION)?|TARGET", "<NewFile>", "<NewFile>+", "new.txt", ""),
@@ -67,10 +67,10 @@ _OPERANDS: tuple[tuple[str, str, str, str, str], ...] = (
     (r"NUM(?:BER)?|N|COUNT|FIRST|LAST|INCREMENT|SKIP|LIMIT|SECONDS?", "<number>", "<number>+", "3",
      "number"),
 )  # fmt: skip
-"""Operands that usage lines have.
+"""Operands in usage lines.
 
-Each has its names there (a pattern), its notation where it stands once, and the one where it may be
-repeated. Then come its text in the example and its role in the header."""
+Each entry has a pattern of its names, its notation for a single occurrence, and its notation for
+repetition. Its text in the example and its role in the header follow."""
 
 _ANYTHING = "<Word> | <count>"
 
@@ -78,7 +78,7 @@ _INDENT = 38
 
 
 def _instead(command: str, execute: Execute) -> str:
-    """The hint for a command that the system does not have: what to draft instead."""
+    """Return the hint for a command that the system lacks: what to draft instead."""
     name = command.rpartition("/")[2].removesuffix(".grammar")
     if name != command:
         return f"name the command, not a file: shioenv grammar draft {name} > {command}"
@@ -89,12 +89,12 @@ def _instead(command: str, execute: Execute) -> str:
 
 
 def draft(command: str, execute: Execute, *, package: str, version: str, manual: str = "") -> str:
-    """The text of a first grammar file of `command`.
+    """Write the text of a first grammar file for `command`.
 
-    `package` is the package that ships the command, `version` that package's version; both are for
-    the header. `manual` is the text of its manual page (`manual_text`): operands, options and
-    values that the help lacks are taken from there. Errors: GrammarError where the system has no
-    command of this name, nor of the name up to its first dash.
+    `package` is the command's package, `version` that package's version; both are for the header.
+    `manual` is the text of its manual page (`manual_text`), used for operands, options and values
+    that the help lacks. Errors: GrammarError if the system has no command of this name, nor of the
+    name up to its first dash.
     """
     whole = execute(f"type -t -- {quoted(command)}")[1].strip()
     known = 0 if whole else execute(f"type -t -- {quoted(command.partition('-')[0])}")[0]
@@ -182,7 +182,7 @@ class _DraftedForm:
 def _forms(
     command: str, text: str, manual: str, values: dict[str, str], guessed: list[str]
 ) -> list[_DraftedForm]:
-    """A form for each usage line, by the help or else the manual; one without operands at least."""
+    """Return one form per usage line of the help or else the manual; at least an empty one."""
     usage = usage_forms(command, text)
     if not any(form.operands for form in usage):
         usage = usage_forms(command, manual) or usage
@@ -228,7 +228,7 @@ def _drafted(form: UsageForm, values: dict[str, str], guessed: list[str]) -> _Dr
 
 
 def _with_names(options: Iterable[HelpOption], dash: str) -> Iterator[HelpOption]:
-    """The options with only their names that begin with a dash, or that do not if `dash` is ""."""
+    """Yield the options with only their names with a dash, or without one if `dash` is ""."""
     for option in options:
         names = tuple(name for name in option.names if name.startswith("-") == bool(dash))
         if names:
@@ -236,7 +236,7 @@ def _with_names(options: Iterable[HelpOption], dash: str) -> Iterator[HelpOption
 
 
 def _summary(command: str, text: str) -> str:
-    """The sentence of the help text that says what the command does."""
+    """Return the sentence of the help text that describes the command."""
     for line in text.splitlines():
         bare = line.strip()
         sentence = re.match(r"[A-Z][a-z]+ .*[a-z]", bare) and "\t" not in bare
@@ -246,7 +246,7 @@ def _summary(command: str, text: str) -> str:
 
 
 def _option_lines(option: HelpOption, values: dict[str, str], told: str) -> Iterator[str]:
-    """The lines of a block for an option; the option `-NUM` has a line of its own."""
+    """Yield a block's lines for an option; the option `-NUM` has a separate line."""
     names = [name for name in option.names if name != "-NUM"]
     if option.any_of:
         names = [max(names, key=len)] if len(names[0]) > 2 else names[:1]
@@ -266,7 +266,7 @@ def _option_lines(option: HelpOption, values: dict[str, str], told: str) -> Iter
 
 
 def _word(option: HelpOption, values: dict[str, str], told: str) -> str:
-    """A word without a dash: `bs=<bytes>`, or in braces with its value: `{dev <Interface>}`."""
+    """Return a word without a dash: `bs=<bytes>`, or in braces: `{dev <Interface>}`."""
     name = option.names[0]
     if option.value == "none":
         return name
@@ -275,9 +275,9 @@ def _word(option: HelpOption, values: dict[str, str], told: str) -> str:
 
 
 def _value(option: HelpOption, values: dict[str, str], told: str) -> str:
-    """A nonterminal for the value; a nonterminal still to be defined is noted in `values`.
+    """Return a nonterminal for the value; record one that needs a definition in `values`.
 
-    `told` is what help and manual say of all options.
+    `told` is the text of help and manual about all options.
     """
     metavar = option.metavar.upper()
     said = named_values(told, option.names) if "|" not in option.metavar else ()
@@ -294,7 +294,7 @@ def _value(option: HelpOption, values: dict[str, str], told: str) -> str:
 
 
 def _named(name: str, values: dict[str, str], texts: str = "") -> str:
-    """A nonterminal called after the option, noted in `values` with texts to begin with."""
+    """Return a nonterminal named after the option, recorded in `values` with initial texts."""
     base = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
     base = f"{base}-value" if base[:1].isalpha() else f"option-{base}-value".replace("--", "-")
     values.setdefault(base, texts or _ANYTHING)
@@ -302,7 +302,7 @@ def _named(name: str, values: dict[str, str], texts: str = "") -> str:
 
 
 def _example(token: str, words: str, execute: Execute) -> Iterator[str]:
-    """The lines of an example that was run, with its exit code and a line of its output."""
+    """Run an example and yield its lines, with its exit code and a line of its output."""
     text = f"{token} {words}".strip()
     exit_code, output = execute(text)
     yield f"example {text}"

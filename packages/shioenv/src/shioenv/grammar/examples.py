@@ -1,4 +1,4 @@
-"""The example inputs inside grammar files, which are derived, parsed back, and run."""
+"""Validation of the examples in grammar files: they are derived, parsed back, and run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from shioenv.grammar.recognise import Recogniser
 from shioenv.grammar.symbols import Body, Example, Grammar, TerminalText, show_argument
 
 Run: TypeAlias = Callable[[str], tuple[int, str]]
-"""Runs one input on the pristine system: its exit code and its output."""
+"""Runs one input on the pristine system and returns its exit code and its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleResult:
-    """The result of running one example; without `failures` it did what it must do."""
+    """The result of running one example; it passed if `failures` is empty."""
 
     grammar: str
     example: Example
@@ -29,16 +29,16 @@ class ExampleResult:
 
 
 def example_text(example: Example) -> str:
-    """The input that is run: the example rendered, behind a pipe where it has an `after`."""
+    """Return an example's input, with a pipe before it if the example has an `after`."""
     text = render(example.command, example.arguments)
     return text if example.after is None else f"{example.after} | {text}"
 
 
 def check_examples(grammar: Grammar) -> Iterator[Fault]:
-    """Faults of examples that can be seen without running them.
+    """Yield the faults of examples that are detectable without execution.
 
-    The grammar, which may be unbound, has to derive every example. Parsing the example's text has
-    to give its arguments. A grammar without examples is a fault.
+    The grammar, bound or not, must derive every example. Parsing the example's text must give its
+    arguments. A grammar without examples is a fault.
     """
     recogniser = Recogniser(grammar)
     parser = InputParser([grammar])
@@ -62,7 +62,7 @@ def check_examples(grammar: Grammar) -> Iterator[Fault]:
 
 
 def _why_not(recogniser: Recogniser, words: Sequence[str]) -> str:
-    """Which argument keeps a grammar from deriving these words, as far as one does."""
+    """Describe why the grammar cannot derive these words, by argument if possible."""
     unknown = [word for word in words[1:] if not recogniser.derives_argument(word)]
     if unknown:
         return f"no alternative makes {', '.join(unknown)}"
@@ -73,9 +73,9 @@ def _why_not(recogniser: Recogniser, words: Sequence[str]) -> str:
 
 
 def check_values(grammar: Grammar) -> Iterator[Fault]:
-    """Faults of options that are written as arguments of their own though they take a value.
+    """Yield faults of options that take a value but are written as separate arguments.
 
-    `-d '='` without braces is two arguments, and parsing its text finds one argument.
+    `-d '='` without braces is two arguments, but parsing its text gives one.
     """
     splitter = ArgumentSplitter(grammar)
     for bodies in grammar.own.values():
@@ -97,7 +97,7 @@ def check_values(grammar: Grammar) -> Iterator[Fault]:
 
 
 def _own_part(grammar: Grammar, body: Body) -> Body:
-    """The arguments up to and with a command that is run, behind which that one's options stand."""
+    """Return the arguments up to the name of a nested command, whose options follow it."""
     names = grammar.command_tokens
     words = [
         str(argument[0]) if argument and isinstance(argument[0], TerminalText) else names[0]
@@ -109,7 +109,7 @@ def _own_part(grammar: Grammar, body: Body) -> Body:
 
 
 def run_examples(grammars: Iterable[Grammar], run: Run) -> Iterator[ExampleResult]:
-    """The result of every example, run by `run` and compared with what it must do."""
+    """Run every example by `run` and yield the comparison with its expectations."""
     for grammar in grammars:
         for example in grammar.examples:
             text = example_text(example)

@@ -1,4 +1,4 @@
-"""Faults in grammar files: the place, the message, and what was probably meant."""
+"""Faults in grammar files: the place, the message, and a suggestion."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ class FaultyGrammarError(GrammarError):
 
 
 def suggestion(word: str, known: Iterable[str], show: str = "{}") -> str:
-    """`; did you mean X?` where a known word is close to `word`, else nothing."""
+    """Return `; did you mean X?` if a known word resembles `word`, else ""."""
     match = nearest(word, known)
     return f"; did you mean {show.format(match)}?" if match else ""

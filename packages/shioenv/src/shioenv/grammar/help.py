@@ -1,10 +1,9 @@
-"""Options read from a program's own help text or manual page, whatever its style.
+"""Parsing of options from a program's help text or manual page, in several styles.
 
-Most programs list options one to a line, as GNU and util-linux do. A few commands have a style of
-their own, and are read by a rule of their own, chosen by the command's name. These styles are
-`find`'s menus, `ps`'s letters without a dash, `dd`'s operands and `ip`'s grammar. Others are the
-usage lines of `ethtool` and `netstat`. Of a manual page, as much roff is read as usage lines and
-options need.
+Most programs list options one per line, like GNU and util-linux. A few commands have a special
+style, with a parser chosen by the command's name. These styles are `find`'s menus, `ps`'s letters
+without a dash, `dd`'s operands and `ip`'s grammar. Others are the usage lines of `ethtool` and
+`netstat`. For manual pages, only the roff needed for usage lines and options is supported.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 MAX_INDENT = 10
-"""Columns from the left within which options stand; text further in is a description."""
+"""Maximum indentation of an option; text further to the right is a description."""
 
 _NAME = re.compile(r"--?(?=[^\s-])(?:<[a-z]+>|[^\s,=\[\]<>(){}|'\"`]+)")
 _ATTACHED = re.compile(r"(\[=?)?=?(?:<[^>]*>|\{[^}]*\}|[^\s,\[\]{}]|\[[^\]]*\])+\]?")
@@ -23,7 +22,7 @@ _METAVAR = re.compile(
     r" (?:<[^>]*>"  # <size>, <list of ciphers>
     r"|\[\[?[A-Z][^\s]*"  # [[USER@]HOST:]FILE-NAME
     r"|[A-Z][A-Z0-9_./:-]*(?=[\s,]|$)(?!\s-\w)"  # FILE, N
-    r"|[a-z]+(?=  |\t|$))"  # name, where a wide gap follows
+    r"|[a-z]+(?=  |\t|$))"  # name before a wide gap
 )
 _GAP = re.compile(r",\s*(?=-)|\|(?=-)| {2}(?=--\w)")
 
@@ -32,9 +31,8 @@ _GAP = re.compile(r",\s*(?=-)|\|(?=-)| {2}(?=--\w)")
 class HelpOption:
     """One option of a help text: its spellings, and how it takes a value.
 
-    `value` is "none", "required" or "optional". `metavar` is the help's name for the value, ""
-    where the help has none. Where `any_of` is set, the names are abbreviations of one name
-    (`-s[tatistics]`).
+    `value` is "none", "required" or "optional". `metavar` is the help's name for the value, or "".
+    If `any_of` is set, the names are abbreviations of one name (`-s[tatistics]`).
     """
 
     names: tuple[str, ...]
@@ -45,19 +43,19 @@ class HelpOption:
 
 @dataclass(frozen=True, slots=True)
 class Help:
-    """The options of a help text; `accepted` are names in it that no grammar needs to have."""
+    """The options of a help text; `accepted` are names in it that a grammar may lack."""
 
     options: tuple[HelpOption, ...]
     accepted: frozenset[str] = field(default_factory=frozenset)
 
     @property
     def names(self) -> frozenset[str]:
-        """Every name that the help text documents."""
+        """All names that the help text documents."""
         return frozenset(name for option in self.options for name in option.names)
 
 
 def read_help(command: str, text: str) -> Help:
-    """The options that the help text of `command` documents, each once, in order."""
+    """Return the options in the help text of `command`, each once, in order."""
     accepted: frozenset[str] = frozenset()
     if command == "netstat":
         accepted = frozenset(f"--{name}" for name in re.findall(r"\b([a-z]+\d*) \(", text))
@@ -65,7 +63,7 @@ def read_help(command: str, text: str) -> Help:
 
 
 def _merged(options: Iterator[HelpOption]) -> tuple[HelpOption, ...]:
-    """The options with every name once. An option whose names all came before is left out."""
+    """Merge options so that each name occurs once. An option without new names is omitted."""
     seen: set[str] = set()
     kept = []
     for option in options:
@@ -77,9 +75,9 @@ def _merged(options: Iterator[HelpOption]) -> tuple[HelpOption, ...]:
 
 
 def _listed(text: str) -> Iterator[HelpOption]:
-    """Options listed one to a line: `  -B, --block-size=SIZE  scale sizes`.
+    """Yield options listed one per line: `  -B, --block-size=SIZE  scale sizes`.
 
-    The range `-M` is no option where the range `N-M` is listed too.
+    The range `-M` is no option if the range `N-M` is listed too.
     """
     ranges = set(re.findall(rf"^ {{1,{MAX_INDENT}}}[A-Z](-[A-Z]) ", text, re.MULTILINE))
     for line in text.splitlines():
@@ -92,7 +90,7 @@ def _listed(text: str) -> Iterator[HelpOption]:
 
 
 def read_option(text: str) -> HelpOption | None:
-    """The option that begins a line of help; None where the line begins with none."""
+    """Parse the option at the start of a line of help; None if there is none."""
     names: list[str] = []
     value, metavar = "none", ""
     position = 0
@@ -109,7 +107,7 @@ def read_option(text: str) -> HelpOption | None:
             value, metavar = "required", spaced[0].strip(" <>")
             position = spaced.end()
         gap = _GAP.match(text, position)
-        if gap is None or (gap[0] == "  " and len(name) > 2):  # a wide gap: the description
+        if gap is None or (gap[0] == "  " and len(name) > 2):  # a wide gap starts the description
             break
         position = gap.end()
     if not names:
@@ -118,7 +116,7 @@ def read_option(text: str) -> HelpOption | None:
 
 
 def _find(text: str) -> Iterator[HelpOption]:
-    """Menus of words after one dash, several words to a line, with their values in capitals."""
+    """Parse menus of words after one dash, several per line, with their values in capitals."""
     yield from (HelpOption((name,)) for name in ("-H", "-L", "-P"))
     yield HelpOption(("-O",), "required", "level")
     yield HelpOption(("-D",), "required", "debugopts")
@@ -130,7 +128,7 @@ def _find(text: str) -> Iterator[HelpOption]:
 
 
 def _ps(text: str) -> Iterator[HelpOption]:
-    """Lines such as `-p, p, --pid <PID>`, in which letters without a dash are names too."""
+    """Parse lines such as `-p, p, --pid <PID>`, in which letters without a dash are names too."""
     name = r"(?:--[A-Za-z][a-z-]*|-?\w)"
     line_shape = re.compile(rf"\s{{1,8}}({name}(?:,\s*{name})*)(\s<[^>]*>)?(?=\s{{2,}}|\s*$)")
     for line in text.splitlines():
@@ -141,7 +139,7 @@ def _ps(text: str) -> Iterator[HelpOption]:
 
 
 def _dd(text: str) -> Iterator[HelpOption]:
-    """Operands `bs=BYTES`, then the usual two options."""
+    """Parse operands `bs=BYTES`, then the usual two options."""
     for match in re.finditer(r"^ {2}([a-z]+)=([A-Z]+)\s+(?:\(or ([a-z]+)=)?", text, re.MULTILINE):
         for name in filter(None, (match[1], match[3])):
             yield HelpOption((f"{name}=",), "required", match[2])
@@ -149,7 +147,7 @@ def _dd(text: str) -> Iterator[HelpOption]:
 
 
 def _ethtool(text: str) -> Iterator[HelpOption]:
-    """Usage lines `ethtool [ FLAGS ] -s|--change DEVNAME`, then flags one to a line."""
+    """Parse usage lines `ethtool [ FLAGS ] -s|--change DEVNAME`, then flags one per line."""
     for line in text.splitlines():
         match = re.match(r"\s*ethtool (?:\[ FLAGS \]\s*)?(-.*)", line)
         shown = match[1] if match else line.strip()
@@ -161,7 +159,7 @@ def _ethtool(text: str) -> Iterator[HelpOption]:
 
 
 def _netstat(text: str) -> Iterator[HelpOption]:
-    """Lines of options, and `{-t|--tcp}` in the definition of what a socket is."""
+    """Parse lines of options, and `{-t|--tcp}` in the definition of socket types."""
     yield from _listed(text)
     for match in re.finditer(r"\{(-\w)\|(--\w+)\}|(?<=\s)(--\w+)(?=\s--|\s*\n)", text):
         yield HelpOption(tuple(filter(None, match.groups())))
@@ -173,9 +171,9 @@ def _netstat(text: str) -> Iterator[HelpOption]:
 
 
 def _ip(text: str) -> Iterator[HelpOption]:
-    """`ip`'s options, the verbs of an object, and its words, which take a value or stand alone.
+    """Parse `ip`'s options, the verbs of an object, and its words, with or without a value.
 
-    Words in a definition of values (`TYPE :=`, encapsulations) are no options.
+    Words in a definition of values (`TYPE :=`, encapsulations) are not options.
     """
     for match in re.finditer(r"(?<=[\s|{])-(\w+)(?:\[([\w-]+)\])?(?=[\s|}])", text):
         long = (f"-{match[1]}{match[2]}",) if match[2] else ()
@@ -207,7 +205,7 @@ _READERS: Mapping[str, Callable[[str], Iterator[HelpOption]]] = {
 
 
 LARGEST = 1 << 20
-"""Bytes of a manual page that are read, at most, before and after it is unpacked (ours)."""
+"""Maximum size of a manual page in bytes, before and after decompression (our choice)."""
 
 _TAG = re.compile(r"\.(?:TP|IP|It|HP)\b ?(.*)")
 _HEADING = re.compile(r"\.S[hHsS] (.*)")
@@ -220,13 +218,12 @@ _SPECIAL = {
 
 
 def manual_text(page: bytes) -> str:
-    """The text of a manual page in roff, plain or packed by gzip; "" for what cannot be unpacked.
+    """Convert a roff manual page, plain or gzipped, to text; "" if it cannot be unpacked.
 
-    It is "" for a page in the macros of BSD (`.Dd`) as well.
+    The result is "" for a page with BSD macros (`.Dd`) as well.
 
-    An option's tag has a line of its own, its description stands beneath and further in. The
-    synopsis begins with the line `SYNOPSIS`. Of a page of more than `LARGEST` bytes the rest is
-    left out.
+    An option's tag is on a separate line, and its description below is indented further. The
+    synopsis begins with the line `SYNOPSIS`. Pages are truncated to `LARGEST` bytes.
     """
     if page.startswith(b"\x1f\x8b"):
         try:
@@ -240,7 +237,7 @@ def manual_text(page: bytes) -> str:
 def _lines(text: str) -> Iterator[str]:
     tagged = False  # whether the next text is an option's tag
     indent = ""
-    synopsis: list[str] | None = None  # the words of one usage line, while they last
+    synopsis: list[str] | None = None  # the words of the current usage line
     for line in text.splitlines():
         if line.startswith(('.\\"', "'\\\"")) or line.strip() == ".":
             continue
@@ -278,7 +275,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _joined(arguments: str) -> str:
-    """The arguments of a macro of two fonts, which prints them without blanks between them."""
+    """Return the arguments of a macro with two fonts, which prints them without blanks."""
     words = re.findall(r'"((?:[^"]|"")*)"|((?:\\.|\S)+)', arguments)
     return "".join(_plain(quoted or bare) for quoted, bare in words)
 

@@ -1,10 +1,9 @@
-"""Kinds of value: what may stand where a number, a mode or a pattern is wanted, and what is drawn.
+"""Kinds of value, such as numbers, modes and patterns: recognition and generation.
 
 A kind is declared once, as a tree of parts. Every part is a language (a regular expression, for
-recognising) and a generator (for drawing, always inside that language). A language may be wider
-than what is worth drawing, and then `Wide` holds both. For example, any mode of four digits is
-recognised, and the usual modes are drawn. Texts are plain (`shioenv.grammar.spelling`): quotes
-belong to their spelling.
+recognition) and a generator (which stays inside that language). `Wide` combines a generator with a
+larger language. For example, any mode of four digits is recognised, and the usual modes are drawn.
+Texts are plain (`shioenv.grammar.spelling`): quotes belong to their spelling.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from shioenv.grammar.spelling import BLANK, SUBSTITUTION, VARIABLE
 class ValueKind:
     """A kind of value.
 
-    `about` describes the kind for the documentation, `part` is its language and generator. `dashed`
-    says that a value which stands alone may begin with a dash, like a mode. `seeded` says that
-    drawing varies the numbers of a grammar's own alternatives, so that units, signs and bounds fit
-    the program. `drawn` is False where only the grammar knows which values make sense (columns,
+    `about` describes the kind for the documentation, `part` is its language and generator.
+    `dashed`: a value that is a whole word may begin with a dash, like a mode. `seeded`: drawing
+    varies the numbers of a grammar's own alternatives, so that units, signs and bounds fit the
+    program. `drawn` is False if only the grammar knows which values make sense (columns,
     directives).
     """
 
@@ -49,14 +48,14 @@ class ValueKind:
 
     @property
     def language(self) -> re.Pattern[str]:
-        """All that is recognised: the part's language, and any text of expansions alone."""
+        """The recognised texts: the part's language, and any text that consists of expansions."""
         if self.name not in _COMPILED:
             expansions = f"[{SUBSTITUTION}{VARIABLE}]+"
             _COMPILED[self.name] = re.compile(f"(?:{self.part.pattern}|{expansions})", re.DOTALL)
         return _COMPILED[self.name]
 
     def ends(self, word: str, offset: int) -> list[int]:
-        """The offsets where a value of this kind that begins at `offset` of a word can end.
+        """Return the possible end offsets of a value of this kind that begins at `offset`.
 
         The word is plain text; marks and unprotected blanks end a value.
         """
@@ -80,7 +79,7 @@ ANY = r"[^ \x00\x06-\x1f]"
 
 WORD = r"[\w.@%+,:=-]"
 _CLOSED = rf"(?>(?:\\{ANY}|\[\^?\]?(?>(?:\[[:.=][^\]]*[:.=]\]|[^\]])*)\]|[^\\\[ \x00\x06-\x1f])*)"
-"""A text in which a character follows every backslash and every bracket expression is closed."""
+"""A text with a character after every backslash and only closed bracket expressions."""
 
 _SUFFIX = r"(?:[kKMGTPEZYRQ](?:i?B)?|[bcwB])"
 _RANGE = r"(?:[0-9]+(?:-[0-9]*)?|-[0-9]+)"
@@ -412,16 +411,16 @@ KINDS: Mapping[str, ValueKind] = {
         ),
     )
 }  # fmt: skip
-"""Every kind by its name."""
+"""All kinds by name."""
 
 CHOICES = "choices"
-"""The kind whose language is made of the words of the definition that has it."""
+"""The kind whose language consists of the words in its nonterminal's definition."""
 
 COMMAND = "command"
-"""The kind of a command that another command runs; grammars recognise it, and no language does."""
+"""The kind of a nested command; it is recognised by grammars, not by a language."""
 
 CLOSED = "closed"
-"""The word instead of a kind in a definition that lists all values that the program knows."""
+"""The word that replaces a kind in a definition that lists all valid values."""
 
 TOKEN_KINDS: Mapping[str, str] = {
     **dict.fromkeys(
@@ -438,4 +437,4 @@ TOKEN_KINDS: Mapping[str, str] = {
     "BlockDevice": "name", "EnvVar": "variable", "Pid": "pid", "Hostname": "host",
     "IpAddress": "address", "Word": "text", "Pattern": "pattern", "Glob": "glob",
 }  # fmt: skip
-"""The name of the kind that the values of each system token are."""
+"""The name of the kind of each system token's values."""

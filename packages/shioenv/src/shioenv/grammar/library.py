@@ -1,8 +1,8 @@
-"""Grammars by name: the shipped ones, and own ones beside them.
+"""Grammars by name: the shipped ones and user-supplied ones.
 
-An own grammar with the name of a shipped one takes its place: the programs of another system may
-have other options. Somebody else may have made the directory of own grammars, so everything in it
-has a bound.
+A user-supplied grammar replaces a shipped one of the same name, since another system's programs may
+have other options. The directory of user-supplied grammars may come from a third party, so all its
+contents are limited in size and number.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ PAPER: Final = (
     *("uname", "unexpand", "uniq", "unlink", "uptime", "users", "vdir", "w", "wc", "wget", "who"),
     *("whoami", "xargs"),
 )
-"""The grammars of the paper's 86 commands (Table 5), sorted: what is drawn where none is named."""
+"""The grammars of the paper's 86 commands (Table 5), sorted; the default for drawing."""
 
 SETS: Final = ("paper", "all")
-"""The names that stand for several grammars: the paper's, and all that are shipped."""
+"""Names for several grammars: the paper's, and all shipped ones."""
 
 
 def names_of_grammars(
     directory: Path = COMMANDS, own: OwnGrammars | None = None
 ) -> tuple[str, ...]:
-    """The names of all grammar files in `directory` and of all own grammars, sorted."""
+    """Return the names of the grammars in `directory` and of user-supplied ones, sorted."""
     names = {path.stem for path in directory.glob("*.grammar")}
     return tuple(sorted(names.union(own.names if own else ())))
 
 
 def chosen_grammars(chosen: Iterable[str] = (), own: OwnGrammars | None = None) -> tuple[str, ...]:
-    """The names of the grammars that are meant, each once: those of a set sorted, in its place.
+    """Resolve names and sets to distinct names; each set is sorted and replaced in place.
 
-    `chosen` are names of grammars and of `SETS`; none chosen is `paper`. Each set has all own
-    grammars too. A name that no grammar has is left as it is. Errors: UsageError where an own
-    grammar has the name of a set.
+    `chosen` are names of grammars and of `SETS`; the default is `paper`. Each set includes all
+    user-supplied grammars. Unknown names are kept. Errors: UsageError if a user-supplied grammar
+    has the name of a set.
     """
     if own and not set(SETS).isdisjoint(own.names):
         raise UsageError(
@@ -77,18 +77,18 @@ def chosen_grammars(chosen: Iterable[str] = (), own: OwnGrammars | None = None) 
 
 
 def choosable() -> tuple[str, ...]:
-    """The names of the sets and of the shipped grammars."""
+    """Return the names of the sets and of the shipped grammars."""
     return *SETS, *names_of_grammars()
 
 
 def load_grammar(
     name: str, *, versions: Mapping[str, str] | None = None, directory: Path = COMMANDS
 ) -> Grammar:
-    """The grammar called `name`, checked.
+    """Load and validate the grammar called `name`.
 
     `versions` is `System.versions` of the target system. A package that `versions` lacks has the
-    version of the manual line. A shipped grammar is read once in a process. Errors:
-    UnknownGrammarError with the nearest name. FaultyGrammarError with all faults of the grammar.
+    version of the manual line. Shipped grammars are cached. Errors: UnknownGrammarError with the
+    nearest name. FaultyGrammarError with all faults of the grammar.
     """
     if directory == COMMANDS:
         return _shipped(name, frozenset((versions or {}).items()))
@@ -126,7 +126,7 @@ def _unknown(name: str, directory: Path, own: OwnGrammars | None = None) -> Unkn
 
 
 def _read(path: Path, versions: Mapping[str, str] | None) -> Loaded:
-    # bytes that are no text become U+FFFD, which is a fault of its line like any other
+    # undecodable bytes become U+FFFD, which is a fault of its line like any other
     text = content_of(path).decode("utf-8-sig", "replace").replace("\0", "\ufffd")
     return read_grammar(text, path.name, versions)
 
@@ -138,11 +138,11 @@ def load_grammars(
     directory: Path = COMMANDS,
     own: OwnGrammars | None = None,
 ) -> tuple[Grammar, ...]:
-    """These grammars (default: all), checked, in the order given (default: by name).
+    """Load and validate these grammars (default: all) in the given order (default: by name).
 
-    `own` grammars stand beside those of `directory`, and before those of the same name. `versions`
-    is as `load_grammar` takes it. Errors: UnknownGrammarError; FaultyGrammarError with the faults
-    of *all* the files.
+    `own` grammars are added to those of `directory`, and override those of the same name.
+    `versions` is as for `load_grammar`. Errors: UnknownGrammarError; FaultyGrammarError with the
+    faults of *all* the files.
     """
     faults: list[Fault] = []
     with _uncollected():
@@ -154,9 +154,9 @@ def load_grammars(
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """The garbage collector is off inside. It would take a fifth of the time of loading grammars.
+    """Disable the garbage collector, which would take a fifth of the time of loading grammars.
 
-    Loading makes hundreds of thousands of objects, which all stay.
+    Loading creates hundreds of thousands of long-lived objects.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -174,7 +174,7 @@ def _faultless(
     faults: list[Fault],
     own: OwnGrammars | None = None,
 ) -> Iterator[Grammar]:
-    """The grammars without a fault; the faults of the other grammars are put into `faults`."""
+    """Return the grammars without faults, and add the faults of the others to `faults`."""
     for name in names if names is not None else names_of_grammars(directory, own):
         there = own.directory if own and name in own.names else directory
         if own and not (there / f"{name}.grammar").is_file():
@@ -187,7 +187,7 @@ def _faultless(
 
 @cache
 def shipped_headers() -> Mapping[str, Header]:
-    """The headers of the shipped grammars, by name; nothing else of the files is read."""
+    """Return the headers of the shipped grammars, by name, without parsing the rest."""
     return {
         name: read_header(file.read_text(encoding="utf-8"), file.name)
         for name in names_of_grammars()
@@ -198,7 +198,7 @@ def shipped_headers() -> Mapping[str, Header]:
 def check_grammars(
     names: Iterable[str] | None = None, *, directory: Path = COMMANDS
 ) -> tuple[Fault, ...]:
-    """Every fault of these grammars (default: all), those of their examples and headers included.
+    """Return all faults of these grammars (default: all), including examples and headers.
 
     Nothing is executed. Errors: UnknownGrammarError.
     """
@@ -209,35 +209,35 @@ def check_grammars(
 
 
 VARIABLE = "SHIOENV_GRAMMARS"
-"""The variable that names the directory where nobody names it otherwise."""
+"""The environment variable for the default directory of user-supplied grammars."""
 
 MOST = 1000
-"""Grammars in one directory at most (ours)."""
+"""Maximum number of grammars in one directory (our choice)."""
 
 LARGEST = 1 << 20
-"""Bytes of one grammar at most (ours); the largest shipped one has 20,000."""
+"""Maximum size of one grammar in bytes (our choice); the largest shipped one has 20,000."""
 
 _NAME = re.compile(r"[A-Za-z0-9_\[][A-Za-z0-9_.+\[-]{0,63}\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class OwnGrammars:
-    """A directory of grammars as it is now."""
+    """A snapshot of a directory of grammars."""
 
     directory: Path
     names: tuple[str, ...]
     """The names of its grammars, sorted."""
     sha256: str
-    """SHA-256 of the names and the contents of its grammars, in hexadecimal."""
+    """SHA-256 (hex) of the names and the contents of its grammars."""
 
 
 def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
-    """The grammars in `directory`, by default in `$SHIOENV_GRAMMARS`; None where neither is given.
+    """Read the grammars in `directory` or `$SHIOENV_GRAMMARS`; None if neither is set.
 
-    Each file `NAME.grammar` is a grammar, and all else in the directory is left alone. Errors:
-    UsageError where the directory cannot be read or holds no grammar. UsageError too for more than
-    `MOST` grammars, and for a name that no command has. Other files that are refused have more than
-    `LARGEST` bytes, are not regular, or are links that lead out of the directory.
+    Each file `NAME.grammar` is a grammar; other files are ignored. Errors: UsageError if the
+    directory is unreadable or contains no grammar. The same for more than `MOST` grammars, and for
+    a name that is no command name. Files are also refused if they exceed `LARGEST` bytes, are not
+    regular, or are links out of the directory.
     """
     chosen = directory or os.environ.get(VARIABLE)
     if not chosen:
@@ -272,10 +272,10 @@ def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
 
 
 def content_of(file: Path) -> bytes:
-    """The bytes of a grammar's file. Errors: UsageError where it cannot be read, or is too large.
+    """Return the bytes of a grammar file. Errors: UsageError if it is unreadable or too large.
 
-    UsageError too for a link that leads out of its directory: faults show parts of a file's lines,
-    which may be no grammar's. FileNotFoundError passes through.
+    UsageError too for a link out of its directory: faults print parts of a file's lines, and the
+    file may be no grammar. FileNotFoundError is not caught.
     """
     try:
         content = read_regular(file, LARGEST)

@@ -1,4 +1,4 @@
-"""A grammar file taken apart line by line. No name in it is resolved yet."""
+"""A line-by-line parser for grammar files, without name resolution."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ HEADER = (
     "command", "manual", "package", "volatile", "permutes", "runs", "operands", "implied", "makes",
     "changes", "removes", "opens", "ordered", "shows", "help",
 )  # fmt: skip
-"""The keywords of a header's lines. Each stands there once at most; `with` lines may be several."""
+"""The keywords of header lines. Each occurs at most once, except `with`."""
 MOST_COMPARED = 100_000
-"""Comparisons of names that the hints of one file take, at most (ours): each is microseconds."""
+"""Limit on comparisons of names for the hints of one file (our choice); each takes microseconds."""
 LONGEST_HINTED = 100
-"""Characters of an unknown name that is compared with known ones, at most (ours)."""
+"""Maximum length of an unknown name that is compared with known ones (our choice)."""
 MOST_INHERITED = 10_000
-"""Option lines of other blocks that the blocks of one file start from, at most (ours)."""
+"""Limit on option lines that the blocks of one file inherit (our choice)."""
 
 WITH = "with"
 _KEYWORDS = (*HEADER, WITH, "start", "pipe", "options", "omit", "undocumented", "example")
@@ -45,7 +45,7 @@ _OPTION = re.compile(r"(--?)([^\s,=\[\]<>(){}|'\"\\%-][^\s,=\[\]<>(){}|'\"\\%]*)
 
 @dataclass(slots=True)
 class PlacedAlternative:
-    """An alternative and the line it stands on."""
+    """An alternative and its line number."""
 
     number: int
     alternative: Alternative
@@ -53,7 +53,7 @@ class PlacedAlternative:
 
 @dataclass(slots=True)
 class Definition:
-    """`<name> : kind = …`: the alternatives, the name's place, and the kind if there is one."""
+    """`<name> : kind = …`: the alternatives, the name's position, and the kind if there is one."""
 
     name: str
     line: int
@@ -66,8 +66,8 @@ class Definition:
 class OptionLine:
     """An option as written, with its value's pieces.
 
-    Where the value is optional (`--classify[=<when>]`), a short form takes the value only if the
-    short form shows it too (`-i[<suffix>], --in-place[=<suffix>]`). `optional_short` says that.
+    If the value is optional (`--classify[=<when>]`), a short form takes it only if the short form
+    shows it too (`-i[<suffix>], --in-place[=<suffix>]`). `optional_short` records that.
     """
 
     number: int
@@ -91,7 +91,7 @@ class Block:
 
 @dataclass(slots=True)
 class GrammarSource:
-    """A file's lines taken apart, with the faults found in them. No name is resolved yet."""
+    """The parsed lines of a file, with the faults found in them. Names are not resolved yet."""
 
     path: str
     header: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -105,18 +105,18 @@ class GrammarSource:
     examples: list[Example] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     compared: int = 0
-    """Known names that unknown ones were compared with."""
+    """Number of known names compared with unknown ones so far."""
     inherited: int = 0
-    """Option lines of other blocks that blocks start from."""
+    """Number of option lines inherited from other blocks so far."""
 
     def report(self, line: int, column: int, kind: FaultKind, message: str) -> None:
-        """Note a fault."""
+        """Record a fault."""
         self.faults.append(Fault(self.path, line, column, message, kind))
 
     def suggestion(self, word: str, known: Collection[str], show: str = "{}") -> str:
-        """As `suggestion` of `faults`; nothing for a word of more than `LONGEST_HINTED` characters.
+        """Suggest a known name as in `faults`; "" for a word longer than `LONGEST_HINTED`.
 
-        Nothing too once the file took `MOST_COMPARED` comparisons.
+        The result is also "" once the file has used `MOST_COMPARED` comparisons.
         """
         if len(word) > LONGEST_HINTED:
             return ""
@@ -124,7 +124,7 @@ class GrammarSource:
         return suggestion(word, known, show) if self.compared <= MOST_COMPARED else ""
 
     def reader(self, line: int, text: str, position: int) -> NotationReader:
-        """A reader of one line, from `position` on, that notes its faults in this source."""
+        """Return a reader of one line from `position` that records its faults in this source."""
 
         def report(kind: FaultKind, message: str, column: int) -> None:
             self.report(line, column, kind, message)
@@ -133,7 +133,7 @@ class GrammarSource:
 
 
 class LineParser:
-    """Takes a file apart line by line."""
+    """Parses a file line by line."""
 
     def __init__(self, path: str, text: str) -> None:
         self.source = GrammarSource(path)
@@ -152,11 +152,11 @@ class LineParser:
         self.finish_example()
 
     def fault(self, line: int, column: int, message: str) -> None:
-        """Note a fault of syntax."""
+        """Record a syntax fault."""
         self.source.report(line, column, FaultKind.SYNTAX, message)
 
     def first(self, number: int, line: str) -> None:
-        """A line that starts in the first column."""
+        """Parse a line that starts in the first column."""
         self.open = None
         if match := _DEFINE.match(line):
             self.definition(number, line, match)
@@ -190,7 +190,7 @@ class LineParser:
             self.fault(number, 1, f"`{keyword}` begins no line{hint}")
 
     def definition(self, number: int, line: str, match: re.Match[str]) -> None:
-        """`<name> =` or `<name> : kind =` with the alternatives on its line."""
+        """Parse `<name> =` or `<name> : kind =` with the alternatives on its line."""
         name = match[1]
         definition = Definition(name, number, 1, match[2])
         if match[2] and match[2] not in {*KINDS, CLOSED}:
@@ -210,7 +210,7 @@ class LineParser:
         self.read_lines(number, line, match.end(), definition.lines)
 
     def block(self, number: int, line: str, position: int) -> None:
-        """`options`, perhaps with a name."""
+        """Parse `options`, optionally with a name."""
         reader = self.source.reader(number, line, position)
         reader.skip_blanks()
         name = "option"
@@ -231,7 +231,7 @@ class LineParser:
         self.open = block
 
     def inherited(self, number: int, reader: NotationReader) -> list[OptionLine]:
-        """The option lines of another block, after `= <option> without -i, -P`."""
+        """Return the option lines inherited by `= <option> without -i, -P`."""
         match = re.match(r"=\s*<([^>]*)>\s*(?:without\s+([^%#]*))?", reader.rest)
         if match is None:
             return []
@@ -256,7 +256,7 @@ class LineParser:
         return kept
 
     def reasoned(self, number: int, keyword: str, rest: str, into: list[Omission]) -> None:
-        """`omit OPTIONS: REASON` and `undocumented OPTIONS: REASON`."""
+        """Parse `omit OPTIONS: REASON` and `undocumented OPTIONS: REASON`."""
         names, colon, reason = rest.partition(": ")
         options = tuple(name.strip() for name in names.split(",") if name.strip())
         if not colon or not reason.strip() or not options:
@@ -266,7 +266,7 @@ class LineParser:
         into.append(Omission(options, reason.strip()))
 
     def effect(self, number: int, rest: str) -> None:
-        """`with OPTIONS: EFFECT`, what options make of operands."""
+        """Parse `with OPTIONS: EFFECT`, the effect of options on operands."""
         names, _, text = re.sub(r"\s#\s.*$", "", rest).partition(":")
         options = tuple(name.strip() for name in names.split(",") if name.strip())
         effect = read_effect(options, text.strip(), KINDS)
@@ -278,7 +278,7 @@ class LineParser:
         self.source.effects.append(effect)
 
     def continued(self, number: int, line: str) -> None:
-        """An indented line: it belongs to the line above."""
+        """Parse an indented line, which continues the line above."""
         position = len(line) - len(line.lstrip())
         if isinstance(self.open, Definition):
             self.read_lines(number, line, position, self.open.lines)
@@ -294,7 +294,7 @@ class LineParser:
     def input_line(
         self, number: int, line: str, position: int, into: list[PlacedAlternative]
     ) -> None:
-        """An indented line below `start` or `pipe`: more words of the input that they describe."""
+        """Parse an indented line below `start` or `pipe`: more words of the input."""
         if not into:
             self.read_lines(number, line, position, into)
             return
@@ -311,18 +311,18 @@ class LineParser:
     def read_lines(
         self, number: int, line: str, position: int, into: list[PlacedAlternative]
     ) -> None:
-        """Read the alternatives from `position` to the end of the line."""
+        """Parse the alternatives from `position` to the end of the line."""
         for alternative in self.source.reader(number, line, position).alternatives():
             self.known_flags(number, alternative.attributes, {"volatile", "clock", "wrong"})
             into.append(PlacedAlternative(number, alternative))
 
     def known_flags(self, number: int, attributes: Attributes, known: set[str]) -> None:
-        """Note a fault for each attribute that means nothing where it stands."""
+        """Record a fault for each attribute that is not valid in its place."""
         for flag in sorted(attributes.flags - known):
             self.fault(number, 1, f"%{flag} means nothing here")
 
     def option_line(self, number: int, line: str, position: int, block: Block) -> None:
-        """Read one line of an option block; a line without an option is an ordinary alternative."""
+        """Parse one line of an option block: an option, or an ordinary alternative."""
         start = position
         names: list[tuple[str, str]] = []
         shown = False  # whether a short form shows the optional value too
@@ -374,7 +374,7 @@ class LineParser:
         block.options.append(option)
 
     def option_value(self, reader: NotationReader, option: OptionLine) -> None:
-        """Read `=<v>`, `[=<v>]`, `[<v>]`, `<v>` or ` <v>` right after the last name."""
+        """Parse `=<v>`, `[=<v>]`, `[<v>]`, `<v>` or ` <v>` directly after the last name."""
         if reader.peek() == "[":
             option.optional_short |= reader.peek(1) != "="
             reader.position += 2 if reader.peek(1) == "=" else 1
@@ -397,7 +397,7 @@ class LineParser:
         )
 
     def expectation(self, number: int, line: str, position: int) -> None:
-        """An indented line under an example."""
+        """Parse an indented line under an example."""
         keyword, _, rest = line[position:].rstrip().partition(" ")
         if keyword not in {"exit", "prints", "contains", "after"}:
             hint = suggestion(keyword, ("exit", "prints", "contains", "after"))
@@ -408,7 +408,7 @@ class LineParser:
             self.expectations.setdefault(keyword, []).append(rest)
 
     def finish_example(self) -> None:
-        """Turn the example that has just ended into an `Example`."""
+        """Convert the example that has just ended into an `Example`."""
         if self.example is None:
             return
         number, words = self.example

@@ -1,4 +1,4 @@
-"""Grammar files read into `Grammar` objects, every fault of a file reported at once."""
+"""Loading of grammar files into `Grammar` objects, with all faults of a file at once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SHARED = Path(__file__).parent / "shared"
 CLUSTER_SHARE = 0.2
 """Weight of clusters relative to all other forms of a block: about one option in six.
 
-Only a block with `FULL_CLUSTERS` short options or more gets the whole weight. With one or two
+Only a block with at least `FULL_CLUSTERS` short options gets the whole weight. With one or two
 letters, clusters would repeat these letters (`-nnn`).
 """
 
@@ -51,13 +51,13 @@ _BLOCK_PARTS = ("flag", "valued", "long", "cluster", "rest")
 
 @dataclass(slots=True)
 class _Scope:
-    """Resolves the names of one file into productions, and notes faults on the way."""
+    """Resolves the names of one file into productions, and records faults."""
 
     source: GrammarSource
     prefix: str
     version: str
     volatile: frozenset[str]
-    """The attributes that say that two runs may differ."""
+    """The attributes that mark an alternative as volatile: two runs may differ."""
     shared: Mapping[str, Nonterminal]
     productions: dict[Nonterminal, list[Production]] = field(default_factory=dict)
     slots: set[Nonterminal] = field(default_factory=set)
@@ -69,12 +69,12 @@ class _Scope:
     bodies: set[tuple[Nonterminal, Body]] = field(default_factory=set)
     """The productions so far."""
     inside: Counter[str] = field(default_factory=Counter)
-    """How many heads there are so far whose names begin with a name and a dot."""
+    """The number of heads so far, by the part of their names before a dot."""
     _known: tuple[str, ...] = ()
 
     @property
     def known(self) -> tuple[str, ...]:
-        """All names that references of this file may have, except for system tokens."""
+        """All names that references in this file may use, except system tokens."""
         if not self._known:
             source = self.source
             parts = (f"{block}.{part}" for block in source.blocks for part in _BLOCK_PARTS)
@@ -82,11 +82,11 @@ class _Scope:
         return self._known
 
     def own(self, name: str) -> Nonterminal:
-        """The nonterminal of a name that this file defines."""
+        """Return the nonterminal of a name that this file defines."""
         return Nonterminal(f"{self.prefix}:{name}" if self.prefix else name)
 
     def compile(self) -> None:
-        """Resolve everything the file defines."""
+        """Resolve all definitions of the file."""
         for definition in self.source.definitions.values():
             head = self.own(definition.name)
             self.lines[head] = (definition.line, definition.column)
@@ -100,7 +100,7 @@ class _Scope:
             _BlockCompiler(self, block).compile()
 
     def add(self, head: Nonterminal, lines: Iterable[PlacedAlternative]) -> None:
-        """Add productions of `head`, one for each alternative without a guard that fails."""
+        """Add productions of `head`, one for each alternative without a failing guard."""
         for line in lines:
             alternative = line.alternative
             guard = alternative.attributes.guard
@@ -126,7 +126,7 @@ class _Scope:
         volatile: bool = False,
         wrong: bool = False,
     ) -> None:
-        """Add one production; an equal one before it is a fault at `place`."""
+        """Add one production; a duplicate is a fault at `place`."""
         production = Production(head, tuple(map(tuple, body)), weight, stops, volatile, wrong)
         existing = self.head(head)
         if (head, production.body) in self.bodies:
@@ -140,7 +140,7 @@ class _Scope:
             self.places[head, production.body] = place
 
     def head(self, symbol: Nonterminal) -> list[Production]:
-        """The productions of a head so far; a new head gets none."""
+        """Return the productions of a head so far; a new head has none."""
         if symbol not in self.productions:
             self.productions[symbol] = []
             parts = symbol.name.split(".")
@@ -150,7 +150,7 @@ class _Scope:
     def words(
         self, words: Iterable[NotationWord], line: int, head: Nonterminal
     ) -> Iterator[tuple[Symbol, ...]]:
-        """The arguments of a body; a word `()` is no argument."""
+        """Yield the arguments of a body; a word `()` is no argument."""
         for word in words:
             alone = len(word.pieces) == 1
             if alone and isinstance(word.pieces[0], ChoiceGroup) and _is_nothing(word.pieces[0]):
@@ -160,7 +160,7 @@ class _Scope:
     def pieces(
         self, pieces: Sequence[Piece], line: int, head: Nonterminal, *, alone: bool = False
     ) -> tuple[Symbol, ...]:
-        """The symbols of one argument. Where `alone`, a repetition makes arguments, else text."""
+        """Return the symbols of one argument; with `alone`, repetitions give whole arguments."""
         symbols: list[Symbol] = []
         for piece in pieces:
             if isinstance(piece, LiteralText):
@@ -177,7 +177,7 @@ class _Scope:
         return tuple(symbols)
 
     def resolve(self, reference: Reference, line: int) -> Nonterminal:
-        """The nonterminal that a reference means; an unknown name is noted as a fault."""
+        """Return the nonterminal of a reference; record a fault for an unknown name."""
         name = reference.name
         if name[0].isupper():
             if name not in SYSTEM_TOKENS:
@@ -202,7 +202,7 @@ class _Scope:
         self.source.report(line, reference.column, FaultKind.UNDEFINED, text)
 
     def repeated(self, symbol: Nonterminal, sign: str, *, alone: bool) -> Nonterminal:
-        """`X*`, `X+` or `X?` as a nonterminal with productions of its own."""
+        """Return `X*`, `X+` or `X?` as a nonterminal with productions."""
         if not sign:
             return symbol
         suffix = sign if alone else f"~{sign}"
@@ -230,7 +230,7 @@ def _is_nothing(group: ChoiceGroup) -> bool:
 
 
 class _BlockCompiler:
-    """Writes out the forms of an option block (the table in docs/reference/grammar-format.md).
+    """Generates the forms of an option block (the table in docs/reference/grammar-format.md).
 
     Weights make all lines equally likely, and all forms of one line.
     """
@@ -257,7 +257,7 @@ class _BlockCompiler:
         self.assemble()
 
     def option(self, option: OptionLine) -> None:
-        """Spread one line's weight over its forms."""
+        """Divide one line's weight among its forms."""
         place: tuple[int, int] | None = (option.number, 1)
         spec = replace(option.spec, clusters=option.spec.clusters and self.block.clusters)
         specs = [spec]
@@ -268,7 +268,7 @@ class _BlockCompiler:
             if name in self.seen:
                 message = f"{name} is there twice, first on line {self.seen[name]}"
                 self.scope.source.report(option.number, 1, FaultKind.DUPLICATE, message)
-                place = None  # once is enough
+                place = None  # report it only once
             self.seen[name] = option.number
         value = self.scope.pieces(option.value, option.number, self.head)
         for form in specs:
@@ -287,7 +287,7 @@ class _BlockCompiler:
     def forms(
         self, spec: OptionSpec, value: tuple[Symbol, ...]
     ) -> Iterator[tuple[str, tuple[Symbol, ...]]]:
-        """The arguments that a line makes, each with the part of the block it belongs to."""
+        """Yield the arguments of a line, each with the part of the block that it belongs to."""
         for letter in spec.shorts:
             part = "valued" if spec.value != "none" else "flag"
             dash, where = ("", part) if spec.clusters else ("-", "alone")
@@ -304,7 +304,7 @@ class _BlockCompiler:
     def endings(
         spec: OptionSpec, value: tuple[Symbol, ...], blank: str, sign: str
     ) -> list[tuple[str, tuple[Symbol, ...]]]:
-        """The endings of a name: nothing, a blank and the value, or the value attached."""
+        """Return the endings of a name: none, a blank and the value, or the value attached."""
         if spec.value == "none":
             return [("", ())]
         if spec.value == "optional":
@@ -313,7 +313,7 @@ class _BlockCompiler:
         return endings if spec.separate else [*endings, (sign, value)]
 
     def assemble(self) -> None:
-        """The block's own productions, from its parts."""
+        """Add the block's own productions, built from its parts."""
         produce, part, total = self.scope.produce, self.part, self.total
         dash, mark = TerminalText("-"), TerminalText("<ns>")
         for kind in ("flag", "valued"):
@@ -339,7 +339,7 @@ class _BlockCompiler:
 
 
 def _symbols(text: str, ending: tuple[Symbol, ...]) -> tuple[Symbol, ...]:
-    """Literal text followed by symbols, neighbouring texts made one."""
+    """Return literal text followed by symbols, with adjacent texts merged."""
     if ending and isinstance(ending[0], TerminalText):
         return (TerminalText(text + ending[0].text), *ending[1:])
     return (TerminalText(text), *ending) if text else ending
@@ -347,7 +347,7 @@ def _symbols(text: str, ending: tuple[Symbol, ...]) -> tuple[Symbol, ...]:
 
 @cache
 def _shared() -> tuple[Mapping[str, Nonterminal], Productions, Mapping[Nonterminal, str]]:
-    """The shared definitions, read once; FaultyGrammarError where their files have faults."""
+    """Load the shared definitions, cached; FaultyGrammarError if their files have faults."""
     sources = [
         LineParser(f"shared/{path.name}", path.read_text()).source
         for path in sorted(SHARED.glob("*.grammar"))
@@ -366,9 +366,9 @@ def _shared() -> tuple[Mapping[str, Nonterminal], Productions, Mapping[Nontermin
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A grammar file as read: the grammar and its faults so far.
+    """A loaded grammar file: the grammar and its faults so far.
 
-    `lines` has the line and column where each name is defined, `places` those of each production.
+    `lines` has the line and column of each definition, `places` those of each production.
     """
 
     grammar: Grammar
@@ -378,12 +378,12 @@ class Loaded:
 
 
 def read_grammar(text: str, path: str, versions: Mapping[str, str] | None = None) -> Loaded:
-    """The grammar in `text` with the faults of reading it, which raise no exception.
+    """Parse a grammar in `text`; faults are returned rather than raised.
 
     `path` is the file's name in faults; its stem must be the command's name. `versions` is
     `System.versions` of the target system. Guards compare with its version of the package (default:
-    the manual line's). Where its `clock` is `host`, programs are told the host's time, which no two
-    runs share. Errors: FaultyGrammarError where the shared definitions have faults.
+    the manual line's). If its `clock` is `host`, programs see the host's time, which differs
+    between runs. Errors: FaultyGrammarError if the shared definitions have faults.
     """
     versions = versions or {}
     host_clock = versions.get("clock") == "host"
@@ -421,7 +421,7 @@ def read_grammar(text: str, path: str, versions: Mapping[str, str] | None = None
 
 
 def _header(source: GrammarSource, host_clock: bool) -> Header:
-    """The header; each line that it lacks is noted as a fault."""
+    """Parse the header; record a fault for each missing line."""
 
     def value(keyword: str, example: str) -> str:
         if keyword not in source.header:
@@ -461,7 +461,7 @@ def _header(source: GrammarSource, host_clock: bool) -> Header:
 
 
 def _is_yes(source: GrammarSource, keyword: str, otherwise: str = "no") -> bool:
-    """Whether a line says `yes`; a line that says neither yes nor no is noted as a fault."""
+    """Whether a line has the value `yes`; record a fault for values other than yes and no."""
     answer, line = source.header.get(keyword, (otherwise, 0))
     if answer not in {"yes", "no"}:
         source.report(line, 1, FaultKind.HEADER, f"{keyword} is `yes` or `no`")
@@ -469,7 +469,7 @@ def _is_yes(source: GrammarSource, keyword: str, otherwise: str = "no") -> bool:
 
 
 def _runs(source: GrammarSource) -> int | None:
-    """How many operands stand before the command that is run; other answers are faults."""
+    """Return the number of operands before a nested command; record a fault for other values."""
     answer, line = source.header.get("runs", ("no", 0))
     word, _, count = answer.partition(" ")
     if word == "after" and count.isdecimal():
@@ -480,7 +480,7 @@ def _runs(source: GrammarSource) -> int | None:
 
 
 def _traits(source: GrammarSource) -> Traits:
-    """The traits that the header says; a line that says no trait is noted as a fault."""
+    """Parse the traits in the header; record a fault for an invalid line."""
 
     def one_of(keyword: str, known: Collection[str]) -> str:
         answer, line = source.header.get(keyword, ("", 0))
@@ -513,7 +513,7 @@ def _traits(source: GrammarSource) -> Traits:
 
 
 def read_header(text: str, path: str) -> Header:
-    """The header of a grammar's text. Nothing else of the text is read, and faults are dropped."""
+    """Parse only the header of a grammar's text, and ignore faults."""
     lines = (line for line in text.splitlines() if line.partition(" ")[0] in _OF_HEADER)
     return _header(LineParser(path, "\n".join(lines)).source, host_clock=False)
 

@@ -1,9 +1,9 @@
-"""The notation of items, which stand right of `=` and `start`, read into a small tree.
+"""A parser for items, the notation to the right of `=` and `start`, into a small tree.
 
 A blank separates arguments, and `{…}` with a blank in it is one argument. `<name>` is a
-nonterminal, `( | )` a group, `%word` an attribute. `* + ?` right after a nonterminal or a group is
-repetition. Shell quoting means what it means in a shell. docs/reference/grammar-format.md describes
-the notation for authors.
+nonterminal, `( | )` a group, `%word` an attribute. `* + ?` directly after a nonterminal or a group
+is repetition. Shell quoting has its usual meaning. docs/reference/grammar-format.md describes the
+notation for authors.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ ATTRIBUTES = (
 )  # fmt: skip
 
 MOST_NESTED = 30
-"""Levels of groups inside of groups, at most (ours); shipped grammars have few."""
+"""Maximum nesting of groups (our choice); shipped grammars have few levels."""
 
 ReportFault: TypeAlias = Callable[[FaultKind, str, int], None]
-"""Notes a fault: its kind, its message, and its column (from 1)."""
+"""Records a fault: its kind, its message, and its column (from 1)."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class LiteralText:
 
 @dataclass(slots=True)
 class Reference:
-    """`<name>`, with the repetition sign after it ("" if none); `quoted` inside of quotes."""
+    """`<name>`, with the repetition sign after it ("" if none); `quoted` inside quotes."""
 
     name: str
     column: int
@@ -83,7 +83,7 @@ class Guard:
     version: str
 
     def holds(self, actual: str) -> bool:
-        """Whether the actual version satisfies the guard; numbers compare as numbers."""
+        """Whether a version satisfies the guard; numbers are compared numerically."""
         left, right = _version_key(actual), _version_key(self.version)
         return {
             "<": left < right,
@@ -95,7 +95,7 @@ class Guard:
 
 
 def _version_key(version: str) -> tuple[int, ...]:
-    """The numbers of a version, epoch and distribution suffix cut off: `1:9.1-1+b1` -> (9, 1)."""
+    """Return a version's numbers without epoch and distribution suffix: `1:9.1-1+b1` -> (9, 1)."""
     upstream = version.rsplit(":", 1)[-1].split("-", 1)[0]
     return tuple(int(number) for number in re.findall(r"\d+", upstream))
 
@@ -111,7 +111,7 @@ class Attributes:
 
 @dataclass(slots=True)
 class Alternative:
-    """One right-hand side: words with blanks between them."""
+    """One right-hand side: words separated by blanks."""
 
     words: list[NotationWord]
     attributes: Attributes
@@ -126,27 +126,28 @@ class NotationReader:
         self.position = position
         self.report = report
         self._braces: dict[int, tuple[int | None, bool]] = {}
-        """Where braces that open are closed, if so, and whether a blank is between."""
+        """The index of each brace's closing brace, or None, and whether there is a blank
+        between."""
 
     # Characters ----------------------------------------------------------------------------
 
     @property
     def rest(self) -> str:
-        """The text that has not been read yet."""
+        """The unread text."""
         return self.text[self.position :]
 
     @property
     def column(self) -> int:
-        """The column of the reader's place, counted from 1."""
+        """The current column, from 1."""
         return self.position + 1
 
     def peek(self, offset: int = 0) -> str:
-        """The character `offset` behind the reader's place, "" past the end."""
+        """Return the character at `offset` from the position, "" past the end."""
         index = self.position + offset
         return self.text[index] if index < len(self.text) else ""
 
     def skip_blanks(self) -> None:
-        """Go on to the next character that is no blank; to the end where a comment begins."""
+        """Advance to the next non-blank character, or to the end if a comment begins."""
         blanks = _BLANKS.match(self.text, self.position)
         self.position = blanks.end() if blanks else self.position
         if self.peek() == "#" and self.text[self.position - 1 : self.position] in ("", " ", "\t"):
@@ -155,7 +156,7 @@ class NotationReader:
     # Structure -----------------------------------------------------------------------------
 
     def alternatives(self, depth: int = 0) -> list[Alternative]:
-        """Alternatives separated by bars, up to the end of the line or of the group."""
+        """Parse alternatives separated by bars, up to the end of the line or of the group."""
         alternatives: list[Alternative] = []
         while True:
             self.skip_blanks()
@@ -171,7 +172,7 @@ class NotationReader:
             self.position += 1
 
     def sequence(self, depth: int = 0) -> tuple[list[NotationWord], Attributes]:
-        """Words up to a bar, a closing parenthesis or the end, and the attributes at the end."""
+        """Parse words up to a bar, a closing parenthesis or the end, and final attributes."""
         words: list[NotationWord] = []
         attributes = Attributes()
         while True:
@@ -188,7 +189,7 @@ class NotationReader:
                 words.append(self.word(depth))
 
     def attribute(self, attributes: Attributes) -> None:
-        """Read one `%word` with its value into `attributes`."""
+        """Parse one `%word` with its value into `attributes`."""
         match = _ATTRIBUTE.match(self.text, self.position)
         assert match is not None
         column, name = self.column, match[1]
@@ -218,7 +219,7 @@ class NotationReader:
             self.report(FaultKind.SYNTAX, message, column)
 
     def word(self, depth: int = 0, stop: str = "") -> NotationWord:
-        """One argument; a character in `stop` ends the argument, as a blank does."""
+        """Parse one argument; a character in `stop` ends it, as a blank does."""
         column = self.column
         end = self.brace_group_end() if not stop else None
         if end is None:
@@ -233,9 +234,9 @@ class NotationReader:
         return NotationWord(pieces, column)
 
     def brace_group_end(self) -> int | None:
-        """Where the brace group at the reader's place ends; None where no such group begins there.
+        """Return the end of the brace group at the position; None if no such group begins there.
 
-        Braces without a blank in them may be literal text of the shell, as `{}` and `{a,b}` are.
+        Braces without a blank in them may be literal shell text, like `{}` and `{a,b}`.
         """
         if self.peek() != "{":
             return None
@@ -252,7 +253,7 @@ class NotationReader:
         return index if groups and ends else None
 
     def _match_braces(self) -> None:
-        """Find where each brace that opens from the reader's place on is closed, in one pass."""
+        """Find the closing brace of each opening one from the position on, in one pass."""
         opened: list[tuple[int, int]] = []
         blanks = 0
         for index, character in self.unquoted():
@@ -266,7 +267,7 @@ class NotationReader:
         self._braces |= {first: (None, False) for first, _ in opened}
 
     def unquoted(self) -> Iterator[tuple[int, str]]:
-        """Every character from the reader's place on that no quote protects, with its index."""
+        """Yield each unquoted character from the position on, with its index."""
         index = self.position
         while index < len(self.text):
             end = self.quoted_end(index)
@@ -277,7 +278,7 @@ class NotationReader:
                 index = end
 
     def quoted_end(self, index: int) -> int:
-        """Where the shell-quoted text that starts at `index` ends; `index` where none starts."""
+        """Return the end of the quoted text that starts at `index`; `index` if none starts."""
         text = self.text
         if double := _DOUBLE_QUOTED.match(text, index):
             return double.end()
@@ -291,10 +292,10 @@ class NotationReader:
         return len(text)
 
     def pieces(self, depth: int, limit: int, *, stop: str, braces: bool) -> list[Piece]:
-        """The pieces of one argument, up to a blank (in braces: up to `limit`)."""
+        """Parse the pieces of one argument, up to a blank (in braces: up to `limit`)."""
         pieces: list[Piece] = []
         while self.position < limit:
-            if plain := _PLAIN.match(self.text, self.position):  # most of what is written
+            if plain := _PLAIN.match(self.text, self.position):  # the most common case
                 pieces.append(LiteralText(plain[0]))
                 self.position = plain.end()
                 continue
@@ -315,7 +316,7 @@ class NotationReader:
         return _merged(pieces)
 
     def reference(self, match: re.Match[str]) -> Piece:
-        """A nonterminal with its repetition sign, or the no-space mark."""
+        """Parse a nonterminal with its repetition sign, or the no-space mark."""
         column = self.column
         self.position = match.end()
         if match[0] == NO_SPACE:
@@ -323,7 +324,7 @@ class NotationReader:
         return Reference(match[1], column, repeat=self.repetition())
 
     def repetition(self) -> str:
-        """The repetition sign at the reader's place, "" if there is none."""
+        """Parse the repetition sign at the position, "" if there is none."""
         sign = self.peek()
         if sign and sign in "*+?" and not (sign == "+" and self.peek(1) == "="):
             self.position += 1
@@ -331,13 +332,13 @@ class NotationReader:
         return ""
 
     def group(self, depth: int) -> ChoiceGroup:
-        """A parenthesised choice with its repetition sign."""
+        """Parse a parenthesised choice with its repetition sign."""
         column = self.column
         self.position += 1
         if depth == MOST_NESTED:
             message = f"groups are nested at most {MOST_NESTED} levels deep"
             self.report(FaultKind.SYNTAX, message, column)
-            self.report = lambda kind, message, column: None  # one fault of the line is enough
+            self.report = lambda kind, message, column: None  # one fault per line is enough
             self.position = len(self.text)
             return ChoiceGroup([], column)
         alternatives = self.alternatives(depth + 1)
@@ -348,7 +349,7 @@ class NotationReader:
         return ChoiceGroup(alternatives, column, repeat=self.repetition())
 
     def literal(self) -> list[Piece]:
-        """One literal character, or a stretch of quoted text with the nonterminals inside it."""
+        """Parse one literal character, or a quoted text with the nonterminals inside it."""
         start = self.position
         end = self.quoted_end(start)
         if end == start:
@@ -374,7 +375,7 @@ class NotationReader:
 
 
 def _merged(pieces: list[Piece]) -> list[Piece]:
-    """The pieces with neighbouring texts made one."""
+    """Return the pieces with adjacent texts merged."""
     merged: list[Piece] = []
     for is_text, same in groupby(pieces, lambda piece: isinstance(piece, LiteralText)):
         if not is_text:

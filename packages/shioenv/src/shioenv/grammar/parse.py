@@ -1,7 +1,7 @@
-"""Any Bash input taken apart into commands, operators, redirections and arguments.
+"""Parsing of any Bash input into commands, operators, redirections and arguments.
 
-The reader of Bash finds the commands, and the grammars find their arguments. A command that is not
-simple (a loop, a subshell) stays whole as a command token. An input with a here-document, and one
+Bash's parser finds the commands, and the grammars find their arguments. A command that is not
+simple (a loop, a subshell) is kept whole as a command token. An input with a here-document, and one
 that Bash refuses, becomes one command with its words. No exception is raised: bash's own error is
 the input's behavior.
 """
@@ -21,7 +21,7 @@ from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.symbols import Body, Grammar, Nonterminal, TerminalText
 
 NESTED_DEPTH = 2
-"""How many commands deep the commands that other commands run are taken apart and described."""
+"""Maximum depth at which nested commands are split and described."""
 
 
 class InputParser:
@@ -33,21 +33,20 @@ class InputParser:
             for token in grammar.command_tokens:
                 self._grammars.setdefault(token, []).append(grammar)
         self.splitter = cache(ArgumentSplitter)
-        """The splitter of a grammar, made once."""
+        """Return the splitter of a grammar, cached."""
 
     def parse(self, text: str) -> Input:
-        """The input of a text; the input's own text means to bash what `text` means.
+        """Parse a text into an input whose text has the same meaning to bash.
 
         Blanks between words become one blank. Newlines between commands become `;`. Redirections
-        move behind the arguments of their command. Comments are dropped.
+        move after the arguments of their command. Comments are dropped.
         """
         return self.take_apart(text)[0]
 
     def take_apart(self, text: str) -> tuple[Input, bool]:
-        """The input as `parse` gives it, and whether it was read as Bash reads it.
+        """Return the input as from `parse`, and whether it was parsed by Bash's grammar.
 
-        It was not where Bash refuses the text, and where the text has a here-document or no
-        command.
+        It was not if Bash refuses the text, or if the text has a here-document or no command.
         """
         if "\0" not in text:
             try:
@@ -66,11 +65,10 @@ class InputParser:
     def arguments(
         self, command: str, words: Sequence[str], depth: int = NESTED_DEPTH
     ) -> tuple[Argument, ...]:
-        """The arguments in the words that follow a command.
+        """Return the arguments in the words that follow a command.
 
-        Where no grammar knows the command, each word is an argument. A command may run another one
-        (`xargs`, `env`), whose arguments are taken apart by its own grammar. That goes `depth`
-        commands deep.
+        If the command has no grammar, each word is an argument. The arguments of a nested command
+        (`xargs`, `env`) are split by its own grammar, up to `depth` levels deep.
         """
         grammar = self.grammar(command, words)
         if grammar is None:
@@ -84,11 +82,10 @@ class InputParser:
         return (*own, *self.arguments(arguments[place].text, inner, depth - 1))
 
     def grammar(self, command: str, words: Sequence[str]) -> Grammar | None:
-        """The grammar that knows a command with these words; None where no grammar does.
+        """Return the grammar of a command with these words, or None.
 
-        Grammars that share a command token are told apart by a word that every input of each
-        grammar has (`ip link …`). As with the program, an abbreviation of the word will do
-        (`ip l`).
+        Grammars that share a command token are distinguished by a word that every input of each
+        grammar has (`ip link …`). As in the program, the word may be abbreviated (`ip l`).
         """
         name = command.rpartition("/")[2] if command.startswith("/") else command
         grammars = self._grammars.get(name, ())
@@ -97,7 +94,7 @@ class InputParser:
         return grammars[0] if grammars else None
 
     def _place_of_fixed(self, grammar: Grammar, words: Sequence[str]) -> tuple[int, bool]:
-        """The index of the argument that is the grammar's fixed word, and whether abbreviated."""
+        """Return the index of the grammar's fixed word, and whether it is abbreviated."""
         known = fixed(grammar)
         for place, argument in enumerate(self.splitter(grammar).arguments(words)):
             text = argument.text
@@ -110,7 +107,7 @@ class InputParser:
         return len(words), True
 
     def _command(self, words: list[str]) -> Iterator[Token]:
-        """The tokens of one simple command. Assignments before it belong to the command token."""
+        """Yield the tokens of a simple command. Assignments are part of the command token."""
         count = n_assignments(words)
         end = count + (2 if " ".join(words[count : count + 2]) in self._grammars else 1)
         yield Token(Argument(" ".join(words[:end])), Role.COMMAND)
@@ -118,10 +115,10 @@ class InputParser:
             yield Token(argument, Role.ARGUMENT)
 
     def _piece(self, text: str, piece: Piece) -> list[Token]:
-        """The tokens of one command without its redirections.
+        """Return the tokens of one command without its redirections.
 
         A command whose arguments look like operators (`[[ a < b ]]`) is one command token. So is a
-        command behind a `!`, which keeps its redirections.
+        command after a `!`, which keeps its redirections.
         """
         command = piece.command
         if command is None or (piece.prefixed and text[piece.start] == "!"):
@@ -135,7 +132,7 @@ class InputParser:
         return [Token(Argument(text[piece.start : inner.end]), Role.COMMAND)]
 
     def _tokens(self, source: Source) -> list[Token]:
-        """The tokens of a whole program."""
+        """Return the tokens of a whole program."""
         tokens: list[Token] = []
         for piece in pieces(source.program):
             if isinstance(piece, str):
@@ -149,21 +146,21 @@ class InputParser:
 
 
 def _read_back(tokens: Iterable[Token]) -> Input:
-    """The input that is read from the texts of these tokens."""
+    """Return the input with the texts of these tokens, which determine their roles."""
     return Input.from_marked([token.argument.marked for token in tokens])
 
 
 def command_place(grammar: Grammar, arguments: Sequence[Argument]) -> int | None:
-    """The index of the argument that is the command which a command runs; None where it runs none.
+    """Return the index of the argument that is a nested command's name, or None.
 
-    That argument is the first operand, and behind as many others as the header says (`timeout`: the
-    time). Before it, `env` has assignments and a `-`, which is an option.
+    That argument is the first operand, after the number of other operands given in the header
+    (`timeout`: the time). In `env`, it follows assignments and a `-`, which is an option.
     """
     return None if grammar.header.runs is None else operand_place(arguments, grammar.header.runs)
 
 
 def operand_place(arguments: Sequence[Argument], before: int) -> int | None:
-    """The index of the operand before which `before` others stand; None where there is none."""
+    """Return the index of the operand that follows `before` others, or None."""
     options_end = False
     for place, argument in enumerate(arguments):
         text = argument.text
@@ -177,13 +174,13 @@ def operand_place(arguments: Sequence[Argument], before: int) -> int | None:
 
 
 def parse_input(text: str, grammars: Iterable[Grammar]) -> Input:
-    """The input that `text` is (see `InputParser.parse`)."""
+    """Parse a text into an input (see `InputParser.parse`)."""
     return InputParser(grammars).parse(text)
 
 
 @cache
 def fixed(grammar: Grammar) -> frozenset[str]:
-    """The words, without a dash, of which every input of a grammar has one: `addr` of `ip addr`."""
+    """Return the words without a dash, one of them required in every input: `addr` of `ip addr`."""
     by_start: list[frozenset[str]] = []
     for start in grammar.starts:
         for production in grammar.productions.get(start, ()):
@@ -202,7 +199,7 @@ def fixed(grammar: Grammar) -> frozenset[str]:
 
 
 def _literal(body: Body) -> str:
-    """The text of a body that is one argument of text alone; "" for another body."""
+    """Return the text of a body that is one literal argument; "" for another body."""
     if len(body) == 1 and all(isinstance(symbol, TerminalText) for symbol in body[0]):
         return "".join(map(str, body[0]))
     return ""
@@ -217,7 +214,7 @@ def _has_document(source: Source) -> bool:
 
 
 def _without_redirects(text: str, start: int, command: Simple) -> str:
-    """The text of a command with its redirections cut out."""
+    """Return the text of a command with its redirections removed."""
     parts = []
     for redirect in command.redirects:
         parts.append(text[start : redirect.start])
@@ -226,7 +223,7 @@ def _without_redirects(text: str, start: int, command: Simple) -> str:
 
 
 def _redirect(redirect: Redirect) -> Iterator[Token]:
-    """A redirection as operator and target; as one operator for `2>&1` and rare kinds (`3>&-`)."""
+    """Yield a redirection's operator and target; one token for `2>&1` and rare kinds (`3>&-`)."""
     name = redirect.descriptor
     before = "" if name is None else f"{{{name}}}" if isinstance(name, str) else str(name)
     operator = before + redirect.operator

@@ -1,4 +1,4 @@
-"""Parts of a kind of value, each with a language and with texts drawn from that language."""
+"""Parts of a kind of value, each with a language and a generator of texts in it."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from typing import Protocol, TypeAlias
 from shioenv.grammar.spelling import BLANK
 
 Names: TypeAlias = Mapping[str, Sequence[str]]
-"""The values of system tokens by the tokens' names, as a catalogue has them."""
+"""The values of system tokens by the tokens' names, as in a catalogue."""
 
 LONGEST = 512
-"""Characters of a value at most; a longer text is no value of any kind."""
+"""Maximum length of a value; longer texts match no kind."""
 
 
 class Part(Protocol):
-    """A part of a kind: its language as a regular expression, and texts drawn from it."""
+    """A part of a kind: its language as a regular expression, and a generator."""
 
     @property
     def pattern(self) -> str:
-        """The regular expression of everything the part can be."""
+        """The regular expression of the part's language."""
         ...
 
     def draw(self, random: Random, names: Names) -> str:
-        """One text of the language."""
+        """Draw a text of the language."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FixedText:
-    """A text that stands for itself."""
+    """A literal text."""
 
     text: str
 
@@ -66,7 +66,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class PartsInRow:
-    """Parts one after another."""
+    """A sequence of parts."""
 
     parts: tuple[Part, ...]
 
@@ -124,7 +124,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A value that the system has for a token (`Word`); one of `otherwise` where it has none."""
+    """A system's value for a token (`Word`), or one of `otherwise` if it has none."""
 
     token: str
     otherwise: tuple[str, ...]
@@ -143,7 +143,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Wide:
-    """A part that is drawn from, in a larger language that is recognised."""
+    """A generator in a larger language."""
 
     language: str
     part: Part
@@ -159,11 +159,11 @@ class Wide:
 
 
 def draw_number(random: Random, low: int, high: int) -> int:
-    """A number from `low` to `high`, both included.
+    """Draw a number from `low` to `high`, inclusive.
 
-    One in ten is a bound. Of the others every order of magnitude above `low` is equally likely. Of
-    numbers beyond 20, four in five are as people write them. Only their first digit, or a 5 behind
-    it too, differs from 0.
+    One in ten is a bound. Among the others, all orders of magnitude above `low` are equally likely.
+    Of numbers beyond 20, four in five are round. Their digits are 0 except the first, and perhaps a
+    5 after it.
     """
     if low >= high:
         return low
@@ -178,18 +178,18 @@ def draw_number(random: Random, low: int, high: int) -> int:
 
 
 def one_of(*parts: Part | str | tuple[Part | str, float]) -> OneOf:
-    """A choice of parts. A text stands for itself; a pair is a part with its weight, else 1."""
+    """Create a choice of parts. A text is literal; a pair is a part with its weight (default 1)."""
     pairs = [part if isinstance(part, tuple) else (part, 1.0) for part in parts]
     return OneOf(tuple(_part(part) for part, _ in pairs), tuple(weight for _, weight in pairs))
 
 
 def row(*parts: Part | str) -> PartsInRow:
-    """Parts one after another; a text stands for itself."""
+    """Create a sequence of parts; a text is literal."""
     return PartsInRow(tuple(_part(part) for part in parts))
 
 
 def maybe(part: Part | str, share: float = 0.5) -> OneOf:
-    """A part, drawn with probability `share`, or nothing."""
+    """Create an optional part, drawn with probability `share`."""
     return one_of(("", 1 - share), (part, share))
 
 

@@ -1,4 +1,4 @@
-"""Whether a grammar derives finished words, however they are spelt."""
+"""Recognition: whether a grammar derives the words of a command, in any spelling."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _Argument: TypeAlias = tuple[Item, ...]
 _Body: TypeAlias = tuple[_Argument, ...]
 
 _MOST_FREE = 8
-"""Options at most that are tried in every order; each further option doubles the work."""
+"""Maximum number of options tried in every order; each further option doubles the work."""
 
 _MOST_WORDS = 150
-"""Words of a command at most: a list of operands takes a nested call for each word."""
+"""Maximum number of words of a command: a list of operands takes one recursive call per word."""
 
 _MOST_DEEP = 200
-"""Nonterminals that recognition follows inside one another, at most (ours): each takes four nested
-calls. The checker bounds their nesting before any text."""
+"""Maximum nesting of nonterminals in recognition (our choice): each takes four recursive calls. The
+checker limits their nesting before any text."""
 
 _SEPARATED = re.compile(rf"[^,{BLANK} +-][^,{BLANK} ]*")
 _WRITTEN = re.compile(r"(?:<ns>|-)([A-Za-z0-9])|--([A-Za-z0-9][A-Za-z0-9-]*)")
@@ -39,11 +39,11 @@ class _Rules:
         self.productions = grammar.productions
         self.kinds = grammar.kinds
         self.bodies = cache(self._bodies)
-        """The bodies of a nonterminal where the quotes of a state are open."""
+        """Return the bodies of a nonterminal, given the open quotes."""
         self.kind = cache(self._kind)
-        """The kind of value that a nonterminal has, or None."""
+        """Return the kind of value of a nonterminal, or None."""
         self.words = cache(self._words)
-        """The words that the definition of a nonterminal names, in lower case."""
+        """Return the words in the definition of a nonterminal, in lower case."""
 
     def _bodies(self, symbol: Nonterminal, state: State) -> tuple[_Body, ...]:
         return tuple(
@@ -52,7 +52,7 @@ class _Rules:
         )
 
     def argument(self, argument: Sequence[Symbol], state: State = ()) -> _Argument:
-        """One argument as plain text, where the quotes of `state` are open before it."""
+        """Return one argument as plain text, given the quotes open before it."""
         return tuple(plain_symbols(argument, state))
 
     def _kind(self, symbol: Nonterminal) -> ValueKind | None:
@@ -71,7 +71,7 @@ class _Rules:
         return frozenset(word.lower() for text in texts for word in _SEPARATED.findall(plain(text)))
 
     def ends(self, symbol: Nonterminal, word: str, offset: int) -> Iterable[int]:
-        """Where a value can end that the symbol's kind has, or that its system token may be."""
+        """Return the possible ends of a value of the symbol's kind or unbound system token."""
         kind = self.kind(symbol)
         if self.is_open(symbol):
             return open_ends(word, offset)
@@ -83,16 +83,16 @@ class _Rules:
         return [len(word)] if named and self.words(symbol).issuperset(named) else ()
 
     def is_open(self, symbol: Nonterminal) -> bool:
-        """Whether the symbol is an unbound system token, which takes any text."""
+        """Whether the symbol is an unbound system token, which accepts any text."""
         return symbol.is_system_token and symbol not in self.productions
 
 
 class _TooDeepError(Exception):
-    """Recognition would follow more than `_MOST_DEEP` nonterminals inside one another."""
+    """Recognition would follow more than `_MOST_DEEP` nested nonterminals."""
 
 
 def _unless_too_deep(question: Callable[..., bool]) -> Callable[..., bool]:
-    """The question, answered by False where recognition would go too deep."""
+    """Decorate a predicate to return False if recognition would go too deep."""
 
     @wraps(question)
     def answer(*given: Any) -> bool:
@@ -105,14 +105,14 @@ def _unless_too_deep(question: Callable[..., bool]) -> Callable[..., bool]:
 
 
 class Recogniser:
-    """Says whether one grammar, bound or not, derives words.
+    """Decides whether one grammar, bound or not, derives words.
 
-    Words are compared as their program gets them, so quotes do not matter. Where a nonterminal has
-    a kind, any value of the kind will do. A system token without values takes any word.
+    Words are compared as the program receives them, so quotes do not matter. A nonterminal with a
+    kind accepts any value of that kind. A system token without values accepts any word.
 
-    Recognition works top-down on finished words, marks included. It ends because grammars have no
-    left recursion, which the checker refuses. What takes more than 200 nonterminals inside one
-    another is not derived.
+    Recognition works top-down on complete words, including marks. It terminates because grammars
+    have no left recursion, which the checker refuses. Words that need more than 200 nested
+    nonterminals are not derived.
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -120,7 +120,7 @@ class Recogniser:
         self.derives_argument = cache(self._derives_argument)
         """Whether an argument of some production derives a marked word.
 
-        True also where the word is another spelling of an option that the grammar has."""
+        This includes other spellings of the grammar's options."""
         self._rules = _Rules(grammar)
         self._whole = {
             self._rules.argument(argument)
@@ -135,7 +135,7 @@ class Recogniser:
         }
 
     def _option_values(self) -> Mapping[str, set[_Argument | None]]:
-        """The values that each option takes, with None where the option may stand alone."""
+        """The values of each option, with None if the option may have no value."""
         values: dict[str, set[_Argument | None]] = defaultdict(set)
         for name, symbols in self.grammar.option_values:
             values[name].add(None if symbols is None else self._rules.argument(symbols))
@@ -179,10 +179,10 @@ class Recogniser:
     def derives_in_some_order(self, words: Sequence[str]) -> bool:
         """Whether these words are derived with their options in some order.
 
-        Programs that permute take options anywhere, but a grammar with options that exclude each
-        other writes one order. Operands keep their order, and so does every word behind `--`.
+        Programs that permute accept options anywhere, but a grammar with options that exclude each
+        other writes one order. Operands keep their order, and so does every word after `--`.
         Clusters stay together. With more than 8 options, and for programs that do not permute, only
-        the order given is tried. More than 150 words are never derived.
+        the given order is tried. More than 150 words are never derived.
         """
         if self.derives(words):
             return True
@@ -205,9 +205,9 @@ class Recogniser:
         return any(match.is_word(argument, 0) for argument in self._whole) or self._spells(word)
 
     def kind_of_value(self, option: str, value: str) -> str | None:
-        """The name of the kind that a value of an option is, None where the value is of no kind.
+        """Return the name of the kind of an option's value, or None.
 
-        Of several kinds the one that comes first in `KINDS` is named.
+        Of several kinds, it is the first one in `KINDS`.
         """
         word = f"={plain(value)}"
         found = set()
@@ -220,7 +220,7 @@ class Recogniser:
         return min(found, key=list(KINDS).index, default=None)
 
     def cause(self, option: str | None, value: str | None) -> str:
-        """The reason why an argument is not derived; see `DescribedArgument.cause`."""
+        """Return the reason why an argument is not derived; see `DescribedArgument.cause`."""
         if option is None:
             return "operand"
         name = self._name(option)
@@ -231,13 +231,13 @@ class Recogniser:
         return "value" if self._values[name] != {None} else "unexpected value"
 
     def _name(self, option: str) -> str | None:
-        """The option as the grammar calls it, None where the grammar has no such option."""
+        """Return the option's name in the grammar, or None if it is unknown."""
         if option.startswith("--"):
             return self._long(option[2:])
         return option if option in self._values else None
 
     def _spells(self, word: str) -> bool:
-        """Whether a word is an option of the grammar, in a spelling that no production writes."""
+        """Whether a word is an option of the grammar in a spelling that no production has."""
         text = plain(word.replace(NO_SPACE, ""))
         if text.startswith("--"):
             name, sign, value = text[2:].partition("=")
@@ -255,7 +255,7 @@ class Recogniser:
         return self._takes(text[:2], value if len(text) > 2 else None)
 
     def _long(self, name: str) -> str | None:
-        """The long option of this name, or the only long option whose name begins so; or None."""
+        """Return the long option of this name or unambiguous abbreviation, or None."""
         if f"--{name}" in self._values:
             return f"--{name}"
         known = [long for long in self._values if long.startswith(f"--{name}")]
@@ -273,30 +273,30 @@ class Recogniser:
 
 
 class _Match:
-    """Where the text of each symbol can end in given words, remembered for one question."""
+    """The possible ends of each symbol's text in given words, cached for one query."""
 
     def __init__(self, rules: _Rules, words: Sequence[str]) -> None:
         self.rules = rules
         self.words = words
         self.depth = 0
-        """Nonterminals that are being followed."""
+        """Current nesting of nonterminals."""
         self.text = cache(self._text)
-        """Where the text of a nonterminal can end in the word at an index, from an offset on."""
+        """Return the possible ends of a nonterminal's text in a word, from an offset."""
 
     def enter(self) -> None:
-        """Count a nonterminal that is followed. Errors: _TooDeepError, which ends the question."""
+        """Enter a nonterminal. Errors: _TooDeepError, which aborts the query."""
         self.depth += 1
         if self.depth > _MOST_DEEP:
             raise _TooDeepError
 
     def is_word(self, argument: _Argument, index: int) -> bool:
-        """Whether the items of an argument make exactly the word at `index`."""
+        """Whether the items of an argument match exactly the word at `index`."""
         if index >= len(self.words):
             return False
         return len(self.words[index]) in self.texts(argument, index, 0)
 
     def texts(self, items: _Argument, index: int, offset: int) -> set[int]:
-        """The offsets where the items' text, which begins at `offset`, can end in the word."""
+        """Return the possible end offsets in the word of the items' text from `offset`."""
         word = self.words[index]
         ends = {offset}
         for item in items:
@@ -322,7 +322,7 @@ class _Match:
 
 
 def open_ends(word: str, offset: int) -> Iterator[int]:
-    """Where a value of unknown language can end: it is no option and has no mark or bare blank."""
+    """Yield the possible ends of an arbitrary value: no option, without marks and bare blanks."""
     if word.startswith("-", offset) and not offset:
         return
     for end in range(offset + 1, len(word) + 1):
@@ -332,22 +332,22 @@ def open_ends(word: str, offset: int) -> Iterator[int]:
 
 
 def _starts(word: str, text: str, offset: int) -> bool:
-    """Whether `text` stands at an offset; its blanks may be protected blanks of the word."""
+    """Whether the word has `text` at an offset; its blanks may be protected blanks of the word."""
     return word.startswith(text, offset) or (
         " " in text and word.startswith(text.translate(PROTECTED), offset)
     )
 
 
 class _Sequences(_Match, Generic[Place]):
-    """Where sequences of arguments can end; a subclass says which words may come next."""
+    """The possible ends of sequences of arguments; a subclass defines the next words."""
 
     def __init__(self, rules: _Rules, words: Sequence[str]) -> None:
         super().__init__(rules, words)
         self.arguments = cache(self._arguments)
-        """Where the arguments that a nonterminal derives can end, from a place on."""
+        """Return the possible ends of a nonterminal's arguments, from a place."""
 
     def following(self, place: Place) -> Iterator[tuple[int, Place]]:
-        """The indices of the words that may come next, each with the place behind that word."""
+        """Yield the indices of possible next words, each with the place after the word."""
         raise NotImplementedError
 
     def _arguments(self, item: tuple[Nonterminal, State], place: Place) -> frozenset[Place]:
@@ -370,24 +370,24 @@ class _Sequences(_Match, Generic[Place]):
         return frozenset(places)
 
     def argument(self, argument: _Argument, place: Place) -> Iterable[Place]:
-        """Where one argument of a body, which begins at `place`, can end."""
+        """Return the possible ends of one argument of a body that begins at `place`."""
         if len(argument) == 1 and not isinstance(argument[0], str):
             return self.arguments(argument[0], place)
         return [after for index, after in self.following(place) if self.is_word(argument, index)]
 
 
 class _InOrder(_Sequences[int]):
-    """Words in the order given; a place is the number of words used."""
+    """Words in the given order; a place is the number of words used."""
 
     def following(self, place: int) -> Iterator[tuple[int, int]]:
-        """The next word, if a word is left."""
+        """Yield the next word, if there is one."""
         if place < len(self.words):
             yield place, place + 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """Words that stay together; `free` says that the unit may stand anywhere."""
+    """Words that stay together; a `free` unit may be in any position."""
 
     first: int
     count: int
@@ -395,7 +395,7 @@ class _Unit:
 
 
 def _units(words: Sequence[str]) -> list[_Unit]:
-    """The units of words: the command, options and clusters (free up to a `--`), and operands."""
+    """Group words into units: command, options and clusters (free up to a `--`), and operands."""
     units = [_Unit(0, 1, False)]
     index, ended = 1, False
     while index < len(words):
@@ -412,7 +412,8 @@ def _units(words: Sequence[str]) -> list[_Unit]:
 class _AnyOrder(_Sequences[tuple[int, int, int]]):
     """Words with the free units in any order.
 
-    A place is the set of units used (as bits), the unit begun (-1: none) and its words used.
+    A place is the set of used units (as bits), the current unit (-1: none) and the number of its
+    used words.
     """
 
     def __init__(
@@ -425,9 +426,9 @@ class _AnyOrder(_Sequences[tuple[int, int, int]]):
         self.units = units
 
     def following(self, place: tuple[int, int, int]) -> Iterator[tuple[int, tuple[int, int, int]]]:
-        """The next word of the unit begun; else the first word of each unit that may come next.
+        """Yield the next word of the current unit, or the first words of the possible next units.
 
-        Every free unit that is left may come next, and of the others the first one left.
+        These are all remaining free units, and the first of the other remaining ones.
         """
         used, begun, count = place
         candidates = [begun]

@@ -1,4 +1,4 @@
-"""Words as their program gets them, however they are spelt: without quotes and backslashes."""
+"""Plain words: words as their program receives them, without quotes and backslashes."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ from shioenv.bash.words import BARE, CLOSING, ansi, quotation_end
 from shioenv.grammar.symbols import Nonterminal, Symbol, TerminalText
 
 BLANK, TAB, NEWLINE, SUBSTITUTION, VARIABLE = "\x01", "\x02", "\x03", "\x04", "\x05"
-"""Characters of plain text for a protected blank, tab and newline, for `$(…)`, for `$NAME`."""
+"""Placeholders in plain text for a protected blank, tab and newline, for `$(…)`, for `$NAME`."""
 
 PROTECTED = str.maketrans({" ": BLANK, "\t": TAB, "\n": NEWLINE})
 SHOWN = str.maketrans({BLANK: " ", TAB: "\t", NEWLINE: "\n"})
 
 State: TypeAlias = "tuple[str, ...]"
-"""The quotes and the brackets of substitutions that are open at a place, the innermost last."""
+"""The quotes and substitution brackets that are open at a position, innermost last."""
 
 _NAME = re.compile(r"\$(?:\w+|[?#$!@*-])")
 Item: TypeAlias = "str | tuple[Nonterminal, State]"
-"""Plain text, or a nonterminal with the quotes and brackets that are open at its place."""
+"""Plain text, or a nonterminal with the quotes and brackets open at its position."""
 
 
 def plain(text: str) -> str:
-    """A word, or words separated by blanks, as their program gets them.
+    """Convert a word, or words separated by blanks, to the form that the program receives.
 
-    Quotes and backslashes are gone. The blanks, tabs and newlines that they protected are `BLANK`,
-    `TAB` and `NEWLINE`. Every substitution is `SUBSTITUTION`, every variable `VARIABLE`.
+    Quotes and backslashes are removed. The blanks, tabs and newlines that they protected become
+    `BLANK`, `TAB` and `NEWLINE`. Every substitution becomes `SUBSTITUTION`, every variable
+    `VARIABLE`.
     """
     return _Reader(()).read(text)
 
 
 def plain_symbols(symbols: Iterable[Symbol], state: State) -> list[Item]:
-    """The symbols of an argument, texts plain, without those inside a substitution.
+    """Return the symbols of an argument, texts plain, without those inside a substitution.
 
-    `state` is what is open before the first symbol. The name in `$<EnvVar>` is left out too.
+    `state` is what is open before the first symbol. The name in `$<EnvVar>` is omitted too.
     """
     reader = _Reader(state)
     items: list[Item] = []
@@ -51,10 +52,10 @@ def plain_symbols(symbols: Iterable[Symbol], state: State) -> list[Item]:
 
 
 def spelt(text: str, quotes: str = "") -> str:
-    """A word of plain text as the shell reads it back: in `quotes`, or bare where it can be.
+    """Spell a plain word for the shell, in `quotes`, or bare if possible.
 
-    `quotes` is `'`, `"` or "". With "", the word is in `'` only where it needs quotes. A word that
-    holds a `'` is always in `"`.
+    `quotes` is `'`, `"` or "". With "", the word is in `'` only if it needs quotes. A word that
+    contains a `'` is always in `"`.
     """
     if not quotes and text and BARE.fullmatch(text):
         return text
@@ -64,7 +65,7 @@ def spelt(text: str, quotes: str = "") -> str:
 
 
 class _Reader:
-    """Reads the texts of one argument and remembers which quotes and brackets are open."""
+    """Reads the texts of one argument and keeps track of open quotes and brackets."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -89,7 +90,7 @@ class _Reader:
         return "".join(parts)
 
     def inside(self, text: str, index: int, mark: str) -> int:
-        """Passes over one character or quotation inside `$(` or `${`, of which nothing is kept."""
+        """Skip and discard one character or quotation inside `$(` or `${`."""
         end = quotation_end(text, index)
         if end > index:
             return end
@@ -141,7 +142,7 @@ class _Reader:
         return index + 1
 
     def expansion(self, text: str, index: int, parts: list[str]) -> int:
-        """Where to read on behind the `$…` or backquote at `index`; 0 where no expansion begins."""
+        """Return the index after the `$…` or backquote at `index`; 0 if no expansion begins."""
         if text[index] == "`":
             parts.append(SUBSTITUTION)
             return quotation_end(text, index)

@@ -1,6 +1,6 @@
 """Terminals, nonterminals, productions, and the grammar of one command.
 
-A production's body is a tuple of *arguments*, each a tuple of symbols. Section 3.2 types a partly
+A production's body is a tuple of *arguments*, each a tuple of symbols. Section 3.2 defines a partly
 expanded argument as one nonterminal or one text, but `--block-size=<size>` is both. A body of
 several arguments may replace a nonterminal. The body's first argument then joins the symbols to the
 nonterminal's left in the same argument, its last argument those to the right.
@@ -17,17 +17,17 @@ from shioenv.domain.inputs import Argument
 from shioenv.grammar.traits import Traits
 
 MAX_ARGUMENT_LENGTH = 64
-"""Characters of a finished argument at most (Section C.1.1)."""
+"""Maximum length of a complete argument in characters (Section C.1.1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalText:
-    """Finished text, which is never expanded: part of an argument, no-space marks included."""
+    """Literal text, which is never expanded: part of an argument, including no-space marks."""
 
     text: str
 
     def __hash__(self) -> int:
-        return hash(self.text)  # a text remembers its hash
+        return hash(self.text)  # a string caches its hash
 
     def __str__(self) -> str:
         return self.text
@@ -37,22 +37,22 @@ class TerminalText:
 class Nonterminal:
     """A name that productions expand.
 
-    Names are unique over all grammars. `df:option` is df's own (`df:start` is where its inputs
-    begin), and `size` is shared. `File` is a system token, since it starts with a capital letter.
-    `'File` is the same token inside quotes, where only values that need no quotes are used.
+    Names are unique over all grammars. `df:option` belongs to df (`df:start` is its start symbol),
+    and `size` is shared. `File` is a system token, since it starts with a capital letter. `'File`
+    is the same token inside quotes, with only those values that need no quotes.
     """
 
     name: str
 
     def __hash__(self) -> int:
-        return hash(self.name)  # a text remembers its hash
+        return hash(self.name)  # a string caches its hash
 
     def __str__(self) -> str:
         return f"<{self.name}>"
 
     @property
     def is_system_token(self) -> bool:
-        """Whether the nonterminal is a system token, which a system fills in."""
+        """Whether the nonterminal is a system token, whose values come from a system."""
         return self.name.lstrip("'")[:1].isupper()
 
     @property
@@ -69,9 +69,9 @@ Body: TypeAlias = tuple[tuple[Symbol, ...], ...]
 class Production:
     """`head` becomes `body`; `weight` is relative to the head's other productions.
 
-    `stops` marks the empty production of a repetition, for which policies have a stop probability
-    of their own. `volatile` says that two runs of an input may differ where the production takes
-    part. `wrong` says that the program refuses an input with the production.
+    `stops` marks the empty production of a repetition, for which policies have a separate stop
+    probability. `volatile`: two runs of an input with the production may differ. `wrong`: the
+    program refuses an input with the production.
     """
 
     head: Nonterminal
@@ -87,7 +87,7 @@ class Production:
 
     @property
     def text(self) -> str | None:
-        """The text of a body that is one text and nothing else; None for other bodies."""
+        """The text of a body that consists of one text; None for other bodies."""
         match self.body:
             case ((TerminalText(text),),):
                 return text
@@ -107,7 +107,7 @@ Productions: TypeAlias = Mapping[Nonterminal, tuple[Production, ...]]
 
 
 def show_argument(argument: Iterable[Symbol]) -> str:
-    """An argument as grammar files write it, in braces where it contains a blank."""
+    """Format an argument as in grammar files, in braces if it contains a blank."""
     text = "".join(str(symbol) for symbol in argument)
     return f"{{{text}}}" if " " in text else text
 
@@ -117,10 +117,10 @@ class OptionSpec:
     """One line of an option block: the spellings of one option, and how it takes a value.
 
     `shorts` are letters without a dash, `longs` names without their two dashes, `words` names of
-    several letters after a single dash. `value` is "none", "required" or "optional". `clusters`
-    says that the letters may stand in a bundle. `joined` says that a required value has to be
-    attached, `separate` that it has to stand behind a blank. `repeats` says that the program takes
-    the option several times, each with a value of its own.
+    several letters after a single dash. `value` is "none", "required" or "optional". `clusters`:
+    the letters may be bundled. `joined`: a required value must be attached. `separate`: it must
+    follow a blank. `repeats`: the program accepts the option several times, each with a separate
+    value.
     """
 
     shorts: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ class OptionSpec:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All spellings as a help page shows them: `-a`, `--all`, `-name`."""
+        """All spellings as on a help page: `-a`, `--all`, `-name`."""
         return (
             *(f"-{letter}" for letter in self.shorts),
             *(f"--{name}" for name in self.longs),
@@ -144,7 +144,7 @@ class OptionSpec:
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """Options of an `omit` line (left out on purpose) or `undocumented` line (in no help page)."""
+    """Options of an `omit` line (omitted intentionally) or `undocumented` line (not in help)."""
 
     options: tuple[str, ...]
     reason: str
@@ -152,10 +152,10 @@ class Omission:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An input inside a grammar file, with its arguments, and what the input must do.
+    """An example input in a grammar file, with its arguments and expected result.
 
     `line` counts from 1. Each text of `prints` must be a line of the output, each text of
-    `contains` must be in the output. `after` is the input left of a pipe before the example's.
+    `contains` must be in the output. `after` is the input to the left of a pipe before the example.
     """
 
     command: str
@@ -169,13 +169,13 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a grammar file says about its command.
+    """The header of a grammar file, which describes the command.
 
-    `permutes` is False for programs that take everything after their first operand as operands
-    (`xargs`, `env`). `runs` says after how many operands the others are a command of their own
-    (`timeout`: 1), None where they are none. `version` is the last word of the manual line.
-    `volatile` says that two runs may differ, `volatile_reason` why. `clock` says that the command
-    tells the time. `traits` is what the command is like.
+    `permutes` is False for programs that treat everything after their first operand as operands
+    (`xargs`, `env`). `runs` is the number of operands before a nested command (`timeout`: 1), or
+    None. `version` is the last word of the manual line. `volatile`: two runs may differ, for the
+    reason in `volatile_reason`. `clock`: the command prints the time. `traits` are the command's
+    traits.
     """
 
     command: str
@@ -194,12 +194,12 @@ class Header:
 class Grammar:
     """The grammar of one command: a start symbol and the productions reachable from it.
 
-    `pipe` is the start symbol of inputs to the right of a `|`, None where no input of the command
-    stands there. `kinds` are the names of kinds of value, by the nonterminals that have a kind.
-    `option_slots` are the heads of option blocks. `option_values` are pairs of an option's name and
-    the symbols of a value, or None where the option may stand alone. System tokens are heads of
-    `productions` only once the grammar is bound. `source` is the file's name in faults. Grammars
-    are compared and hashed by identity.
+    `pipe` is the start symbol of inputs to the right of a `|`, or None if the command has none.
+    `kinds` are the names of kinds of value, by the nonterminals that have a kind. `option_slots`
+    are the heads of option blocks. `option_values` are pairs of an option's name and the symbols of
+    a value, or None if the option may have no value. System tokens are heads of `productions` only
+    if the grammar is bound. `source` is the file's name in faults. Grammars are compared and hashed
+    by identity.
     """
 
     header: Header
@@ -217,12 +217,12 @@ class Grammar:
 
     @property
     def name(self) -> str:
-        """The grammar's name, which is that of its file: `df`, `ip-addr`."""
+        """The grammar's name, taken from its file: `df`, `ip-addr`."""
         return self.header.command
 
     @property
     def command_tokens(self) -> tuple[str, ...]:
-        """The command tokens that an input can start with, mostly one token: `df`."""
+        """The command tokens that can begin an input, usually one: `df`."""
         inputs = [
             production for start in self.starts for production in self.productions.get(start, ())
         ]
@@ -246,14 +246,14 @@ class Grammar:
 
     @property
     def nonterminals(self) -> frozenset[Nonterminal]:
-        """Every nonterminal that is a head or stands in a body, system tokens included."""
+        """All nonterminals in heads and bodies, including system tokens."""
         return reachable(self.productions, self.productions)
 
 
 def closure(
     starts: Iterable[Nonterminal], leads: Callable[[Nonterminal], Iterable[Nonterminal]]
 ) -> frozenset[Nonterminal]:
-    """The nonterminals that are met from `starts`, which are included, by following `leads`."""
+    """Return the nonterminals reachable from `starts` by following `leads`, including `starts`."""
     met: set[Nonterminal] = set()
     pending = list(starts)
     while pending:
@@ -265,7 +265,7 @@ def closure(
 
 
 def reachable(productions: Productions, starts: Iterable[Nonterminal]) -> frozenset[Nonterminal]:
-    """The nonterminals that derivations from `starts` can meet."""
+    """Return the nonterminals that are reachable in derivations from `starts`."""
     return closure(
         starts,
         lambda head: (
@@ -279,7 +279,7 @@ def leading_to(
     productions: Productions,
     parts: Callable[[Production], Iterable[Symbol]],
 ) -> frozenset[Nonterminal]:
-    """`heads`, and every head with a production of which one of the `parts` leads to `heads`."""
+    """Return `heads` and all heads that lead to them through `parts` of their productions."""
     users: dict[Symbol, set[Nonterminal]] = defaultdict(set)
     for head, bodies in productions.items():
         for production in bodies:
@@ -292,8 +292,9 @@ def leading_to(
 class Counts:
     """The size of grammars (our counting rule; shared definitions count once).
 
-    `nonterminals` counts system tokens too, each once. `productions` counts the distinct pairs of
-    head and body before binding. `grounded` counts the pairs that binding to a system adds.
+    `nonterminals` counts each nonterminal once, including system tokens. `productions` counts the
+    distinct pairs of head and body before binding. `grounded` counts the pairs that binding to a
+    system adds.
     """
 
     nonterminals: int
@@ -302,7 +303,7 @@ class Counts:
 
 
 def count(grammars: Iterable[Grammar]) -> Counts:
-    """The size of several grammars together."""
+    """Count the total size of several grammars."""
     nonterminals: set[str] = set()
     productions: set[tuple[Nonterminal, Body]] = set()
     for grammar in grammars:

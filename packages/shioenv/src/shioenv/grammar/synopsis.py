@@ -1,4 +1,4 @@
-"""Operands read from usage lines, and the values that a help text or manual names for an option."""
+"""Parsing of operands in usage lines, and of option values named in help texts or manuals."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 LONGEST_USAGE = 2000
-"""Characters of a usage line that are looked at, at most (ours)."""
+"""Maximum number of characters of a usage line that are parsed (our choice)."""
 
 MOST_FORMS = 12
-"""Usage lines that are looked at, at most (ours)."""
+"""Maximum number of usage lines that are parsed (our choice)."""
 
 _INNERMOST = re.compile(r"\[[^\[\]]*\]")
 _OPTIONAL_OPTIONS = re.compile(r"\[\s*(?:-|\+\w|[^\[\]]*\boptions?\b)", re.IGNORECASE)
@@ -25,7 +25,7 @@ _NO_DEFAULT = frozenset({"is", "to", "the", "a", "all", "value", "for", "of", "o
 
 @dataclass(frozen=True, slots=True)
 class UsageOperand:
-    """An operand of a usage line: its name there, whether it may be missing, and be repeated."""
+    """An operand of a usage line: its name, and whether it is optional or repeatable."""
 
     name: str
     optional: bool = False
@@ -34,18 +34,18 @@ class UsageOperand:
 
 @dataclass(frozen=True, slots=True)
 class UsageForm:
-    """One usage line: its text, and the operands behind the options."""
+    """One usage line: its text, and the operands after the options."""
 
     text: str
     operands: tuple[UsageOperand, ...]
     wants_option: bool = False
-    """Whether the form has an option that may not be left out."""
+    """Whether the form has a mandatory option."""
 
 
 def usage_forms(command: str, text: str) -> tuple[UsageForm, ...]:
-    """The different forms that a help text or a manual's synopsis shows, in their order.
+    """Return the distinct forms in a help text or a manual's synopsis, in order.
 
-    A form that cannot do without an option is left out where another one can.
+    Forms with a mandatory option are omitted if there are others.
     """
     forms: dict[tuple[UsageOperand, ...], UsageForm] = {}
     for line in _usage_lines(command, text):
@@ -57,7 +57,7 @@ def usage_forms(command: str, text: str) -> tuple[UsageForm, ...]:
 
 
 def _usage_lines(command: str, text: str) -> Iterator[str]:
-    """What stands behind the command in each usage line."""
+    """Yield the part after the command in each usage line."""
     shape = re.compile(
         rf"\s*(?:usage:|or:|synopsis:?)?\s*(?:\S*/)?{re.escape(command)}(?![\w-])(.*)",
         re.IGNORECASE,
@@ -78,7 +78,7 @@ def _usage_lines(command: str, text: str) -> Iterator[str]:
 
 def _form(line: str) -> UsageForm:
     rest = line
-    while True:  # the innermost brackets first: [-s [-]offset] is gone after two rounds
+    while True:  # innermost brackets first: [-s [-]offset] is gone after two rounds
         shorter = _INNERMOST.sub(
             lambda found: (
                 ""
@@ -121,9 +121,9 @@ def _operands(text: str) -> Iterator[UsageOperand]:
 
 
 def named_values(text: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The values that a help text or manual names where it describes an option; few, or none.
+    """Return the few values, if any, that a text names in its description of an option.
 
-    These are words in quotes, a list behind "one of", and the default.
+    These are words in quotes, a list after "one of", and the default.
     """
     said = _described(text, names)
     values = [value for _, value in _QUOTED.findall(said)]
@@ -136,7 +136,7 @@ def named_values(text: str, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _described(text: str, names: tuple[str, ...]) -> str:
-    """The description of an option: its line, and the lines that are indented further."""
+    """Return the description of an option: its line, and the lines indented further."""
     begins = re.compile(
         r"(\s{0,10})(?:\S+,?\s+)?(?:" + "|".join(map(re.escape, names)) + r")(?![\w-])(.*)"
     )

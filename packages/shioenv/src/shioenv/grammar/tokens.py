@@ -1,8 +1,8 @@
-"""System tokens: the capitalised nonterminals that a system fills in, and our own vocabularies.
+"""System tokens, the capitalised nonterminals with values from a system, and vocabularies.
 
-A catalogue, which is built from a system, maps most tokens to what exists on the system. Some
-tokens stand for what must *not* exist, or for words to look for. These have small vocabularies of
-ours, so that inputs stay comparable between systems.
+A catalogue, which is built from a system, maps most tokens to existing values. Some tokens
+represent things that must *not* exist, or search terms. These have small fixed vocabularies, so
+that inputs remain comparable between systems.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ VOCABULARY: Mapping[str, tuple[str, ...]] = {
     "MissingDirectory": ("missing_dir", "nodir", "documents/none", "/opt/absent"),
     "MissingUser": ("nobody2", "guest1", "oracle"),
 }
-"""Tokens with a fixed vocabulary; a catalogue that names one of them takes precedence."""
+"""Tokens with a fixed vocabulary; the catalogue's values take precedence."""
 
 FALLBACK: Mapping[str, tuple[str, ...]] = {
     "Word": ("error", "the", "user", "ubuntu", "data", "failed", "backup", "10"),
@@ -26,7 +26,7 @@ FALLBACK: Mapping[str, tuple[str, ...]] = {
     ),
     "Glob": ("*.txt", "*.log", "*.csv", "*.sh", "d*", "*a*", "[a-m]*", "?????"),
 }  # fmt: skip
-"""Tokens that a catalogue may leave out, with values that suit the shipped systems."""
+"""Default values, suitable for the shipped systems, for tokens that a catalogue may omit."""
 
 SYSTEM_TOKENS: Mapping[str, str] = {
     "File": "a regular file under the start directory",
@@ -70,7 +70,7 @@ SYSTEM_TOKENS: Mapping[str, str] = {
     "Pattern": "a basic regular expression that matches something",
     "Glob": "a shell pattern, always quoted",
 }
-"""Every system token and what it stands for."""
+"""The meaning of every system token."""
 
 ALWAYS_QUOTED = frozenset({"Glob"})
 """Tokens whose values the shell must not expand even where it could."""
@@ -109,4 +109,4 @@ STAND_IN: Mapping[str, tuple[str, ...]] = {
     "EnvVar": ("HOME", "PATH", "LANG"),
     "Pid": ("1",),
 }
-"""Values where no system has been built: enough for checking, sampling and documentation."""
+"""Values for use without a system: enough for validation, sampling and documentation."""

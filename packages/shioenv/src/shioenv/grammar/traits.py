@@ -1,7 +1,7 @@
-"""What a command is like, as the header of its grammar says it.
+"""Traits of commands, from the headers of their grammars.
 
-Traits say what the operands name, and what the command does with that. So no other module needs to
-know a command's name.
+Traits describe what the operands name, and what the command does with it. So no other module needs
+to know a command's name.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ PATHS: Mapping[str, str] = MappingProxyType(
         "any": "a path that need not lead anywhere",
     }
 )
-"""The roles of operands that are paths, and what they mean."""
+"""The roles of operands that are paths, and their meanings."""
 
 VALUE = "value"
-"""The subject of an effect that is about the value of its options."""
+"""The subject of an effect on the value of its options."""
 
 MAKES: Mapping[str, str] = MappingProxyType(
     {
@@ -41,7 +41,7 @@ MAKES: Mapping[str, str] = MappingProxyType(
         "pieces": "several files of one",
     }
 )
-"""The things that commands make, and what they are."""
+"""The things that commands create, with descriptions."""
 
 CHANGES: Mapping[str, str] = MappingProxyType(
     {
@@ -57,10 +57,10 @@ CHANGES: Mapping[str, str] = MappingProxyType(
         "network": "interfaces, addresses, routes",
     }
 )
-"""The things that commands change, and what they are. The last four are not of files."""
+"""The things that commands change, with descriptions. The last four are not properties of files."""
 
 PROCESSES, MACHINE = "processes", "machine"
-"""The keys of `SHOWS`. What shows the first is volatile."""
+"""Keys of `SHOWS`. Output about processes is volatile."""
 
 SHOWS: Mapping[str, str] = MappingProxyType(
     {
@@ -68,10 +68,10 @@ SHOWS: Mapping[str, str] = MappingProxyType(
         MACHINE: "the kernel, the file system, limits or the network, whatever the files are",
     }
 )
-"""The things that commands show which no file holds, and what they are."""
+"""The things that commands print without reading them from a file, with descriptions."""
 
 OF_FILES = frozenset({"content", "mode", "name", "owner", "size", "time"})
-"""The keys of `CHANGES` that are of files."""
+"""The keys of `CHANGES` that are properties of files."""
 
 _OPERAND = re.compile(r"(?:([a-z]+)=)?([a-z]+)([*+?]?)")
 _EFFECT = re.compile(rf"no ([a-z]+)|{VALUE} ([a-z]+)|([a-z]+) as ([a-z]+)")
@@ -79,11 +79,10 @@ _EFFECT = re.compile(rf"no ([a-z]+)|{VALUE} ([a-z]+)|([a-z]+) as ([a-z]+)")
 
 @dataclass(frozen=True, slots=True)
 class OperandSpec:
-    """What one operand names: its `role` is a key of `PATHS`, or a kind of value.
+    """The meaning of one operand: its `role` is a key of `PATHS`, or a kind of value.
 
-    `least` is how many such operands there have to be, 0 or 1. `many` says that there may be any
-    number of them. `name` is the text before a `=` in front of the operand (`if` of `if=FILE`),
-    mostly "".
+    `least` is the minimum number of such operands, 0 or 1. `many`: any number of them is permitted.
+    `name` is the text before a `=` in front of the operand (`if` of `if=FILE`), usually "".
     """
 
     role: str
@@ -96,8 +95,8 @@ class OperandSpec:
 class RoleChange:
     """The effect of options on the roles of operands.
 
-    Operands of the role `what` get the role `role`, or fall away where `role` is "". Where `what`
-    is "value", the value of the options has the role `role`.
+    Operands of the role `what` get the role `role`, or are dropped if `role` is "". If `what` is
+    "value", the value of the options has the role `role`.
     """
 
     options: tuple[str, ...]
@@ -107,14 +106,14 @@ class RoleChange:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a command is like. A command of which nothing is said takes no operands.
+    """The traits of a command. By default a command takes no operands.
 
-    `effects` says what options do to the operands. `implied` is what the command works on without
-    operands. `makes`, `changes` and `shows` are keys of the tables of these names or "". `removes`
-    says that what the operands name is gone afterwards. `opens` says that the command opens what
-    its operands name, and waits where that is a named pipe. `ordered` says that the order of its
-    options and operands has a meaning. `help` is the input that asks for its help, "" for the usual
-    one. `lines` is the line of each keyword in the file, from 1.
+    `effects` are the effects of options on operands. `implied` is the command's subject without
+    operands. `makes`, `changes` and `shows` are keys of the tables of these names or "". `removes`:
+    the things named by the operands no longer exist afterwards. `opens`: the command opens the
+    files named by its operands, and blocks on a named pipe. `ordered`: the order of its options and
+    operands has a meaning. `help` is the input that prints its help, "" for the usual one. `lines`
+    is the line of each keyword in the file, from 1.
     """
 
     operands: tuple[OperandSpec, ...] = ()
@@ -141,17 +140,17 @@ class Traits:
 
     @property
     def least(self) -> int:
-        """How many operands the command takes at least."""
+        """The minimum number of operands."""
         return sum(operand.least for operand in self.operands)
 
     @property
     def takes_several(self) -> bool:
-        """Whether the command takes any number of paths, or takes no path."""
+        """Whether the command takes any number of paths, or no path."""
         return not self.paths or any(operand.many for operand in self.paths)
 
     @property
     def into(self) -> bool:
-        """Whether the last operand says where the command puts what the other operands name."""
+        """Whether the last operand is the destination of the things named by the other operands."""
         return len(self.paths) > 1 and self.operands[-1].role == "target"
 
     @property
@@ -161,7 +160,7 @@ class Traits:
         return written or self.removes or bool(self.makes) or self.changes in OF_FILES
 
     def with_options(self, options: Iterable[str]) -> Traits:
-        """The traits of the command with these options, which are spelt as in the header."""
+        """Return the command's traits with these options, spelt as in the header."""
         given = set(options)
         operands = self.operands
         for effect in self.effects:
@@ -170,17 +169,17 @@ class Traits:
         return replace(self, operands=operands)
 
     def role_of_value(self, option: str) -> str | None:
-        """The role of an option's value, None where the header names no role."""
+        """Return the role of an option's value, or None if the header names none."""
         for effect in self.effects:
             if effect.what == VALUE and option in effect.options:
                 return effect.role
         return None
 
     def roles_of(self, count: int) -> Sequence[str]:
-        """The roles of `count` operands in a row, in order; operands with a name are left out.
+        """Return the roles of `count` successive operands; operands with a name are omitted.
 
-        Where any number of operands may have one role, that role is repeated. Else the last role
-        is. A command without operands gives the role "text" for each.
+        If a role permits any number of operands, it is repeated, else the last role is. A command
+        without operands gives the role "text" for each.
         """
         plain = [operand for operand in self.operands if not operand.name]
         if not plain or not count:
@@ -202,7 +201,7 @@ def _become(operands: Iterable[OperandSpec], effect: RoleChange) -> Iterator[Ope
 
 
 def read_operands(text: str, kinds: Collection[str]) -> tuple[OperandSpec, ...] | str:
-    """The operands that a header line names, or a message that says what is wrong with the line.
+    """Parse the operands in a header line; return an error message if the line is invalid.
 
     `kinds` are the names of the kinds of value.
     """
@@ -219,7 +218,7 @@ def read_operands(text: str, kinds: Collection[str]) -> tuple[OperandSpec, ...] 
 
 
 def read_effect(options: tuple[str, ...], text: str, kinds: Collection[str]) -> RoleChange | str:
-    """The effect that a `with` line names, or a message that says what is wrong with the line.
+    """Parse the effect in a `with` line; return an error message if the line is invalid.
 
     `kinds` are the names of the kinds of value.
     """

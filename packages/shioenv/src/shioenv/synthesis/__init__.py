@@ -1,1 +1,1 @@
-"""Inputs drawn from grammars: partly expanded inputs, options, policies and samplers."""
+"""Sampling of inputs from grammars: derivations, policies and samplers."""

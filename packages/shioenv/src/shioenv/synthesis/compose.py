@@ -1,7 +1,7 @@
-"""Inputs of several commands: joined by operators (Appendix A), or run by other commands.
+"""Inputs of several commands, joined by operators (Appendix A) or nested in each other.
 
-Commands that other commands run (`find -exec`, `xargs`, `env`, `$( )`, `<( )`) are drawn by their
-own grammars. Operands that name files give way to the names that `find` and `xargs` put there.
+Nested commands (`find -exec`, `xargs`, `env`, `$( )`, `<( )`) are drawn from their own grammars.
+The names that `find` and `xargs` insert replace operands that name files.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ OPERATOR_WEIGHTS: Mapping[str, float] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Composites:
-    """How inputs are composed.
+    """Settings for the composition of inputs.
 
-    `share` (0 to 1) is the probability that an input is composite at all, and that a composite
-    input goes on after each further command. Its default, 0.25, is ours: the paper gives none.
-    `max_segments` (at least 1) bounds the commands. `operators` weighs what follows a command; a
-    redirection always ends the input. Errors: UsageError for values out of range.
+    `share` (0 to 1) is the probability that an input is composite, and that a composite input
+    continues after each further command. Its default, 0.25, is ours: the paper gives none.
+    `max_segments` (at least 1) limits the number of commands. `operators` are the weights of the
+    operators after a command; a redirection always ends the input. Errors: UsageError for values
+    out of range.
     """
 
     share: float = 0.25
@@ -57,10 +58,10 @@ def compose(
     *,
     pipes: bool,
 ) -> Input:
-    """A composite input that begins with the words `first`.
+    """Draw a composite input that begins with the words `first`.
 
-    `draw(piped)` draws a further command, to the right of a pipe or not. Output may be redirected
-    to `targets`. Redirections are not used where there are no targets, nor pipes where `pipes` is
+    `draw(piped)` draws a further command; `piped` is true to the right of a pipe. Output may be
+    redirected to `targets`. Redirections are not used without targets, nor pipes if `pipes` is
     false.
     """
     tokens = list(command_tokens(first))
@@ -92,7 +93,7 @@ def compose(
 
 
 def command_tokens(words: Sequence[str]) -> tuple[Token, ...]:
-    """A drawn command as tokens; redirections that a grammar writes are no arguments."""
+    """Convert a drawn command to tokens; redirections from a grammar are not arguments."""
     command, *arguments = words
     if not OPERATORS.isdisjoint(arguments):
         return Input.from_marked(words).tokens
@@ -104,18 +105,18 @@ def command_tokens(words: Sequence[str]) -> tuple[Token, ...]:
 
 @lru_cache(maxsize=8192)
 def token(marked: str, role: Role) -> Token:
-    """The token of a word as written, no-space marks included."""
+    """Return the token of a word as written, including no-space marks."""
     return Token(Argument.parse(marked), role)
 
 
 NESTED_HORIZON = 5
-"""Arguments of a command that another one runs, at most (ours)."""
+"""Maximum number of arguments of a nested command (our choice)."""
 
 NESTED_ATTEMPTS = 4
-"""Programs drawn for one place at most, until one of them may be run there."""
+"""Number of attempts to draw a program that may run at a given place."""
 
 _CONTENT = "reading"
-"""How the name of the definition in `find` ends that runs programs on regular files alone."""
+"""Suffix of the definition in `find` for programs that run on regular files only."""
 
 _NAMES = frozenset(
     {"absolute path", "file name", "glob", "name", "relative path", "special path", "tilde"}
@@ -130,14 +131,14 @@ def may_run(
     before: Sequence[str] = (),
     fifos: Sequence[str] = (),
 ) -> bool:
-    """Whether `caller` may run `program`: it must not wait, nor lack what it needs.
+    """Whether `caller` may run `program`, without blocking and with all that it needs.
 
-    `part` is the definition in whose place the program stands, `before` the words before it, the
-    caller's own name first. `fifos` are the paths of pipes that nobody writes to.
+    `part` is the definition that the program replaces, `before` the preceding words, beginning with
+    the caller's name. `fifos` are the paths of pipes without a writer.
 
-    `find` may run a program that opens files in the place of `_CONTENT`, or behind `-type f` where
-    it meets no fifo. It meets none where it asks for names with an ending, or where nothing that it
-    searches holds one.
+    `find` may run a program that opens files in place of `_CONTENT`. After `-type f` it may also do
+    so if it cannot reach a fifo. It cannot if it tests for names with an extension, or if its
+    search contains no fifo.
     """
     name, traits = caller.name, program.header.traits
     of_the_shell = program.header.package == "bash" and traits.changes
@@ -155,21 +156,21 @@ def may_run(
 
 
 def _does_without(traits: Traits) -> bool:
-    """Whether a command takes any number of operands, none included, and changes nothing.
+    """Whether a command accepts any number of operands, including none, and changes nothing.
 
-    None included, because `xargs` may have none to give.
+    Zero operands matter because `xargs` may have no items.
     """
     several = [operand for operand in traits.operands if operand.many]
     return bool(several) and not any(one.least for one in several) and not traits.alters
 
 
 def _excludes(word: str) -> bool:
-    """Whether a word is a test for a name with an ending, which no fifo has."""
+    """Whether a word is a test for a name with an extension, which no fifo has."""
     return re.match(r"-i?name .*\.\w+['\"]?\Z", word) is not None
 
 
 def _leads_to(word: str, paths: Sequence[str]) -> bool:
-    """Whether a search that starts at a word may find one of these paths, as the word tells."""
+    """Whether a search from a word may find one of these paths, judged by the word alone."""
     if word.startswith(("-", "!", "\\", "(")):
         return False
     return not re.match(r"[a-z]", word) or any(
@@ -178,10 +179,10 @@ def _leads_to(word: str, paths: Sequence[str]) -> bool:
 
 
 def run_by(name: str, traits: Traits, words: Sequence[str], random: Random) -> str | None:
-    """The text of a command as the command `name` runs it, with its end; None where it cannot.
+    """Return a command's text for use as an argument of `name`, or None if that is impossible.
 
-    `traits` are those of the command that is run. `find` puts a file where `{}` stands, `xargs` its
-    items behind everything; `env` puts nothing.
+    `traits` are those of the nested command. The text includes its terminator. `find` inserts a
+    file at `{}`, `xargs` appends its items, and `env` inserts nothing.
     """
     tokens = command_tokens(words)
     if any(token.role not in {Role.COMMAND, Role.ARGUMENT} for token in tokens):
@@ -214,7 +215,7 @@ def run_by(name: str, traits: Traits, words: Sequence[str], random: Random) -> s
         return None
     if name == "xargs":
         forced = command != "rm" or re.search(r" -[a-zA-Z]*f| --force", text)
-        return text if forced else None  # with no name to remove, rm complains
+        return text if forced else None  # without a name to remove, rm reports an error
     if traits.into and len(places) > 1:
         last = tokens[places[-1]].argument.text
         text = Input(tuple(kept[:-1])).text
@@ -223,28 +224,28 @@ def run_by(name: str, traits: Traits, words: Sequence[str], random: Random) -> s
 
 
 def _is_name(text: str) -> bool:
-    """Whether an operand has the form of a file's name."""
+    """Whether an operand has the form of a file name."""
     return form(text.strip("'\"")).removesuffix(", quoted") in _NAMES
 
 
 PLUS = 0.2
-"""Share of commands of `find` that end with `+` (ours)."""
+"""Share of commands run by `find` that end with `+` (our choice)."""
 
 
 # Substitutions ----------------------------------------------------------------------------------
 
 SHARES = MappingProxyType({"$(": 0.06, "<(": 0.25})
-"""Shares of a command's operands that are a substitution of this sort, where a table has any.
+"""Share of a command's operands that become such a substitution, if the table has any.
 
-Of file operands that people write, 2% are a `$( )`; the share of `<( )` is ours."""
+In real usage, 2% of file operands are a `$( )`; the share of `<( )` is our choice."""
 
 
 def substitution(
     name: str, table: Mapping[str, float], random: Random
 ) -> tuple[str, Mapping[str, float]] | None:
-    """What opens a substitution that is an operand of a command, and the programs in it by weight.
+    """Draw the opening of a substitution for an operand of a command, and weights of its programs.
 
-    None where the operand is no substitution. `table` is `Usage.substitutions`.
+    None if the operand is no substitution. `table` is `Usage.substitutions`.
     """
     for mark, share in SHARES.items():
         before = f"{name} {mark} "
@@ -255,10 +256,10 @@ def substitution(
 
 
 def substituted(mark: str, traits: Traits, words: Sequence[str]) -> str | None:
-    """The text of a command in a substitution; None where it cannot be there.
+    """Return a command's text as a substitution, or None if that is impossible.
 
-    `traits` are the command's. A command that does more than print names or a stream, or would read
-    standard input, cannot be there.
+    `traits` are the command's. It is impossible for commands that read standard input or do more
+    than print names or a stream.
     """
     tokens = command_tokens(words)
     operands = [

@@ -1,9 +1,9 @@
-"""Leftmost derivation at speed: the same steps as `PartialInput.expand`, on a stack.
+"""Fast leftmost derivation: the same steps as `PartialInput.expand`, on a stack.
 
 A `ProductionTable` holds every production as codes; a `Derivation` pushes and pops them. A terminal
-is a string, `BREAK` ends an argument, a nonterminal is a number. The last bit of the number says
-whether the nonterminal stands inside an argument with other symbols. Expanded there, it makes no
-argument of its own.
+is a string, `BREAK` ends an argument, a nonterminal is a number. The last bit of the number is set
+if the nonterminal is inside an argument with other symbols. Expanded there, it creates no separate
+argument.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from shioenv.synthesis.policy import Choices
 BREAK = -1
 
 FINISHED_SHORTEST = -1
-"""In a trace: not a choice, but the production that ends the nonterminal soonest."""
+"""Entry of a trace for the shortest completion of a nonterminal, instead of a choice."""
 
 Code: TypeAlias = "int | str"
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One command as drawn: its words (command first, marks included) and the choices made.
+    """One drawn command: its words (command first, marks included) and the choices made.
 
-    `trace` has for each step the index of a production among those permitted in its place. The text
-    of a value that was drawn anew, or `FINISHED_SHORTEST`, stands in place of an index. Where
-    people's spelling was asked for, its last entry is the seed of the spelling, as text. `volatile`
-    says that a production was taken which the grammar marks `%volatile`.
+    `trace` has one entry per step: the index of a production among those permitted there. For a
+    newly drawn value, the entry is its text; it may also be `FINISHED_SHORTEST`. If usage spelling
+    was requested, the last entry is the seed of the spelling, as text. `volatile`: a production was
+    used that the grammar marks `%volatile`.
     """
 
     words: tuple[str, ...]
@@ -52,16 +52,16 @@ class Drawn:
 
     @property
     def n_arguments(self) -> int:
-        """How many arguments there are, the command not counted."""
+        """The number of arguments, without the command."""
         return len(self.words) - 1
 
 
 class CompiledChoices(Choices):
-    """The choices at one nonterminal, compiled for one place (alone or inside an argument).
+    """The choices at one nonterminal, compiled for one context (alone or inside an argument).
 
-    `codes` are the productions' bodies, `least` the number of arguments that each production makes
-    at least, `most` the largest of these. `origin` is the index of each production among all that
-    are permitted here. `volatile` says that a production is marked so.
+    `codes` are the productions' bodies. `least` is each production's minimum number of arguments,
+    and `most` the maximum of these. `origin` is the index of each production among all that are
+    permitted here. `volatile`: whether any of the productions is marked so.
     """
 
     __slots__ = ("_within", "codes", "least", "most", "origin", "volatile")
@@ -85,7 +85,7 @@ class CompiledChoices(Choices):
         self._within: dict[int, CompiledChoices] = {}
 
     def within(self, room: int) -> CompiledChoices:
-        """Only the productions that may make at most `room` arguments, else those making fewest."""
+        """Return the productions that fit into `room` arguments, else those with the fewest."""
         if room not in self._within:
             bound = max(room, min(self.least))
             kept = [index for index, least in enumerate(self.least) if least <= bound]
@@ -102,8 +102,8 @@ class CompiledChoices(Choices):
 class ProductionTable:
     """Productions compiled for derivations.
 
-    `permitted` says which productions may be taken at each nonterminal (a sampler's action set).
-    `productions` are the grammars' own; by them an input is finished in the shortest way.
+    `permitted` maps each nonterminal to the permitted productions (a sampler's action set).
+    `productions` are the grammars' own; they provide the shortest completion of an input.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class ProductionTable:
         self._by_code: list[CompiledChoices | None] = [None] * (2 * len(self.nonterminals))
         self._same: dict[tuple[int, int], CompiledChoices] = {}
         self.finishing = cache(self._finishing)
-        """By a nonterminal's code, the one production by which the nonterminal ends soonest."""
+        """The production with the shortest completion, by a nonterminal's code."""
         self._compiled: dict[tuple[int, int], tuple[tuple[Code, ...], int]] = {}
         self.grows = self._growing()
         self.least = tuple(
@@ -129,7 +129,7 @@ class ProductionTable:
         )
 
     def _growing(self) -> frozenset[int]:
-        """The codes of nonterminals, standing alone, that can lead to a repetition of arguments."""
+        """The codes of nonterminals, outside words, that can lead to a repetition of arguments."""
         repetitions = [
             head
             for head, bodies in self._productions.items()
@@ -144,22 +144,22 @@ class ProductionTable:
         return frozenset(map(self.code, grows))
 
     def number(self, nonterminal: Nonterminal) -> int:
-        """The place of a nonterminal among `nonterminals`: half of its code, rounded down."""
+        """Return the index of a nonterminal in `nonterminals`: half of its code, rounded down."""
         return self._number[nonterminal]
 
     def code(self, nonterminal: Nonterminal) -> int:
-        """The code of a nonterminal that stands alone."""
+        """Return the code of a nonterminal that is not inside an argument."""
         return 2 * self._number[nonterminal]
 
     def choices(self, code: int) -> CompiledChoices:
-        """What may be chosen at the nonterminal with this code."""
+        """Return the choices at the nonterminal with this code."""
         choices = self._by_code[code]
         if choices is None:
             symbol = self.nonterminals[code >> 1]
             permitted, inside = self._permitted[symbol], code & 1
             key = (id(permitted), inside)
             if key in self._same:
-                # An unconstrained sampler permits the same thousands of productions at many places,
+                # An unconstrained sampler permits the same thousands of productions in many places,
                 # so they are compiled once.
                 choices = copy(self._same[key])
                 choices.nonterminal = symbol
@@ -178,7 +178,7 @@ class ProductionTable:
         return CompiledChoices(symbol, [shortest], [codes], [least], [-1])
 
     def _compile(self, production: Production, inside: int) -> tuple[tuple[Code, ...], int]:
-        """A body's codes, last those popped first, and how many arguments it makes at least."""
+        """Compile a body to codes in reverse order, with its minimum number of arguments."""
         if production.text is not None:
             return (production.text,), 1 - inside
         key = (id(production), inside)
@@ -202,11 +202,11 @@ class ProductionTable:
 
 
 class Derivation:
-    """An input being written: finished words, the current word, and what is still to come.
+    """An unfinished input: complete words, the current word, and the stack of pending codes.
 
-    `leftmost` is the code of the leftmost nonterminal, `BREAK` once nothing is left to expand.
-    `least` counts the words that the input will have at least, the command included. `limit` is the
-    number of words that `room` is reckoned by.
+    `leftmost` is the code of the leftmost nonterminal, `BREAK` if nothing is left to expand.
+    `least` is the input's minimum number of words, including the command. `limit` is the maximum
+    number of words, for `room`.
     """
 
     __slots__ = ("_current", "_limit", "_stack", "_table", "least", "leftmost", "words")
@@ -222,53 +222,53 @@ class Derivation:
 
     @property
     def n_arguments(self) -> int:
-        """Arguments finished so far, the command not counted."""
+        """The number of complete arguments, without the command."""
         return max(0, len(self.words) - 1)
 
     @property
     def room(self) -> int:
-        """Arguments that may still be added to those the input will have at least."""
+        """The number of arguments that can be added to the input's minimum."""
         return self._limit - self.least
 
     @property
     def current(self) -> Sequence[str]:
-        """The texts of the argument being written."""
+        """The texts of the current argument."""
         return self._current
 
     @property
     def at_end(self) -> bool:
-        """Whether the argument being written ends with the leftmost nonterminal."""
+        """Whether the current argument ends with the leftmost nonterminal."""
         return not self._stack or self._stack[-1] == BREAK
 
     @property
     def pending(self) -> Iterator[int]:
-        """The codes of the nonterminals behind the leftmost one."""
+        """Yield the codes of the nonterminals after the leftmost one."""
         return (code for code in self._stack if type(code) is int and code != BREAK)
 
     @property
     def more_repetitions(self) -> bool:
-        """Whether a repetition of arguments may follow behind the leftmost nonterminal."""
+        """Whether a repetition of arguments may follow the leftmost nonterminal."""
         return not self._table.grows.isdisjoint(self._stack)
 
     def expand(self, choices: CompiledChoices, index: int) -> None:
-        """Take one production at the leftmost nonterminal."""
+        """Apply a production to the leftmost nonterminal."""
         self.least += choices.least[index] - self._table.least[self.leftmost]
         self._stack.extend(choices.codes[index])
         self._go_on()
 
     def write(self, text: str) -> None:
-        """Put finished text in the place of the leftmost nonterminal."""
+        """Replace the leftmost nonterminal by text."""
         self._current.append(text)
         self._go_on()
 
     def write_words(self, words: Sequence[str]) -> None:
-        """Put finished words in the place of the leftmost nonterminal, which stands alone."""
+        """Replace the leftmost nonterminal, a whole argument, by words."""
         self.words += words[:-1]
         self.least += len(words) - 1
         self.write(words[-1])
 
     def _go_on(self) -> None:
-        """Take what is finished off the stack, up to the next nonterminal."""
+        """Move completed symbols off the stack, up to the next nonterminal."""
         stack = self._stack
         current = self._current
         while stack:
@@ -290,7 +290,7 @@ class Derivation:
 
     @property
     def state(self) -> PartialInput:
-        """The derivation as a `PartialInput`; slow, for tests and for showing."""
+        """Return the derivation as a `PartialInput`; slow, for tests and display."""
         table = self._table
         arguments: list[list[Symbol]] = [[TerminalText(word)] for word in self.words]
         arguments.append([TerminalText(text) for text in self._current])
@@ -313,11 +313,11 @@ class Derivation:
         value: Callable[[Derivation, Random], str | None] | None = None,
         finishes: bool = False,
     ) -> Drawn | None:
-        """Go on to the end by `choose`, which gives the index of a production, None to give up.
+        """Continue to the end with `choose`, which returns a production's index, or None to abort.
 
-        `value` is asked first: it writes a value in place of the leftmost nonterminal and returns
-        it, or returns None. After `most` steps the input is given up. With `finishes`, its shortest
-        productions are taken instead.
+        `value` is called first: it may replace the leftmost nonterminal by a value and return that
+        value, else it returns None. After `most` steps the derivation is aborted. With `finishes`,
+        it is instead completed with the shortest productions.
         """
         table, limit = self._table, self._limit
         choices_at, least = table.choices, table.least
@@ -351,9 +351,9 @@ class Derivation:
         trace: Iterable[int | str],
         put: Callable[[str, Derivation], None] | None = None,
     ) -> tuple[str, ...]:
-        """Go on by the choices of a trace, and return the words; `put` writes the values in it.
+        """Replay a trace and return the words; `put` writes the trace's values.
 
-        Errors: TraceError where the trace is too short, too long, or names no production.
+        Errors: TraceError if the trace is too short, too long, or refers to no production.
         """
         place = -1
         for place, choice in enumerate(trace):

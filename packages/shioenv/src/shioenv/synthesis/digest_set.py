@@ -1,22 +1,22 @@
-"""A set of texts that keeps 16 bytes of each: what a long stream has drawn already."""
+"""A set of texts that stores 16 bytes of each, for duplicate detection in long streams."""
 
 from __future__ import annotations
 
 from hashlib import blake2b
 
 _SIZE = 16
-"""Bytes of a digest. Two of a billion texts have the same one with a probability of 1 to 10^21."""
+"""Bytes of a digest. A billion texts contain a collision with a probability of 1 in 10^21."""
 
 _FULL = 64
-"""Digests of one bucket on average, at most."""
+"""Maximum average number of digests per bucket."""
 
 
 class DigestSet:
-    """The texts added so far, by their digests.
+    """A set of texts, stored as digests.
 
-    A Python set of as many `bytes` takes six times the memory. The table is a linear hash table,
-    and a bucket is a row of digests. Buckets are split one by one as the set grows, so that no
-    addition copies the whole set.
+    A Python set of as many `bytes` takes six times the memory. This is a linear hash table with a
+    row of digests per bucket. Buckets are split one by one as the set grows, so that no insertion
+    copies the whole set.
     """
 
     __slots__ = ("_buckets", "_count", "_round")
@@ -25,18 +25,18 @@ class DigestSet:
         self._buckets = [bytearray()]
         self._count = 0
         self._round = 1
-        """The buckets there were when they were last split all; a power of 2."""
+        """The number of buckets at the start of this round of splits; a power of 2."""
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, *texts: str) -> bool:
-        """Add a sequence of texts without NUL. Whether the set did not have it."""
+        """Add a sequence of texts without NUL; return whether it was new."""
         whole = "\0".join(texts).encode("utf-8", "surrogatepass")
         digest = blake2b(whole, digest_size=_SIZE).digest()
         bucket = self._buckets[self._place(digest)]
         at = bucket.find(digest)
-        while at > 0 and at % _SIZE:  # found across the border of two digests
+        while at > 0 and at % _SIZE:  # the match crosses the border of two digests
             at = bucket.find(digest, at + 1)
         if at >= 0:
             return False
@@ -52,7 +52,7 @@ class DigestSet:
         return place if place < len(self._buckets) else place & (self._round - 1)
 
     def _split(self) -> None:
-        """Divide the next bucket in two."""
+        """Split the next bucket."""
         old = len(self._buckets) - self._round
         digests, self._buckets[old] = self._buckets[old], bytearray()
         self._buckets.append(bytearray())

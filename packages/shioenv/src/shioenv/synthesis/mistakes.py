@@ -1,7 +1,7 @@
-"""Mistakes as people make them, put into inputs that were drawn: what teaches error messages.
+"""Typical user mistakes, inserted into drawn inputs to produce error messages.
 
-A mistake is of one class and changes one command of an input. A class gives way to another one
-where it finds nothing to change in the command: no option with a value, no file's name.
+A mistake belongs to one class and changes one command of an input. If a class does not apply to the
+command, another is tried. For example, there may be no option with a value, or no file name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shioenv.grammar.symbols import Grammar, OptionSpec
 from shioenv.grammar.traits import OF_FILES, Traits
 
 REFUSED = ("/proc/version", "/proc/cpuinfo", "/proc/meminfo", "/sys/kernel", "/proc/1/status")
-"""Names that nobody may change, root included."""
+"""Paths that cannot be modified, even by root."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _UNCLOSED = ("[a-z", "[0-9", "[[:alpha:]", "x[abc", "[^a")
@@ -29,8 +29,8 @@ _TAKEN = (
     | BUILTINS
     | {*("ar", "as", "bc", "dc", "di", "ed", "fd", "mesg", "mt", "shasum", "sp", "tset", "zip")}
 )
-"""Names without a grammar that are no absent command's: Bash's own, and those of programs of usual
-systems that a slip can lead to (ours)."""
+"""Names without a grammar that must not serve as absent commands. They are Bash's own, and programs
+of common systems that a slip can produce (our choice)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class _Command:
 
     @property
     def plain(self) -> list[int]:
-        """The places of operands without quotes or expansions: simple names."""
+        """The indices of operands without quotes or expansions: simple names."""
         return [
             place
             for place, argument in enumerate(self.arguments)
@@ -66,7 +66,7 @@ class _Command:
 
 
 Made: TypeAlias = "tuple[str, tuple[Argument, ...]] | None"
-"""The command's name and arguments with the mistake in them; None where no mistake can be made."""
+"""The command's name and arguments with the mistake; None if it does not apply."""
 
 
 def _unknown_option(command: _Command, random: Random) -> Made:
@@ -84,7 +84,7 @@ def _unknown_option(command: _Command, random: Random) -> Made:
 
 
 def _takes_anything(grammar: Grammar) -> bool:
-    """Whether a command refuses no word, so that an unknown option is no mistake."""
+    """Whether a command accepts every word, so that an unknown option is no mistake."""
     traits = grammar.header.traits
     return traits.roles == {"text"} and traits.operands[-1].many and not traits.least
 
@@ -153,7 +153,7 @@ def _refused_permission(command: _Command, random: Random) -> Made:
 
 
 def _absent_command(command: _Command, random: Random) -> Made:
-    """A name that no usual system has; None where the slip leads to a command that is there."""
+    """Return a command name that no common system has; None if the slip gives an existing one."""
     name = slip(command.name, random)
     there = name == command.name or name in _TAKEN or name in shipped_headers()
     return None if there else (name, command.arguments)
@@ -188,7 +188,7 @@ MISTAKES: Mapping[str, Callable[[_Command, Random], Made]] = MappingProxyType(
         "option after --": _option_after_dashes,
     }
 )
-"""The classes of mistakes, and the function that makes a mistake of each."""
+"""The classes of mistakes, each with the function that makes one."""
 
 
 _FIRST: Mapping[str, float] = MappingProxyType(
@@ -197,17 +197,17 @@ _FIRST: Mapping[str, float] = MappingProxyType(
         "refused permission": 6.0, "unclosed class": 8.0,
     }
 )  # fmt: skip
-"""How much likelier than others a class is tried first, because few inputs let it be made."""
+"""Factors by which some classes are tried first more often, because they rarely apply."""
 
 
 def mistaken(
     shell_input: Input, grammars: Mapping[str, Grammar], names: Names, random: Random
 ) -> tuple[Input, str] | None:
-    """The input with one mistake in one of its commands, and the mistake's class.
+    """Put one mistake into one command of an input; return the input and the mistake's class.
 
-    `grammars` are the grammars of the input's commands by their first word, `names` the system's
-    names. Classes are tried in a random order, the likelier first more often. None where the
-    command that was chosen has no grammar, or no class finds anything to change.
+    `grammars` maps the first word of each command to its grammar; `names` are the system's names.
+    Classes are tried in a random order that favours those of `_FIRST`. None if the chosen command
+    has no grammar, or no class applies.
     """
     spans = list(shell_input.spans())
     start, end = spans[int(random.random() * len(spans))]
@@ -241,9 +241,9 @@ def _with(command: _Command, place: int, text: str) -> tuple[str, tuple[Argument
 
 
 def slip(text: str, random: Random) -> str:
-    """A text with two neighbouring letters swapped, one left out or one doubled.
+    """Swap two neighbouring letters of a text, omit one, or double one.
 
-    Hyphens that the text begins with stay as they are.
+    Leading hyphens are not changed.
     """
     stem = len(text) - len(text.lstrip("-"))
     place = stem + int(random.random() * max(1, len(text) - stem - 1))

@@ -16,22 +16,22 @@ from shioenv.synthesis.policy import Choices, Policy
 
 @dataclass(frozen=True, slots=True)
 class PartialInput:
-    """A state s = (c, a1, …, an) some of whose arguments may still hold nonterminals.
+    """A state s = (c, a1, …, an), in which some arguments may contain nonterminals.
 
-    Section 3.2 types an argument as one nonterminal or one text. Ours is a tuple of symbols, since
-    `--block-size=<size>` is both. The first argument becomes the command.
+    Section 3.2 defines an argument as one nonterminal or one text. Ours is a tuple of symbols,
+    since `--block-size=<size>` contains both. The first argument becomes the command.
     """
 
     arguments: tuple[tuple[Symbol, ...], ...]
 
     @classmethod
     def initial(cls, start: Nonterminal) -> PartialInput:
-        """The state that holds nothing but the start symbol."""
+        """Create the state that consists of the start symbol."""
         return cls(((start,),))
 
     @property
     def leftmost(self) -> Nonterminal | None:
-        """The leftmost nonterminal, lambda(s); None where the input is finished."""
+        """The leftmost nonterminal, lambda(s); None if the input is complete."""
         place = self._leftmost_place()
         if place is None:
             return None
@@ -41,35 +41,35 @@ class PartialInput:
 
     @property
     def n_arguments(self) -> int:
-        """Finished arguments left of the leftmost nonterminal, the command not counted."""
+        """The number of complete arguments before the leftmost nonterminal, without command."""
         place = self._leftmost_place()
         return max(0, (len(self.arguments) if place is None else place[0]) - 1)
 
     @property
     def room(self) -> int:
-        """0: a state that stands alone knows no bound, so there is no room to be filled."""
+        """Always 0: a state by itself has no limit, so there is no room to fill."""
         return 0
 
     @property
     def more_repetitions(self) -> bool:
-        """False: a state that stands alone does not look for what follows."""
+        """Always False: a state by itself does not look ahead."""
         return False
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The finished words, the command first, no-space marks included.
+        """The complete words, the command first, including no-space marks.
 
-        ValueError while there are nonterminals.
+        ValueError if there are nonterminals.
         """
         if self.leftmost is not None:
             raise ValueError(f"{self} still holds {self.leftmost}")
         return tuple("".join(map(str, argument)) for argument in self.arguments)
 
     def expand(self, production: Production) -> PartialInput:
-        """The state with its leftmost nonterminal replaced by the production's body.
+        """Return the state with its leftmost nonterminal replaced by the production's body.
 
-        The head is not compared: an unconstrained sampler takes productions of other nonterminals.
-        An argument that becomes empty is dropped. ValueError in a finished state.
+        The head is not compared: an unconstrained sampler applies productions of other
+        nonterminals. An argument that becomes empty is dropped. ValueError in a complete state.
         """
         place = self._leftmost_place()
         if place is None:
@@ -99,7 +99,7 @@ class PartialInput:
 
 
 class OptionStep(NamedTuple):
-    """One step of a rollout: state reached, option's nonterminal, production, whether it ended."""
+    """One rollout step: new state, option's nonterminal, production, whether the option ended."""
 
     state: PartialInput
     nonterminal: Nonterminal
@@ -130,7 +130,7 @@ class Option:
         return state.leftmost != self.nonterminal
 
     def step(self, state: PartialInput, random: Random) -> OptionStep:
-        """Expand the leftmost nonterminal once. ValueError where the option cannot start."""
+        """Expand the leftmost nonterminal once. ValueError if the option cannot start."""
         if not self.can_start(state):
             raise ValueError(f"the option of {self.nonterminal} cannot start in {state}")
         index = self.policy.choose(state, self.choices, random)
@@ -140,7 +140,7 @@ class Option:
 
 
 class Options:
-    """All options of a sampler; a rollout runs one after another until no nonterminal is left."""
+    """All options of a sampler; a rollout runs them in turn until no nonterminal is left."""
 
     def __init__(
         self, permitted: Mapping[Nonterminal, Iterable[Production]], policy: Policy
@@ -159,10 +159,10 @@ class Options:
     def rollout(
         self, state: PartialInput, random: Random, *, max_steps: int | None = None
     ) -> list[OptionStep]:
-        """Every step from `state` until it holds no nonterminal (or for `max_steps` steps).
+        """Return all steps from `state` until it has no nonterminal (or `max_steps` steps).
 
         A step with `terminated` is the last of its option. The next step belongs to the option of
-        the nonterminal that is leftmost then, which may be an earlier option started anew.
+        the new leftmost nonterminal, which may be an earlier option that starts again.
         """
         steps: list[OptionStep] = []
         while (leftmost := state.leftmost) is not None:

@@ -1,4 +1,4 @@
-"""Inputs drawn as people write them: shape, command, options and operands by a table of usage."""
+"""Inputs that follow a usage table in their shapes, commands, options and operands."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ from shioenv.synthesis.usage import ABOUT_ITSELF, CommandUsage, Usage, Weights, 
 from shioenv.synthesis.writer import CommandWriter
 
 LONGEST_SHAPE = 6
-"""Commands of one input at most, where a shape is drawn."""
+"""Maximum number of commands of an input with a drawn shape."""
 
 UNSEEN = 3.0
-"""Inputs with options drawn anew that are counted beside a command's inputs in the table (ours). So
-the table counts for little where it has a command seldom."""
+"""Prior weight, in inputs, of newly drawn options against a command's counts (our choice). So
+counts have little influence for commands that are rare in the table."""
 
 UNSEEN_OPTION = 0.5
-"""The count of an option that the table has not seen (ours)."""
+"""The count assumed for an option without counts (our choice)."""
 
 IN_PAIRS = 0.7
-"""Share of further options that are drawn by what stands beside the first option (ours)."""
+"""Share of further options drawn from the pairs of the first option (our choice)."""
 
 GROWN = 0.5
-"""Share of sets drawn anew that are a set of the table with one option more (ours)."""
+"""Share of newly drawn sets that extend a set of the table by one option (our choice)."""
 
 NEW = 4
-"""Attempts to draw single options that are no set of the table; the last is taken as it is."""
+"""Number of attempts to draw single options that form a new set; the last one is always used."""
 
 OTHERS = "*"
-"""Stands for all other sets in a table."""
+"""The entry of a table for all other sets."""
 
 FROM_SHAPES = 0.7
-"""Share of inputs of several commands that have a shape of the table (ours). The other inputs
+"""Share of inputs of several commands that have a shape of the table (our choice). The other inputs
 follow the table's pairs of commands."""
 
 ATTEMPTS = 6
-"""Attempts to write one command with as many operands as were drawn."""
+"""Number of attempts to write a command with the drawn number of operands."""
 
 
 @dataclass(frozen=True)
 class People:
-    """Draws by one table of usage, among the commands that can be written.
+    """Draws from a usage table, limited to the commands with a usable grammar.
 
-    `names` are the grammars of these commands. A `utility_share` of single commands is drawn as
-    often as the table says, the others uniformly. Of a share `new_sets` of commands the options are
-    drawn anew: they are mostly no set that the table names.
+    `names` are the grammars of these commands. A share `utility_share` of single commands is drawn
+    by the table's counts, the rest uniformly. For a share `new_sets` of commands the options are
+    drawn individually, mostly as sets that the table lacks.
     """
 
     usage: Usage
@@ -68,7 +68,7 @@ class People:
 
     @cached_property
     def _shapes(self) -> dict[int, Weights[tuple[str, ...]]]:
-        """The shapes that can be written, by how many commands they have at most."""
+        """The usable shapes, by maximum number of commands."""
         known = set(self.names)
         split = {tuple(shape.split(" ")): n for shape, n in self.usage.shapes.items()}
         possible = {parts: n for parts, n in split.items() if _commands(parts) <= known}
@@ -79,7 +79,7 @@ class People:
 
     @cached_property
     def _follows(self) -> dict[str, Weights[tuple[str, str]]]:
-        """By command, the operators and commands that follow it."""
+        """The operators and commands that follow each command."""
         known = set(self.names)
         pairs: dict[str, dict[tuple[str, str], float]] = {}
         for text, n in self.usage.follows.items():
@@ -89,13 +89,13 @@ class People:
         return {first: Weights.of(following) for first, following in pairs.items()}
 
     def command(self, random: Random) -> str:
-        """The grammar of a command, drawn by the table or uniformly."""
+        """Draw the grammar of a command, by the table or uniformly."""
         if self._utilities and random.random() < self.utility_share:
             return self._utilities.draw(random)
         return self.names[int(random.random() * len(self.names))]
 
     def shape(self, random: Random, most: int) -> tuple[str, ...]:
-        """Grammars and operators of an input of at most `most` commands, or `LONGEST_SHAPE`."""
+        """Draw grammars and operators for at most `most` commands, or `LONGEST_SHAPE`."""
         shapes = self._shapes[min(most, LONGEST_SHAPE)]
         if shapes and random.random() < FROM_SHAPES:
             return shapes.draw(random)
@@ -107,19 +107,19 @@ class People:
         return tuple(parts)
 
     def of(self, name: str) -> CommandUsage:
-        """How a command is used; empty counts where the table does not have the command."""
+        """Return the usage of a command; all counts are empty if the table lacks it."""
         return self.usage.by_command.get(name, _UNKNOWN)
 
     @cached_property
     def substitutions(self) -> Mapping[str, float]:
-        """The table's substitutions, or the shipped table's where it has none."""
+        """The table's substitutions; the shipped table's if it has none."""
         return self.usage.substitutions or shipped_usage().substitutions
 
     def nested(self, name: str, random: Random, *, among_all: bool) -> str | None:
-        """The grammar of a command that the command `name` runs, drawn by the table.
+        """Draw the grammar of a command that the command `name` runs.
 
-        The less the table knows of this, the more often the command is one of all instead, or None
-        without `among_all`.
+        If the table has few counts for this, one of all commands is drawn more often instead, or
+        None without `among_all`.
         """
         programs = _weights(self.of(name).nested)
         seen = programs.cumulative[-1] if programs else 0.0
@@ -136,14 +136,14 @@ class People:
         horizon: int,
         piped: bool,
     ) -> Drawn | None:
-        """One command with options and operands by the table; None where nothing came of it.
+        """Draw one command with options and operands by the table; None if that fails.
 
-        `starts` are tried in order. They are tried in the opposite order where the command is not
-        `piped` and is to have no operands. What reads its standard input comes first then.
+        `starts` are tried in order. The order is reversed if the command is not `piped` and should
+        have no operands, so that forms reading standard input come first.
 
-        The options drawn are written, evenly once half of the attempts gave nothing. Where no
-        attempt gave the number of operands drawn, another number is taken. Where all attempts gave
-        nothing, any options are written.
+        The drawn options are written; after half of the attempts, their weights are ignored. If no
+        attempt gives the drawn number of operands, another number is accepted. If all attempts
+        fail, any options are accepted.
         """
         known = self.of(writer.grammar.name)
         options = self._options(writer, random)
@@ -171,7 +171,7 @@ class People:
         return best
 
     def _options(self, writer: CommandWriter, random: Random) -> tuple[str, ...]:
-        """Options of a command: a set of the table, or options drawn anew."""
+        """Draw a command's options: a set of the table, or individual options."""
         name = writer.grammar.name
         known = self.of(name)
         sets = _weights(known.option_sets)
@@ -191,7 +191,7 @@ class People:
 
     @cached_property
     def _n_options(self) -> Mapping[str, float]:
-        """How many options commands have, as shares over all commands together."""
+        """The distribution of the number of options over all commands."""
         counts: Counter[str] = Counter()
         for known in self.usage.by_command.values():
             counts.update(known.n_options)
@@ -203,7 +203,7 @@ class People:
         return {}
 
     def target(self, operator: str, random: Random, names: Names) -> str:
-        """The file that a redirection goes to or comes from."""
+        """Draw the file of a redirection."""
         known = {
             form.partition(" ")[2]: n
             for form, n in self.usage.targets.items()
@@ -234,18 +234,17 @@ def _count(parts: Sequence[str]) -> int:
 
 
 def is_operator(part: str) -> bool:
-    """Whether a part of a shape is an operator, and no command."""
+    """Whether a part of a shape is an operator rather than a command."""
     return part in SEPARATORS or part in REDIRECTIONS or part in DUPLICATIONS
 
 
 @dataclass(frozen=True, slots=True)
 class _Singles:
-    """Options of one command drawn one by one, also options that the table has not seen.
+    """A model for drawing a command's options individually, including options without counts.
 
-    They stand for what is left of the table's counts once the sets that it names are taken off.
-    `counts` says how many options are drawn, `options` which. `beside` are the options that stand
-    beside an option. `lines` has the same number for the names of one option. `sets` are the sets
-    that the table names, by how many options they have.
+    It covers the table's counts without the sets that the table names. `counts` are weights of the
+    number of options, `options` of each option, and `beside` of its partners. `lines` gives all
+    names of one option the same number. `sets` are the table's named sets, by size.
     """
 
     counts: Weights[str]
@@ -258,7 +257,7 @@ class _Singles:
     def of(
         cls, known: CommandUsage, n_options: Mapping[str, float], options: OptionTable
     ) -> _Singles:
-        """The options of a command used as `known`; `n_options` are the shares of all commands."""
+        """Build the model from a command's usage; `n_options` is the overall distribution."""
         counts = Counter(known.n_options)
         left = Counter({name: known.options.get(name, 0.0) for name in options.bits})
         sets: dict[int, dict[tuple[str, ...], float]] = {}
@@ -287,7 +286,7 @@ class _Singles:
         )
 
     def draw(self, random: Random) -> tuple[str, ...]:
-        """Different options; none where the command has none."""
+        """Draw distinct options; none if the command has none."""
         if not self.options or not self.counts:
             return ()
         wanted = min(int(self.counts.draw(random)), len(self.options.items))
@@ -313,7 +312,7 @@ class _Singles:
 def _operands(
     known: CommandUsage, options: Sequence[str], piped: bool, random: Random
 ) -> int | None:
-    """How many operands a command with these options gets; None where nothing is known."""
+    """Draw the number of operands of a command with these options; None if unknown."""
     key = " ".join(sorted(options))
     if options and ABOUT_ITSELF.issuperset(options):
         return 0
@@ -329,7 +328,7 @@ _MADE: dict[int, tuple[Mapping[str, float], Weights[str]]] = {}
 
 
 def _weights(counts: Mapping[str, float]) -> Weights[str]:
-    """The weights of counts, made once for each mapping."""
+    """Return the weights for counts, cached per mapping."""
     made = _MADE.get(id(counts))
     if made is None or made[0] is not counts:
         made = _MADE[id(counts)] = (counts, Weights.of(counts))
@@ -337,7 +336,7 @@ def _weights(counts: Mapping[str, float]) -> Weights[str]:
 
 
 def n_operands(words: Sequence[str]) -> int:
-    """How many words of a command as written are operands."""
+    """Count the operands among the words of a command."""
     return sum(not word.startswith(("-", "<ns>")) for word in words[1:])
 
 

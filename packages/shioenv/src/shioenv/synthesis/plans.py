@@ -1,9 +1,9 @@
-"""Which options a derivation may and must still write.
+"""Plans for which options a derivation may and must still write.
 
-An `OptionTable` knows, for every production, the options that it writes itself and those that may
-follow from it, as sets of bits. A `WritingPlan` is for one start symbol and one set of options. It
-holds the productions that write none but these options. A derivation along a plan keeps to options
-drawn beforehand, or writes each option once.
+An `OptionTable` stores, for every production, the options that it writes itself and those that may
+follow from it, as bit sets. A `WritingPlan` is for one start symbol and one set of options. It
+contains the productions that write none but these options. A derivation along a plan writes only
+options drawn beforehand, or writes each option once.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ NUMBER_OPTION = "-NUM"
 
 _LONG = re.compile(r"--[A-Za-z0-9][\w-]*")
 _MISTAKE = re.compile(r":(?:bad(?:-|$)|wrong|mistake|contradiction|failing|obstacle)")
-"""Matches the definitions in which grammars keep what a program refuses. No plan writes from these,
-nor what is marked `%wrong`."""
+"""Matches definitions by which grammars write invalid input. Plans exclude these, and productions
+marked `%wrong`."""
 
 _SHORT = re.compile(r"-[A-Za-z0-9][\w-]*")
 
 
 KEPT_PLANS = 4096
-"""Plans that one drawing keeps, of 2 to 4 KB each: making a plan takes half a millisecond."""
+"""Number of plans cached per drawing, at 2 to 4 KB each; making one takes half a millisecond."""
 
 
 class PlanRow(NamedTuple):
     """A production in a plan: its weight and its options.
 
-    `own` are the options that the production writes, as bits. `lines` are the option lines to which
-    these belong (`-a` and `--all` are one line), without those that may come again. `can` are the
-    options that its nonterminals may write. `stops` says that it ends a repetition.
+    `own` are the options that the production writes, as bits. `lines` are the option lines of these
+    (`-a` and `--all` are one line), without repeatable ones. `can` are the options that its
+    nonterminals may write. `stops`: whether it ends a repetition.
     """
 
     weight: float
@@ -57,12 +57,12 @@ class PlanRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WritingPlan:
-    """The productions that write no option but the wanted ones, and no mistake made on purpose.
+    """The productions that write only the wanted options, and no deliberate mistake.
 
     `rows` holds these productions by nonterminal and index. `wanted` are the bits of the options
-    (-1: all), `can` the wanted options that each nonterminal may write. Nonterminals stand there by
-    their numbers in the production table. A nonterminal without rows writes no option, and may be
-    expanded in any way.
+    (-1: all), `can` the wanted options that each nonterminal may write. Nonterminals are
+    represented by their numbers in the production table. A nonterminal without rows writes no
+    option, and may be expanded in any way.
     """
 
     rows: Mapping[int, Mapping[int, PlanRow]]
@@ -73,9 +73,9 @@ class WritingPlan:
 class OptionTable:
     """The options of one bound grammar, as bits.
 
-    `table` numbers the nonterminals of plans. `weights` stand in place of the grammar's, by the
-    text of a production. `uniform` makes all weights 1. Tables that share `plans` keep a bounded
-    number of them together.
+    `table` numbers the nonterminals of plans. `weights` override the grammar's, by the text of a
+    production. `uniform` makes all weights 1. Tables that share `plans` share a bounded cache of
+    them.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class OptionTable:
         self._plans = plans or plans_kept()
 
     def plan(self, start: Nonterminal, names: frozenset[str] | None) -> WritingPlan | None:
-        """The plan for a start symbol and a set of options (None: all); None where none exists."""
+        """Return the plan for a start symbol and a set of options (None: all), if one exists."""
         return self._plans(self, start, names)
 
     def _bit(self, name: str) -> int:
@@ -175,11 +175,11 @@ class OptionTable:
         return max(self._weights.get(str(production), production.weight), 1e-9)
 
     def line(self, name: str) -> int:
-        """The bit of an option, the same for all its names: `-a` and `--all` are one."""
+        """Return the bit of an option, the same for all its names: `-a` and `--all` are one."""
         return self._lines.get(name, self.bits[name])
 
     def mask(self, names: Iterable[str]) -> int | None:
-        """The bits of options; None where the grammar has not all of the options."""
+        """Return the bits of options; None if the grammar lacks some of them."""
         wanted = 0
         for name in names:
             if name not in self.bits:
@@ -188,7 +188,7 @@ class OptionTable:
         return wanted
 
     def _part(self, start: Nonterminal) -> _Part:
-        """The part of the grammar that derivations from a start symbol can meet."""
+        """Return the part of the grammar that is reachable from a start symbol."""
         if start not in self._parts:
             self._parts[start] = self._compiled(start)
         return self._parts[start]
@@ -230,7 +230,7 @@ class OptionTable:
         )
 
     def make_plan(self, start: Nonterminal, names: frozenset[str] | None) -> WritingPlan | None:
-        """Make the plan that `plan` returns."""
+        """Create the plan that `plan` returns."""
         wanted = -1 if names is None else self.mask(names)
         if wanted is None:
             return None
@@ -240,7 +240,7 @@ class OptionTable:
             number: [body for body in bodies if not body.own & others]
             for number, bodies in part.bodies.items()
         }
-        number = len(part.heads) - 1  # the start symbol's: everything else is further in
+        number = len(part.heads) - 1  # the start symbol's number; all others are further in
         if whole := [body for body in allowed.get(number, ()) if wanted and body.is_all(wanted)]:
             allowed[number] = whole
         clean = _clean(allowed, part.clean)
@@ -261,9 +261,9 @@ class OptionTable:
     def _rows(
         self, heads: Sequence[Nonterminal], kept: _Bodies, can: Mapping[int, int]
     ) -> dict[int, dict[int, PlanRow]]:
-        """The rows of a plan for heads of which it keeps these bodies; none where all may be taken.
+        """Return the rows of a plan for heads with these bodies; none if all are allowed.
 
-        `can` are the options that each head may write, those that write none left out.
+        `can` are the options that each head may write, without heads that write none.
         """
         rows: dict[int, dict[int, PlanRow]] = {}
         for number, bodies in kept.items():
@@ -285,57 +285,57 @@ class OptionTable:
 PlanMaker: TypeAlias = Callable[
     [OptionTable, Nonterminal, frozenset[str] | None], WritingPlan | None
 ]
-"""Gives a table's plan for a start symbol and a set of options."""
+"""Returns a table's plan for a start symbol and a set of options."""
 
 
 def plans_kept() -> PlanMaker:
-    """Makes plans, and keeps those of `KEPT_PLANS` that were asked for last."""
+    """Return a plan maker with a cache of the `KEPT_PLANS` most recently used plans."""
     return lru_cache(maxsize=KEPT_PLANS)(OptionTable.make_plan)
 
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """A production that writes no mistake, and what its rows share in all plans."""
+    """A production without a mistake, with the data that its rows share in all plans."""
 
     index: int
-    """The production's place among those of its head."""
+    """The production's index among those of its head."""
     own: int
     row: PlanRow
-    """Its row in plans where its nonterminals may write no option."""
+    """Its row in plans in which its nonterminals may write no option."""
     met: tuple[int, ...]
     """The numbers of the heads in its body."""
     needs: int
     """The same heads as bits."""
     text: bool
-    """Whether its body is text alone."""
+    """Whether its body consists only of text."""
 
     def is_all(self, wanted: int) -> bool:
-        """Whether it writes all these options and nothing that could be drawn: `chmod --help`."""
+        """Whether it writes all these options and nothing variable: `chmod --help`."""
         return self.text and self.own == wanted
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The part of a grammar that derivations from one start symbol can meet."""
+    """The part of a grammar that is reachable from one start symbol."""
 
     heads: Sequence[Nonterminal]
-    """The heads by number; the start symbol is the last one."""
+    """The heads by number, ending with the start symbol."""
     bodies: _Bodies
     """The productions of heads that may write options, and of the start symbol."""
     clean: int
     """The other heads that can be expanded to the end, as bits. They are the same in every plan."""
     rows: Mapping[int, Mapping[int, PlanRow]]
-    """What every plan has of these other heads."""
+    """The rows of these other heads in every plan."""
 
 
 _Bodies: TypeAlias = Mapping[int, Sequence[_Body]]
-"""By the number of their head, productions of heads that are no mistake."""
+"""Productions without mistakes, by the number of their head."""
 
 
 def _innermost_first(productions: Productions, start: Nonterminal) -> list[Nonterminal]:
-    """The heads that derivations can meet, each mostly behind the heads that it needs.
+    """Return the reachable heads, most of them after the heads that they depend on.
 
-    In this order, one look at each head mostly suffices to work something out from the inside.
+    In this order, one pass usually suffices for a bottom-up computation.
     """
     order: list[Nonterminal] = []
     met = {start}
@@ -361,7 +361,7 @@ def _heads_of(productions: Productions, head: Nonterminal) -> Iterator[Nontermin
 
 
 def _clean(allowed: _Bodies, clean: int = 0) -> int:
-    """The heads that the allowed productions can expand to the end, as bits, beside those given."""
+    """Return `clean` and the heads that allowed productions then expand to the end, as bits."""
     before = -1
     while clean != before:
         before = clean
@@ -377,7 +377,7 @@ def _clean(allowed: _Bodies, clean: int = 0) -> int:
 
 
 def _can(kept: _Bodies) -> dict[int, int]:
-    """The options that each head may write, as bits; heads that write none are left out."""
+    """Return the options that each head may write, as bits, without heads that write none."""
     can: dict[int, int] = {}
     changed = True
     while changed:

@@ -1,4 +1,4 @@
-"""Policies: their settings, and what chooses one of the permitted productions."""
+"""Policies, which choose one of the permitted productions, and their settings."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from shioenv.grammar.symbols import Nonterminal, Production
 from shioenv.synthesis.usage import Usage, counts_from, shipped_usage, usage_from
 
 STOP_PROBABILITY = 0.25
-"""Probability that a repetition ends before each further item (ours: the paper names none)."""
+"""Probability that a repetition ends before each further item (ours: the paper gives none)."""
 
 LENGTHS = range(13)
-"""The numbers of arguments that a length-targeted policy fills (the paper's figures: 0 to 12)."""
+"""Target numbers of arguments of a length-targeted policy (from the paper: 0 to 12)."""
 
 
 class Choices:
-    """The productions a policy chooses from at one nonterminal.
+    """The productions among which a policy chooses at one nonterminal.
 
     `cumulative` are the running sums of their weights and `total` the last of these. `stop` is the
-    index of the production that ends a repetition. It is None where `nonterminal` is no repetition,
-    or only one production is possible. `adds_arguments` says of a repetition that going on makes at
-    least one more argument (and does not just lengthen a word).
+    index of the production that ends a repetition. It is None if `nonterminal` is no repetition, or
+    only one production is possible. `adds_arguments`: whether continuing the repetition adds at
+    least one argument, rather than only lengthening a word.
     """
 
     __slots__ = ("adds_arguments", "cumulative", "nonterminal", "productions", "stop", "total")
@@ -47,42 +47,42 @@ class Choices:
 
 
 class DrawnSoFar(Protocol):
-    """What a policy may know about the input it is building."""
+    """The progress of an input, as seen by a policy."""
 
     @property
     def n_arguments(self) -> int:
-        """Arguments finished so far, the command not counted."""
+        """The number of complete arguments, without the command."""
         ...
 
     @property
     def room(self) -> int:
-        """Arguments that may be added to those the input will have at least; none where below 0."""
+        """The number of arguments that can be added to the minimum; none if negative."""
         ...
 
     @property
     def more_repetitions(self) -> bool:
-        """Whether a repetition may still follow, elsewhere in the input."""
+        """Whether another repetition may follow in the input."""
         ...
 
 
 class Policy(Protocol):
     """Chooses a production.
 
-    The choice is decided by its arguments alone; `random` is its only source of chance.
+    The choice depends on the arguments only; `random` is its only source of randomness.
     """
 
     def choose(self, progress: DrawnSoFar, choices: Choices, random: Random) -> int:
-        """The index of one of `choices.productions`."""
+        """Return the index of one of `choices.productions`."""
         ...
 
 
 class WeightedPolicy:
-    """Productions as often as their weights say; repetitions stop with a fixed probability.
+    """Chooses productions by weight; repetitions stop with a fixed probability.
 
     `weights` overrides the grammars' own, for example from a file of counts. Its keys are
-    productions as `shioenv grammar show --productions` prints them. A production that is not named
-    keeps its weight. A nonterminal all of whose weights would be 0 keeps its productions' weights.
-    Errors: ValueError where `stop_probability` is not in (0, 1].
+    productions as printed by `shioenv grammar show --productions`. Other productions keep their
+    weights. A nonterminal whose weights would all be 0 keeps its original ones. Errors: ValueError
+    if `stop_probability` is not in (0, 1].
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class WeightedPolicy:
         self._cumulative: dict[int, tuple[Choices, tuple[float, ...]]] = {}
 
     def choose(self, progress: DrawnSoFar, choices: Choices, random: Random) -> int:
-        """By weight; at a repetition, it stops with the stop probability."""
+        """Choose by weight; end a repetition with the stop probability."""
         if choices.stop is not None:
             return choices.stop if random.random() < self.stop_probability else 1 - choices.stop
         if len(choices.cumulative) == 1:
@@ -119,12 +119,12 @@ class WeightedPolicy:
 
 
 class LengthPolicy:
-    """Every number of arguments equally often, as far as there are different inputs of it.
+    """Draws all numbers of arguments equally often, as far as there are distinct inputs.
 
-    Whoever samples takes `lengths` in turn and asks for inputs of just that length. Choices are
-    those of `base`, so that inputs of one length are distributed as the base policy distributes
-    them. Where the base policy does not come by the length itself, `steering` decides about
-    repetitions. Errors: UsageError where there are no lengths, or one is below 0.
+    The caller cycles through `lengths` and requests inputs of exactly that length. Choices are
+    those of `base`, so that inputs of one length have the distribution of the base policy. If the
+    base policy does not reach the length, `steering` decides about repetitions. Errors: UsageError
+    for no lengths, or one below 0.
     """
 
     def __init__(self, lengths: Sequence[int] = LENGTHS, base: Policy | None = None) -> None:
@@ -135,14 +135,14 @@ class LengthPolicy:
         self.steering = SteeredPolicy(self.base)
 
     def choose(self, progress: DrawnSoFar, choices: Choices, random: Random) -> int:
-        """As the base policy chooses."""
+        """Choose like the base policy."""
         return self.base.choose(progress, choices, random)
 
 
 class SteeredPolicy:
-    """Choices of a base policy, but repetitions go on until the input has no more room.
+    """Chooses like a base policy, but continues repetitions until the input has no room.
 
-    Where another repetition may follow, this one may stop sooner: the room that is left is divided
+    If another repetition may follow, this one may stop sooner: the remaining room is divided
     uniformly among them.
     """
 
@@ -150,7 +150,7 @@ class SteeredPolicy:
         self.base = base
 
     def choose(self, progress: DrawnSoFar, choices: Choices, random: Random) -> int:
-        """At a repetition of arguments by the room that is left, else as the base policy does."""
+        """Choose by the remaining room at a repetition of arguments, else like the base policy."""
         if choices.stop is None or not choices.adds_arguments:
             return self.base.choose(progress, choices, random)
         room = progress.room
@@ -160,13 +160,13 @@ class SteeredPolicy:
 
 
 class UniformPolicy:
-    """Every permitted production equally likely, whatever the grammars' weights say.
+    """Chooses uniformly among the permitted productions and ignores their weights.
 
     Repetitions stop with probability 0.25.
     """
 
     def choose(self, progress: DrawnSoFar, choices: Choices, random: Random) -> int:
-        """Uniformly; at a repetition, it stops with the stop probability."""
+        """Choose uniformly; end a repetition with the stop probability."""
         if choices.stop is not None:
             return choices.stop if random.random() < STOP_PROBABILITY else 1 - choices.stop
         return int(random.random() * len(choices.productions))
@@ -174,7 +174,7 @@ class UniformPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySettings:
-    """The settings of a policy. A file sets any of them by name; the others keep their defaults.
+    """The settings of a policy. A file sets any of them by name; the others have their defaults.
 
     Errors: UsageError for a probability or share out of its range.
     """
@@ -182,31 +182,31 @@ class PolicySettings:
     stop: float = STOP_PROBABILITY
     """Probability that a repetition ends before each further item, more than 0 and at most 1."""
     once: bool = False
-    """Whether an option is drawn once at most, unless its program takes it again (`%repeats`)."""
+    """Whether an option is drawn at most once, unless its program accepts repeats (`%repeats`)."""
     values: float = 0.0
-    """Share of values of a kind that are drawn anew, not from the grammar's own list; 0 to 1."""
+    """Share of values with a kind that are generated instead of taken from the grammar, 0 to 1."""
     weights: Mapping[str, float] | None = None
-    """Weights in place of the grammars', by production as `shioenv grammar show --productions`
-    prints it. A production that is not named keeps its own weight."""
+    """Weights that override the grammars', by production as printed by `shioenv grammar show
+    --productions`. Other productions keep their weights."""
     uniform: bool = False
-    """Whether every production is equally likely, whatever its weight."""
+    """Whether all productions are equally likely, regardless of their weights."""
     lengths: bool = False
-    """Whether every length from 0 to 12 is drawn equally often.
+    """Whether all lengths from 0 to 12 are drawn equally often.
 
-    Not so where `uniform` is set, nor where `once`, `values` or `usage_share` make more free."""
+    Ignored with `uniform`, and if `once`, `values` or `usage_share` free other choices."""
     usage: Usage | None = None
-    """How people use commands; None: the table that the package ships."""
+    """The usage table; None for the one in the package."""
     usage_share: float = 0.0
-    """Share of inputs whose shape, commands, options, operands and spelling follow `usage`, 0 to 1.
-    """
+    """Share of inputs whose shape, commands, options, operands and spelling follow `usage`, 0 to
+    1."""
     utility_share: float = 0.5
-    """Of these inputs, share whose command is drawn as often as `usage` says, 0 to 1; the command
-    of the others is drawn uniformly."""
+    """Share of these inputs whose command is drawn by the counts of `usage`, 0 to 1; for the others
+    it is drawn uniformly."""
     new_sets: float = 0.0
-    """Of the commands of these inputs, share whose options are drawn anew, 0 to 1.
+    """Share of these inputs' commands whose options are drawn individually, 0 to 1.
 
-    Such options are drawn one by one, or one is added to a set that `usage` names. Commands whose
-    options are in no set that `usage` names, by its own counts, come on top."""
+    Such options are drawn one by one, or one is added to a set from `usage`. The same holds for
+    commands drawn from the entry of `usage` for all other sets."""
 
     def __post_init__(self) -> None:
         if not 0 < self.stop <= 1:
@@ -217,17 +217,17 @@ class PolicySettings:
 
     @property
     def people(self) -> Usage | None:
-        """The table of usage that inputs are drawn by; None where no share of them is."""
+        """The usage table that inputs follow; None if their share is 0."""
         return (self.usage or shipped_usage()) if self.usage_share else None
 
     @property
     def free(self) -> bool:
-        """Whether more is free than the choice of productions: which options, values, or usage."""
+        """Whether options, values or usage are drawn as well as productions."""
         return self.once or self.values > 0 or self.usage_share > 0
 
     @property
     def chooser(self) -> Policy:
-        """What chooses productions."""
+        """The policy with these settings."""
         if self.uniform:
             return UniformPolicy()
         if self.lengths:
@@ -235,7 +235,7 @@ class PolicySettings:
         return WeightedPolicy(self.stop, self.weights)
 
     def to_json(self) -> dict[str, object]:
-        """The settings that differ from their defaults, as JSON values."""
+        """Return the settings that differ from their defaults, as JSON values."""
         document = {
             each.name: getattr(self, each.name)
             for each in fields(self)
@@ -255,7 +255,7 @@ NAMED: Mapping[str, PolicySettings] = {
     "uniform": PolicySettings(uniform=True),
     "lengths": PolicySettings(lengths=True),
 }
-"""The policies that have a name; the first is the default of `gcs`."""
+"""The named policies; the first is the default of `gcs`."""
 
 POLICIES: Mapping[str, str] = {
     "mixed": "half as people write, half as the grammars say, each option once",
@@ -264,11 +264,11 @@ POLICIES: Mapping[str, str] = {
     "uniform": "every production equally likely; each repetition stops with probability 0.25",
     "lengths": "every length from 0 to 12 equally often",
 }
-"""What the policies do, as the command line's completion says it."""
+"""Descriptions of the policies for command-line completion."""
 
 
 def settings_named(name: str) -> PolicySettings:
-    """The settings of the policy of this name, or those in the JSON file of this name.
+    """Return the settings of a named policy, or those in a JSON file.
 
     A file sets any field of `PolicySettings` by name. Errors: UsageError.
     """
@@ -283,9 +283,9 @@ def settings_named(name: str) -> PolicySettings:
 
 
 def policy_label(name: str) -> str:
-    """What a dataset keeps of a policy: its name, or `file:` and the SHA-256 of a file's settings.
+    """Return a policy's label in a dataset: its name, or `file:` and a SHA-256 of its settings.
 
-    The file's name and layout take no part. Errors: UsageError as by `settings_named`.
+    The file's name and layout do not matter. Errors: UsageError as for `settings_named`.
     """
     settings = settings_named(name)
     if not name.endswith(".json"):
@@ -295,7 +295,7 @@ def policy_label(name: str) -> str:
 
 
 def _settings(path: Path) -> PolicySettings:
-    """The settings in a file. Errors: UsageError with what is wrong in it."""
+    """Read the settings in a file. Errors: UsageError with the file's mistake."""
     try:
         document = parse_json(read_regular(path))
     except OSError as error:

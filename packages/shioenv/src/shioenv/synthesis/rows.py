@@ -1,9 +1,8 @@
-"""Inputs typed in a row: something is made, entered, looked at, changed and removed.
+"""Sequences of inputs that create, enter, view, change and remove files.
 
-Samples of one stream are put in such an order, and their operands are made to name what earlier
-inputs made. Nothing else of an input changes. Nothing is executed: what an input makes is told by
-its words. What people do with a file from one input to the next is counted nowhere, so the weights
-are ours.
+Samples of one stream are ordered in this way, and their operands are changed to name files created
+by earlier inputs. Inputs are otherwise unchanged. Nothing is executed: the effect of an input is
+derived from its words. There are no statistics on such sequences, so the weights are our choice.
 """
 
 from __future__ import annotations
@@ -21,28 +20,28 @@ from shioenv.grammar.traits import OF_FILES, Traits
 MAKE, ENTER, LOOK, CHANGE, REMOVE, OTHER = "make", "enter", "look", "change", "remove", "other"
 
 _MAKING = frozenset({"new", "output", "target"})
-"""Roles of operands that the command makes."""
+"""Roles of operands that the command creates."""
 _LOOKED_AT = frozenset({"file", "path", "tree", "directory"})
 
 _AFTERWARDS = {ENTER: 0.15, LOOK: 0.35, CHANGE: 0.2, REMOVE: 0.12, MAKE: 0.1, OTHER: 0.08}
-"""Shares of what the next input does, once something was made."""
+"""Shares of the next input's action, after something was created."""
 _BEFORE = {MAKE: 0.7, LOOK: 0.15, ENTER: 0.05, OTHER: 0.1}
-"""Shares of what the next input does while nothing is made."""
+"""Shares of the next input's action, while nothing has been created."""
 _THREADED = 0.3
-"""Share of an input's operands behind the first changed one that name something made as well."""
+"""Share of an input's further operands that are changed as well, after the first."""
 _NEWEST = 0.6
-"""Of operands that name something made, the share that name what was made last."""
+"""Share of changed operands that name the newest creation, rather than a random one."""
 _UP = 0.3
-"""Share of changes of directory that go to the one above, where the shell left its start."""
+"""Share of changes of directory that go to the parent, if the shell left its start directory."""
 
 _FILE, _DIRECTORY = "file", "directory"
 
 
 class TypedSoFar:
-    """Where the shell is and what was made after the inputs typed so far, as their words tell.
+    """The state after the inputs typed so far: working directory and created files.
 
-    `start` is the directory where the shell started. `names` are the system's files, named relative
-    to it. `traits` are the traits of commands, by their first word.
+    It is derived from the words of the inputs. `start` is the shell's start directory. `names` are
+    the system's files, relative to it. `traits` are the traits of commands, by their first word.
     """
 
     def __init__(self, start: str, names: Names, traits: Mapping[str, Traits]) -> None:
@@ -53,20 +52,20 @@ class TypedSoFar:
         self._made: dict[str, str] = {}
 
     def path(self, word: str) -> str:
-        """The absolute path of a word that is typed in the present directory."""
+        """Return the absolute path of a word typed in the working directory."""
         return posixpath.normpath(posixpath.join(self._here, word))
 
     def wanted(self, random: Random) -> str:
-        """What the next input shall do: a kind as in `kinds_of`."""
+        """Draw the action of the next input: a kind as in `kinds_of`."""
         shares = _AFTERWARDS if self._made else _BEFORE
         return random.choices([*shares], [*shares.values()])[0]
 
     def fits(self, shell_input: Input, wanted: str) -> bool:
-        """Whether the input does what is wanted.
+        """Whether the input performs the wanted action.
 
-        Where something was made, the input must also have an operand of the same kind (file or
-        directory). Exceptions are inputs that are to make something or do something else, and a
-        command without operands that works on something implied.
+        If something was created, the input must also have an operand of the same kind (file or
+        directory). Exceptions are inputs that create something or do something else, and commands
+        without operands that have an implied operand.
         """
         if wanted not in self.kinds_of(shell_input):
             return False
@@ -83,14 +82,14 @@ class TypedSoFar:
         )
 
     def _drawn(self, word: str) -> str:
-        """The absolute path of a word as it was drawn, in the start directory."""
+        """Return the absolute path of a word as drawn, in the start directory."""
         return posixpath.normpath(posixpath.join(self.start, word))
 
     def threaded(self, shell_input: Input, random: Random) -> Input:
-        """The input as it is typed in the present directory.
+        """Adapt an input to the working directory.
 
-        Operands that name the system's files are made to name what was made, or are named relative
-        to the present directory.
+        Operands that name the system's files are changed to name created ones, or are made relative
+        to the working directory.
         """
         tokens = list(shell_input.tokens)
         named: list[str] = []
@@ -117,7 +116,7 @@ class TypedSoFar:
         return Input(tuple(tokens))
 
     def typed(self, shell_input: Input) -> None:
-        """Takes into account what an input makes, moves and removes, and where it goes."""
+        """Record what an input creates, moves and removes, and its change of directory."""
         for command in _commands(shell_input):
             self._ran(command.name, command.operands)
             for target in command.targets:
@@ -158,7 +157,7 @@ class TypedSoFar:
                     self._made[self.path(word)] = self._kind(word) or usual
 
     def _take(self, top: str) -> list[tuple[str, str]]:
-        """Takes what was made at a path and beneath the path out; paths and kinds."""
+        """Remove and return the creations at and below a path, as paths and kinds."""
         taken = [
             (path, kind)
             for path, kind in self._made.items()
@@ -169,7 +168,7 @@ class TypedSoFar:
         return taken
 
     def kinds_of(self, shell_input: Input) -> frozenset[str]:
-        """What an input can do in a row of inputs, by its first command; `OTHER` where nothing."""
+        """Return the possible actions of an input, by its first command; `OTHER` if none."""
         first = next(_commands(shell_input), None)
         traits = self._of(first.name) if first else _UNKNOWN
         if first is None or (traits.changes == "cwd" and not first.places):
@@ -191,17 +190,17 @@ _UNKNOWN = Traits()
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """One command of an input: its name, and where its plain operands stand."""
+    """One command of an input: its name, and the positions of its plain operands."""
 
     name: str
     places: list[int]
     operands: list[str]
     targets: list[Argument]
-    """Targets of redirections that the command writes into."""
+    """Targets of redirections that the command writes to."""
 
 
 def _commands(shell_input: Input) -> Iterator[_Command]:
-    """The commands of an input, in order."""
+    """Yield the commands of an input, in order."""
     tokens = shell_input.tokens
     for start, end in shell_input.spans():
         names = [one.argument.text for one in tokens[start:end] if one.role is Role.COMMAND]

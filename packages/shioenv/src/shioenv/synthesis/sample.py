@@ -1,4 +1,4 @@
-"""Different inputs as one deterministic stream."""
+"""A deterministic stream of distinct inputs."""
 
 from __future__ import annotations
 
@@ -40,40 +40,41 @@ from shioenv.system.catalogue import catalogue as system_catalogue
 from shioenv.system.store import System, find_system
 
 USED_UP = 200
-"""Draws of one command in a row that gave nothing new, after which it leaves the draw."""
+"""Consecutive draws of a command without a new input, after which it is used up."""
 
 USED_UP_LENGTH = 40
-"""The same for one command at one length, where lengths are filled equally."""
+"""The same limit for one command at one length, for policies that fill lengths equally."""
 
 LONGEST_HISTORY = 32
-"""Inputs in a row at most (ours): each is run after all inputs before it."""
+"""Maximum number of inputs in a session (our choice): each is run after all previous ones."""
 
 WAITING = 200
-"""Samples that wait until they fit into a row, at most; the oldest of more are left out."""
+"""Maximum number of samples waiting to fit into a session; beyond it the oldest are dropped."""
 
 RARE = 1e-6
-"""A production of at most this weight is only there for what people write: its options, shapes."""
+"""Maximum weight of a production that serves only inputs drawn by a usage table."""
 
 COMPOSITES = "composites"
 USUAL = "usual"
 
 
 FREE_ATTEMPTS = 8
-"""Attempts to write a command with each option once, before this draw gives it up."""
+"""Attempts per draw to write a command with each option once."""
 
 
 class _NothingWrittenError(Exception):
-    """Every attempt to write a command led nowhere."""
+    """All attempts to write a command failed."""
 
 
 class _NoSuchLengthError(Exception):
-    """No input of a command was found that has the length asked for."""
+    """No input of the requested length was found for a command."""
 
 
 def grammars_on(system: System, own: OwnGrammars | None = None) -> tuple[Grammar, ...]:
-    """The shipped and own grammars, bound to a built system's names in its first start directory.
+    """Load shipped and user-supplied grammars and bind them in the system's start directory.
 
-    A grammar by which no input can be written there stays as it is in its file.
+    The first start directory of the built system is used. A grammar that allows no input there
+    stays unbound.
     """
     values = system_catalogue(system, system.declaration.session.start_directories[0])
     loaded = load_grammars(versions=system.versions, own=own)
@@ -85,7 +86,7 @@ def grammars_on(system: System, own: OwnGrammars | None = None) -> tuple[Grammar
 
 
 def lacking(system: System, grammars: Iterable[Grammar]) -> tuple[str, ...]:
-    """The names of grammars whose command is no program and no builtin on the system, in order."""
+    """Return the names of grammars whose commands the system lacks, in order."""
     there = system.programs | BUILTINS | KEYWORDS
     return tuple(
         grammar.name
@@ -95,10 +96,10 @@ def lacking(system: System, grammars: Iterable[Grammar]) -> tuple[str, ...]:
 
 
 def grammars_for(system: System, drawing: Drawing) -> tuple[Grammar, ...]:
-    """The grammars that the drawing names, for a built system.
+    """Load the grammars named by the drawing, for a built system.
 
-    Those of a set, and where it names none, are left out where the system lacks their commands.
-    Errors: UsageError where a command named by itself is not on the system, or none is. Those of
+    Grammars of a set or of the default are omitted if the system lacks their commands. Errors:
+    UsageError if a command named individually is not on the system, or if none is. Those of
     `chosen_grammars`, `load_grammars` and `own_grammars`.
     """
     own = own_grammars(drawing.own_grammars) if drawing.own_grammars else None
@@ -115,10 +116,10 @@ def grammars_for(system: System, drawing: Drawing) -> tuple[Grammar, ...]:
 
 
 def notes_on(system: System, drawing: Drawing) -> Iterator[str]:
-    """What a person should know of the grammars that are drawn from, a line each.
+    """Yield notes for the user on the grammars of a drawing, one line each.
 
-    Commands of a set are left out where the system lacks them. An own grammar may stand in the
-    place of a shipped one. Errors: those of `grammars_for`.
+    The notes list commands of a set that the system lacks, and shipped grammars that user-supplied
+    ones replace. Errors: those of `grammars_for`.
     """
     own = own_grammars(drawing.own_grammars) if drawing.own_grammars else None
     names = [*{*chosen_grammars(drawing.commands, own)}.difference(drawing.commands)]
@@ -138,13 +139,13 @@ def sample(
     grammars: Sequence[Grammar] | None = None,
     **settings: Unpack[DrawingSettings],
 ) -> Iterator[Sample]:
-    """`count` different inputs drawn from grammars for a system; none of them is executed.
+    """Draw `count` distinct inputs from grammars for a system, without executing them.
 
-    The system's names, package versions and start directories are used, which `system` names as
-    `open_sandbox` takes it. Start directories that the drawing names are used instead. `settings`
-    are those of the drawing that differ: `seed`, `commands`, `policy` and the others. `grammars`
-    replaces those that `grammars_for` gives. `draw_samples` says how they are drawn. Errors: those
-    of `draw_samples`, `find_system` and `grammars_for`.
+    The inputs use the system's names, package versions and start directories, unless the drawing
+    specifies start directories. `system` is as for `open_sandbox`. `settings` override those of the
+    drawing: `seed`, `commands`, `policy` and the others. `grammars` replaces the result of
+    `grammars_for`. See `draw_samples` for the method. Errors: those of `draw_samples`,
+    `find_system` and `grammars_for`.
     """
     drawing = drawing.but(**settings)
     built = system if isinstance(system, System) else find_system(system)
@@ -167,27 +168,26 @@ def draw_samples(
     grammars: Sequence[Grammar] | None = None,
     policy: Policy | None = None,
 ) -> Iterator[Sample]:
-    """`count` samples (None: without end), all different, the same for the same arguments.
+    """Draw `count` distinct samples (None: an endless stream), determined by the arguments.
 
-    Two samples differ in their start directory, their text or their history. A longer stream begins
-    with the shorter one.
+    Two samples differ in their start directory, their text or their history. A shorter stream is a
+    prefix of a longer one.
 
-    `catalogue` holds the system's values for tokens, or gives them for a start directory, since
-    paths are relative to it. `versions` are the target system's packages. `grammars` replaces those
-    that the drawing names, `policy` the policy that the drawing names.
+    `catalogue` maps tokens to the system's values, or returns such a mapping for a start directory,
+    since paths are relative to it. `versions` are the target system's packages. `grammars` and
+    `policy` replace those named by the drawing.
 
-    - Each draw takes a start directory and a command, both uniformly. A command that gave nothing
-      new 200 times in a row is used up: from then on it occurs in composite inputs only. A share of
-      0 for composites gives single commands only.
-    - A policy's `usage_share` of the draws follows its table of usage instead, until nothing new
-      comes of these.
-    - With a `LengthPolicy` every number of arguments gets its turn equally often; in composite
-      inputs it is that of the first command. The command is drawn among those that have inputs of
-      that length.
-    - A share of the inputs, `drawing.mistakes`, gets a mistake. The others are those of the stream
+    - Each draw takes a start directory and a command, both uniformly. After 200 consecutive draws
+      without a new input, a command occurs in composite inputs only. With a composite share of 0,
+      all inputs are single commands.
+    - A share `usage_share` of the draws follows the policy's usage table instead, until it gives no
+      new inputs.
+    - With a `LengthPolicy` all numbers of arguments take equal turns; in composite inputs this
+      refers to the first command. The command is drawn among those with inputs of that length.
+    - A share `drawing.mistakes` of the inputs gets a mistake. The others equal those of the stream
       without mistakes.
-    - Where a session has several inputs (`drawing.session_length`), those before an input are its
-      history. Samples that do not fit into sessions are left out (`synthesis/rows.py`).
+    - With sessions of several inputs (`drawing.session_length`), the earlier inputs are the history
+      of a later one. Samples that do not fit into sessions are dropped (`synthesis/rows.py`).
 
     Errors: UnknownSamplerError, UnknownGrammarError, UnboundTokenError, UsageError, all before the
     first sample; SamplesExhaustedError.
@@ -244,7 +244,7 @@ def draw_samples(
 def _with_mistakes(
     samples: Iterator[Sample], places: Mapping[str, DrawingPlace], share: float, random: Random
 ) -> Iterator[Sample]:
-    """The samples, a share of them with a mistake; still all different."""
+    """Yield the samples, a share of them with a mistake, without duplicates."""
     made = DigestSet()
     for one in samples:
         if random.random() < share:
@@ -265,14 +265,14 @@ def _with_mistakes(
 def _in_a_row(
     samples: Iterator[Sample], places: Mapping[str, DrawingPlace], length: int, random: Random
 ) -> Iterator[Sample]:
-    """The samples in rows of `length`; all different. Samples that fit into no row are left out.
+    """Yield the samples in sessions of `length`, without duplicates; drop those that do not fit.
 
-    No two rows of a start directory have the same first input, so all histories differ.
+    No two sessions of a start directory have the same first input, so all histories differ.
     """
     waiting = deque[Sample](maxlen=WAITING)
 
     def fitting(row: TypedSoFar, wanted: str) -> Sample:
-        """A sample that does what is wanted next, or any sample of the row's start directory."""
+        """Return a sample with the wanted action, or any sample of the session's directory."""
         for place, one in enumerate(waiting):
             if one.cwd == row.start and row.fits(one.input, wanted):
                 del waiting[place]
@@ -311,10 +311,10 @@ def place_of(
     *,
     plans: PlanMaker | None = None,
 ) -> DrawingPlace:
-    """What can be drawn with a catalogue's values by settings.
+    """Prepare drawing with a catalogue's values and a policy's settings.
 
-    Places that share `plans` keep a bounded number of them together. A grammar by which no input
-    can be written there is left out. Errors: UnboundTokenError where it is the only one.
+    Places that share `plans` share a bounded cache of them. A grammar that allows no input there is
+    omitted. Errors: UnboundTokenError if it is the only one.
     """
     bound: dict[str, Grammar] = {}
     for grammar in grammars:
@@ -343,14 +343,14 @@ def place_of(
 
 
 def _is_piped(grammar: Grammar) -> bool:
-    """Whether a command may stand to the right of a pipe, by its grammar's own weights."""
+    """Whether a command may follow a pipe, by its grammar's own weights."""
     productions = grammar.productions.get(grammar.pipe, ()) if grammar.pipe else ()
     return any(production.weight > RARE for production in productions)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """The draw itself, from start directories and commands."""
+    """The sampling loop over start directories and commands."""
 
     composites: Composites
     settings: PolicySettings
@@ -360,7 +360,7 @@ class _Stream:
     lengths: Sequence[int]
 
     def samples(self, seed: int, count: int | None) -> Iterator[Sample]:
-        """The stream of one seed."""
+        """Yield the stream of one seed."""
         if self.lengths:
             yield from self.by_length(seed, count, self.lengths)
             return
@@ -402,11 +402,11 @@ class _Stream:
                 fresh.remove(name)
 
     def by_length(self, seed: int, count: int | None, lengths: Sequence[int]) -> Iterator[Sample]:
-        """The stream of one seed that fills every length equally.
+        """Yield the stream of one seed with all lengths equally often.
 
-        A round goes through all lengths in random order, and stays at a length until it has a new
-        input. A command leaves the draw for a length that it cannot make, or at which it gives
-        nothing new. A length for which no command is left leaves the rounds.
+        A round visits all lengths in random order, and stays at each until there is a new input. A
+        command is dropped for a length that it cannot have, or at which it gives nothing new. A
+        length without commands is dropped.
         """
         random = generator(seed, "sample", "lengths")
         seen = DigestSet()
@@ -452,11 +452,11 @@ class _Stream:
         composite: bool,
         length: int | None = None,
     ) -> Sample | None:
-        """A sample that begins with this command.
+        """Draw a sample that begins with this command.
 
-        `length` is the number of arguments that this first command shall have. None where the
-        directory has no values for the command, or a command came to nothing. _NoSuchLengthError
-        where no input of the length was found.
+        `length` is the required number of arguments of this first command. None if the directory
+        has no values for the command, or a command could not be written. _NoSuchLengthError if no
+        input of the length was found.
         """
         place = self.places[directory]
         if name not in place.grammars:
@@ -509,7 +509,7 @@ class _Stream:
         piped: bool,
         traces: list[SegmentTrace],
     ) -> Sequence[str]:
-        """The words of a command written freely by weights, each option once."""
+        """Draw the words of a command by weights, with each option at most once."""
         writer = place.writer(name)
         plan = writer.options.plan(start, None)
         for _ in range(FREE_ATTEMPTS if plan is not None else 0):
@@ -521,7 +521,7 @@ class _Stream:
         raise _NothingWrittenError
 
     def _usual(self, random: Random, directory: str, *, composite: bool) -> Sample | None:
-        """A sample written as people write; None where nothing came of it."""
+        """Draw a sample by the usage table; None if that fails."""
         place = self.places[directory]
         people = place.people
         assert people is not None

@@ -1,8 +1,9 @@
-"""Samplers: which productions may be taken where, and inputs drawn by them.
+"""Samplers: action sets of permitted productions, and inputs drawn from them.
 
 `gcs` permits the leftmost nonterminal's own productions (Section 4.3). The paper's unconstrained
-sampling has two readings, and both are here. `ucs` opens only the option slots to every command's
-options, which is how the released rows look. `ucs-universal` permits every production everywhere.
+sampling has two interpretations, and both are implemented. `ucs` permits every command's options,
+but only at option slots, consistent with the released rows. `ucs-universal` permits every
+production everywhere.
 """
 
 from __future__ import annotations
@@ -25,30 +26,30 @@ from shioenv.synthesis.derivation import Derivation, Drawn, ProductionTable
 from shioenv.synthesis.policy import Policy, WeightedPolicy
 
 HORIZON = 12
-"""Arguments of one command at most (Section 4.1), the command token not counted."""
+"""Maximum number of arguments of one command (Section 4.1), without the command token."""
 
 MAX_EXPANSIONS = 400
-"""Expansions after which an input is finished in the shortest way (never met by `gcs`)."""
+"""Expansions after which an input takes the shortest completion (never reached by `gcs`)."""
 
 MAX_ATTEMPTS = 200
-"""Draws of one input, before it is an error that each of them broke a bound."""
+"""Draws of one input, all outside the limits, after which there is an error."""
 
 OWN_ATTEMPTS = 8
 """Ordinary draws for an input of a given length, before repetitions are steered towards it."""
 
 STEERED_ATTEMPTS = 24
-"""Steered draws for an input of a given length, before the command is said to have none."""
+"""Steered draws for an input of a given length, before the command counts as having none."""
 
 UNIVERSAL_ATTEMPTS = 5000
-"""Draws of `ucs-universal` for an input of a given length. From any start symbol any length can
-come, but hardly by a repetition that could be steered. The rarest lengths, 9 to 11, come once in
-280 draws."""
+"""Draws of `ucs-universal` for an input of a given length. Any start symbol can reach any length,
+but rarely by a repetition that could be steered. The rarest lengths, 9 to 11, occur once in 280
+draws."""
 
 Permitted: TypeAlias = Mapping[Nonterminal, Sequence[Production]]
 
 
 def united(grammars: Iterable[Grammar]) -> Productions:
-    """The productions of several bound grammars; shared nonterminals have the same in all."""
+    """Merge the productions of several bound grammars; shared nonterminals are equal in all."""
     productions: dict[Nonterminal, tuple[Production, ...]] = {}
     for grammar in grammars:
         productions.update(grammar.productions)
@@ -56,12 +57,12 @@ def united(grammars: Iterable[Grammar]) -> Productions:
 
 
 def gcs(grammars: Sequence[Grammar]) -> Permitted:
-    """At each nonterminal its own productions."""
+    """Permit each nonterminal its own productions."""
     return united(grammars)
 
 
 def ucs(grammars: Sequence[Grammar]) -> Permitted:
-    """At each option slot every command's option productions, elsewhere the nonterminal's own."""
+    """Permit all commands' option productions at option slots, else the nonterminal's own."""
     productions = united(grammars)
     slots = dict.fromkeys(
         slot for grammar in grammars for slot in grammar.productions if slot in grammar.option_slots
@@ -71,7 +72,7 @@ def ucs(grammars: Sequence[Grammar]) -> Permitted:
 
 
 def ucs_universal(grammars: Sequence[Grammar]) -> Permitted:
-    """At each nonterminal every production of every nonterminal."""
+    """Permit every production at every nonterminal."""
     productions = united(grammars)
     everything = tuple(chain.from_iterable(productions.values()))
     return dict.fromkeys(productions, everything)
@@ -85,7 +86,7 @@ SAMPLERS: Mapping[str, Callable[[Sequence[Grammar]], Permitted]] = {
 
 
 def check_sampler(name: str) -> None:
-    """Raises UnknownSamplerError where no sampler has this name."""
+    """Raise UnknownSamplerError if no sampler has this name."""
     if name not in SAMPLERS:
         raise UnknownSamplerError(
             f"no sampler is called {name!r}", hint=did_you_mean(name, SAMPLERS)
@@ -93,7 +94,7 @@ def check_sampler(name: str) -> None:
 
 
 def permitted_by(sampler: str, grammars: Sequence[Grammar]) -> Permitted:
-    """The action set of the sampler with this name. Errors: UnknownSamplerError."""
+    """Return the action set of the named sampler. Errors: UnknownSamplerError."""
     check_sampler(sampler)
     return SAMPLERS[sampler](grammars)
 
@@ -101,10 +102,9 @@ def permitted_by(sampler: str, grammars: Sequence[Grammar]) -> Permitted:
 class Sampler:
     """Draws inputs of one command each from bound grammars.
 
-    An input has at most `horizon` arguments. A production is not taken where it and the rest of the
-    input would make more at least. So repetitions end in time, and everything mandatory still fits;
-    where that cannot fit, the shortest productions are taken. Errors: UnknownSamplerError, also for
-    a horizon below 1.
+    An input has at most `horizon` arguments. A production is skipped if it would force the input
+    beyond that. So repetitions end in time, and everything mandatory still fits; otherwise the
+    shortest productions are used. Errors: UnknownSamplerError, also for a horizon below 1.
     """
 
     def __init__(
@@ -121,16 +121,16 @@ class Sampler:
         self.horizon = horizon
         self.policy = policy or WeightedPolicy()
         self._grammatical = sampler == "gcs"
-        # Where several arguments replace a part of one argument, they are not counted beforehand.
+        # Several arguments that replace a part of one argument are not counted in advance.
         self._overflows = sampler == "ucs-universal"
         self.table = ProductionTable(united(grammars), permitted_by(sampler, grammars))
 
     def draw(self, start: Nonterminal, random: Random) -> Drawn:
-        """One input derived from `start`.
+        """Draw one input from `start`.
 
-        It is drawn again as a whole where an argument is over-long, nothing at all was written, or
-        `ucs-universal` went past the horizon. After 200 attempts a GrammarError names the start
-        symbol: its grammar cannot be right.
+        The draw is repeated if an argument is too long, the input is empty, or `ucs-universal`
+        exceeded the horizon. After 200 attempts a GrammarError names the start symbol, whose
+        grammar must be wrong.
         """
         for _ in range(MAX_ATTEMPTS):
             drawn = self._attempt(start, random, self.policy, self.horizon)
@@ -142,12 +142,12 @@ class Sampler:
         )
 
     def draw_length(self, start: Nonterminal, random: Random, length: int) -> Drawn | None:
-        """One input with exactly `length` arguments; None where none was found.
+        """Draw one input with exactly `length` arguments; None if none was found.
 
-        `OWN_ATTEMPTS` draws are the policy's own, none of which goes past the length. Then come
-        `STEERED_ATTEMPTS`, whose repetitions are steered where the policy is a LengthPolicy. With
-        `ucs-universal` there are `UNIVERSAL_ATTEMPTS` draws instead, all the policy's own. What
-        makes `draw` raise an error gives None here.
+        `OWN_ATTEMPTS` draws follow the policy, within the length. Then come `STEERED_ATTEMPTS`,
+        whose repetitions are steered for a LengthPolicy. With `ucs-universal` there are
+        `UNIVERSAL_ATTEMPTS` draws instead, all by the policy. Conditions that are errors in `draw`
+        give None here.
         """
         if length > self.horizon:
             return None
@@ -165,7 +165,7 @@ class Sampler:
     def _attempt(
         self, start: Nonterminal, random: Random, policy: Policy, horizon: int
     ) -> Drawn | None:
-        """One input, None where it breaks a bound."""
+        """Draw one input; None if it is outside the limits."""
         derivation = Derivation(self.table, start, horizon + 1)
         drawn = derivation.draw(policy.choose, random, MAX_EXPANSIONS, finishes=True)
         assert drawn is not None, "a policy always chooses"
@@ -176,18 +176,18 @@ class Sampler:
         return drawn if max(map(len, drawn.words)) <= MAX_ARGUMENT_LENGTH else None
 
     def replay(self, start: Nonterminal, trace: Sequence[int | str]) -> tuple[str, ...]:
-        """The words that these choices write: `replay(start, drawn.trace) == drawn.words`.
+        """Return the words of a trace: `replay(start, drawn.trace) == drawn.words`.
 
-        Errors: TraceError where the trace is too short, too long, or names no production.
+        Errors: TraceError if the trace is too short, too long, or refers to no production.
         """
         words = Derivation(self.table, start).replay(trace)
         return words if self._grammatical else tidied(words)
 
 
 def tidied(words: Sequence[str]) -> tuple[str, ...]:
-    """The words with no-space marks only at the ends of arguments, where they mean something.
+    """Remove no-space marks except at the ends of arguments, where they have a meaning.
 
-    Productions taken out of their place can leave marks inside a word, on the command, or alone.
+    Productions outside their usual place can leave marks inside a word, on the command, or alone.
     """
     kept: list[str] = []
     for word in words:

@@ -1,4 +1,4 @@
-"""A drawn input, and what each of its commands was drawn from."""
+"""Samples: drawn inputs, with the choices behind each of their commands."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ Catalogue: TypeAlias = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class SegmentTrace:
-    """How one command of a sample came about.
+    """The origin of one command of a sample.
 
-    `Sampler.replay` writes the command again from its `choices`. Where the policy leaves more free
-    than productions, `CommandWriter.replay` does. `piped` says that the command stands to the right
-    of a pipe, `volatile` that an alternative was taken which the grammar marks volatile.
+    `Sampler.replay` rewrites the command from its `choices`; for policies that free more than
+    productions, `CommandWriter.replay` does. `piped`: the command follows a pipe. `volatile`: an
+    alternative was used that the grammar marks volatile.
     """
 
     grammar: str
@@ -51,13 +51,12 @@ class SegmentTrace:
 class Sample:
     """An input to be executed in `cwd`.
 
-    `volatile` says that a grammar, or an alternative that was taken, declares that two runs may
-    differ. In a session this holds for inputs of the `history` as well: the inputs typed before in
-    the same shell, oldest first. `mistake` is the class of the mistake that was made in the input,
-    None where none was.
+    `volatile`: a grammar, or an alternative that was used, declares that two runs may differ. In a
+    session this includes the inputs of the `history`: the earlier inputs of the same shell, oldest
+    first. `mistake` is the class of the mistake in the input, or None.
 
-    `trace` holds the choices of each command in order, as it was drawn. It knows neither of the
-    mistake, nor of operands that were changed to name what the history made.
+    `trace` holds the choices of each command in order, as drawn. It does not include the mistake,
+    or operands changed to name files from the history.
     """
 
     input: Input
@@ -78,7 +77,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class DrawingPlace:
-    """What can be drawn in one start directory."""
+    """The grammars, sampler and values for drawing in one start directory."""
 
     sampler: Sampler
     grammars: Mapping[str, Grammar]
@@ -92,7 +91,7 @@ class DrawingPlace:
     plans: PlanMaker
     writers: dict[str, CommandWriter] = field(default_factory=dict)
     inner: dict[str, CommandWriter] = field(default_factory=dict)
-    """By grammar, what writes a command that another command runs."""
+    """Writers of nested commands, by grammar."""
 
     @cached_property
     def traits(self) -> Mapping[str, Traits]:
@@ -104,7 +103,7 @@ class DrawingPlace:
         }
 
     def writer(self, name: str) -> CommandWriter:
-        """The writer of one command, beyond the choice of productions."""
+        """Return the writer of a command, which also draws options and values."""
         if name not in self.writers:
             self.writers[name] = CommandWriter(
                 self.grammars[name],
@@ -117,7 +116,7 @@ class DrawingPlace:
         return self.writers[name]
 
     def run(self, name: str, part: str, before: Sequence[str], random: Random) -> str | None:
-        """See `Nested`. The command is drawn as people write it."""
+        """See `Nested`. The command follows the usage table."""
         assert self.people is not None
         fifos = self.values.get("Fifo", ())
         caller = self.grammars[name]
@@ -152,7 +151,7 @@ class DrawingPlace:
         return None if written is None else substituted(mark, traits, written.words)
 
     def _inner(self, program: str, random: Random) -> Drawn | None:
-        """A command for another one to run, which itself runs none; None where nothing came."""
+        """Draw a nested command that itself runs none; None if that fails."""
         assert self.people is not None
         if program not in self.inner:
             self.inner[program] = self.writer(program).without_nested()

@@ -1,8 +1,8 @@
-"""How people use commands, as counts: which commands, beside which, with what options and operands.
+"""Usage tables: counts of commands, their combinations, options and operands in real inputs.
 
-The package ships one such table, `usage.json`; its `about` says where the counts are from.
-`shioenv grammar usage` makes another table from any inputs. A table holds nothing of an input but
-names of commands and options, operators, and the forms of words.
+The package contains one such table, `usage.json`; its `about` names the source of the counts.
+`shioenv grammar usage` creates another table from any inputs. A table contains only names of
+commands and options, operators, and the forms of words.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from shioenv.grammar.spelling import SUBSTITUTION, VARIABLE, plain
 Item = TypeVar("Item")
 
 ABOUT_ITSELF = frozenset({"--help", "--version"})
-"""Options with which a command describes itself and looks at no operand."""
+"""Options with which a command describes itself and ignores its operands."""
 
 SHIPPED = Path(__file__).parent / "usage.json"
 
@@ -43,22 +43,22 @@ OF_COMMAND = (
     "option_sets", "options", "n_options", "pairs", "spellings", "operands", "piped", "styles",
     "nested",
 )  # fmt: skip
-"""The parts that are counts by name of one command. Those of `operands`, `piped` and `styles` are
-by option set, or by option, and then by name."""
+"""The parts of one command's usage that are counts by name. Those of `operands`, `piped` and
+`styles` are by option set, or by option, and then by name."""
 
 _DEEP = frozenset({"operands", "piped", "styles"})
 
 
 @dataclass(frozen=True, slots=True)
 class Weights(Generic[Item]):
-    """Things to draw from, each as often as its weight says."""
+    """Items for weighted random draws."""
 
     items: tuple[Item, ...]
     cumulative: tuple[float, ...]
 
     @classmethod
     def of(cls, weights: Mapping[Item, float]) -> Weights[Item]:
-        """The things whose weight is more than 0."""
+        """Build weights from a mapping, without items of weight 0."""
         kept = {item: weight for item, weight in weights.items() if weight > 0}
         return cls(tuple(kept), tuple(accumulate(kept.values())))
 
@@ -66,21 +66,21 @@ class Weights(Generic[Item]):
         return bool(self.items)
 
     def draw(self, random: Random) -> Item:
-        """One of the things. IndexError where there are none."""
+        """Draw one item. IndexError if there are none."""
         return self.items[bisect(self.cumulative, random.random() * self.cumulative[-1])]
 
 
 @dataclass(frozen=True, slots=True)
 class CommandUsage:
-    """How one command is used, as counts.
+    """The usage of one command, as counts.
 
-    - `option_sets`: sets of options, each sorted and joined by blanks. "" is the set of none. "*"
-      stands for all sets too rare to be named: there, single options are drawn.
-    - `options`: single options. `n_options`: how many different options the command had. `pairs`:
-      two different options that it had at once, joined by a blank.
+    - `option_sets`: sets of options, each sorted and joined by blanks. "" is the empty set. "*"
+      represents all sets that are too rare to list; for these, single options are drawn.
+    - `options`: single options. `n_options`: the number of distinct options of the command.
+      `pairs`: two distinct options used together, joined by a blank.
     - `spellings`: "short", "cluster" and "long".
     - `operands`: by option set, the forms of the command's operands, joined by " + ". The set "*"
-      stands for sets of which nothing is known.
+      represents sets without counts.
     - `piped`: the same for a command to the right of a `|`.
     - `styles`: by option, how its value is written: "separate", "joined" or "=".
     - `nested`: the commands that this one runs (`find -exec`, `xargs`), by grammar.
@@ -99,10 +99,10 @@ class CommandUsage:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A table of usage: counts over inputs.
+    """A usage table: counts over inputs.
 
     - `utilities`: commands, by grammar.
-    - `commands`: inputs, by how many commands they have.
+    - `commands`: inputs, by their number of commands.
     - `shapes`: inputs with an operator, as grammars and operators (`du | sort`, `echo >`).
     - `follows`: pairs of successive commands with the operator between them (`du | sort`).
     - `targets`: redirections, with the form of their target (`> file name`).
@@ -120,7 +120,7 @@ class Usage:
     substitutions: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, object]:
-        """The table as JSON values; `usage_from` reads them."""
+        """Return the table as JSON values, for `usage_from`."""
         return {
             "about": self.about,
             **{name: dict(getattr(self, name)) for name in COUNTS},
@@ -140,12 +140,12 @@ class Usage:
 
 @cache
 def shipped_usage() -> Usage:
-    """The table that the package ships."""
+    """Load the table in the package."""
     return usage_from(json.loads(SHIPPED.read_text(encoding="utf-8")), str(SHIPPED))
 
 
 def usage_from(document: object, source: str) -> Usage:
-    """The table in a JSON document; errors call the document `source`. Errors: UsageError."""
+    """Parse a table from JSON; error messages call the document `source`. Errors: UsageError."""
     if not isinstance(document, dict):
         raise UsageError(f"{source}: a table of usage is an object")
     unknown = document.keys() - {"about", "by_command", *COUNTS}
@@ -177,7 +177,7 @@ def _object(value: object, source: str) -> Mapping[str, Any]:
 
 
 def counts_from(value: object, source: str) -> Mapping[str, float]:
-    """Counts by name, finite and at least 0, in a JSON value from `source`. Errors: UsageError."""
+    """Parse counts by name, finite and at least 0, from JSON. Errors: UsageError."""
     counts = _object(value, source)
     for name, count in counts.items():
         number = isinstance(count, int | float) and not isinstance(count, bool)
@@ -190,12 +190,12 @@ def counts_from(value: object, source: str) -> Mapping[str, float]:
 
 
 def option_set(segment: DescribedSegment) -> str:
-    """The options of a command, each once, sorted and joined by blanks."""
+    """Return the options of a command, each once, sorted and joined by blanks."""
     return " ".join(sorted(set(option_names(segment))))
 
 
 def option_names(segment: DescribedSegment) -> Iterator[str]:
-    """The options of a command in order, as a table names them: `-5` is `-NUM`."""
+    """Yield the options of a command in order, named as in a table: `-5` is `-NUM`."""
     for argument in segment.arguments:
         if argument.option is not None:
             known = _NUMBER.fullmatch(argument.text) and argument.spelling == "short"
@@ -207,7 +207,7 @@ _NUMBER = re.compile(r"-[0-9]+[a-zA-Z]?")
 
 
 def shape(description: Description) -> str:
-    """The grammars of an input and its operators: `du | sort >`; "" where a grammar is unknown."""
+    """Return an input's grammars and operators: `du | sort >`; "" if a grammar is unknown."""
     parts: list[str] = []
     for segment in description.segments:
         if segment.grammar is None:
@@ -220,7 +220,7 @@ def shape(description: Description) -> str:
 
 
 def form(word: str) -> str:
-    """The form of an operand: "name", "file name", "absolute path", "glob", "text" and so on."""
+    """Return the form of an operand: "name", "file name", "absolute path", "glob", "text" etc."""
     text = plain(word)
     if SUBSTITUTION in text:
         return "substitution"
@@ -243,9 +243,9 @@ def form(word: str) -> str:
 
 
 def count_usage(descriptions: Iterable[Description], about: str) -> Usage:
-    """The table of these inputs; `substitutions` are not counted.
+    """Count usage in inputs, except `substitutions`.
 
-    Commands that no grammar knows are left out, and with them the shapes of their inputs.
+    Commands without a grammar are omitted, and so are the shapes of their inputs.
     """
     counts: dict[str, Counter[str]] = {name: Counter() for name in COUNTS}
     commands: dict[str, dict[str, Any]] = defaultdict(
@@ -293,7 +293,7 @@ def _count_command(parts: dict[str, Any], segment: DescribedSegment) -> None:
 
 
 def operands(arguments: Iterable[DescribedArgument]) -> Iterator[str]:
-    """The texts of the operands (assignments included) among arguments."""
+    """Yield the texts of the operands (including assignments) among arguments."""
     for argument in arguments:
         if argument.kind in {ArgumentKind.OPERAND, ArgumentKind.ASSIGNMENT}:
             yield argument.text

@@ -1,4 +1,4 @@
-"""Spelling of a command's options, as often as people spell them so."""
+"""Spelling of a command's options with realistic frequencies."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from shioenv.grammar.symbols import Grammar, OptionSpec
 from shioenv.synthesis.usage import CommandUsage
 
 EQUALS_SIGN = 0.9
-"""Share of long options' values that stand behind `=`, where a table says nothing."""
+"""Share of long options' values written with `=`, if a table has no counts."""
 
 JOINED = 0.25
-"""Share of short options' values that are joined, where a table says nothing."""
+"""Share of short options' values that are joined, if a table has no counts."""
 
 TRAILING = 0.05
-"""Share of commands whose options stand behind their operands, where they may. Of what people
-write, 4% is so, and 2% is as `ONE_BEHIND` says."""
+"""Share of commands whose options follow their operands, where permitted. In real usage it is 4%,
+and 2% match `ONE_BEHIND`."""
 
 DEPTH_LATER = 0.14
-"""Share of commands of `find` whose limit of depth stands behind a test (counted in what people
-write). `find` warns about that."""
+"""Share of `find` commands whose depth limit follows a test (from real usage). `find` warns about
+that."""
 
 ONE_BEHIND = 0.04
-"""Share of commands whose last option stands behind an operand, where it may."""
+"""Share of commands whose last option follows an operand, where permitted."""
 
 
 def depth_later(words: list[str]) -> list[str]:
-    """The words of `find` with `-maxdepth` moved behind the test that follows it, if any does."""
+    """Move `-maxdepth` of `find` after the test that follows it, if there is one."""
     for place, word in enumerate(words[:-1]):
         following = words[place + 1]
         if word.startswith("-maxdepth ") and re.match(r"-(?:i?name|type|size|mtime) ", following):
@@ -45,15 +45,15 @@ def stays(word: str) -> bool:
 
 
 class OptionSpelling:
-    """How the options of one command are spelt: joined, with `=`, in clusters, behind operands."""
+    """Spells the options of one command: joined, with `=`, in clusters, after operands."""
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
 
     def respelt(self, words: Sequence[str], seed: int, usage: CommandUsage) -> tuple[str, ...]:
-        """The words with options joined, with `=` or in clusters, as often as `usage` says.
+        """Respell options as joined, with `=` or in clusters, with the frequencies of `usage`.
 
-        `seed` decides everything that is drawn. Some options are put behind operands as well.
+        `seed` determines all random choices. Some options are also moved after operands.
         """
         random = Random(seed)
         own = self._own_options(words)
@@ -75,7 +75,7 @@ class OptionSpelling:
         return tuple(shown)
 
     def _apart(self, words: Sequence[str]) -> Iterator[str]:
-        """The words with each cluster taken apart, where all its members can be single options."""
+        """Split each cluster if all its members can be single options."""
         cluster: list[str] = []
         for word in words:
             if not cluster and not word.endswith(NO_SPACE):
@@ -90,9 +90,9 @@ class OptionSpelling:
         yield from cluster
 
     def _own_options(self, words: Sequence[str]) -> int:
-        """The place of the first word that may belong to a command that this one runs.
+        """Return the index of the first word that may belong to a nested command.
 
-        Options before it are the command's own. Where options may stand behind operands, all are.
+        Options before it are the command's own. If options may follow operands, all are.
         """
         if self.grammar.header.permutes:
             return len(words)
@@ -105,12 +105,12 @@ class OptionSpelling:
 
     @cached_property
     def permutes(self) -> bool:
-        """Whether options may stand behind operands: not where the order means something."""
+        """Whether options may follow operands: not if their order has a meaning."""
         header = self.grammar.header
         return header.permutes and not header.traits.ordered
 
     def _merged(self, shown: list[str], random: Random, usage: CommandUsage) -> list[str]:
-        """The words with adjoining short options made one cluster, as often as people do that."""
+        """Merge adjacent short options into one cluster, with the frequency of real usage."""
         if not self.clusters:
             return shown
         spellings = usage.spellings
@@ -139,7 +139,7 @@ class OptionSpelling:
 
     @cached_property
     def clusters(self) -> Mapping[str, OptionSpec]:
-        """The options that clusters may hold, by letter."""
+        """The options that can be in clusters, by letter."""
         return {
             letter: spec
             for spec in reversed(self.grammar.options)
@@ -148,14 +148,14 @@ class OptionSpelling:
         }
 
     def _member(self, word: str) -> bool:
-        """Whether a word can stand in a cluster: a flag, or at its end an option with a value."""
+        """Whether a word can be in a cluster: a flag, or at its end an option with a value."""
         if len(word) < 2 or word[0] != "-" or NO_SPACE in word or word[1] not in self.clusters:
             return False
         flag = self.clusters[word[1]].value == "none"
         return len(word) == 2 if flag else word[2:3] == " "
 
     def _value_respelt(self, word: str, random: Random, usage: CommandUsage) -> str:
-        """The word; where it is an option with a value, joined to it or not as people write."""
+        """Respell an option with a value as joined or separate; return other words unchanged."""
         mark = NO_SPACE if word.startswith(NO_SPACE) else ""
         text = word.removeprefix(NO_SPACE)
         if text.startswith("--"):
@@ -189,7 +189,7 @@ class OptionSpelling:
 
     @cached_property
     def _valued(self) -> Mapping[str, OptionSpec]:
-        """By letter, the options whose value may be joined or a word of its own."""
+        """The options whose value may be joined or separate, by letter."""
         return {
             letter: spec
             for spec in self.grammar.options

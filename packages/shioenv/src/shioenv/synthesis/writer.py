@@ -1,12 +1,12 @@
-"""Commands written freely: along a plan of options, with other values, spelt as people do.
+"""Commands along a plan of options, with generated values and realistic spelling.
 
-Every step is one of the grammar's productions, so that conflicts stay impossible. Three things are
-free:
+Every step is one of the grammar's productions, so that conflicts remain impossible. Three things
+vary:
 
-- which options there are (a `WritingPlan`)
-- the values of a kind: the kind's generator writes them, or the numbers in the grammar's own values
-  are drawn anew
-- how an option is spelt
+- the set of options (a `WritingPlan`)
+- the values with a kind: they come from the kind's generator, or the numbers in the grammar's own
+  values are drawn again
+- the spelling of options
 """
 
 from __future__ import annotations
@@ -42,55 +42,55 @@ FIRST_NUMBER = re.compile(r"[0-9]+")
 _OPEN_QUOTE = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|([\"'])")
 
 BEFORE_VALUE = re.compile(r"[ =:,/]\Z|\A(?:<ns>|-)\w\Z")
-"""Matches the text before a value that does not stand in the middle of a word."""
+"""Matches the text before a value that is not in the middle of a word."""
 
 OPEN_TOKENS = frozenset({"File", "NewFile", "NewDirectory", "Word", "Pattern", "Glob"})
-"""System tokens in whose place other values of their kind may stand. Tokens that name files of one
-sort (`<TarFile>`, `<CsvFile>`) keep to the files that there are."""
+"""System tokens that other values of their kind may replace. Tokens for files of one type
+(`<TarFile>`, `<CsvFile>`) always use existing files."""
 
 EXPANDED = frozenset({"path", "url"})
-"""Kinds of values that the shell shall expand, so that they are not quoted for it."""
+"""Kinds of values that are not quoted, so that the shell expands them."""
 
 DOUBLE_QUOTES = 0.35
-"""Of values that need quotes, the share in double quotes (counted in what people write)."""
+"""Share of quoted values in double quotes (from real usage)."""
 
 RUN = 0.85
-"""Of commands that another one runs, the share drawn by their own grammars (ours)."""
+"""Share of nested commands that are drawn from their own grammars (our choice)."""
 
 AGAIN = 0.02
-"""Factor on the weight of an option that is written already and may come again (ours)."""
+"""Factor on the weight of an option that has been written and may be repeated (our choice)."""
 
 _MAX_STEPS = 301
-"""Steps after which a derivation is given up."""
+"""Number of steps after which a derivation is aborted."""
 
 
 class Nested(Protocol):
-    """Draws commands that another one runs."""
+    """Draws commands to be run by another one."""
 
     def run(self, name: str, part: str, before: Sequence[str], random: Random) -> str | None:
-        """A command for `name` to run, behind the words `before`; None where none that fits came.
+        """Draw a command for `name` to run after the words `before`; None if none fits.
 
-        `part` is the definition in whose place the command stands.
+        `part` is the definition that the command replaces.
         """
         ...
 
     def words(self, text: str) -> Sequence[str]:
-        """The arguments of such a command, its own name first, no-space marks included."""
+        """Return the arguments of such a command, its own name first, with no-space marks."""
         ...
 
     def operand(self, name: str, random: Random) -> str | None:
-        """A substitution that is an operand of `name`; None, mostly, where it shall be a path."""
+        """Draw a substitution as an operand of `name`; None, usually, for a path."""
         ...
 
 
 @dataclass(slots=True)
 class _State:
-    """What a derivation has written and must still write, as bits of options.
+    """The options that a derivation has written and must still write, as bits.
 
-    `wanted` are the options of the plan, `needed` those of them that are not written yet. `later`
-    are the options that nonterminals behind the leftmost one may write. `used` are the option lines
-    that are written. `planned` says that the plan names options, `evenly` that weights do not count
-    and options may come again. `stop` is the probability that a repetition ends.
+    `wanted` are the options of the plan, and `needed` those not yet written. `later` are the
+    options that later nonterminals may write. `used` are the option lines already written.
+    `planned`: the plan names options. `evenly`: weights are ignored, and options may be repeated.
+    `stop` is the probability that a repetition ends.
     """
 
     stop: float
@@ -104,7 +104,7 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """What values are drawn from: a kind, and the definition `part` in whose place they stand.
+    """The source of values: a kind, and the definition `part` that they belong to.
 
     For a seeded kind, `seeds` are the grammar's own values, and `cumulative` the running sums of
     their weights.
@@ -141,7 +141,7 @@ class CommandWriter:
         self.spelling = OptionSpelling(grammar)
 
     def without_nested(self) -> CommandWriter:
-        """A writer of the same command, which then runs no other; both share the option table."""
+        """Return a writer without nested commands that shares this one's option table."""
         writer = copy(self)
         writer._nested, writer._kinds = None, {}
         return writer
@@ -156,14 +156,14 @@ class CommandWriter:
         spelling: CommandUsage | None,
         evenly: bool = False,
     ) -> Drawn | None:
-        """One command of at most `horizon` arguments along a plan; None where it led nowhere.
+        """Write a command of at most `horizon` arguments along a plan; None if that fails.
 
         Every wanted option is written at least once. With a plan of all options, no option is
-        written twice, unless its program takes it several times. `spelling` is how this command's
-        options are spelt (None: as the grammar writes them).
+        repeated unless its program accepts that. `spelling` is the usage that the spelling of
+        options follows (None: as in the grammar).
 
-        `evenly` is for where usual ways led nowhere. Options that the plan allows are then taken
-        whatever they weigh, and an option may come again where its program takes it several times.
+        `evenly` is for retries. It ignores the weights of options, and repeats options if their
+        program accepts that.
         """
         table, rows, can = self._table, plan.rows, plan.can
         planned = plan.wanted != -1
@@ -204,9 +204,9 @@ class CommandWriter:
     def replay(
         self, start: Nonterminal, trace: Sequence[int | str], spelling: CommandUsage | None
     ) -> tuple[str, ...]:
-        """The words that a trace of `write` stands for, with the same `spelling`.
+        """Return the words of a trace of `write`, with the same `spelling`.
 
-        Errors: TraceError where the trace does not belong to this command.
+        Errors: TraceError if the trace does not belong to this command.
         """
         derivation = Derivation(self._table, start)
         if spelling is None:
@@ -221,7 +221,7 @@ class CommandWriter:
     def _choose(
         origin: Sequence[int], rows: Mapping[int, PlanRow], state: _State, random: Random
     ) -> int | None:
-        """The place in `origin` of a production that the plan allows; None where it allows none."""
+        """Choose an index in `origin` of a production that the plan allows; None if none."""
         places: list[int] = []
         sums: list[float] = []
         total = 0.0
@@ -230,7 +230,7 @@ class CommandWriter:
         unwritten = needed & ~state.later
         allowed = (
             rows.items()
-            if type(origin) is range  # all productions, each in its own place
+            if type(origin) is range  # all productions, in order
             else [(place, rows[index]) for place, index in enumerate(origin) if index in rows]
         )
         for place, (weight, own, lines, can, stops) in allowed:
@@ -246,7 +246,7 @@ class CommandWriter:
                         continue
                     weight *= AGAIN
                 if can and not can & needed & ~own:
-                    weight *= 1e-6  # all that could follow is written already
+                    weight *= 1e-6  # all that could follow has been written
             if stops:
                 stopping = place
             places.append(place)
@@ -266,7 +266,7 @@ class CommandWriter:
     # Values ------------------------------------------------------------------------------------
 
     def _draw_value(self, derivation: Derivation, random: Random) -> str | None:
-        """Mostly a value for the leftmost nonterminal, written in its place; else None."""
+        """Replace the leftmost nonterminal by a drawn value and return it, usually; else None."""
         number = derivation.leftmost >> 1
         kind = self._kinds[number] if number in self._kinds else self._kind(number)
         if kind is None or random.random() >= (
@@ -279,11 +279,11 @@ class CommandWriter:
         return text
 
     def _put(self, text: str, derivation: Derivation) -> None:
-        """Writes a drawn value in the place of the leftmost nonterminal."""
+        """Replace the leftmost nonterminal by a drawn value."""
         derivation.write_words(self._words(text, derivation))
 
     def _words(self, text: str, derivation: Derivation) -> list[str]:
-        """The arguments that a value makes: several where it is a command that stands alone."""
+        """Return a value's arguments: several for a command that is a whole argument."""
         leftmost = derivation.leftmost
         symbol = self._table.nonterminals[leftmost >> 1]
         alone = not leftmost & 1 and not derivation.current
@@ -291,7 +291,7 @@ class CommandWriter:
         return list(self._nested.words(text)) if nested and self._nested else [text]
 
     def _kind(self, number: int) -> _Drawn | None:
-        """What values of a nonterminal may be drawn from; None where none may be drawn."""
+        """Return the source of values for a nonterminal; None if values are not drawn for it."""
         kind = self._kinds[number] = self._drawable(self._table.nonterminals[number])
         return kind
 
@@ -324,7 +324,7 @@ class CommandWriter:
         return _Drawn(kind, symbol.name, tuple(fitting), tuple(accumulate(seeds.values())))
 
     def _value(self, drawn: _Drawn, derivation: Derivation, random: Random) -> str | None:
-        """A drawn value, spelt for its place; None where the value cannot stand there."""
+        """Draw a value and spell it for its context; None if it is not possible there."""
         value_kind = drawn.kind
         before = "".join(derivation.current)
         if value_kind.name == COMMAND:
@@ -347,13 +347,13 @@ class CommandWriter:
         if not text.isprintable() or (before and not BEFORE_VALUE.search(before)):
             return None
         if value_kind.name == "path" and (before.endswith("/") or not derivation.at_end):
-            return None  # a part of a path, which the grammar puts together
-        own = not (before and self.grammar.name == "find")  # for `find`: where a search begins
+            return None  # a part of a path assembled by the grammar
+        own = not (before and self.grammar.name == "find")  # in `find`, the start of a search
         if value_kind.name == "path" and own and not self._is_taken(text):
             return None
         one_name = before or not self.grammar.header.traits.takes_several
         if value_kind.name == "path" and one_name and re.search(r"[*?\[]", text):
-            return None  # a glob may be several names, where one is taken
+            return None  # a glob may match several names, but one is required
         if value_kind.name in EXPANDED and not re.search(r"[\s'\"$&|;<>()\\`#]", text):
             return text
         if not before and text.startswith("-"):
@@ -361,7 +361,7 @@ class CommandWriter:
         return spelt(text, '"' if random.random() < DOUBLE_QUOTES and needs_quotes(text) else "")
 
     def _is_taken(self, text: str) -> bool:
-        """Whether a path is of the sort that the command takes, as far as its name tells."""
+        """Whether a path is of the type that the command takes, judged by its name."""
         role = self._role
         if role == "directory":
             return not self._is_file(text)
@@ -372,7 +372,7 @@ class CommandWriter:
 
     @cached_property
     def _role(self) -> str:
-        """The role of the first operand that is a path; "" where no operand is a path."""
+        """Return the role of the first operand that is a path; "" if there is none."""
         paths = self.grammar.header.traits.paths
         return paths[0].role if paths else ""
 
@@ -382,26 +382,26 @@ class CommandWriter:
         return frozenset({"~", *(path for token in listed for path in self._names.get(token, ()))})
 
     def _is_file(self, text: str) -> bool:
-        """Whether a path is that of a file, as far as its name tells."""
+        """Whether a path is that of a file, judged by its name."""
         return text in self._names.get("File", ()) or re.search(r"\w\.\w+\Z", text) is not None
 
 
 def needs_quotes(text: str) -> bool:
-    """Whether a word must be quoted to stand for itself."""
+    """Whether a word must be quoted to be taken literally."""
     return spelt(text) != text
 
 
 def open_quote(text: str) -> str:
-    """The quote that is open at the end of a text, "" where none is open."""
+    """Return the quote that is open at the end of a text, or ""."""
     matches = [match[1] for match in _OPEN_QUOTE.finditer(text)]
     return matches[-1] or "" if matches and matches[-1] else ""
 
 
 def _reseeded(drawn: _Drawn, random: Random) -> str:
-    """One of the values with its first number drawn anew.
+    """Draw one of the values with a new first number.
 
-    The number lies between the least and the largest of the values with the same text around it
-    (unit, sign).
+    The number is between the minimum and maximum of the values with the same text around it (unit,
+    sign).
     """
     seed = drawn.seeds[bisect(drawn.cumulative, random.random() * drawn.cumulative[-1])]
     match = FIRST_NUMBER.search(seed)
