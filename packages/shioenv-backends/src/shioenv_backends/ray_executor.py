@@ -1,8 +1,8 @@
-"""Jobs done on the nodes of a Ray cluster: one actor a node, with a crew of processes there.
+"""Execution of jobs on the nodes of a Ray cluster: one actor per node, with a crew of processes.
 
-The process that has the job draws the tasks, gives each node a few more than the node can work on,
-and gets the answers. This process keeps every unfinished task, so a lost node costs only the time
-of the tasks that it had in work.
+The process that owns the job draws the tasks, gives each node a few more than it can process at
+once, and receives the answers. It keeps every unfinished task, so a lost node costs only the time
+of its unfinished tasks.
 """
 
 from __future__ import annotations
@@ -34,17 +34,19 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 STAND_BY = 2
-"""Extra tasks of a node for each of its workers, beyond those that its crew hands out. The extra
-tasks keep the workers busy while more are asked for."""
+"""Extra tasks for each worker of a node, in addition to those that its crew distributes.
+
+They keep the workers busy while more tasks are requested.
+"""
 
 LOOK_SECONDS = 2.0
-"""Seconds between two looks at which nodes the cluster has."""
+"""Seconds between two checks of the cluster's nodes."""
 
 CONNECT_SECONDS = 10.0
-"""Seconds in which a cluster has to accept a connection."""
+"""Time limit in seconds for a cluster to accept a connection."""
 
 STORE_BYTES = 100_000_000
-"""Bytes of shared memory of a cluster that is started here; answers do not travel through it."""
+"""Bytes of shared memory of a cluster started here; answers are not transferred through it."""
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -52,25 +54,28 @@ _QUIET = {
     "RAY_worker_niceness": "0",
     "RAY_worker_oom_score_adjustment": "0",
 }
-"""Settings of a cluster that is started here: it reports to nobody and leaves priorities alone."""
+"""Settings of a cluster started here: no usage reports, and unchanged priorities."""
 
 _OOM = Path("/proc/self/oom_score_adj")
 
 
 @dataclass(frozen=True, slots=True)
 class Priority:
-    """Priorities that processes inherit, which inputs see (`nice`, `/proc/self/oom_score_adj`)."""
+    """Inherited process priorities, which inputs can see (`nice`, `/proc/self/oom_score_adj`)."""
 
     niceness: int
     oom_score: int
 
     @classmethod
     def here(cls) -> Priority:
-        """The priority of the calling process."""
+        """Return the priority of the calling process."""
         return cls(os.getpriority(os.PRIO_PROCESS, 0), int(_OOM.read_text()))
 
     def take(self) -> None:
-        """Give this process the priority. HostError where it has another that may not change."""
+        """Set the priority of this process.
+
+        HostError if it has another one that cannot be changed.
+        """
         with suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, 0, self.niceness)
         with suppress(PermissionError):
@@ -88,18 +93,18 @@ class Priority:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What a node first reports about itself."""
+    """A node's first report about itself."""
 
     name: str
     kernels: frozenset[str]
     layers: frozenset[str]
     refusal: Failure | None
-    """Why no sandbox opens there; None where one opened."""
+    """The reason why no sandbox opens there; None if one opened."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a node did since it was last asked: answers, and counts of what was begun again."""
+    """A node's results since the last call: answers, and counts of retries and restarts."""
 
     answers: list[tuple[int, Any]]
     retried: int
@@ -107,7 +112,7 @@ class Made:
 
 
 class NodeCrew:
-    """The crew of one node, which Ray makes an actor there; the actor gets one call at a time."""
+    """The crew of one node, created by Ray as an actor there; it handles one call at a time."""
 
     def __init__(self, given: bytes, workers: int, priority: Priority, version: str) -> None:
         self._given, self._workers = given, workers
@@ -116,7 +121,7 @@ class NodeCrew:
         self._schedule: Schedule[Any]
 
     def start(self) -> Host:
-        """Open a first sandbox; what the node reports about itself."""
+        """Open a first sandbox and return the node's report about itself."""
         refusal, kernels, layers = None, frozenset({platform.release()}), frozenset[str]()
         try:
             if (installed := package_version()) != self._version:
@@ -135,7 +140,7 @@ class NodeCrew:
         return Host(platform.node(), kernels, layers, refusal)
 
     def exchange(self, tasks: list[tuple[int, Any]]) -> Made | Failure:
-        """Take tasks and wait until some are finished; never ends without an unfinished task."""
+        """Accept tasks and wait until some are finished; at least one must be unfinished."""
         crew, schedule = self._crew, self._schedule
         retried, restarts = schedule.retried, crew.restarts
         answers: list[tuple[int, Any]] = []
@@ -150,14 +155,14 @@ class NodeCrew:
 
 
 class RayExecutor:
-    """Does jobs on the nodes of a Ray cluster, as `LocalExecutor` does on one machine.
+    """Executes jobs on the nodes of a Ray cluster, as `LocalExecutor` does on one machine.
 
-    `workers` bounds the processes on all nodes together (None: one a processor). `address` is the
-    address of the cluster. None stands for `RAY_ADDRESS`. Where that is not set, a cluster of this
-    machine alone is started, which ends with this executor.
+    `workers` limits the processes on all nodes together (None: one per processor). `address` is the
+    address of the cluster. None: `RAY_ADDRESS`, or if it is not set, a cluster of only this
+    machine, which ends with this executor.
 
-    A system declared in a file of one's own is found on the nodes by its name. Errors:
-    MissingExtraError where Ray is not installed, UsageError for less than one worker.
+    Nodes find a system declared in a custom file by its name. Errors: MissingExtraError if Ray is
+    not installed, UsageError for less than one worker.
     """
 
     def __init__(
@@ -191,7 +196,7 @@ class RayExecutor:
 
     @property
     def workers(self) -> int:
-        """Worker processes of the nodes in use now."""
+        """The number of worker processes of the nodes in use."""
         return sum(node.workers for node in self._nodes.values())
 
     def __enter__(self) -> Self:
@@ -201,16 +206,15 @@ class RayExecutor:
         self.close()
 
     def check(self, job: NumberedJob[Any, Any]) -> None:
-        """Do nothing: inputs run on the nodes, and each node reports what it lacks."""
+        """Do nothing: inputs run on the nodes, and each node reports what is missing."""
 
     def map(
         self, job: NumberedJob[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
     ) -> Iterator[tuple[int, A]]:
-        """As every executor; `tell` is called with notes on nodes that come, are lost or left out.
+        """Execute a job, as in every executor; `tell` reports joining, lost and excluded nodes.
 
-        Further errors: HostError where no cluster answers. UsageError for a text that is no
-        address. The error of a node where no node can open a sandbox. GenerationError where no node
-        is left.
+        Further errors: HostError if no cluster answers. UsageError for an invalid address. The
+        error of a node if no node can open a sandbox. GenerationError if no node is left.
         """
         schedule = Schedule(tasks, what=job.what)
         if not schedule.left:
@@ -263,7 +267,7 @@ class RayExecutor:
             return
         options: dict[str, Any] = {"address": self._address}
         if self._address == "local":
-            # a short path, because the paths of sockets are bounded
+            # a short path, because the length of socket paths is limited
             self._directory = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
             options |= {
                 "include_dashboard": False,
@@ -284,7 +288,7 @@ class RayExecutor:
     # nodes
 
     def _look(self) -> None:
-        """Starts an actor on each node that has none, once in LOOK_SECONDS."""
+        """Start an actor on each node that has none, at most once in LOOK_SECONDS."""
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
@@ -311,7 +315,7 @@ class RayExecutor:
         self._nodes[name] = _Node(name, address, workers, actor, actor.start.remote())
 
     def _nobody(self) -> ShioenvError:
-        """The error that says why there is no node to work on."""
+        """Return the error that explains why no node is available."""
         nothing = GenerationError(
             "the Ray cluster has no node with a processor left",
             hint="what is finished is kept: the same command goes on",
@@ -321,10 +325,10 @@ class RayExecutor:
     # tasks
 
     def _hand_out(self, schedule: Schedule[Any]) -> None:
-        """Give each node that owes no answer as many tasks as it has room for.
+        """Give each node without a pending call as many tasks as it has room for.
 
-        A task that a lost node may have begun is given to a node that has no other task. So a task
-        that kills its node each time is the one whose attempts are counted.
+        A task that a lost node may have started is given to a node that has no other task. A task
+        that kills its node each time is then the one whose attempts are counted.
         """
         assert self._job is not None
         for node in self._nodes.values():
@@ -341,7 +345,7 @@ class RayExecutor:
                 node.call = node.actor.exchange.remote(given)
 
     def _receive(self, node: _Node, schedule: Schedule[Any]) -> list[tuple[int, Any]]:
-        """The answers of a node; the tasks of a node that is gone are taken back."""
+        """Return the answers of a node; the tasks of a lost node are returned to the schedule."""
         call, node.call = node.call, None
         try:
             answer = self._ray.get(call)
@@ -364,7 +368,7 @@ class RayExecutor:
         return list(answer.answers)
 
     def _welcome(self, node: _Node, host: Host) -> None:
-        """Counts a node in, or leaves out a node that cannot run sandboxes."""
+        """Add a node, or exclude a node that cannot run sandboxes."""
         if host.refusal is None:
             node.ready = True
             self.kernels |= host.kernels
@@ -382,7 +386,7 @@ class RayExecutor:
         self._looked = float("-inf")
 
     def _bury(self, node: _Node, error: Exception, schedule: Schedule[Any]) -> None:
-        """Remove a node that is gone, or whose actor is gone; its tasks go to others."""
+        """Remove a node that is lost, or whose actor is lost; its tasks go to others."""
         del self._nodes[node.name]
         self._kill(node)
         first, *_, last = [*str(error).strip().splitlines(), ""]
@@ -394,12 +398,12 @@ class RayExecutor:
         assert self._job is not None
         alone = schedule.alone(node.tasks)
         begun = self._job.lanes * node.workers
-        tasks = sorted(node.tasks)  # the order in which the node begins them
+        tasks = sorted(node.tasks)  # the order in which the node starts them
         for number in tasks[begun:]:
             schedule.back(number)
         for number in tasks[:begun]:
             schedule.again(number, why)
-        if not alone:  # else it is the task's fault, whose attempts are counted
+        if not alone:  # otherwise the task is the cause, whose attempts are counted
             self._dead_starts[node.name] += 1
         if self._dead_starts[node.name] >= STARTS:
             self._refused[node.name] = GenerationError(f"node {node.address} fails: {why}")
@@ -407,7 +411,7 @@ class RayExecutor:
         self._looked = float("-inf")
 
     def _kill(self, node: _Node) -> None:
-        with suppress(self._ray.exceptions.RayError, ValueError):  # the actor is gone already
+        with suppress(self._ray.exceptions.RayError, ValueError):  # the actor has already ended
             self._ray.kill(node.actor)
 
 
@@ -420,7 +424,7 @@ class _Node:
     workers: int
     actor: Any
     call: Any
-    """The call that is not answered yet, at most one; else None."""
+    """The pending call, at most one; else None."""
     ready: bool = False
     tasks: dict[int, None] = field(default_factory=dict)
     """The numbers of the node's unfinished tasks, in the order given."""
@@ -429,10 +433,10 @@ class _Node:
 def spread(
     processors: Mapping[str, int], working: Mapping[str, int], wanted: int | None
 ) -> dict[str, int]:
-    """The number of workers for each node.
+    """Return the number of workers for each node.
 
-    Without `wanted` a node gets one a processor. Otherwise the nodes share `wanted` as evenly as
-    possible, at most one a processor. Nodes that work already keep the workers that they have.
+    Without `wanted`, a node gets one per processor. Otherwise the nodes share `wanted` as evenly as
+    possible, at most one per processor. Nodes that are already working keep their workers.
     """
     shares = dict(working)
     fresh = [name for name in processors if name not in working]
@@ -447,7 +451,9 @@ def spread(
 
 
 def _check(address: str) -> None:
-    """HostError where nothing listens at HOST:PORT, UsageError for a text that is no HOST:PORT.
+    """Check an address.
+
+    HostError if nothing listens at HOST:PORT, UsageError for an invalid address.
 
     Ray itself would try to connect for many minutes.
     """
@@ -471,7 +477,7 @@ def _unanswered(address: str, error: Exception) -> HostError:
 
 
 def _import_ray() -> Any:
-    """Ray, told to be quiet before it is loaded."""
+    """Import Ray with its messages turned off."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     try:

@@ -1,4 +1,4 @@
-"""Predictors are asked in processes of their own: a hang or a death costs one answer."""
+"""Worker processes for predictors: a hang or a crash costs only one answer."""
 
 from __future__ import annotations
 
@@ -30,72 +30,73 @@ from shioenv.system import stopped
 from shioenv_eval.metrics import Said, Status
 
 READY_SECONDS = 900.0
-"""Seconds in which a predictor has to be ready by default.
+"""Default time limit in seconds for a predictor to become ready.
 
-What a predictor has to install or learn first takes minutes. Within these seconds a program has
+Installing or training a predictor first can take minutes. Within this limit, a program has
 `START_SECONDS` to answer its first line.
 """
 
 OWN_SECONDS = 30.0
-"""Seconds in which a process has imported this package on the busiest machine (ours)."""
+"""Time in seconds to import this package on a heavily loaded host (our choice)."""
 
 TRIES = 3
-"""A predictor is given up once so many of its workers failed to start."""
+"""Number of failed worker starts after which a predictor is abandoned."""
 
 Task = tuple[str, State]
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What a predictor says of itself once it can be asked."""
+    """Facts that a predictor reports once it is ready."""
 
     version: str
     level: PatchLevel
     training: str | Training | None = None
-    """What the predictor was trained on; None where it does not say."""
+    """The predictor's training data; None if it does not report any."""
     install: str = ""
-    """A line of shell that installs just this version; empty where it does not say."""
+    """A shell command that installs exactly this version; empty if unknown."""
     shell: str = ""
-    """The shell's words that run it, to which an input is added as the last one.
+    """The shell words that run it; the input is appended as the last word.
 
-    It works in the current directory of a real file system. Empty where it cannot be run so."""
+    It works in the current directory of a real file system. Empty if it cannot be run this way.
+    """
     at_once: int = 1
-    """Questions that a worker is given at once, at most."""
+    """Maximum number of questions that a worker is given in one batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The seconds that a predictor has."""
+    """Time limits of a predictor, in seconds."""
 
     answer: float = REPLY_SECONDS
-    """Seconds for each answer."""
+    """Time limit for each answer."""
     start: float | None = None
-    """Seconds to be ready, which count for no answer.
+    """Time limit for becoming ready; it does not count towards any answer.
 
     None: `READY_SECONDS`, within which a program has `START_SECONDS` to answer its first line.
     """
 
     @property
     def ready(self) -> float:
-        """Seconds from the start of a worker until its predictor is ready.
+        """Time limit from the start of a worker until its predictor is ready.
 
-        A `start` that is given is lengthened by what our own process takes, `OWN_SECONDS`.
+        An explicit `start` is extended by `OWN_SECONDS`, the allowance for our own process.
         """
         return READY_SECONDS if self.start is None else self.start + OWN_SECONDS
 
     @property
     def program(self) -> float:
-        """Seconds that a program has to answer its first line."""
+        """Time limit for a program to answer its first line."""
         return START_SECONDS if self.start is None else self.start
 
 
 class PredictorPool:
-    """The worker processes that one predictor is asked in; a context manager.
+    """A pool of worker processes for one predictor; a context manager.
 
-    Making a pool starts the first worker and waits until it is ready. `ready` is what that worker
-    says of its predictor; `seconds` is the time that this took. Workers, and all that they started,
-    end with this process. Errors: HostError where the predictor cannot be made here, or not in
-    time, with the reason.
+    The constructor starts the first worker and waits until it is ready. `ready` holds the facts
+    that this worker reported; `seconds` is the time that the start took. Workers and their
+    descendants end with this process. Errors: HostError, with the reason, if the predictor cannot
+    be created here or is not ready in time.
     """
 
     def __init__(
@@ -111,11 +112,11 @@ class PredictorPool:
         self.seconds = time.monotonic() - began
 
     def said(self, tasks: Sequence[tuple[int, Task]]) -> Iterator[tuple[int, Said]]:
-        """The number of each task with its answer, in the order in which answers come.
+        """Yield the number of each task with its answer, in order of completion.
 
-        A worker is given as many at once as the predictor takes. The seconds of an answer are for
-        all of them. Where these are late or lost, each is asked again by itself.
-        Errors: HostError where the predictor cannot run here.
+        A worker gets as many tasks at once as the predictor accepts; the answer's time limit covers
+        the whole batch. If a batch times out or is lost, each of its tasks is retried separately.
+        Errors: HostError if the predictor cannot run here.
         """
         left = deque(tasks)
         busy = 0
@@ -131,14 +132,14 @@ class PredictorPool:
             busy = sum(len(worker.tasks) for worker in self._workers)
 
     def _next(self, left: deque[tuple[int, Task]]) -> list[tuple[int, Task]]:
-        """What a worker is given next; each worker gets its share of what is left."""
+        """Take a worker's next batch: an equal share of the remaining tasks, at most `at_once`."""
         if self._alone:
             return [self._alone.popleft()]
         share = -(-len(left) // self._wanted)
         return [left.popleft() for _ in range(min(share, self.ready.at_once))]
 
     def close(self) -> None:
-        """Ends the workers and all that they started; workers at rest may end by themselves."""
+        """Terminate the workers and all that they started; idle workers may exit by themselves."""
         for worker in self._workers:
             worker.connection.close()
         for worker in self._workers:
@@ -165,7 +166,7 @@ class PredictorPool:
             raise
 
     def _answers(self) -> Iterator[tuple[int, Said]]:
-        """Waits until a worker says something or is too late; the answers that came."""
+        """Wait until a worker sends a message or times out; yield the answers received."""
         until = min(worker.deadline for worker in self._workers)
         open_ = [worker.connection for worker in self._workers if not worker.resting]
         said = self._wait(open_, until) if open_ else []
@@ -173,7 +174,7 @@ class PredictorPool:
             if worker.connection in said:
                 try:
                     what = worker.connection.recv()
-                except Exception:  # its end, or what cannot be read
+                except Exception:  # the connection's end, or an unreadable message
                     yield from self._lost(worker, Status.CRASHED)
                     continue
                 if isinstance(what, Ready):
@@ -187,16 +188,16 @@ class PredictorPool:
             elif (
                 not worker.resting
                 and time.monotonic() >= worker.deadline
-                and not worker.connection.poll()  # it spoke while another's answer was taken
+                and not worker.connection.poll()  # it may have answered in the meantime
             ):
                 yield from self._lost(worker, Status.TIMED_OUT)
 
     def _wait(self, connections: list[Connection[Any, Any]], until: float) -> list[Any]:
-        """The connections that say something until then, or within a second.
+        """Return the connections that are readable by then, or within a second.
 
-        The time in which this process was stopped (Ctrl-Z) counts for no answer: the workers may
-        have been stopped too. The time in which the host was busy counts, since a worker may keep
-        it busy.
+        Time during which this process was stopped (Ctrl-Z) does not count towards time limits,
+        since the workers may have been stopped too. Time during which the host was busy counts,
+        since a worker may be the cause.
         """
         began, active = time.monotonic(), stopped.active_seconds()
         patience = min(stopped.LOOK_SECONDS, max(0.0, until - began))
@@ -210,7 +211,7 @@ class PredictorPool:
         return said
 
     def _lost(self, worker: _Worker, status: Status) -> Iterator[tuple[int, Said]]:
-        """Removes a worker that died or is late: the input that it was asked has no answer."""
+        """Remove a worker that crashed or timed out; its task, if single, gets no answer."""
         self._workers.remove(worker)
         ended, last_words = worker.end(0.0)
         words = f"its process ended with status {ended}"
@@ -240,9 +241,9 @@ class PredictorPool:
 class _Worker(WorkerProcess):
     """One process, which holds one predictor.
 
-    `tasks` are those that the worker was given and has not answered. `deadline` is the time by
-    which it has to say something. `facts` is what its predictor says of itself, None before the
-    predictor is ready. `resting` says whether the worker can be given a task.
+    `tasks` are the unanswered tasks of the worker. `deadline` is the time by which it must send a
+    message. `facts` are the facts about its predictor, None before it is ready. `resting` is
+    whether the worker can accept a task.
     """
 
     def __init__(self, given: bytes, seconds: float) -> None:
@@ -256,7 +257,7 @@ class _Worker(WorkerProcess):
 
     @property
     def ready(self) -> bool:
-        """Whether the predictor was ever ready."""
+        """Whether the predictor has become ready."""
         return self.facts is not None
 
     @property
@@ -270,7 +271,7 @@ class _Worker(WorkerProcess):
         self.send(pickle.dumps([task for _, task in tasks]))
 
     def recover(self, seconds: float) -> None:
-        """Notes that the worker answered; it may have to start a program again before it rests."""
+        """Record that the worker answered; it may have to restart a program before it is idle."""
         self.tasks = []
         self.deadline = time.monotonic() + seconds
 
@@ -280,9 +281,9 @@ class _Worker(WorkerProcess):
 
 
 def main() -> None:
-    """The program of a worker: makes a predictor, and answers until the connection is closed."""
+    """Run a worker: create a predictor, and answer until the connection is closed."""
     file = int(sys.argv[2])
-    os.set_inheritable(file, False)  # or what it starts could answer for it
+    os.set_inheritable(file, False)  # otherwise a child process could answer in its place
     connection: Connection[Any, Any] = Connection(file)
     name, system, start, seconds = pickle.loads(connection.recv_bytes())
     try:
@@ -318,10 +319,10 @@ def main() -> None:
 
 
 def said_together(predictor: Any, tasks: Sequence[Task]) -> list[Said]:
-    """What a predictor says of each input.
+    """Return a predictor's answer to each input.
 
-    Errors: HostError, and what `together` raises. AnswerError where `together` gives anything else
-    than one answer for each input.
+    Errors: HostError, and those of `together`. AnswerError if `together` does not return exactly
+    one answer for each input.
     """
 
     def ask(task: Task) -> Said:
@@ -336,10 +337,10 @@ def said_together(predictor: Any, tasks: Sequence[Task]) -> list[Said]:
 
 
 def said_of(predictor: Any, text: str, state: State) -> Said:
-    """What a predictor says of one input.
+    """Return a predictor's answer to one input.
 
-    Whatever the predictor raises becomes a status without an answer. Errors: HostError, which says
-    that this machine lacks something.
+    Any other exception of the predictor becomes a status without an answer. Errors: HostError if
+    this machine lacks something.
     """
     began = time.perf_counter()
 
@@ -367,5 +368,5 @@ def said_of(predictor: Any, text: str, state: State) -> Said:
 
 
 def _spent(predictor: Any) -> tuple[tuple[int, int], float]:
-    """The tokens of the newest answer and their cost in dollars; 0 where no tokens are counted."""
+    """Return the latest answer's tokens and their cost in dollars; 0 if tokens are not counted."""
     return getattr(predictor, "tokens", (0, 0)), getattr(predictor, "cost", 0.0)

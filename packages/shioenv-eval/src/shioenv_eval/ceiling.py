@@ -1,4 +1,4 @@
-"""The ceiling of a suite: how right the machine itself is when it is judged as a predictor."""
+"""The ceiling of a suite: the machine's own accuracy when it is evaluated as a predictor."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from shioenv_eval.record import executed
 from shioenv_eval.suite import Suite, SuiteCase
 
 AIM = 0.99
-"""The share of inputs that have to be right outside what is volatile."""
+"""Minimum share of inputs that must match outside what is volatile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """An input that did something else than in its gold runs, outside what is volatile."""
+    """An input that behaved differently from its gold runs, outside what is volatile."""
 
     id: str
     input: str
@@ -34,23 +34,23 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """How right one more run of each of a suite's inputs was."""
+    """The accuracy of one more run of each of a suite's inputs."""
 
     inputs: int
     misses: tuple[Miss, ...]
 
     @property
     def right(self) -> int:
-        """How many inputs did the same outside what is volatile."""
+        """The number of inputs that behaved the same outside what is volatile."""
         return self.inputs - len(self.misses)
 
     @property
     def ok(self) -> bool:
-        """Whether the share of right inputs reaches `AIM`."""
+        """Whether the share of matching inputs reaches `AIM`."""
         return self.right >= AIM * self.inputs
 
     def to_json(self) -> dict[str, Any]:
-        """The ceiling for programs."""
+        """Return the ceiling as a JSON object."""
         share = self.right / self.inputs if self.inputs else 1.0
         misses = [asdict(miss) for miss in self.misses]
         return {"inputs": self.inputs, "em_masked": round(share, 4), "misses": misses}
@@ -62,10 +62,10 @@ def ceiling(
     workers: int | None = None,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Ceiling:
-    """Runs every input of a suite once more on the suite's system, and judges what it did.
+    """Run every input of a suite once more on the suite's system, and compare with the gold runs.
 
-    `report` is told how many inputs are done, and of how many. Errors: those of `find_system` and
-    sandboxes; SystemMismatchError where the suite was recorded on another build of its system.
+    `report` is called with the number of inputs done and the total. Errors: those of `find_system`
+    and sandboxes; SystemMismatchError if the suite was recorded on another build of its system.
     """
     job = NumberedJob(
         _executed,
@@ -93,10 +93,10 @@ def _executed(lane: Lane, task: tuple[int, tuple[str, State]]) -> Behavior:
 
 
 def why(case: SuiteCase, behavior: Behavior) -> str:
-    """How a behavior differs from the first gold run: each channel with the first difference.
+    """Return the first difference of each channel between a behavior and the first gold run.
 
-    Of outputs that the mask does not fit, the first line is named that differs and is not as the
-    mask says. Exit codes and operations are named even where they are volatile.
+    If the mask does not match the output, the first differing line that the mask does not cover is
+    named. Exit codes and operations are named even if they are volatile.
     """
     gold = case.gold[0]
     found = []

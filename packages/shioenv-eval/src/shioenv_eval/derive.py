@@ -1,7 +1,7 @@
-"""Another system drawn from a declared one: other users, another tree, other names and times.
+"""Deriving a system from a declared one: other users, another tree, other names and times.
 
-The programs are the same on both systems. A model that is asked about the other system has to read
-what it is given: no name that the model remembers is true there.
+The programs are the same on both systems. A model that is asked about the derived system has to use
+its context, since no memorised name is valid there.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _OF_MACHINE = (
 
 
 def derive(base: str | None, name: str, seed: int, directory: Path) -> Path:
-    """Writes another system into a directory: `NAME.toml`, and its home tree in `home/`.
+    """Write a derived system to a directory: `NAME.toml`, and its home tree in `home/`.
 
-    The directory is made. Returns the path of `NAME.toml`, which `build_system` takes. The same
-    base, name and seed give the same files, except for the place of the tree in `NAME.toml`.
+    The directory is created. Returns the path of `NAME.toml`, which `build_system` accepts. The
+    same base, name and seed give the same files, except for the path of the tree in `NAME.toml`.
     Errors: those of `load_declaration` and `load_home`, OutputExistsError, and those of
     `storage_errors`.
     """
@@ -68,7 +68,7 @@ def derive(base: str | None, name: str, seed: int, directory: Path) -> Path:
 
     rng = generator(seed, "system")
     declaration = load_declaration(base)
-    load_home(declaration)  # raises for a faulty tree
+    load_home(declaration)  # raises for an invalid tree
     data, tree = parse_toml(read_text(base)), HomeTree(declaration.home.source)
     before = data["instant"]
     instant = before + timedelta(days=rng.randrange(30, 300), minutes=rng.randrange(1440))
@@ -106,9 +106,9 @@ def derive(base: str | None, name: str, seed: int, directory: Path) -> Path:
 
 
 def _declared(data: dict[str, Any], later: timedelta, rng: Random) -> Callable[[str], str]:
-    """Gives a declaration other users, groups, host, addresses and dates.
+    """Change a declaration's users, groups, host, addresses and dates in place.
 
-    Returns the function that puts the new names of users and groups into a text.
+    Returns the function that replaces names of users and groups in a text.
     """
     names: dict[str, str] = {}
     people = rng.sample(_PEOPLE, len(_PEOPLE))
@@ -140,7 +140,7 @@ def _declared(data: dict[str, Any], later: timedelta, rng: Random) -> Callable[[
 
 
 def _changed(value: Any, change: Callable[[str], str], later: timedelta = timedelta(0)) -> Any:
-    """A value of a declaration with `change` made to its texts, and its times so much `later`."""
+    """Return a value of a declaration with `change` applied to its texts, and its times shifted."""
     if isinstance(value, datetime):
         return value + later
     if isinstance(value, Mapping):
@@ -151,7 +151,7 @@ def _changed(value: Any, change: Callable[[str], str], later: timedelta = timede
 
 
 def _kept(tree: Mapping[str, Mapping[str, Any]], starts: Sequence[str], rng: Random) -> list[str]:
-    """The paths of a tree, without some that nothing in the tree needs."""
+    """Return the paths of a tree, randomly leaving out some that nothing else in it needs."""
     held = {name for value in tree.values() for name in value.get("holds", ())}
     led_to = {_aim(path, value["link"]) for path, value in tree.items() if "link" in value}
     needed = {".", *starts, *held, *led_to, *(path.rpartition("/")[0] for path in tree)}
@@ -166,7 +166,7 @@ def _tree(
     change: Callable[[str], str],
     rng: Random,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """The entries of the other tree, and the texts of its files by their path beneath `files`."""
+    """Return the entries of the new tree, and the texts of its files by path below `files`."""
     entries: dict[str, dict[str, Any]] = {}
     texts: dict[str, str] = {}
     for path, new in renamed.items():
@@ -196,12 +196,12 @@ def _tree(
 
 
 def _aim(path: str, target: str) -> str:
-    """The path that a link at `path` leads to: from the top of the tree for a relative target."""
+    """Return the target of a link at `path`; relative targets are resolved within the tree."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
 
 
 def _link(path: str, target: str, renamed: Mapping[str, str]) -> str | None:
-    """A link's relative target in the new names; None where it does not lead into the tree."""
+    """Return a link's relative target under the new names; None if it is outside the tree."""
     at = _aim(path, target)
     if at not in renamed:
         return None
@@ -209,12 +209,12 @@ def _link(path: str, target: str, renamed: Mapping[str, str]) -> str | None:
 
 
 def _earlier(instant: datetime, ago: timedelta, rng: Random) -> datetime:
-    """A moment before the instant: 0.3 to 1 times as long before it as `ago`."""
+    """Return a time before the instant, at 0.3 to 1 times the distance `ago`."""
     return (instant - ago * rng.uniform(0.3, 1.0)).replace(microsecond=0)
 
 
 def _renamed(paths: Sequence[str], rng: Random) -> dict[str, str]:
-    """New paths by old path. A renamed directory is renamed in all paths; suffixes stay."""
+    """Map old paths to new ones. A renamed directory changes in all paths; suffixes are kept."""
     stems, places = rng.sample(_STEMS, len(_STEMS)), rng.sample(_PLACES, len(_PLACES))
     directories = {path.rpartition("/")[0] for path in paths}
     found = {".": "."}
@@ -232,9 +232,9 @@ def _renamed(paths: Sequence[str], rng: Random) -> dict[str, str]:
 
 
 def _rewritten(path: str, content: str, rng: Random) -> str:
-    """A text of lines that stand by themselves, at times with fewer lines in another order.
+    """Shuffle a text of independent lines and drop some, at random; other texts are unchanged.
 
-    The first line stays. Any other text stays as it is.
+    The first line is kept.
     """
     lines = content.splitlines(keepends=True)
     by_itself = path.endswith((".txt", ".csv", ".tsv", ".dat", ".list")) and content[:2] != "#!"
@@ -248,17 +248,17 @@ def _rewritten(path: str, content: str, rng: Random) -> str:
 
 
 _BEGINS = r"""(?<![\w.~)}$/-])(?<![\w}]["'])"""
-"""Before a path: nothing that the path could continue, such as `..`, `~`, `$HOME` or `"$HOME"`."""
+"""Left context of a path: nothing that it could continue, such as `..`, `~` or `$HOME`."""
 
 _REST = r"[\w.+@%-]+(?:/[\w.+@%-]*)*"
 _OF_SYSTEM = rf"{_BEGINS}/(?:boot|dev|etc|lib\w*|proc|run|s?bin|sys|usr)/{_REST}"
-"""A path in directories that the distribution or the kernel fills. It holds no user's name."""
+"""A path in directories of the distribution or the kernel. It holds no user's name."""
 
 
 def _paths(renamed: Mapping[str, str], home: str) -> Callable[[str], str]:
-    """A function that gives paths of the tree in a text their new names.
+    """Return a function that renames paths of the tree in a text.
 
-    Paths of the tree are those beneath `home`, and relative ones.
+    Paths of the tree are those below `home`, and relative ones.
     """
     names = {old: new for old, new in renamed.items() if old != "."}
     tops = "|".join(re.escape(name) for name in names if "/" not in name)
@@ -272,9 +272,9 @@ def _paths(renamed: Mapping[str, str], home: str) -> Callable[[str], str]:
 
 
 def _replacer(names: Mapping[str, str], kept: str = _OF_SYSTEM) -> Callable[[str], str]:
-    """A function that replaces old names in a text by new ones, where they stand as words.
+    """Return a function that replaces old names by new ones in a text, only as whole words.
 
-    Text that matches the pattern `kept` stays.
+    Text that matches the pattern `kept` is unchanged.
     """
     if not names:
         return lambda text: text

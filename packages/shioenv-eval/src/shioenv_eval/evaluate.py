@@ -1,4 +1,4 @@
-"""Predictors are asked about every input of a suite; their answers are kept, and judged."""
+"""Evaluation of predictors on a suite: answers are collected, kept, and scored."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ SUITE = "suite.jsonl"
 PLAN = "evaluation.json"
 
 Report = Callable[[str, int, int, int], None]
-"""Called with a predictor's name, its answers so far, all inputs, and answers kept from before."""
+"""Callback with a predictor's name, its answers so far, the total, and answers kept from before."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A suite, what predictors said of it, and how right that was."""
+    """A suite, the predictors' answers to it, and their scores."""
 
     suite: Suite
     predictors: tuple[JudgedPredictor, ...]
     unable: Mapping[str, str] = field(default_factory=dict)
-    """Why a predictor is not judged, by its name: it could not run here, or no answer was one."""
+    """Reasons why predictors were not evaluated, by name: unable to run, or no valid answer."""
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """The document of `results` with `unable`, for programs."""
+        """The document of `results` with `unable`, as a JSON object."""
         return results(self.suite, self.predictors) | {"unable": dict(self.unable)}
 
 
@@ -70,20 +70,20 @@ def evaluate(
     report: Report = lambda name, done, total, kept: None,
     tell: Tell = silent,
 ) -> Evaluation:
-    """What predictors, by name, say of a suite, and how right that is.
+    """Evaluate predictors, given by name, on a suite.
 
-    Each predictor is asked in `workers` processes (None: one a processor), about every input in
-    that input's own state. An answer that does not come in `timeout` seconds is none. A predictor
-    that dies is started anew. To be ready a predictor has other seconds, `start_timeout`, as
-    `Bounds.start` says. A predictor that cannot run here, or gives no answer to any input, is not
-    judged; `unable` tells the reason.
+    Each predictor is asked in `workers` processes (None: one per processor) about every input in
+    its state. An answer that takes longer than `timeout` seconds is missing. A predictor that
+    crashes is restarted. `start_timeout` limits the time to become ready, see `Bounds.start`. A
+    predictor that cannot run here, or gives no valid answer, is not evaluated; `unable` holds the
+    reason.
 
-    `out` is a directory where every answer is kept at once. The same call goes on where an earlier
-    call was stopped. Answers of another version of a predictor are asked anew. None: nothing is
-    kept.
+    `out` is a directory where answers are saved as they arrive. The same call resumes an
+    interrupted one. Answers of another version of a predictor are discarded. None: nothing is
+    saved.
 
-    `tell` is told what is waited for. Errors: SuiteError; those of `find_predictor`, before
-    anything is asked; UsageError where `out` holds an evaluation of another suite; those of
+    `tell` is called with messages about long waits. Errors: SuiteError; those of `find_predictor`,
+    before anything is asked; UsageError if `out` holds an evaluation of another suite; those of
     directories.
     """
     suite = suite if isinstance(suite, Suite) else read_suite(suite)
@@ -113,15 +113,15 @@ def evaluate(
 
 
 def answers_beneath(directory: Path, suite: Suite) -> Path:
-    """The directory of a model's evaluation by a suite, beneath the model's own directory."""
+    """Return the directory of a model's evaluation on a suite, inside the model's directory."""
     return directory / f"answers-{suite.head.digest[:12]}"
 
 
 def read_evaluation(directory: str | Path, of: Suite | None = None) -> Evaluation:
-    """The evaluation that is kept in a directory, judged again without asking any predictor.
+    """Read the evaluation in a directory, and score it again without asking any predictor.
 
-    Errors: SuiteError where the directory holds no evaluation, or lacks an answer of a predictor.
-    UsageError where it is one of another suite, or recording, than `of`.
+    Errors: SuiteError if the directory holds no evaluation, or lacks an answer of a predictor.
+    UsageError if its suite or recording is not `of`.
     """
     directory = Path(directory)
     try:
@@ -148,7 +148,7 @@ def read_evaluation(directory: str | Path, of: Suite | None = None) -> Evaluatio
 
 
 def _agree(directory: Path, there: Suite, suite: Suite) -> None:
-    """Errors: UsageError where a directory's evaluation is not of this very recording."""
+    """Check that two suites are the same recording. Errors: UsageError."""
     if there.head.sha256 != suite.head.sha256 or not suite.head.sha256:
         raise UsageError(
             f"{directory} holds an evaluation of another suite, or recording",
@@ -158,7 +158,7 @@ def _agree(directory: Path, there: Suite, suite: Suite) -> None:
 
 @contextmanager
 def _directory(out: str | Path | None, suite: Suite) -> Iterator[Path]:
-    """The directory where answers are kept: `out`, or a temporary one where `out` is None."""
+    """Open the directory that keeps answers: `out`, or a temporary one if `out` is None."""
     if out is None:
         with tempfile.TemporaryDirectory(prefix="shioenv-evaluation-") as name:
             yield Path(name)
@@ -182,9 +182,9 @@ def _judged(
     report: Report,
     tell: Tell,
 ) -> JudgedPredictor:
-    """A predictor's answers, judged; it is asked for those that are not kept yet.
+    """Score a predictor's answers, after asking for those that are not kept yet.
 
-    Errors: HostError; AnswerError where it gave no answer to any input, and then nothing is kept.
+    Errors: HostError; AnswerError if it gave no valid answer at all, in which case nothing is kept.
     """
     (directory / "answers").mkdir(exist_ok=True)
     total = len(suite.cases)
@@ -215,9 +215,9 @@ def _judged(
 
 @contextmanager
 def _journal(directory: Path, name: str, version: str = "") -> Iterator[Journal[Said]]:
-    """The journal of a predictor's answers; answers of another version than `version` are removed.
+    """Open the journal of a predictor's answers; answers of another version are removed.
 
-    Where `version` is empty, every answer stays.
+    If `version` is empty, all answers are kept.
     """
     path = _answers_file(directory, name)
     mark = path.with_suffix(".version")
@@ -239,7 +239,7 @@ def _answers_file(directory: Path, name: str) -> Path:
 
 
 def said_json(said: Said) -> dict[str, Any]:
-    """What a predictor said of an input, as JSON."""
+    """Return a predictor's answer to an input as JSON."""
     return {
         "status": said.status.value,
         "confidence": said.confidence,
@@ -252,7 +252,7 @@ def said_json(said: Said) -> dict[str, Any]:
 
 
 def said_of(document: Mapping[str, Any]) -> Said:
-    """What `said_json` wrote. Errors: KeyError, ValueError, TypeError, AnswerError."""
+    """Parse the output of `said_json`. Errors: KeyError, ValueError, TypeError, AnswerError."""
     answer = document["answer"]
     return Said(
         Status(document["status"]),
@@ -261,7 +261,7 @@ def said_of(document: Mapping[str, Any]) -> Said:
         document["milliseconds"],
         document["why"],
         tuple(document["tokens"]),
-        document.get("cost", 0.0),  # answers that earlier releases kept have no cost
+        document.get("cost", 0.0),  # answers kept by earlier releases have no cost
     )
 
 
@@ -277,9 +277,9 @@ def _decoded(line: bytes) -> tuple[int, Said] | None:
 def _note(
     directory: Path, suite: Suite, found: Sequence[JudgedPredictor], unable: Mapping[str, str]
 ) -> None:
-    """Writes down which predictors the directory holds, with those that earlier calls left there.
+    """Record the directory's predictors, merged with those of earlier calls.
 
-    A predictor that was unable leaves the list where it has no answers in the directory.
+    A predictor that was unable to run is removed from the list if it has no answers there.
     """
     there: dict[str, Any] = {"predictors": {}, "unable": {}}
     path = directory / PLAN

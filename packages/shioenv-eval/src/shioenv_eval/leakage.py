@@ -1,4 +1,4 @@
-"""Leakage: how much of a test set a training set gives away."""
+"""Leakage: overlap between a training set and a test set."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from shioenv.errors import InputError, UsageError
 from shioenv.files.regular import is_directory
 
 THRESHOLD = 0.9
-"""Similarity from which an input is a near duplicate (ours)."""
+"""Minimum similarity of a near duplicate (our choice)."""
 
 BATCH = 16_384
-"""Training inputs that wait in memory until they are compared with test inputs of like commands."""
+"""Training inputs buffered before they are compared with test inputs of the same commands."""
 
 
 class LeakLevel(StrEnum):
-    """How a training input gives a test input away, the strongest way first; only that counts."""
+    """The kinds of leak, the strongest first; only the strongest counts."""
 
     EXACT = "exact"
-    """The same line, in the same start directory where both are known."""
+    """The same line, and the same start directory if both are known."""
     REORDERED = "reordered"
-    """The same arguments in another order or bundled otherwise, or in another start directory."""
+    """The same arguments in another order or bundling, or in another start directory."""
     NEAR = "near"
     """The same commands, and a line whose similarity reaches the threshold."""
     FORM = "form"
@@ -42,31 +42,31 @@ class LeakLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """A test input and the training input that gives it away."""
+    """A test input and the training input that leaks it."""
 
     level: LeakLevel
     similarity: float
-    """The similarity of the two lines at the level `near`; else 1."""
+    """The similarity of the two lines at the level `near`; otherwise 1."""
     test: int
-    """Place in the test set, from 0."""
+    """Index in the test set, from 0."""
     test_input: str
     train: int
-    """Place in the training set, from 0."""
+    """Index in the training set, from 0."""
     train_input: str
 
     @property
     def strength(self) -> tuple[int, float]:
-        """How much the leak gives away: of two leaks the one with the larger strength counts."""
+        """Sort key: of two leaks, the one with the larger strength counts."""
         return -list(LeakLevel).index(self.level), self.similarity
 
     def to_json(self) -> dict[str, Any]:
-        """The leak for programs."""
+        """Return the leak as a JSON object."""
         return asdict(self) | {"similarity": round(self.similarity, 4)}
 
 
 @dataclass(frozen=True, slots=True)
 class Leakage:
-    """What a training set gives away of a test set."""
+    """The leakage from a training set into a test set."""
 
     train: int
     """Inputs of the training set."""
@@ -74,14 +74,14 @@ class Leakage:
     """Inputs of the test set."""
     threshold: float
     leaks: tuple[Leak, ...]
-    """One leak for each test input that is given away, in the order of the test set."""
+    """One leak for each leaked test input, in the order of the test set."""
     known_commands: int
     """Test inputs whose set of commands occurs in the training set."""
     by_command: dict[str, tuple[int, int]]
-    """By first command: the number of test inputs, and how many of them are given away."""
+    """By first command: the number of test inputs, and how many of them are leaked."""
 
     def count(self, level: LeakLevel) -> int:
-        """Test inputs given away at this level."""
+        """Return the number of test inputs leaked at this level."""
         return sum(leak.level is level for leak in self.leaks)
 
     @property
@@ -90,7 +90,7 @@ class Leakage:
         return not self.count(LeakLevel.EXACT)
 
     def to_json(self) -> dict[str, Any]:
-        """The findings for programs."""
+        """Return the findings as a JSON object."""
         return {
             **{name: getattr(self, name) for name in ("ok", "train", "test", "threshold")},
             **{level.value: self.count(level) for level in LeakLevel},
@@ -111,12 +111,12 @@ class _Known:
     text: str
     """The line, without the start directory."""
     cwd: str
-    """"" where it is unknown."""
+    """Empty if it is unknown."""
     commands: tuple[str, ...]
     key: tuple[Any, ...]
     """Equal for inputs with the same arguments in any order."""
     form: str | None
-    """The normal form; None where the input has none."""
+    """The normal form; None if the input has none."""
 
 
 def leakage(
@@ -126,11 +126,11 @@ def leakage(
     threshold: float = THRESHOLD,
     report: Callable[[int], None] = lambda done: None,
 ) -> Leakage:
-    """The inputs of `test` that inputs of `train` give away.
+    """Find the inputs of `test` that are leaked by inputs of `train`.
 
-    Each set is a dataset's directory or a file of inputs. A file holds one input a line, plain or
+    Each set is a dataset's directory or a file of inputs. A file holds one input per line, plain or
     as a JSON object with `input`; a leading `cd` is the start directory. The test set is held in
-    memory, the training set is read once. Near duplicates are looked for among inputs of the same
+    memory, the training set is read once. Near duplicates are searched among inputs with the same
     commands. `report` is called with the number of training inputs read so far.
 
     Errors: UsageError for a threshold that is not above 0 and at most 1, for a set without inputs,
@@ -169,7 +169,7 @@ class _Finder:
             self._by_commands[test.commands].append(number)
 
     def add(self, number: int, train: _Known) -> None:
-        """Compares the next training input with the test inputs."""
+        """Compare the next training input with the test inputs."""
         self.trained += 1
         self._sets.add(frozenset(train.commands))
         for test in self._by_text.get(train.text, ()):
@@ -189,7 +189,7 @@ class _Finder:
                 self._compare()
 
     def leakage(self) -> Leakage:
-        """The findings about all training inputs."""
+        """Return the findings for all training inputs."""
         self._compare()
         totals: Counter[str] = Counter(_first(test) for test in self.tests)
         leaked: Counter[str] = Counter(_first(self.tests[number]) for number in self._leaks)
@@ -206,7 +206,7 @@ class _Finder:
         )
 
     def _compare(self) -> None:
-        """Looks for near duplicates among the training inputs that wait."""
+        """Search the buffered training inputs for near duplicates."""
         for commands, waiting in self._waiting.items():
             tests = self._by_commands[commands]
             texts = [self.tests[number].text for number in tests]
@@ -237,7 +237,7 @@ def _inputs(path: Path) -> Iterator[_Known]:
     for _, line in read_lines(path):
         text = line.decode("utf-8", "replace").replace("\0", " ")
         document = _document(text)
-        if "suite" in document:  # the head of a suite; cases hold their inputs one level deeper
+        if "suite" in document:  # a suite's header; its cases nest their inputs
             continue
         document = document.get("question", document)
         known = _recorded(document)
@@ -250,7 +250,7 @@ def _inputs(path: Path) -> Iterator[_Known]:
 
 
 def _document(line: str) -> dict[str, Any]:
-    """The JSON object in a line; empty where the line is none."""
+    """Parse a line as a JSON object; empty if it is not one."""
     try:
         return dict(json.loads(line)) if line.startswith("{") else {}
     except (ValueError, RecursionError):
@@ -258,7 +258,7 @@ def _document(line: str) -> dict[str, Any]:
 
 
 def _recorded(document: dict[str, Any]) -> _Known | None:
-    """The input of a line that is a record, ours or a released one; None for another line."""
+    """Return the input of a line that is a record, ours or a released one; else None."""
     tokens = document.get("input_args")
     if not isinstance(tokens, list) or not all(isinstance(t, str) and t for t in tokens):
         return None
@@ -291,7 +291,7 @@ def _known(shell_input: Input, cwd: str) -> _Known:
 
 
 def inputs_of(path: str | Path) -> Iterator[str]:
-    """The inputs of a dataset or a file without their start directories, as `leakage` reads them.
+    """Yield the inputs of a dataset or a file without their start directories, as `leakage` does.
 
     Errors: those of `leakage`.
     """

@@ -1,14 +1,15 @@
-"""What of an input's behavior varies from run to run: the rest is what can be predicted.
+"""Masks: the parts of an input's behavior that vary between runs and cannot be predicted.
 
 A field, line or number that differs between the runs is volatile.
 
-Where every run's output has the same number of lines, lines are compared by their place. A word
-that differs is volatile. Where only its numbers differ, only these numbers are volatile. Lines of
-one kind (the same words but for numbers) vary in the same words. A line that stayed varies as well,
-where more lines of its kind varied than stayed: of 100 passes of `shred` some stay by chance.
+If every run's output has the same number of lines, lines are compared by position. A word that
+differs is volatile. If only its numbers differ, only these numbers are volatile. Lines of one shape
+(the same words apart from numbers) vary in the same words. A constant line counts as varying too if
+more lines of its shape varied than were constant. Of 100 passes of `shred`, for example, some agree
+by chance.
 
-Where the numbers of lines differ, the lines that all runs share in one order have to be there.
-Between two of these lines anything may stand, where any run has more lines between them.
+If the numbers of lines differ, the lines that all runs share in the same order are required.
+Between two of them any lines may occur, if some run has more lines there.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ _NUMBERS = re.compile(NUMBER)
 _WORDS = re.compile(r"(\S+)")
 UNIT = r"(?:[kKMGT]?i?B(?:/s)?|[mun]?s)"
 _UNIT = re.compile(UNIT + r"([,)]*)")
-"""The unit behind a number: another number may have another unit."""
+"""The unit after a number: another number may have another unit."""
 _BLANK, _WORD = r"[^\S\n]", r"\S+"
 
 
 @dataclass(frozen=True)
 class Mask:
-    """What of an input's behavior is volatile, and so is not compared."""
+    """The volatile parts of an input's behavior, which are not compared."""
 
     exit_code: bool = False
     paths: NoisyNames = field(default_factory=NoisyNames)
@@ -44,9 +45,9 @@ class Mask:
     files: NoisyNames = field(default_factory=NoisyNames)
     """Volatile files, by their names in `fs`."""
     lines: tuple[str | None, ...] | None = None
-    """One regular expression for each line of the output; None among them: any number of any lines.
+    """A regular expression for each line of the output; None matches any number of any lines.
 
-    None instead of a tuple: every run wrote the same.
+    None instead of a tuple: all runs wrote the same.
     """
 
     @property
@@ -56,7 +57,7 @@ class Mask:
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """The channels that vary, of `exit_code`, `output` and `patch`."""
+        """The channels that vary, out of `exit_code`, `output` and `patch`."""
         varying = {
             "exit_code": self.exit_code,
             "output": self.lines is not None,
@@ -66,10 +67,10 @@ class Mask:
 
     @classmethod
     def of(cls, runs: Sequence[Behavior], moved: Mapping[str, Any] | None = None) -> Mask:
-        """The mask of runs of one input: what they do not all agree about.
+        """Build the mask of several runs of one input from their differences.
 
-        Where the content of a file varies, its size is volatile too, even if the size was the same
-        in all runs. `moved` is that of `operations`.
+        If the content of a file varies, its size is volatile too, even if the size was the same in
+        all runs. `moved` is that of `operations`.
         """
         texts = list(dict.fromkeys(text_of(run.output) for run in runs))
         patches = [operations(run.patch, moved) for run in runs]
@@ -85,29 +86,29 @@ class Mask:
         )
 
     def fits(self, output: bytes) -> bool:
-        """Whether an output is right in everything that is not volatile.
+        """Whether an output matches in everything that is not volatile.
 
-        Never where `lines` is None: then the runs' own output is all that is known.
+        False if `lines` is None: then only the runs' own output is known.
         """
         return self.lines is not None and _fits(self._compiled, text_of(output).split("\n"))
 
     def line_fits(self, number: int, line: str) -> bool:
-        """Whether the line of an output with this number (from 0) is as the mask says.
+        """Whether the output line with this number (from 0) matches the mask.
 
-        Never where the runs' outputs had different numbers of lines, or were all the same.
+        False if the runs' outputs had different numbers of lines, or were all the same.
         """
         patterns = self._compiled
         pattern = patterns[number] if number < len(patterns) and None not in patterns else None
         return pattern is not None and pattern.fullmatch(line) is not None
 
     def operations(self, operations: Operations) -> Operations:
-        """The operations of a patch that are compared: those at no volatile path."""
+        """Filter out the operations at volatile paths."""
         if not self.paths:
             return operations
         return frozenset(one for one in operations if one[1] not in self.paths)
 
     def changes(self, changes: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-        """The changes of files that are compared: those of no volatile file."""
+        """Filter out the changes of volatile files."""
         if not self.files:
             return changes
         return frozenset(one for one in changes if one[1] not in self.files)
@@ -117,7 +118,7 @@ class Mask:
         return [None if line is None else re.compile(line) for line in self.lines or ()]
 
     def to_json(self) -> dict[str, Any]:
-        """The mask for programs; `from_json` reads it."""
+        """Return the mask as a JSON object, for `from_json`."""
         return {
             "exit_code": self.exit_code,
             "paths": _names_json(self.paths),
@@ -127,7 +128,7 @@ class Mask:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Mask:
-        """What `to_json` wrote."""
+        """Parse the output of `to_json`."""
         lines = document["lines"]
         return cls(
             document["exit_code"],
@@ -138,9 +139,9 @@ class Mask:
 
 
 def text_of(output: bytes) -> str:
-    """An output as the text that is compared: CR LF as LF, nothing stripped.
+    """Decode an output for comparison: CR LF becomes LF, nothing is stripped.
 
-    Bytes that are no UTF-8 become surrogates, so that different bytes stay different.
+    Bytes that are not UTF-8 become surrogates, so that different bytes stay different.
     """
     return output.replace(b"\r\n", b"\n").decode("utf-8", "surrogateescape")
 
@@ -168,7 +169,7 @@ def _names(document: Mapping[str, Any]) -> NoisyNames:
 
 
 def _patterns(texts: Sequence[str]) -> Iterator[str | None]:
-    """A pattern for each line that all texts share; None where some text has more lines between."""
+    """Yield a pattern for each line that all texts share, and None for each gap between them."""
     runs = [text.split("\n") for text in texts]
     if len({len(lines) for lines in runs}) == 1:
         yield from _aligned(list(zip(*runs, strict=True)))
@@ -193,7 +194,7 @@ def _patterns(texts: Sequence[str]) -> Iterator[str | None]:
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A pattern for each line; each element of `lines` holds one line as every run wrote it."""
+    """Yield a pattern for each line; an element of `lines` holds one line from every run."""
     pieces = [[_WORDS.split(line) for line in runs] for runs in lines]
     kinds: dict[_Shape, list[list[str]]] = {}
     stayed = [each[0] for runs, each in zip(lines, pieces, strict=True) if len(set(runs)) == 1]
@@ -217,7 +218,7 @@ def _aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 _Shape = tuple[str | None, ...]
-"""The kind of a line: words and blanks by turns, numbers as 0, None for what varies."""
+"""The shape of a line: alternating words and blanks, numbers as 0, None for varying parts."""
 
 
 def _shape(pieces: Sequence[Sequence[str]]) -> _Shape:
@@ -228,7 +229,7 @@ def _shape(pieces: Sequence[Sequence[str]]) -> _Shape:
 
 
 def _has(shape: _Shape, pieces: Sequence[str]) -> bool:
-    """Whether a line, taken apart into words and blanks, is of a shape."""
+    """Whether a line, split into words and blanks, has a shape."""
     return len(shape) == len(pieces) and all(
         part is None or part == _NUMBERS.sub("0", piece)
         for part, piece in zip(shape, pieces, strict=True)
@@ -236,9 +237,9 @@ def _has(shape: _Shape, pieces: Sequence[str]) -> bool:
 
 
 def _pattern(pieces: Sequence[Sequence[str]], shape: _Shape, kin: Sequence[Sequence[str]]) -> str:
-    """A regular expression for one line; `pieces` are that line in each run.
+    """Return a regular expression for one line; `pieces` are that line in each run.
 
-    `kin` are lines of the same shape: what varies among these may stand in the line as well.
+    `kin` are lines of the same shape, whose variation is allowed in this line too.
     """
     columns = list(zip(*pieces, strict=True))
     varies = [part is None for part in shape]
@@ -272,7 +273,7 @@ def _word(words: Sequence[str]) -> str:
 
 
 def _fits(patterns: Sequence[re.Pattern[str] | None], lines: Sequence[str]) -> bool:
-    """Whether lines are as the patterns say; the pattern None fits any number of any lines."""
+    """Whether lines match the patterns; the pattern None matches any number of arbitrary lines."""
     place = pattern = 0
     gap: tuple[int, int] | None = None
     while place < len(lines):

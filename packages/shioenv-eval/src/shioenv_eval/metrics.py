@@ -1,7 +1,7 @@
-"""How right an answer is: pure functions of a case and what a predictor said of it.
+"""Metrics: pure functions of a case and a predictor's answer.
 
-Output is compared as text with CR LF as LF, nothing stripped. Output is right where it equals the
-output of any of the gold runs. The paper gives no formulas; every choice is explained in
+Output is compared as text, with CR LF converted to LF and nothing stripped. It is right if it
+equals the output of any gold run. The paper gives no formulas; every choice is explained in
 `docs/design/evaluation.md`.
 """
 
@@ -31,40 +31,40 @@ from shioenv_eval.suite import SuiteCase
 
 
 class Status(StrEnum):
-    """What came of asking a predictor about one input."""
+    """The outcome of asking a predictor about one input."""
 
     ANSWERED = "answered"
     ABSTAINED = "abstained"
     """The predictor declined."""
     INVALID = "invalid"
-    """What the predictor said is no answer; what could be read is kept."""
+    """The reply was not a valid answer; the readable part is kept."""
     TIMED_OUT = "timed_out"
     """No answer came in time."""
     CRASHED = "crashed"
-    """The predictor raised something else, or its process ended."""
+    """The predictor raised another exception, or its process ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a predictor said of one input."""
+    """A predictor's answer to one input."""
 
     status: Status = Status.ANSWERED
     behavior: Behavior | None = None
-    """The answer; of an invalid answer what could be read; None where there is nothing."""
+    """The answer; the readable part of an invalid answer; None if there is nothing."""
     confidence: float | None = None
-    """0 to 1; None where the predictor did not say."""
+    """0 to 1; None if the predictor gave none."""
     milliseconds: float = 0.0
     why: str = ""
-    """The source of the answer, or why there is none."""
+    """The source of the answer, or the reason why there is none."""
     tokens: tuple[int, int] = (0, 0)
-    """Tokens of what a model was asked, and of what the model said; 0 where nobody counts."""
+    """Tokens of a model's prompt and reply; 0 if tokens are not counted."""
     cost: float = 0.0
-    """The cost of these tokens in dollars; 0 where no price is known."""
+    """The cost of these tokens in dollars; 0 if no price is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The value of each metric for one answer, 0 to 1; None: the metric says nothing of it."""
+    """The value of each metric for one answer, 0 to 1; None: not applicable."""
 
     em: float
     """Output and patch as in one of the gold runs, the patch at the predictor's level."""
@@ -73,7 +73,7 @@ class Marks:
     em_exit: float
     """`em`, and the exit code of the same run."""
     em_files: float
-    """Output and changed files as in one of the gold runs, whatever the predictor's level."""
+    """Output and changed files as in one of the gold runs, regardless of the predictor's level."""
     em_output: float
     """The output alone as in one of the gold runs."""
     em_patch: float
@@ -83,21 +83,21 @@ class Marks:
     o_es: float
     """Similarity of outputs, the highest among the gold runs."""
     djs: float | None
-    """Operations in both patches as a share of those in either, at the predictor's level.
+    """Jaccard similarity of the sets of operations in both patches, at the predictor's level.
 
-    The highest among the gold runs; None where a gold patch and the answer's patch are empty.
+    The highest among the gold runs; None if both a gold patch and the answer's patch are empty.
     """
     djs_all: float
-    """`djs`, and 1 where both are empty."""
+    """`djs`, and 1 if both patches are empty."""
     djs_path: float | None
-    """`djs` with the values of operations left out."""
+    """`djs` without the values of operations."""
     djs_leaf: float | None
-    """`djs` with entries taken apart into their fields; None at the level of files."""
+    """`djs` with entries split into their fields; None at the level of files."""
     djs_files: float | None
     """`djs` at the level of files."""
 
     def to_json(self) -> dict[str, float | None]:
-        """The marks by name."""
+        """Return the marks by name."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -106,7 +106,7 @@ METRICS = tuple(Marks.__slots__)
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """One behavior as it is compared."""
+    """One behavior in the form that is compared."""
 
     output: str
     exit_code: int
@@ -121,7 +121,7 @@ class _View:
         silent: Entries | None = None,
         gold: _View | None = None,
     ) -> _View:
-        """`gold` is the view that this one is compared with."""
+        """Build the view of a behavior; `gold` is the view it is compared with."""
         changes = operations(behavior.patch, moved, silent)
         if gold is not None:
             changes = reconciled(changes, gold.changes)
@@ -129,11 +129,11 @@ class _View:
 
 
 def mark(case: SuiteCase, said: Said, level: PatchLevel = PatchLevel.FULL) -> Marks:
-    """How right an answer is.
+    """Score an answer.
 
-    Where there is no answer, everything is wrong: the output is similar to no gold output, the
-    patch shares nothing. An invalid answer has no patch, and nothing joint of it is right. Its
-    output and exit code count as they were received.
+    Without an answer, all metrics are 0: the output is not similar to any gold output, and the
+    patches share nothing. An invalid answer has no patch, so all joint metrics are 0. Its output
+    and exit code are scored as received.
     """
     behavior = said.behavior
     if behavior is None:
@@ -158,7 +158,7 @@ def mark(case: SuiteCase, said: Said, level: PatchLevel = PatchLevel.FULL) -> Ma
 
     def share(of: Callable[[_View], frozenset[Any]]) -> float | None:
         found = [jaccard(of(run), of(view)) for run, view in views]
-        # a run without changes is matched by an answer without changes
+        # a gold run without changes is matched by an answer without changes
         return None if None in found else max(one for one in found if one is not None)
 
     patches = [patch_of(run) == patch_of(view) for run, view in views]
@@ -201,7 +201,7 @@ def _likeness(run: _View, view: _View) -> float:
 
 
 def _nothing(case: SuiteCase, level: PatchLevel) -> Marks:
-    """The marks of no answer: 0, and None for the shares where a gold run changed nothing."""
+    """Return the marks of a missing answer: 0, or None for shares if a gold run changed nothing."""
     gold = [_View.of(run, case.moved) for run in case.gold]
     changed = 0.0 if all(run.changes for run in gold) else None
     files = 0.0 if all(run.files for run in gold) else None

@@ -1,7 +1,7 @@
-"""An evaluation for people: one HTML page, or tables in Markdown.
+"""Presentation of an evaluation: one HTML page, or tables in Markdown.
 
-The HTML page has the scores, where each predictor is wrong, and every answer beside the gold with
-the difference marked. The Markdown has the paper's numbers beside ours.
+The HTML page has the scores, the errors of each predictor, and every answer next to the gold run
+with the differences marked. The Markdown has the paper's numbers next to ours.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from shioenv_eval.suite import SuiteCase
 from shioenv_eval.utilities import utilities
 
 LINES = 120
-"""Lines shown of an output at most, gold and answer together; the lines left out are counted."""
+"""Maximum number of output lines shown, gold and answer together; omitted lines are counted."""
 CHARACTERS = 400
-"""Characters shown of a line at most."""
+"""Maximum number of characters shown of a line."""
 OPERATIONS = 40
-"""Operations shown of a patch at most."""
+"""Maximum number of operations shown of a patch."""
 SHADES = 10
-"""Steps of colour in the heat map between a share of 0 and of 1."""
+"""Colour steps of the heat map between a share of 0 and of 1."""
 
 HEADINGS = {
     **SHOWN,
@@ -67,7 +67,7 @@ PAPER: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
         "CodeT5, GCS, R* >= 0.5": (0.216, 0.689, 0.534),
     },
 }
-"""The paper's EM, O-ES and Delta-JS, by group and method, as its tables give them."""
+"""The paper's EM, O-ES and Delta-JS, by group and method, from its tables."""
 
 _TITLES = {"single": "Single commands", "multi": "Several steps", "all": "All inputs"}
 
@@ -92,10 +92,10 @@ Row = list[str]
 
 
 def write_page(directory: str | Path, file: str | Path | None = None) -> Evaluation:
-    """Writes the page of the evaluation that is kept in a directory, and returns the evaluation.
+    """Write the page of the evaluation in a directory, and return the evaluation.
 
-    `file` is where the page is written; None: `report.html` in the directory. Errors: those of
-    `page_file` and `read_evaluation`; DatasetStorageError.
+    `file` is the page's path; None: `report.html` in the directory. Errors: those of `page_file`
+    and `read_evaluation`; DatasetStorageError.
     """
     path = page_file(directory, file)
     evaluation = read_evaluation(directory)
@@ -106,7 +106,7 @@ def write_page(directory: str | Path, file: str | Path | None = None) -> Evaluat
 
 
 def page(evaluation: Evaluation) -> str:
-    """The page's HTML; it asks the network for nothing."""
+    """Return the page as HTML that loads nothing from the network."""
     document = evaluation.document
     names = list(document["predictors"])
     return rendered(
@@ -129,16 +129,16 @@ def page(evaluation: Evaluation) -> str:
 
 
 def shade(value: float | None) -> str:
-    """The style class of a share: `h0` to `h10`, `h-none` for None."""
+    """Return the CSS class of a share: `h0` to `h10`, `h-none` for None."""
     return "h-none" if value is None else f"h{round(value * SHADES)}"
 
 
 def heat_map(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """For each utility the number of inputs that call it, and the share of right answers to these.
+    """Return the number of inputs that call each utility, and each predictor's accuracy on them.
 
-    `shares` are in the order of the predictors. An answer is right where `em_files` or `em_masked`
-    is 1. It is exact at the level of files then, or right outside what is volatile at the
-    predictor's level.
+    `shares` are in the order of the predictors. An answer counts as right if `em_files` or
+    `em_masked` is 1. It is then exact at the level of files, or right outside what is volatile at
+    the predictor's level.
     """
     rows = []
     for utility, places in by_utility(evaluation.suite.cases).items():
@@ -152,11 +152,11 @@ def heat_map(evaluation: Evaluation) -> list[dict[str, Any]]:
 
 
 def calibration(one: JudgedPredictor) -> list[dict[str, Any]]:
-    """How right the surest tenth, quarter, half, three quarters and all answers of a predictor are.
+    """Return a predictor's accuracy on its most confident answers: a tenth, a quarter, up to all.
 
-    Answers and abstentions count, and abstentions are the least sure. `least` is the lowest
-    confidence of a part, `said` its mean confidence, `right` its mean `em_masked`. Empty where all
-    are equally sure.
+    Answers and abstentions count; abstentions have the lowest confidence. `least` is the lowest
+    confidence of a part, `said` its mean confidence, `right` its mean `em_masked`. Empty if the
+    confidence is constant.
     """
     sure = [
         (-1.0 if said.behavior is None else said.confidence or 0.0, mark.em_masked)
@@ -182,7 +182,7 @@ def calibration(one: JudgedPredictor) -> list[dict[str, Any]]:
 
 
 def _failures(one: JudgedPredictor) -> Iterator[dict[str, Any]]:
-    """How often a predictor gave no answer, by status, with the reason of the first case."""
+    """Yield a predictor's number of missing answers by status, with the first case's reason."""
     for status in Status:
         found = [said for said in one.said if said.status is status]
         if found and status is not Status.ANSWERED:
@@ -195,7 +195,7 @@ def _failures(one: JudgedPredictor) -> Iterator[dict[str, Any]]:
 
 
 def _data(evaluation: Evaluation) -> Any:
-    """The cases and answers that the browser shows, as JSON that may stand inside `<script>`.
+    """Return the page's cases and answers as JSON that is safe inside `<script>`.
 
     Keys are short because there are thousands of them.
     """
@@ -240,16 +240,16 @@ def _answer(case: SuiteCase, one: JudgedPredictor, place: int) -> dict[str, Any]
 
 
 def _nearest(case: SuiteCase, behavior: Behavior | None) -> Behavior:
-    """The gold run that an answer is shown beside: the one with the most similar output."""
+    """Return the gold run to show next to an answer: the one with the most similar output."""
     if behavior is None or len(case.gold) == 1:
         return case.gold[0]
     return max(case.gold, key=lambda run: similarity(run.output, behavior.output))
 
 
 def _lines(gold: Behavior, behavior: Behavior | None) -> list[Row]:
-    """The lines of both outputs, each with its mark.
+    """Return the lines of both outputs, each with a mark.
 
-    `=`: in both; `-`: missing from the answer; `+`: in the answer alone; `…`: lines left out.
+    `=`: in both; `-`: missing from the answer; `+`: only in the answer; `…`: lines omitted.
     """
     before = text_of(gold.output).split("\n")
     after = before if behavior is None else text_of(behavior.output).split("\n")
@@ -257,14 +257,14 @@ def _lines(gold: Behavior, behavior: Behavior | None) -> list[Row]:
     if behavior is None:
         rows = [["-", text] for _, text in rows]
     if rows[-1] in (["=", ""], ["-", ""]):
-        rows.pop()  # what a newline at the end leaves behind it
+        rows.pop()  # the empty string after a final newline
     cut = len(rows) - LINES
     shown = [[kind, visible(text[:CHARACTERS])] for kind, text in rows[:LINES]]
     return [*shown, ["…", f"and {cut} more lines"]] if cut > 0 else shown
 
 
 def _operations(gold: Behavior, behavior: Behavior | None, level: PatchLevel) -> list[Row]:
-    """The operations of both patches as people read them, with the marks of `_lines`."""
+    """Return the operations of both patches in readable form, with the marks of `_lines`."""
 
     def told(one: Behavior | None) -> list[str]:
         listed = [] if one is None else changes(one.patch.operations[:OPERATIONS])
@@ -286,7 +286,7 @@ def _compared(before: Sequence[str], after: Sequence[str]) -> Iterator[Row]:
 
 
 def markdown(evaluation: Evaluation) -> str:
-    """The page of tables, as Markdown."""
+    """Return the page of tables as Markdown."""
     suite = evaluation.document["suite"]
     head = _HEAD.format(
         inputs=suite["inputs"],

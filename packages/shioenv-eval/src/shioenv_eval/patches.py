@@ -1,4 +1,4 @@
-"""Context patches as sets that metrics compare: sets of operations, changed paths and files."""
+"""Context patches as sets for metrics: sets of operations, changed paths and files."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ Operations = frozenset[tuple[str, str, str]]
 """Each operation as code, path and value (as JSON); a move is a removal and an addition."""
 
 Entries = frozenset[tuple[str, str]]
-"""Paths of files in `fs`, each with the file's entry (as JSON), "" where the entry is not known."""
+"""Paths of files in `fs`, each with the file's entry (as JSON), or "" if the entry is unknown."""
 
 OF_CONTENT = frozenset({"links"})
-"""Attributes of a file that emulators do not know: changes of these alone do not count."""
+"""Attributes of a file that emulators do not model: changes of only these do not count."""
 
 
 def operations(
     patch: ContextPatch, moved: Mapping[str, Any] | None = None, silent: Entries | None = None
 ) -> Operations:
-    """The operations of a patch, without those for a changed content alone.
+    """Return a patch's operations, without those for files that changed only their content.
 
-    `moved` says what lies at the paths that the gold patches move from. A move from any other path
-    adds an unknown value, for which that path stands. Operations for a changed content do not
-    count: suites recorded before schema version 6 lack them. `silent` names the
-    answer's operations that are such (`changed_contents`); None: all that replace a file's entry.
+    `moved` maps the paths that the gold patches move from to their values. A move from any other
+    path adds an unknown value, represented by that path. Content-only operations do not count,
+    since suites recorded before schema version 6 lack them. `silent` holds the answer's operations
+    of this kind (`changed_contents`); None: all that replace a file's entry.
     """
     found = set()
     for operation in patch.operations:
@@ -48,9 +48,9 @@ def operations(
 
 
 def changed_contents(runs: Iterable[Behavior]) -> Entries:
-    """Files whose content a gold run changed, and no attribute, with their entries.
+    """Return files of which a gold run changed only the content, with their entries.
 
-    Runs that were recorded before schema version 6 have only a digest of such a content.
+    Runs recorded before schema version 6 have only a digest of such a content.
     """
     found = set()
     for run in runs:
@@ -66,11 +66,11 @@ def changed_contents(runs: Iterable[Behavior]) -> Entries:
 
 
 def reconciled(ours: Operations, theirs: Operations) -> Operations:
-    """Our operations, with what a move of ours adds taken from theirs where it is unknown.
+    """Return our operations, with unknown values added by our moves filled in from theirs.
 
-    So a move equals the removal of its source and an addition at its target, whichever of the two a
-    patch has. Their removals do not name their additions. So a value is taken only
-    where they remove nothing else beside the sources, and add equal values at all targets.
+    A move then equals a removal of its source and an addition at its target, regardless of the form
+    that each patch uses. Their removals are not linked to their additions. A value is therefore
+    filled in only if they remove only the sources there, and add equal values at all targets.
     """
     removed = {_text(path): path.rpartition("/")[0] for code, path, _ in theirs if code == "r"}
     added = {path: text for code, path, text in theirs if code == "a"}
@@ -87,12 +87,12 @@ def reconciled(ours: Operations, theirs: Operations) -> Operations:
 
 
 def moves(patch: ContextPatch) -> list[Operation]:
-    """The operations that move something."""
+    """Return the move operations of a patch."""
     return [operation for operation in patch.operations if operation[0] == "m"]
 
 
 def leaves(changes: Operations) -> Operations:
-    """The operations; an object that is added or replaces another is taken apart into fields."""
+    """Return the operations with each added or replacing object split into its fields."""
     found = set()
     for code, path, text in changes:
         value = json.loads(text) if text else None
@@ -105,14 +105,14 @@ def leaves(changes: Operations) -> Operations:
 
 
 def paths(changes: Operations) -> frozenset[tuple[str, str]]:
-    """The operations without their values."""
+    """Return the operations without their values."""
     return frozenset((code, path) for code, path, _ in changes)
 
 
 def changed_files(changes: Operations) -> frozenset[tuple[str, str]]:
-    """What happened to which file: `added`, `removed` or `changed`, and its name in `fs`.
+    """Return the change of each file: `added`, `removed` or `changed`, and its name in `fs`.
 
-    A file of which only the number of links changed has not changed: emulators have no links.
+    Files that only changed their number of links are left out, since emulators do not model links.
     """
     found = set()
     for code, path, _ in changes:
@@ -127,7 +127,7 @@ def changed_files(changes: Operations) -> frozenset[tuple[str, str]]:
 
 
 def jaccard(first: frozenset[Any], second: frozenset[Any]) -> float | None:
-    """The members of both sets as a share of the members of either, 0 to 1; None: both empty."""
+    """Return the Jaccard similarity of two sets, 0 to 1; None if both are empty."""
     union = len(first | second)
     return len(first & second) / union if union else None
 

@@ -1,4 +1,4 @@
-"""Where commands, words and variables stand in an input's text."""
+"""Positions of commands, words and variables in an input's text."""
 
 from __future__ import annotations
 
@@ -19,46 +19,49 @@ class PlacedWord:
     """A word of a command, the target of a redirection, or a word that `for` goes through."""
 
     text: str
-    """As it is written, quotes included."""
+    """The word as written, including quotes."""
     start: int
-    """Places in the text, in characters."""
+    """Positions in the text, in characters."""
     end: int
     sign: str = ""
     """The operator of the redirection whose target the word is; "" for other words."""
     names_variable: bool = False
-    """Whether a command takes the word as the name of a variable that it sets."""
+    """Whether a command takes the word as the name of a variable to set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where commands, words and variables stand in a text.
+    """Positions of commands, words and variables in a text.
 
-    Of a text that Bash refuses: the whole text as one command, its words, and `sudo` among them.
+    If Bash rejects the text: the whole text as one command, its words, and the `sudo` among them.
     """
 
     commands: tuple[str, ...]
-    """The text of every simple command, however deep, without its redirections."""
+    """The text of every simple command at any depth, without its redirections."""
     words: tuple[PlacedWord, ...]
-    """In the order they begin, names of commands included.
+    """All words in order of position, including command names.
 
-    A word that is one substitution and nothing else is left out for the words in it. Targets of
-    here-documents and here-strings are left out too."""
+    A word that is just one substitution is replaced by the words in it. Targets of here-documents
+    and here-strings are left out.
+    """
     uses: tuple[tuple[str, int], ...]
-    """Variables that are expanded unedited, each with where its expansion begins.
+    """Variables that are expanded unmodified, each with the position of the expansion.
 
-    `${x:-y}` is left out: it names another value. Those of here-documents have the place -1."""
+    `${x:-y}` is left out, since it may give another value. The position in here-documents is -1.
+    """
     sets: frozenset[str]
-    """Variables that are given a value somewhere, also by arithmetic and by `${x:=y}`.
+    """Variables that are set somewhere, including by arithmetic and by `${x:=y}`.
 
-    A function sets `@`, `*` and `1` to `9`."""
+    A function sets `@`, `*` and `1` to `9`.
+    """
     sudo: tuple[tuple[int, int], ...]
-    """Where `sudo` with its options stands before a command: start and end, in characters."""
+    """Positions of `sudo` with its options before a command: start and end, in characters."""
     parsed: bool
-    """Whether Bash reads the text."""
+    """Whether Bash can parse the text."""
 
 
 def read_places(text: str) -> Places:
-    """Where commands, words and variables stand in a text."""
+    """Return the positions of commands, words and variables in a text."""
     try:
         source = read(text)
     except Refused:
@@ -117,7 +120,7 @@ def read_places(text: str) -> Places:
 
 
 class _Setting:
-    """The variables that a simple command sets: their names, and which words are such names."""
+    """The variables that a simple command sets, with the indices of the words that name them."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.variables: set[str] = set()
@@ -143,27 +146,27 @@ class _Setting:
 
 
 def _expanded(document: str) -> Iterator[str]:
-    """The variables that are expanded unedited in a here-document."""
+    """Yield the variables that are expanded unmodified in a here-document."""
     for match in _EXPANDED.finditer(document):
         if name := match[1] or match[2]:
             yield name
 
 
 def _assigned(arithmetic: str) -> Iterator[str]:
-    """The variables that an arithmetic expression gives a value."""
+    """Yield the variables that an arithmetic expression assigns."""
     for match in _ASSIGNING.finditer(arithmetic):
         yield match[1] or match[2]
 
 
 def _assigned_by_expansions(text: str) -> Iterator[str]:
-    """The variables that expansions in a text give a value: `$((x = 1))`, `${x:=y}`."""
+    """Yield the variables that expansions in a text assign: `$((x = 1))`, `${x:=y}`."""
     for match in _ARITHMETIC.finditer(text):
         yield from _assigned(match[1])
     yield from (match[1] for match in _DEFAULTING.finditer(text))
 
 
 _NAMED_BY_OPTION = {"printf": "-v", "wait": "-p"}
-"""Builtins that set the variable which the value of an option names."""
+"""Builtins that set the variable named by an option's value."""
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?", re.ASCII)
 _ASSIGNING = re.compile(
     r"(?<![\w$])([A-Za-z_]\w*)(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:[-+*/%&^|]|<<|>>)?=(?!=))"
@@ -179,12 +182,12 @@ _WITH_VALUE = re.compile(
     r"-[^-CDghpRrTtUu]*[CDghpRrTtUu]|--(?:ch(?:dir|root)|close-from|command-timeout|group|host"
     r"|other-user|prompt|role|type|user)"
 )
-"""An option of `sudo` whose value is the next word."""
+"""A `sudo` option whose value is the next word."""
 _BEFORE = frozenset({"-exec", "-execdir", "-ok", "-okdir", "xargs", "env", "nohup", "time"})
 
 
 def _sudo(words: tuple[PlacedWord, ...] | list[PlacedWord]) -> Iterator[tuple[int, int]]:
-    """Where `sudo` stands to run a command: as the first word, or behind what runs commands."""
+    """Yield the spans of `sudo` as a command: at the start or after a word that runs commands."""
     runs = bool(words) and words[0].text in _BEFORE
     for index, word in enumerate(words):
         before = words[index - 1].text if index else ""

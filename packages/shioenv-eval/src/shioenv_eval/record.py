@@ -1,4 +1,4 @@
-"""Recording of suites: every input is run several times, so that what varies shows itself."""
+"""Recording of suites: every input is run several times to find what varies."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from shioenv.system.store import find_system
 from shioenv_eval.suite import Head, Suite, SuiteCase, digest_of, moved_in
 
 RUNS = 5
-"""Runs of each input: all but the last in a row in one sandbox, the last later in another one."""
+"""Runs of each input: all but the last in sequence in one sandbox, the last later in another."""
 
 SECONDS_APART = 61.0
-"""Seconds between the first and the last run of an input, at least: clocks show another minute."""
+"""Minimum seconds between an input's first and last run, so that clocks show another minute."""
 
 Report = Callable[[int, int], None]
 Task = tuple[str, State]
@@ -47,14 +47,13 @@ def recorded_suite(
     report: Report = lambda done, total: None,
     waits: Callable[[float], object] = lambda seconds: None,
 ) -> Iterator[Suite]:
-    """A suite of the inputs of a file (`read_questions`), each run `runs` times from its own state.
+    """Record a suite from a file of inputs (`read_questions`), running each input `runs` times.
 
-    Once every input was run `runs - 1` times, `seconds_apart` seconds pass before the last runs.
-    What was run is kept in the cache directory until the end: the same call goes on where an
-    earlier one was killed. `report` is told how many runs are done, and of how many. `waits` is
-    called with the seconds of a pause before it begins. What was run is kept until the block ends,
-    which writes the suite. Errors: those of `read_questions`, `find_system` and sandboxes;
-    UsageError for fewer than two runs.
+    After `runs - 1` runs of every input, there is a pause of `seconds_apart` seconds before the
+    last runs. Runs are kept in the cache directory until the block ends, which writes the suite:
+    the same call resumes an interrupted one. `report` is called with the number of runs done and
+    the total. `waits` is called with the seconds of a pause before it begins. Errors: those of
+    `read_questions`, `find_system` and sandboxes; UsageError for fewer than two runs.
     """
     if runs < 2:
         raise UsageError("one run shows nothing of what varies", hint="two at least")
@@ -116,18 +115,18 @@ def recorded_suite(
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """Runs of one input in one sandbox, and the time at their end, in seconds of the Unix epoch."""
+    """Runs of one input in one sandbox, and their end time in seconds since 1970."""
 
     when: float
     behaviors: list[Behavior]
 
     def to_json(self) -> Any:
-        """The runs as a suite keeps them."""
+        """Return the runs in the format of a suite."""
         return [self.when, [behavior_json(one) for one in self.behaviors]]
 
     @classmethod
     def from_json(cls, document: Any) -> Self:
-        """What `to_json` wrote. Errors: ValueError, TypeError, AnswerError."""
+        """Parse the output of `to_json`. Errors: ValueError, TypeError, AnswerError."""
         when, behaviors = document
         return cls(float(when), [behavior_of(one) for one in behaviors])
 
@@ -137,10 +136,9 @@ def _executed(lane: Lane, task: tuple[int, Task], times: int) -> list[Behavior]:
 
 
 def executed(lane: Lane, task: Task) -> Behavior:
-    """What an input does.
+    """Run an input and return its behavior.
 
-    An input that runs out of time is run once more while nothing else runs, and that second run
-    counts (D-10).
+    An input that times out is run again while nothing else runs, and the second run counts (D-10).
     """
     behavior = lane.run(*task)
     return lane.alone(lambda: lane.run(*task)) if behavior.timed_out else behavior
@@ -152,7 +150,7 @@ def _cases(
     tasks: Sequence[Task],
     system: str | None,
 ) -> Iterator[SuiteCase]:
-    """The cases; of files that were moved, what they were before is looked up in a sandbox."""
+    """Yield the cases; the previous contents of moved files are looked up in a sandbox."""
     moving = [any("m" in one[0] for run in runs for one in run.patch.operations) for runs in done]
     if not any(moving):
         for question, runs in zip(questions, done, strict=True):

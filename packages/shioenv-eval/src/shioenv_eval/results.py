@@ -1,4 +1,4 @@
-"""How right predictors are: every metric for single, multi and all inputs, with intervals."""
+"""Results of an evaluation: every metric for single, multi and all inputs, with intervals."""
 
 from __future__ import annotations
 
@@ -32,45 +32,45 @@ SHOWN = {
 }
 """Metrics of every table, with short headings."""
 COMPARED = ("em", "em_masked", "em_exit", "em_files", "em_output", "o_es", "djs", "djs_files")
-"""Metrics whose differences between predictors are told."""
+"""Metrics for which differences between predictors are reported."""
 OWN_LEVEL = frozenset({"em", "em_masked", "em_exit", "djs"})
-"""The metrics of `COMPARED` that mean another thing at another patch level."""
+"""The metrics of `COMPARED` whose meaning depends on the patch level."""
 MACRO = ("em", "em_masked", "o_es")
-"""Metrics of which the mean over utilities is told as well."""
+"""Metrics also averaged per utility."""
 DETERMINISTIC = ("em", "o_es", "djs")
-"""Metrics that are told over the inputs without anything volatile as well."""
+"""Metrics also reported for the inputs without anything volatile."""
 NO_ANSWERS = (Status.INVALID, Status.TIMED_OUT, Status.CRASHED)
-"""The statuses without an answer that no predictor intends; abstaining is intended."""
+"""Statuses of unintended missing answers; abstaining is intended."""
 FAILURES = (Status.ABSTAINED, *NO_ANSWERS)
 
 
 @dataclass(frozen=True, slots=True)
 class TrainedOn:
-    """Which cases of a suite, by their places from 0, a predictor was trained on."""
+    """The cases of a suite, by index from 0, that occur in a predictor's training data."""
 
     data: str
-    """The training data, as the predictor names it."""
+    """The predictor's name for its training data."""
     inputs: int
-    """How many inputs the training data hold."""
+    """Number of inputs in the training data."""
     text: frozenset[int]
-    """Places of the cases whose text was trained on; white space does not count."""
+    """Indices of the cases whose text is in the training data, ignoring white space."""
     form: frozenset[int]
-    """Places of the cases whose normal form was trained on, and all places of `text`."""
+    """Indices of the cases whose normal form is in the training data, including those of `text`."""
 
     def to_json(self) -> dict[str, Any]:
-        """The findings, as they are kept; `from_json` reads them."""
+        """Return the findings as a JSON object, for `from_json`."""
         places = {"text": sorted(self.text), "form": sorted(self.form)}
         return {"data": self.data, "inputs": self.inputs, **places}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> TrainedOn:
-        """What `to_json` wrote."""
+        """Parse the output of `to_json`."""
         text, form = frozenset(document["text"]), frozenset(document["form"])
         return cls(document["data"], document["inputs"], text, form)
 
 
 def trained_on(suite: Suite, training: Training | str | Path) -> TrainedOn:
-    """Which cases of a suite a predictor was trained on.
+    """Find the cases of a suite that occur in a predictor's training data.
 
     `training` is a `Predictor.training`. Errors: those of `leakage`, or of the `Training`.
     """
@@ -84,17 +84,17 @@ def trained_on(suite: Suite, training: Training | str | Path) -> TrainedOn:
 
 @dataclass(frozen=True)
 class JudgedPredictor:
-    """What one predictor said of a suite, and how right that was."""
+    """A predictor's answers to a suite, and their marks."""
 
     name: str
-    """The predictor's name exactly as it was asked for, such as `memory:./dataset`."""
+    """The predictor's name exactly as given, such as `memory:./dataset`."""
     said: tuple[Said, ...]
-    """In the order of the suite's cases."""
+    """The answers in the order of the suite's cases."""
     marks: tuple[Marks, ...]
     version: str = ""
     level: PatchLevel = PatchLevel.FULL
     training: TrainedOn | None = None
-    """Which cases the predictor was trained on; None where it does not name its training data."""
+    """The cases in the training data; None if the predictor does not name its training data."""
 
 
 def judged(
@@ -105,21 +105,21 @@ def judged(
     level: PatchLevel = PatchLevel.FULL,
     training: TrainedOn | None = None,
 ) -> JudgedPredictor:
-    """The marks of what a predictor said of each of a suite's cases, in their order."""
+    """Score a predictor's answers to a suite's cases, given in the same order."""
     marks = tuple(mark(case, one, level) for case, one in zip(suite.cases, said, strict=True))
     return JudgedPredictor(name, tuple(said), marks, version, level, training)
 
 
 def results(suite: Suite, predictors: Sequence[JudgedPredictor]) -> dict[str, Any]:
-    """Everything that is told of an evaluation, for programs.
+    """Return all results of an evaluation as a JSON object.
 
     `predictors` holds for each name `version`, `patch_level` and the groups `single`, `multi` and
     `all`. A group has `n` and its metrics as `[value, low, high]` (95%, by 1,000 resamples of
     inputs). Predictors that count tokens have `tokens` and `cost`; those that name their training
     data have `training`.
 
-    `differences` holds for each pair of predictors and each group the first's metrics less the
-    second's, on the same resamples. Metrics of `OWN_LEVEL` are compared only where both predictors
+    `differences` holds for each pair of predictors and each group the first's metrics minus the
+    second's, on the same resamples. Metrics of `OWN_LEVEL` are compared only if both predictors
     have the same level.
     """
     places = {
@@ -175,9 +175,9 @@ def results(suite: Suite, predictors: Sequence[JudgedPredictor]) -> dict[str, An
 
 
 def _tokens(one: JudgedPredictor) -> dict[str, Any]:
-    """The tokens that a model was asked and said, and their cost in dollars (None: no known price).
+    """Return a model's prompt and reply tokens, and their cost in dollars (None: no known price).
 
-    Empty for predictors that count no tokens.
+    Empty for predictors that do not count tokens.
     """
     asked, answered = (sum(said.tokens[side] for said in one.said) for side in (0, 1))
     if not (asked or answered):
@@ -187,7 +187,7 @@ def _tokens(one: JudgedPredictor) -> dict[str, Any]:
 
 
 def _trained(one: JudgedPredictor, cases: int) -> dict[str, Any]:
-    """The shares of the suite that a predictor was trained on; empty where it does not say."""
+    """Return the shares of the suite in a predictor's training data; empty if unknown."""
     if one.training is None:
         return {}
     shares = {name: len(getattr(one.training, name)) / cases for name in ("text", "form")}
@@ -198,7 +198,7 @@ def _trained(one: JudgedPredictor, cases: int) -> dict[str, Any]:
 def _group(
     suite: Suite, one: JudgedPredictor, chosen: Sequence[int], drawn: Resampled
 ) -> dict[str, Any]:
-    """What is told of a group of cases beside the plain metrics."""
+    """Return the results of a group of cases in addition to the plain metrics."""
     cases = [suite.cases[place] for place in chosen]
     said = [one.said[place] for place in chosen]
     steady = [not case.mask.volatile for case in cases]
@@ -223,7 +223,7 @@ def _group(
 
 
 def by_utility(cases: Iterable[SuiteCase]) -> dict[str, list[int]]:
-    """For each utility, sorted by name, the places of the cases that call it.
+    """Return the indices of the cases that call each utility, sorted by the utility's name.
 
     A case may call several utilities.
     """

@@ -1,6 +1,6 @@
-"""A suite: inputs with what they really did in several runs, and what of that varies.
+"""Suites: inputs with ground truth from several runs, and the parts that vary between them.
 
-On disk a suite is JSON Lines: a head with the digest of inputs, system and settings, then a case a
+A suite file is JSON Lines: a head with the digest of inputs, system and settings, then one case per
 line.
 """
 
@@ -33,17 +33,17 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class SuiteCase:
-    """An input with its gold: what the machine did with the input."""
+    """An input with its gold: the machine's recorded behavior."""
 
     question: Question
     runs: tuple[Behavior, ...]
     """The behavior in each run, at least one, in the order of the runs."""
     moved: Mapping[str, Any] = field(default_factory=dict)
-    """What lay at the paths that the runs' patches move from, by path."""
+    """The values at the paths that the runs' patches move from, by path."""
 
     @cached_property
     def gold(self) -> tuple[Behavior, ...]:
-        """The gold runs: the different behaviors of `runs`, each once."""
+        """The gold runs: the distinct behaviors of `runs`."""
         different: list[Behavior] = []
         for run in self.runs:
             if run not in different:
@@ -52,16 +52,16 @@ class SuiteCase:
 
     @cached_property
     def mask(self) -> Mask:
-        """What varies between the runs."""
+        """The variation between the runs."""
         return Mask.of(self.gold, self.moved)
 
     def state(self, start: str, pristine: Pristine | None = None) -> State:
-        """The state that the input is asked in; `start` is the system's first start directory."""
+        """Return the state of the input; `start` is the system's first start directory."""
         cwd = self.question.cwd or start
         return State(cwd=cwd, history=self.question.history, pristine=pristine)
 
     def to_json(self) -> dict[str, Any]:
-        """The case as a line of a suite."""
+        """Return the case as a line of a suite."""
         return {
             "question": self.question.to_json(),
             "utilities": list(utilities(self.question.input)),
@@ -73,7 +73,7 @@ class SuiteCase:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], number: int, source: str) -> SuiteCase:
-        """The case that `to_json` wrote; errors name the source and line. Errors: SuiteError."""
+        """Parse the output of `to_json`; errors name the source and line. Errors: SuiteError."""
         try:
             gold = [behavior_of(behavior) for behavior in document["gold"]]
             runs = tuple(gold[number] for number in document["runs"])
@@ -87,41 +87,41 @@ class SuiteCase:
 
 @dataclass(frozen=True)
 class Head:
-    """The first line of a suite: what its cases are from."""
+    """The first line of a suite: the origin of its cases."""
 
     name: str
     """The name of the file that the inputs are from, or `public` and its halves."""
     system: str
     system_digest: str
     start: str
-    """The system's first start directory, where inputs without a start directory begin."""
+    """The system's first start directory, used for inputs that have none."""
     runs: int
     """Runs of each input."""
     seconds_apart: float
-    """Seconds between the first and the last run of an input, at least."""
+    """Minimum seconds between the first and the last run of an input."""
     limits: Mapping[str, Any]
     """The `Limits` of every run, by name."""
     digest: str = ""
-    """SHA-256 (hex) over inputs, system and settings: suites with equal digests ask the same."""
+    """SHA-256 (hex) of inputs, system and settings; it identifies the suite's questions."""
     sha256: str = ""
-    """SHA-256 (hex) of the cases' lines; empty in a suite that was never written."""
+    """SHA-256 (hex) of the cases' lines; empty if the suite was never written."""
     schema: int = SCHEMA
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Cases, and the head that says what they are from."""
+    """Cases, with a head that describes their origin."""
 
     head: Head
     cases: tuple[SuiteCase, ...]
 
     @property
     def volatile(self) -> int:
-        """How many inputs have anything that varies."""
+        """The number of inputs with any variation."""
         return sum(case.mask.volatile for case in self.cases)
 
     def stats(self) -> dict[str, Any]:
-        """Counts of the cases, by what they ask and did; behavior is that of the first run."""
+        """Count the cases by question and behavior; behavior is that of the first run."""
         cases = self.cases
         steps = Counter(case.question.steps for case in cases)
         channels = Counter(name for case in cases for name in case.mask.channels)
@@ -146,14 +146,14 @@ class Suite:
 
 
 def digest_of(questions: Sequence[Question], system_digest: str, settings: Any) -> str:
-    """The digest of a head: SHA-256 (hex) over questions, the system's digest and settings."""
+    """Return the digest of a head: SHA-256 (hex) of questions, the system's digest and settings."""
     asked = [question.to_json() for question in questions]
     text = json.dumps([asked, system_digest, settings], sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def write_suite(suite: Suite, path: str | Path) -> None:
-    """Writes a suite whole or not at all. Errors: DatasetStorageError."""
+    """Write a suite, completely or not at all. Errors: DatasetStorageError."""
     head, body = _encoded(suite)
     path = Path(path)
     with storage_errors(path):
@@ -172,10 +172,10 @@ def _line(document: Mapping[str, Any]) -> bytes:
 
 
 def read_suite(path: str | Path) -> Suite:
-    """The suite that a file holds.
+    """Read a suite from a file.
 
-    Errors: SuiteError where the file cannot be read, is no suite, was written with another schema,
-    or was changed since it was recorded.
+    Errors: SuiteError if the file cannot be read, is not a suite, has another schema, or was
+    changed after recording.
     """
     try:
         first, _, body = read_regular(path, LARGEST_LIST).partition(b"\n")
@@ -205,7 +205,7 @@ def _cases(body: bytes, source: str) -> Iterator[SuiteCase]:
 
 
 def moved_in(runs: Sequence[Behavior], before: Mapping[str, Any]) -> dict[str, Any]:
-    """The values in a context's document at the paths that the runs' patches move from, by path."""
+    """Return a context's values at the paths that the runs' patches move from, by path."""
     found: dict[str, Any] = {}
     for run in runs:
         for _, source, _ in moves(run.patch):

@@ -16,21 +16,21 @@ from shioenv.grammar.library import load_grammar, shipped_headers
 from shioenv_eval.places import sudo_end
 
 _OBJECTS = ("address", "link", "route")
-"""What `ip` is asked about, each a utility of its own."""
+"""Objects of `ip`, each counted as a separate utility."""
 
 _ASKING = frozenset({"-ok", "-okdir"})
-"""Options of `find` that run commands and are not in its grammar, since they wait for a person."""
+"""Options of `find` that run commands, but are not in its grammar because they are interactive."""
 
 _DEEPEST = 4
-"""How deep commands are looked into that other commands are told to run."""
+"""Maximum nesting depth of commands that run other commands."""
 
 
 @lru_cache(maxsize=10_000)
 def utilities(text: str) -> tuple[str, ...]:
-    """The programs and builtins that an input calls by name, each once, in the order they stand.
+    """Return the distinct programs and builtins that an input calls by name, in order.
 
-    Utilities in substitutions are among them. So are those that `sudo`, or a command whose grammar
-    says so (`find -exec`, `xargs`), is told to run. `ip` is told apart by its object (`ip-addr`).
+    Utilities in substitutions are included. So are those run by `sudo`, or by a command whose
+    grammar declares it (`find -exec`, `xargs`). `ip` is distinguished by its object (`ip-addr`).
     """
     found: dict[str, None] = {}
     try:
@@ -46,7 +46,7 @@ def utilities(text: str) -> tuple[str, ...]:
 
 
 def _called(words: Sequence[str], depth: int = 0) -> Iterator[str]:
-    """The utility that a command's words call, and the utilities that it is told to run."""
+    """Yield the utility that a command's words call, and the utilities that it runs."""
     words = list(words)
     is_run = depth > 0 or words[:1] == ["sudo"]
     while words and (words[0] == "sudo" or (is_run and is_assignment(words[0]))):
@@ -67,12 +67,12 @@ def _called(words: Sequence[str], depth: int = 0) -> Iterator[str]:
 
 @cache
 def _splitter(name: str) -> ArgumentSplitter | None:
-    """The splitter of a command's arguments; None where no grammar of the command is shipped."""
+    """Return the splitter of a command's arguments; None if the command has no shipped grammar."""
     return ArgumentSplitter(load_grammar(name)) if name in shipped_headers() else None
 
 
 def _inner(name: str, words: list[str]) -> Iterator[list[str]]:
-    """The commands that a command is told to run, each as its words."""
+    """Yield the commands that a command runs, each as its words."""
     splitter = _splitter(name)
     if splitter is None:
         return

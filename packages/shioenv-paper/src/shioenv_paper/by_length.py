@@ -1,6 +1,6 @@
-"""Irreducibility by number of arguments, of inputs that the three samplers write.
+"""Irreducibility by number of arguments, for inputs of the three samplers.
 
-Section 4.3 of the paper. Single commands, every number of arguments equally often.
+Section 4.3 of the paper. Single commands, with every number of arguments equally frequent.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ PAPER_COUNT = 250_000
 def run(
     setting: ExperimentSetting, *, count: int = COUNT, scoring: Scoring = THE_PAPERS
 ) -> Findings:
-    """Generates `count` inputs with each sampler, scores some by other rules, writes results.
+    """Generate `count` inputs with each sampler, score some by other rules, and write the results.
 
     Errors: those of `experiment`, `made` and `scores_by_rule`.
     """
@@ -121,7 +121,7 @@ def _summary(scores: Sequence[ScoredRecord], cells: Sequence[LengthCell]) -> dic
 def _tables(
     scores: Sequence[ScoredRecord], cells: Sequence[LengthCell], ruled: Sequence[Ruled]
 ) -> Iterator[Table]:
-    """All tables, in the order in which they are read."""
+    """Yield all tables in reading order."""
     for group in GROUPS:
         yield _table(cells, group)
     yield _gain_table(scores, cells)
@@ -134,7 +134,7 @@ def _tables(
 
 
 def _heads(names: Iterable[str], *said: str) -> list[str]:
-    """Headers: for each name a column of counts, then one for each entry of `said`."""
+    """Return headers: for each name a column of counts, then one for each entry of `said`."""
     return ["arguments", *(f"{name}{what}" for name in names for what in ("", *said))]
 
 
@@ -191,7 +191,7 @@ def _gain_command_table(scores: Sequence[ScoredRecord]) -> Table:
 
 
 def _gains(groups: Sequence[Mapping[int, MeanDifference]]) -> Iterator[tuple[int, list[str]]]:
-    """By length, the gain of each group; a dash where a group has none."""
+    """Yield the gain of each group by length; a dash if a group has none."""
     for n in sorted(set().union(*groups)):
         yield n, [group[n].text if n in group else "-" for group in groups]
 
@@ -221,7 +221,7 @@ OPERANDS: Mapping[str, Condition] = {
     "under half": lambda score: 0 < 2 * score.n_operands < score.n_arguments,
     "half and more": lambda score: 2 * score.n_operands >= score.n_arguments,
 }
-"""Conditions on inputs: how many of their arguments are operands (begin with no hyphen)."""
+"""Conditions on the share of operands among an input's arguments (those without a hyphen)."""
 
 
 def _operand_table(scores: Sequence[ScoredRecord]) -> Table:
@@ -276,7 +276,7 @@ def _rule_length_table(ruled: Sequence[Ruled]) -> Table:
     rows = []
     for n in sorted({row.score.n_arguments for row in ruled}):
         of_sampler = {sampler: _of(ruled, sampler, (n,)) for sampler in NAMES}
-        groups = {  # of R*, and of the score by all rules
+        groups = {  # for R*, and for the score by all rules
             sampler: [Moments.of([scores[place] for scores in group]) for place in (0, -1)]
             for sampler, group in of_sampler.items()
         }
@@ -300,6 +300,6 @@ def _rule_length_table(ruled: Sequence[Ruled]) -> Table:
 
 
 def _of(ruled: Sequence[Ruled], sampler: str, lengths: Container[int]) -> list[ByRule]:
-    """The scores by rule of a sampler's inputs that have one of these numbers of arguments."""
+    """Return the scores by rule of a sampler's inputs with one of these numbers of arguments."""
     mine = (row for row in ruled if row.score.sampler == sampler)
     return [row.by_rule for row in mine if row.score.n_arguments in lengths]

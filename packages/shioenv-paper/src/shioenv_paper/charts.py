@@ -54,10 +54,10 @@ SAMPLERS = dict(zip(NAMES.values(), (STYLES[3], STYLES[0], STYLES[1]), strict=Tr
 """GCS blue, UCS dark, UCS universal grey."""
 
 DODGE = 0.07
-"""Distance between the intervals of two budgets, in arguments, so that all intervals are seen."""
+"""Offset between the intervals of two budgets, in arguments, so that they do not overlap."""
 
 POINTS = 25
-"""A learning curve has 25 to 49 points, or one an episode where there are fewer."""
+"""A learning curve has 25 to 49 points, or one per episode if there are fewer episodes."""
 
 _SHARED: dict[str, Any] = {"color": "shared", "shape": "shared", "strokeDash": "shared"}
 
@@ -68,7 +68,7 @@ _SHARED: dict[str, Any] = {"color": "shared", "shape": "shared", "strokeDash": "
 def determinism(
     groups: Mapping[str, Sequence[RepeatVerdict]], shares: Mapping[str, float], passes: str
 ) -> alt.Chart:
-    """Inputs that differ, by command and reason; `passes` says how many inputs ran how often."""
+    """Draw differing inputs by command and reason; `passes` describes the inputs and passes."""
     rows = [
         {
             "label": f"{name} ({len(group)})",
@@ -99,9 +99,9 @@ def determinism(
 def estimators(
     groups: Mapping[str, Cells], quoted_for: str | None, inputs: int, replays: int
 ) -> alt.HConcatChart:
-    """Error against executions, a panel for each group.
+    """Draw error against executions, with one panel for each group.
 
-    The paper's errors are shown in the panel of the group that `quoted_for` names.
+    The paper's errors are shown in the panel of the group `quoted_for`.
     """
     scale = alt.Scale(type="log", domain=[3.5, 300], nice=False, clamp=True)
     axis = alt.Axis(values=[4, 8, 16, 32, 64, 128, 256], format="d", grid=True)
@@ -146,7 +146,7 @@ def _errors(cell: Cell, least: float = 0.0) -> dict[str, Any]:
 def sampling_efficiency(
     by_length: Mapping[int, Cells], inputs: int, replays: int
 ) -> alt.ConcatChart:
-    """Errors by number of arguments and budget, a panel for each estimator."""
+    """Draw errors by number of arguments and budget, with one panel for each estimator."""
     budgets = sorted({cell.budget for group in by_length.values() for cell in group.values()})
     middle = (len(budgets) - 1) / 2
     rows = [
@@ -183,7 +183,7 @@ def sampling_efficiency(
 
 
 def _said_errors(x: alt.X, y: alt.Y, longest: int) -> Iterator[alt.Chart | alt.LayerChart]:
-    """The paper's errors, as lines from 11 to 12 arguments."""
+    """Draw the paper's errors, as lines from 11 to 12 arguments."""
     last = min(longest, PAPER_LENGTH + 1)
     for (budget, error), dy in zip(PAPER_ERRORS.items(), (-5, 6), strict=True):
         row = {"arguments": last, "from": PAPER_LENGTH, "mean": error, "label": f"M={budget}"}
@@ -198,7 +198,7 @@ def _said_errors(x: alt.X, y: alt.Y, longest: int) -> Iterator[alt.Chart | alt.L
 def by_length(
     scores: Sequence[ScoredRecord], cells: Sequence[LengthCell], budget: int
 ) -> alt.ConcatChart:
-    """Spreads, means, gains and distribution functions; `cells` are the cells of `scores`."""
+    """Draw spreads, means, gains and distribution functions; `cells` are the cells of `scores`."""
     lengths = sorted({cell.n for cell in cells}) or [1]
     series = styled("sampler", tuple(SAMPLERS), "sampler", tuple(SAMPLERS.values()))
     panels = {
@@ -230,7 +230,7 @@ def _score(field: str) -> alt.Y:
 
 
 def _means(cells: Sequence[LengthCell], group: str) -> list[dict[str, Any]]:
-    """The cells of a group as rows; successive lengths have the same `run`, to be one line."""
+    """Return the cells of a group as rows; consecutive lengths share a `run` and a line."""
     shown = [cell for cell in cells if cell.group == group and cell.moments.count >= FEW]
     return [
         {
@@ -244,7 +244,7 @@ def _means(cells: Sequence[LengthCell], group: str) -> list[dict[str, Any]]:
 
 
 def _reach(moments: Moments) -> dict[str, float]:
-    """A mean, and a standard deviation on both sides."""
+    """Return a mean with an interval of one standard deviation on both sides."""
     low, high = max(0.0, moments.mean - moments.sd), min(1.0, moments.mean + moments.sd)
     return {"mean": moments.mean, "low": low, "high": high}
 
@@ -252,7 +252,7 @@ def _reach(moments: Moments) -> dict[str, float]:
 def _means_panel(
     cells: Sequence[LengthCell], group: str, lengths: Sequence[int], series: Mapping[str, Any]
 ) -> alt.LayerChart:
-    """All samplers' means of one group of inputs, with the paper's means where they belong."""
+    """Draw all samplers' means of one group of inputs, with the paper's means where applicable."""
     x = lengths_axis(lengths)
     panel = means(_means(cells, group), x, _score, {**series, "detail": "run:N"})
     if group != "all inputs" or max(lengths) < PAPER_LENGTH:
@@ -266,7 +266,7 @@ def _means_panel(
 
 
 def _gain_panel(scores: Sequence[ScoredRecord], lengths: Sequence[int]) -> alt.LayerChart:
-    """By how much GCS's means are above UCS's, with the paper's range."""
+    """Draw the differences between the means of GCS and UCS, with the paper's range."""
     rows = [
         {"arguments": n, "mean": gain.value, "low": gain.low, "high": gain.high}
         for n, gain in gains_of(scores, GROUPS["all inputs"]).items()
@@ -294,7 +294,7 @@ def _gain_panel(scores: Sequence[ScoredRecord], lengths: Sequence[int]) -> alt.L
 def _distribution_panel(
     scores: Sequence[ScoredRecord], least: int, series: Mapping[str, Any]
 ) -> alt.LayerChart:
-    """The share of inputs up to each score; above a rule is the paper's share at exactly 1."""
+    """Draw the share of inputs up to each score; a rule marks the paper's share at exactly 1."""
     found = {name: values(scores_of(scores, sampler, least)) for sampler, name in NAMES.items()}
     y = _share_axis()
     stated = chart([{"share": 1 - PAPER_PERFECT, "label": "paper, GCS: > 20% at 1"}]).encode(y=y)
@@ -313,7 +313,7 @@ def _distribution_panel(
 def _distributions(
     found: Mapping[str, Sequence[float]], field: str, series: Mapping[str, Any]
 ) -> alt.Chart:
-    """The distribution function of each name's scores; `field` holds the names."""
+    """Draw the distribution function of each name's scores; `field` is the field of names."""
     rows = [
         {field: name, "score": place, "share": part}
         for name, numbers in found.items()
@@ -332,7 +332,7 @@ def _share_axis() -> alt.Y:
 
 
 def policies(scores: Mapping[str, Sequence[ScoredRecord]], budget: int) -> alt.HConcatChart:
-    """Each policy's means by number of arguments, and its distribution function."""
+    """Draw each policy's means by number of arguments, and its distribution function."""
     styles = dict(zip(scores, (STYLES[0], STYLES[3], STYLES[1]), strict=True))
     series = styled("policy", tuple(scores), "policy", tuple(styles.values()))
     lengths = range(1, 13)
@@ -361,7 +361,7 @@ def policies(scores: Mapping[str, Sequence[ScoredRecord]], budget: int) -> alt.H
 
 
 def training_sets(sets: Mapping[str, Sequence[float]]) -> alt.HConcatChart:
-    """Means of the sets beside the paper's, and all scores of the first two: of UCS and of GCS."""
+    """Draw the sets' means next to the paper's, and histograms of the first two: UCS and GCS."""
     ucs, gcs, *_ = sets.values()
     histograms = (
         _histogram("GCS", gcs, x_title=None),
@@ -424,7 +424,7 @@ def _histogram(name: str, numbers: Sequence[float], x_title: str | None) -> alt.
 
 
 def learning(training: Sequence[PolicyEpisode]) -> alt.Chart:
-    """Mean reward (0 to 1) by inputs executed, a line for each regime and seed."""
+    """Draw the mean reward (0 to 1) by inputs executed, with one line for each regime and seed."""
     rows = list(_points(training))
     drawn = (
         chart(rows)
@@ -461,9 +461,9 @@ def _points(training: Sequence[PolicyEpisode]) -> Iterator[dict[str, Any]]:
 
 
 def regimes(rows: Sequence[RegimeRow]) -> alt.TopLevelMixin:
-    """EM (exact match, 0 to 1) by the number of a model's records.
+    """Draw EM (exact match, 0 to 1) by a model's number of records.
 
-    A line for each model and regime goes through the means of its draws. Each draw is a point. A
+    One line for each model and regime connects the means of its draws. Each draw is a point. Each
     panel shows the single or the multi inputs of one suite.
     """
     draws: dict[tuple[str, ...], dict[int, list[RegimeRow]]] = {}

@@ -1,7 +1,7 @@
-"""How many inputs do the same, byte for byte, in several passes, by command; why others do not.
+"""The share of inputs with byte-identical results in several passes, and reasons for differences.
 
-Ours: the paper takes for granted that inputs do. What a pass saw is kept as digests, in one file
-for each pass.
+Ours: the paper assumes that inputs are deterministic. Each pass is saved as digests, in a separate
+file.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ from shioenv_paper.setting import ExperimentSetting, answers, stream_of
 
 NAME = "determinism"
 COUNT = 5000
-"""Inputs at full size."""
+"""Number of inputs at full size."""
 PASSES = 5
-"""Passes of these inputs at full size."""
+"""Number of passes at full size."""
 
 AIM = 0.97
-"""Share of the inputs that are to be identical; every other input is to be explained."""
+"""Target share of identical inputs; every other input must be explained."""
 
 MASKED = "masked"
-"""The name of the digest of a behavior with every clock in its output replaced."""
+"""The name of the digest of a behavior with all clock times in its output masked."""
 
 CHANNELS = tuple(item.name for item in fields(Behavior))
 
 DIGESTS = (*CHANNELS, MASKED)
 
 Digests = Mapping[str, str]
-"""What a pass saw of an input: a digest for each of the names in `DIGESTS`."""
+"""The digests of an input's behavior in one pass, by the names in `DIGESTS`."""
 
 
 @experiment(NAME)
@@ -75,13 +75,13 @@ def run(
     number_of_passes: int = PASSES,
     executors: Callable[[int], Executor] = executor_of,
 ) -> Findings:
-    """Runs `count` inputs in each of the passes that are not there yet, and writes results.
+    """Run `count` inputs in each missing pass, and write the results.
 
-    `executors` gives the executor of each pass by its number; that of 0 explains differences.
+    `executors` returns the executor of each pass by its number; number 0 explains differences.
 
     Errors: UsageError for fewer than two passes; those of `experiment` and `passes`;
-    DatasetBusyError; DatasetCorruptError. DatasetMismatchError where the passes that are there are
-    of other inputs.
+    DatasetBusyError; DatasetCorruptError. DatasetMismatchError if existing passes have other
+    inputs.
     """
     from shioenv_paper import charts
 
@@ -121,7 +121,7 @@ def _seen(
     wanted: int,
     executors: Callable[[int], Executor],
 ) -> tuple[list[tuple[Digests, ...]], int]:
-    """For each input by its number, what each pass saw; and how many passes were there."""
+    """Return each input's digests of all passes, and the number of passes that already existed."""
     directory = setting.data / NAME
     setting.check(directory, executors(1))
     paths = {number: directory / f"pass-{number}.parquet" for number in range(1, wanted + 1)}
@@ -142,7 +142,7 @@ def _digested(behaviors: Pass) -> dict[str, list[Any]]:
 
 
 def digests(behavior: Behavior) -> dict[str, str]:
-    """A digest of each field of a behavior, and of the whole behavior with its clocks masked."""
+    """Return a digest of each field of a behavior, and of all fields with masked clock times."""
     whole = masked(behavior)
     return {
         **{name: _digest(getattr(behavior, name)) for name in CHANNELS},
@@ -164,7 +164,7 @@ def _read(path: Path) -> list[Digests]:
     return [dict(zip(DIGESTS, row, strict=True)) for _, *row in rows]
 
 
-# ---- what they say ----
+# ---- verdicts ----
 
 
 def _verdicts(
@@ -231,7 +231,7 @@ COLUMNS = {
     "mark": "cause.mark",
     "cause": "cause.text",
 }
-"""The columns of the data: which attribute of a verdict each holds."""
+"""The columns of the data, each with its attribute of a verdict."""
 
 
 def _share_table(shares: Mapping[str, float], inputs: int, passes: int) -> Table:
@@ -247,7 +247,7 @@ def _share_table(shares: Mapping[str, float], inputs: int, passes: int) -> Table
 
 
 def _by_command(verdicts: Sequence[RepeatVerdict]) -> dict[str, list[RepeatVerdict]]:
-    """All inputs of each command that has differing ones; the command with most of them first."""
+    """Group the inputs of each command that has differing ones, most differences first."""
     groups = grouped(verdicts, attrgetter("command"))
     same = Counter(verdict.command for verdict in verdicts if verdict.identical)
     differing = {name: len(group) - same[name] for name, group in groups.items()}

@@ -1,7 +1,6 @@
-"""Error against executions spent, for every estimator: what to choose.
+"""Error of every estimator against the number of executions, to guide the choice.
 
-Ours. The inputs are those of `sampling_efficiency`; where it has not executed them, they are
-executed here.
+Ours. The inputs are those of `sampling_efficiency`; missing ones are executed here.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from shioenv_paper.setting import ExperimentSetting
 NAME = "estimators"
 BUDGETS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 SHORTEST = max(BUDGETS).bit_length()
-"""From this number of arguments on no budget covers all sub-inputs, so that no point is exact."""
+"""From this number of arguments on, no budget covers all sub-inputs, so no point is exact."""
 ERRORS = (0.1, 0.05, 0.03, 0.02, 0.01, 0.005)
-"""Mean absolute errors that a user may want, for the table."""
+"""Target mean absolute errors for the table."""
 
 
 @experiment(NAME)
@@ -35,9 +34,9 @@ def run(
     longest: int = LONGEST,
     replays: int = REPLAYS,
 ) -> Findings:
-    """As `sampling_efficiency.run`, with more budgets, on the longer inputs alone.
+    """Run like `sampling_efficiency.run`, with more budgets, and only on longer inputs.
 
-    Longer ones have at least `SHORTEST` arguments, or `longest` where that is less.
+    Longer ones have at least `SHORTEST` arguments, or `longest` if that is less.
     """
     from shioenv_paper import charts
 
@@ -76,9 +75,9 @@ def run(
 
 
 def spent(group: Cells, estimator: str, error: float) -> float | None:
-    """Executions after which the mean absolute error is at most `error`; None where none is enough.
+    """Return the executions needed for a mean absolute error of `error` or less, or None.
 
-    Between two budgets the error is taken to be a straight line in logarithms of both.
+    Between two budgets, the error is interpolated linearly in log-log scale.
     """
     mine = (cell for cell in group.values() if cell.estimator == estimator)
     curve = sorted((cell.executions, cell.error.value) for cell in mine)

@@ -1,6 +1,6 @@
-"""Inputs all of whose sub-inputs were executed, kept so that estimators can be replayed on them.
+"""Inputs with all sub-inputs executed, saved so that estimators can be replayed on them.
 
-A sub-input is named by a mask here: bit i is set where argument i stays.
+Here a mask identifies a sub-input: bit i is set if argument i is kept.
 """
 
 from __future__ import annotations
@@ -33,36 +33,37 @@ from shioenv_paper.journal import InputJournal, Tried
 from shioenv_paper.setting import ExperimentSetting, Stream, stream_of
 
 SLOW_SECONDS = 0.1
-"""Seconds above which an input is passed over, because 4,094 sub-inputs would take minutes (ours).
+"""Seconds above which an input is skipped, since 4,094 sub-inputs would take minutes (our choice).
 
-They are held against the faster of two runs, and against the average sub-input. Commands that do
-not wait take far less, so a busy machine passes over the same inputs."""
+The limit applies to the faster of two runs, and to the average sub-input. Commands that do not wait
+are much faster, so a busy machine skips the same inputs.
+"""
 
 FORMAT: Final = "shioenv-exact-2"
-"""Format of the journal. Its number changes where a line comes to hold something else."""
+"""Format of the journal. Its number changes when the content of a line changes."""
 
 REASONS = ("slow", "waiting", "volatile")
-"""Why inputs are passed over. An input is `waiting` where a sub-input of it runs out of time."""
+"""Reasons for skipping inputs. An input is `waiting` if one of its sub-inputs times out."""
 
 DECLARED = "declared volatile"
-"""Why inputs are not even tried: a grammar declares them volatile."""
+"""Reason for not trying an input at all: a grammar declares it volatile."""
 
 SHORTEST = 2
-"""Arguments of an input at least: with one argument there is nothing to estimate."""
+"""Minimum number of arguments of an input: with one argument there is nothing to estimate."""
 
 LONG = 8
-"""From this number of arguments on inputs are few, because each takes long."""
+"""From this number of arguments on, there are fewer inputs, because each takes long."""
 
 SHORT_TIMES = 4
-"""How many times as many inputs there are of each length below `LONG`."""
+"""Factor by which there are more inputs of each length below `LONG`."""
 
 
 class PassedOverError(Exception):
-    """An input is not executed to its end; the argument says why."""
+    """An input was skipped; the argument is the reason."""
 
 
 def timely(runner: Runner, sample: Sample) -> Behave:
-    """A function that runs sub-inputs of a sample; PassedOverError where one runs out of time."""
+    """Return a function that runs sub-inputs of a sample; it raises PassedOverError on timeout."""
     state = State(cwd=sample.cwd)
 
     def behave(text: str) -> Behavior:
@@ -75,7 +76,7 @@ def timely(runner: Runner, sample: Sample) -> Behave:
 
 
 def scored(sample: Sample, behave: Behave, scoring: Scoring, rng: random.Random) -> InputScore:
-    """The score of a sample. PassedOverError where the sample is volatile, or from `behave`."""
+    """Score a sample. PassedOverError if it is volatile, or from `behave`."""
     score = estimate_irreducibility(sample.input, behave, scoring, rng=rng)
     if score.volatile:
         raise PassedOverError("volatile")
@@ -83,24 +84,24 @@ def scored(sample: Sample, behave: Behave, scoring: Scoring, rng: random.Random)
 
 
 class KnownInput(Tried, frozen=True, dict=True, tag_field="kind", tag="known"):
-    """An input of one command, all of whose sub-inputs were executed.
+    """An input of one command with all sub-inputs executed.
 
-    A set of sub-inputs is a row of bits. The sub-input of mask m is in the set where bit m % 8 of
-    the byte m // 8 is set. Errors: InputError where `input_args` make no input.
+    A set of sub-inputs is a bit array. The sub-input of mask m is in the set if bit m % 8 of byte m
+    // 8 is set. Errors: InputError if `input_args` are not an input.
     """
 
     n: int = field(name="n_arguments")
-    """Arguments that can be removed."""
+    """Number of arguments that can be removed."""
     input_args: tuple[str, ...]
     cwd: str
     exit_code: int
     noise_threshold: float
     seconds: float
-    """Seconds that executing and comparing all sub-inputs took."""
+    """Seconds for executing and comparing all sub-inputs."""
     differs: bytes
-    """The set of sub-inputs that do something else than the whole input."""
+    """The set of sub-inputs that behave differently from the whole input."""
     differs_strict: bytes
-    """The set of sub-inputs that do something else where outputs must be equal bytes (D-2s)."""
+    """The set of sub-inputs that behave differently if outputs are compared as bytes (D-2s)."""
 
     def __post_init__(self) -> None:
         _ = self.input
@@ -125,17 +126,17 @@ class KnownInput(Tried, frozen=True, dict=True, tag_field="kind", tag="known"):
 
     @property
     def necessary(self) -> float:
-        """The share of the arguments whose omission alone changes the behavior."""
+        """The share of arguments that change the behavior when only they are removed."""
         masks, full = masks_of(self.differs), (1 << self.n) - 1
         return sum(full ^ 1 << index in masks for index in range(self.n)) / self.n
 
     def texts(self) -> list[str]:
-        """The text of each proper sub-input, by mask."""
+        """Return the text of each proper sub-input, by mask."""
         return [self.input.keep(kept_of(mask), 0).text for mask in range((1 << self.n) - 1)]
 
 
 class Passed(Tried, frozen=True, tag_field="kind", tag="passed"):
-    """An input that was passed over: not all of its sub-inputs were executed."""
+    """A skipped input: not all of its sub-inputs were executed."""
 
     n: int = field(name="n_arguments")
     why: str
@@ -143,7 +144,7 @@ class Passed(Tried, frozen=True, tag_field="kind", tag="passed"):
 
 
 def weighed(n: int, differing: bytes) -> float:
-    """R* of an input of n arguments, at least 1, where the sub-inputs in this set differ."""
+    """Return R* of an input of n arguments, at least 1, given the set of differing sub-inputs."""
     masks = masks_of(differing)
     if n == 1:
         return float(0 in masks)
@@ -151,18 +152,18 @@ def weighed(n: int, differing: bytes) -> float:
 
 
 def masks_of(sub_inputs: bytes) -> set[int]:
-    """The masks of the sub-inputs in a set."""
+    """Return the masks of the sub-inputs in a set."""
     bits = int.from_bytes(sub_inputs, "little")
     return {mask for mask in range(bits.bit_length()) if bits >> mask & 1}
 
 
 def set_of(masks: Iterable[int], n: int) -> bytes:
-    """The set of the sub-inputs of these masks, each given once; the input has n arguments."""
+    """Return the set of sub-inputs for distinct masks; the input has n arguments."""
     return sum(1 << mask for mask in masks).to_bytes((1 << n) + 7 >> 3, "little")
 
 
 def executed(runner: Runner, task: tuple[int, Sample]) -> KnownInput | Passed:
-    """A sample with all its sub-inputs executed, or why it was passed over.
+    """Execute all sub-inputs of a sample; return the result or the reason for skipping it.
 
     Errors: those of the runner.
     """
@@ -171,7 +172,7 @@ def executed(runner: Runner, task: tuple[int, Sample]) -> KnownInput | Passed:
     n = shell_input.n_arguments
 
     def seconds() -> float:
-        """Seconds that the whole input runs, or ran until its time was over."""
+        """Measure a run of the whole input in seconds, up to its time limit."""
         started = time.perf_counter()
         runner.run(shell_input.text, state)
         return time.perf_counter() - started
@@ -204,7 +205,7 @@ def executed(runner: Runner, task: tuple[int, Sample]) -> KnownInput | Passed:
 
 
 def mask_of(kept: Kept) -> int:
-    """The mask of a sub-input: the bits of the kept indices."""
+    """Return the mask of a sub-input: the bits of the kept indices."""
     return sum(1 << index for index in kept)
 
 
@@ -213,36 +214,36 @@ _LINE: Decoder[Any] = Decoder(KnownInput | Passed)
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """What `collect` gives."""
+    """The result of `collect`."""
 
     inputs: tuple[KnownInput, ...]
-    """Ordered by number of arguments, then by place in the stream."""
+    """Sorted by number of arguments, then by position in the stream."""
     passed: Mapping[str, int]
-    """How many were passed over, by reason: each of `REASONS`, and `DECLARED`."""
+    """Number of skipped inputs by reason: each of `REASONS`, and `DECLARED`."""
     reused: int
-    """How many of the inputs an earlier call executed."""
+    """Number of inputs reused from an earlier call."""
 
 
 def wanted(count: int, longest: int) -> dict[int, int]:
-    """How many inputs of each length: `count` from `LONG` on, `SHORT_TIMES` as many below it."""
+    """Return the number of inputs by length: `count`, or `SHORT_TIMES` as many below `LONG`."""
     lengths = range(SHORTEST, longest + 1)
     return {n: count if n >= LONG else SHORT_TIMES * count for n in lengths}
 
 
 def stream(system: System, seed: int) -> Stream:
-    """The single commands that a dataset of this seed would have, each length equally often."""
+    """Return the single commands of a dataset with this seed, with each length equally frequent."""
     return stream_of(system, Drawing(seed=seed, policy="lengths", composite_share=0.0), sys.maxsize)
 
 
 def collect(setting: ExperimentSetting, counts: Mapping[int, int]) -> Collection:
-    """Inputs executed with all sub-inputs: `counts[n]` of n arguments, for each n.
+    """Collect inputs with all sub-inputs executed: `counts[n]` of n arguments, for each n.
 
-    What an earlier call executed is used. Samples are taken in the order of their stream; those
-    that a grammar declares volatile are left out. Which samples are slow may depend on the
-    machine, but what was once decided stays so in the setting's data.
+    Results of earlier calls are reused. Samples are taken in stream order, except those that a
+    grammar declares volatile. Which samples are slow may depend on the machine, but the decision is
+    saved in the setting's data.
 
-    Errors: those of the executor and of `InputJournal`, such as DatasetMismatchError where another
-    seed, system, grammar, version or limit made what is there.
+    Errors: those of the executor and of `InputJournal`, such as DatasetMismatchError if existing
+    data have another seed, system, grammar, version or limit.
     """
     drawn = stream(setting.system, setting.seed)
     plan = {"format": FORMAT, **drawn.origin, **setting.origin}
@@ -257,7 +258,7 @@ def collect(setting: ExperimentSetting, counts: Mapping[int, int]) -> Collection
             return [answer for answer in tried[n] if isinstance(answer, KnownInput)]
 
         def untried(n: int) -> list[tuple[int, Sample]]:
-            """As many samples as inputs are missing; those tried by an earlier call are taken."""
+            """Return a new sample for each missing input, after adding earlier results."""
             samples: list[tuple[int, Sample]] = []
             while len(known(n)) + len(samples) < counts[n]:
                 number, sample = candidates.next(n)
@@ -291,7 +292,7 @@ def collect(setting: ExperimentSetting, counts: Mapping[int, int]) -> Collection
 
 
 class _Candidates:
-    """The samples of a stream by number of arguments, with their places."""
+    """The samples of a stream by number of arguments, with their positions."""
 
     def __init__(self, samples: Iterator[Sample]) -> None:
         self._samples = enumerate(samples)
@@ -299,7 +300,7 @@ class _Candidates:
         self._declared: dict[int, list[int]] = defaultdict(list)
 
     def next(self, n: int) -> tuple[int, Sample]:
-        """The next sample with n arguments that is not declared volatile, and its place."""
+        """Return the next sample with n arguments not declared volatile, and its position."""
         while not self._waiting[n]:
             number, sample = next(self._samples)
             if sample.volatile:
@@ -309,5 +310,5 @@ class _Candidates:
         return self._waiting[n].popleft()
 
     def declared(self, n: int, last: int) -> int:
-        """How many samples with n arguments before the place `last` are declared volatile."""
+        """Return the number of samples with n arguments before `last` declared volatile."""
         return sum(number < last for number in self._declared[n])

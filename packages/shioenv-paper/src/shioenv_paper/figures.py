@@ -1,10 +1,10 @@
-"""The paper's figures of its method, drawn from what really happens on a system.
+"""The paper's figures of its method, drawn from actual behavior on a system.
 
 Three pictures, each as SVG for a light and a dark page:
 
 - the life of an input: from state and action through production and execution to its score
-- what one of an input's options expands
-- the files that a session finds
+- the expansion of one of an input's options
+- the files available to a session
 """
 
 from __future__ import annotations
@@ -39,25 +39,27 @@ from shioenv.system.store import System
 from shioenv_eval.report.drawing import ACCENT, GRID, INK, MAIN, MUTED, SOFT, write_pictures
 
 COMMAND: Final = "df"
-"""The command one of whose options is shown, as in Section 3.2."""
+"""The command with the shown option, as in Section 3.2."""
 
 LIVED: Final = "mkdir"
-"""The command whose input's life is shown. Such inputs print and change files, and have options
-that do not matter."""
+"""The command of the input whose life is shown.
+
+Such inputs print and change files, and have options that do not matter.
+"""
 
 ATTEMPTS: Final = 2000
-"""Derivations drawn at most, until the input of one can be shown."""
+"""Maximum number of derivations drawn until one has a suitable input."""
 
 ARGUMENTS: Final = (2, 3)
-"""Arguments of an input that is shown, at least and at most; some are options, some are not."""
+"""Minimum and maximum number of arguments of a shown input, both options and operands."""
 
 STEPS: Final = (4, 12)
-"""Productions of the derivation that is shown, at least and at most."""
+"""Minimum and maximum number of productions of the shown derivation."""
 
 WIDTH: Final = 860
 """Width of a picture, in pixels."""
 NARROW: Final = 416
-"""Width of a picture that a phone shows legibly, in pixels."""
+"""Width of a picture that is legible on a phone, in pixels."""
 LINE: Final = 20
 """Height of a line, in pixels."""
 
@@ -68,17 +70,17 @@ COLUMNS: Final = 3
 """Columns of a file tree."""
 
 LONGEST: Final = 108
-"""Characters of a line at most."""
+"""Maximum number of characters of a line."""
 BRIEF: Final = 52
-"""Characters of a line in a narrow picture, at most."""
+"""Maximum number of characters of a line in a narrow picture."""
 
 SHOWN: Final = 6
-"""How many alternatives of a nonterminal, lines of an output, or contrasts are shown at most."""
+"""Maximum number of alternatives of a nonterminal, lines of an output, or contrasts shown."""
 
 
 @dataclass
 class Picture:
-    """Lines, boxes and texts, put into an SVG."""
+    """Lines, boxes and texts that form an SVG."""
 
     title: str
     width: int = WIDTH
@@ -86,14 +88,14 @@ class Picture:
     bottom: float = 0.0
 
     def text(self, x: float, y: float, text: str, colour: str = INK, **style: str) -> None:
-        """A line of text, cut after `LONGEST` characters; its baseline is `y`."""
+        """Add a line of text, cut after `LONGEST` characters; its baseline is `y`."""
         more = "".join(f' {name.replace("_", "-")}="{value}"' for name, value in style.items())
         content = escape(text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…")
         self.parts.append(f'<text x="{x:g}" y="{y:g}" fill="{colour}"{more}>{content}</text>')
         self.bottom = max(self.bottom, y + 8)
 
     def heading(self, x: float, y: float, number: int, text: str) -> None:
-        """A numbered heading."""
+        """Add a numbered heading."""
         self.parts.append(
             f'<circle cx="{x + 11:g}" cy="{y - 5:g}" r="10" fill="none" stroke="{MAIN}"/>'
         )
@@ -104,11 +106,11 @@ class Picture:
         self.text(x + 32, y, text, INK, **{"class": "heading"})
 
     def code(self, x: float, y: float, text: str, colour: str = INK) -> None:
-        """A line of text in a fixed font, blanks kept."""
+        """Add a line of monospaced text that preserves blanks."""
         self.text(x, y, text, colour, **{"class": "code", "xml:space": "preserve"})
 
     def state(self, x: float, y: float, text: str) -> None:
-        """A partly written input, its nonterminals in a colour of their own."""
+        """Add a partial input, with its nonterminals in a different colour."""
         spans = re.sub(
             "(&lt;.*?&gt;)", rf'<tspan fill="{MAIN}">\1</tspan>', escape(text, quote=False)
         )
@@ -116,7 +118,7 @@ class Picture:
         self.parts[-1] = self.parts[-1].replace("></text>", f">{spans}</text>")
 
     def box(self, x: float, y: float, width: float, height: float, colour: str) -> None:
-        """A frame with round corners."""
+        """Add a frame with rounded corners."""
         self.parts.append(
             f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="6" '
             f'fill="{colour}" fill-opacity="0.4" stroke="{colour}"/>'
@@ -124,7 +126,7 @@ class Picture:
         self.bottom = max(self.bottom, y + height + 4)
 
     def line(self, points: Sequence[tuple[float, float]], colour: str = MUTED) -> None:
-        """A line through points."""
+        """Add a line through points."""
         path = " ".join(f"{x:g},{y:g}" for x, y in points)
         self.parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}"/>')
 
@@ -146,7 +148,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """An input with the steps that wrote it, and its score."""
+    """An input with its derivation steps and its score."""
 
     steps: tuple[OptionStep, ...]
     start: PartialInput
@@ -155,10 +157,10 @@ class Derived:
 
 
 def derived(machine: SandboxRunner, command: str, seed: int, *, brief: bool = False) -> Derived:
-    """An input that can be shown: short, with exit code 0, every part of it written by a real step.
+    """Return a suitable input: short, with exit code 0, and every part derived by an actual step.
 
     A `brief` input fits a narrow picture, changes something, and has an argument that does not
-    matter. Errors: SamplesExhaustedError where none of `ATTEMPTS` inputs can be shown; those of
+    matter. Errors: SamplesExhaustedError if none of `ATTEMPTS` inputs is suitable; those of
     sandboxes.
     """
     options = Options(gcs([bound(command, machine.system)]), WeightedPolicy())
@@ -193,7 +195,7 @@ def derived(machine: SandboxRunner, command: str, seed: int, *, brief: bool = Fa
 
 
 def bound(command: str, system: System) -> Grammar:
-    """The command's grammar, bound to the names of a system."""
+    """Return the command's grammar, bound to the names of a system."""
     return bind(load_grammar(command), catalogue(system))
 
 
@@ -207,12 +209,12 @@ def _derivation(options: Options, state: PartialInput, random: Random) -> Iterat
 
 
 def shown(state: PartialInput) -> str:
-    """A partly written input as a line, nonterminals in angle brackets."""
+    """Return a partial input as a line, with nonterminals in angle brackets."""
     return " ".join(show_argument(argument) for argument in state.arguments)
 
 
 def writing(made: Derived) -> list[str]:
-    """The states of a derivation at which a word was finished, from the first to the input."""
+    """Return the states of a derivation that completed a word, from the first to the input."""
     lines: list[str] = []
     words = -1
     for state in (made.start, *(step.state for step in made.steps)):
@@ -233,7 +235,7 @@ def _change(operation: Operation) -> str:
 
 
 def life(made: Derived) -> Picture:
-    """How an input is written, what running it does, and which of its arguments matter."""
+    """Draw the derivation of an input, its behavior, and the relevance of its arguments."""
     picture = Picture("The life of an input: written, run, scored", NARROW)
     x, y = 16.0, 30.0
     picture.heading(x, y, 1, "A grammar writes an input")
@@ -272,7 +274,7 @@ def life(made: Derived) -> Picture:
 
 
 def option(made: Derived, grammar: Grammar) -> Picture:
-    """One option's expansion: where it may start, what it may take and takes, where it ends."""
+    """Draw one option's expansion: its initial state, its productions and choice, and its end."""
     chosen = max(
         made.steps, key=lambda step: min(len(grammar.productions[step.nonterminal]), SHOWN)
     )
@@ -311,7 +313,7 @@ def option(made: Derived, grammar: Grammar) -> Picture:
 
 
 def tree(system: System, *, depth: int = 2, most: int = 120) -> Picture:
-    """The files of the start directory: `depth` levels of directories, at most `most` lines."""
+    """Draw the files of the start directory: `depth` directory levels, at most `most` lines."""
     top = system.resolve(system.declaration.start_directory) or "/"
     picture = Picture(f"The files of {top} on {system.name}")
     children: dict[str, list[str]] = {}
@@ -348,7 +350,7 @@ def _branches(
 
 
 def draw(out: Path, *, seed: int = 0, system: str | None = None) -> list[Path]:
-    """Draws all three pictures into a directory and gives the files' paths.
+    """Draw all three pictures into a directory and return the files' paths.
 
     Files for dark pages end with `-dark.svg`. The same seed and system give the same pictures.
     Errors: those of `open_sandbox` and `derived`.

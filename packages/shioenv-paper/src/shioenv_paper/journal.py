@@ -1,4 +1,4 @@
-"""What an experiment executed so far, and its plan: a call after a stopped one goes on there."""
+"""The plan and progress of an experiment, so that an interrupted call can be resumed."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from shioenv.files import journal as files
 from shioenv.files.durable import atomic_write, locked, storage_errors
 
 JOURNAL = "inputs.ndjson"
-"""One line for every input that was tried, in the order in which inputs were finished."""
+"""One line for every tried input, in order of completion."""
 
 _PLAN = -1
-"""The plan's line holds no number: it is kept under this one."""
+"""Key of the plan's line, which has no number."""
 
 
 def compare(path: Path, there: Any, plan: Mapping[str, Any]) -> None:
-    """Holds the plan that is there against the plan that is asked for.
+    """Compare the existing plan with the requested one.
 
-    Errors: DatasetCorruptError where `there` is no plan. DatasetMismatchError where it has another
-    value for a name in `plan`, with a line for each; other names are not looked at.
+    Errors: DatasetCorruptError if `there` is not a plan. DatasetMismatchError if it has other
+    values for names in `plan`, with a line for each; other names are ignored.
     """
     if not isinstance(there, Mapping):
         raise unreadable(path, "it holds no plan")
@@ -40,12 +40,12 @@ def compare(path: Path, there: Any, plan: Mapping[str, Any]) -> None:
 
 
 def unreadable(path: Path, why: object) -> DatasetCorruptError:
-    """The error for a file that holds something else than it should."""
+    """Return the error for a file with unexpected content."""
     return DatasetCorruptError(f"{path} cannot be read: {why}", hint="choose another directory")
 
 
 def agree(path: Path, plan: Mapping[str, Any]) -> None:
-    """Keeps a plan in a file, or compares it with the plan that is there. Errors: as `compare`."""
+    """Save a plan to a file, or compare it with the existing plan. Errors: as `compare`."""
     if not path.exists():
         atomic_write(path, json.dumps(plan, indent=2).encode() + b"\n")
         return
@@ -57,32 +57,31 @@ def agree(path: Path, plan: Mapping[str, Any]) -> None:
 
 
 class Tried(Struct, frozen=True):
-    """An input that was executed, or passed over."""
+    """An input that was executed or skipped."""
 
     number: int
-    """The input's place in the stream of samples, from 0."""
+    """The input's index in the stream of samples, from 0."""
 
 
 Line = TypeVar("Line", bound=Tried)
 
 
 class InputJournal(Generic[Line]):
-    """The inputs tried so far, in a directory of their own. A context manager that locks it.
+    """The inputs tried so far, in a separate directory. A context manager that locks it.
 
-    A line of an input that is damaged or was not finished is forgotten, so its input is executed
-    again.
+    Damaged or incomplete lines are ignored, so their inputs are executed again.
 
-    `plan` decides which inputs they are and what is kept of them. `read` decodes a line that was
-    added (ValueError or InputError where it is none). Errors on entering: DatasetMismatchError
-    where the directory has another plan; DatasetCorruptError where lines have no plan, or `read`
-    fails; DatasetBusyError; DatasetStorageError.
+    `plan` determines the inputs and the saved data. `read` decodes an added line (ValueError or
+    InputError if invalid). Errors on entering: DatasetMismatchError if the directory has another
+    plan; DatasetCorruptError if lines have no plan, or `read` fails; DatasetBusyError;
+    DatasetStorageError.
     """
 
     def __init__(
         self, directory: Path, plan: Mapping[str, Any], read: Callable[[bytes], Line]
     ) -> None:
         self._path = directory / JOURNAL
-        self._plan = json.loads(json.dumps(plan))  # tuples as they come back
+        self._plan = json.loads(json.dumps(plan))  # tuples in their decoded form
         self._decode = read
         self.tried: dict[int, Line] = {}
 
@@ -107,7 +106,7 @@ class InputJournal(Generic[Line]):
             self._opened.close()
 
     def add(self, tried: Line) -> None:
-        """Appends an input's line. Errors: DatasetStorageError."""
+        """Append an input's line. Errors: DatasetStorageError."""
         with storage_errors(self._path):
             self._journal.append(tried.number, tried, msgspec.json.encode(tried))
 

@@ -1,8 +1,8 @@
-"""What random and learned policies write, with and without the grammar's constraint.
+"""Inputs of random and learned policies, with and without the grammar's constraint.
 
 These are the four regimes of the paper's first version (UCRT, GCRT, UCPN, GCPN). Actions are
-unconstrained or grammar-constrained; random trajectories or a policy network choose them. Networks
-are trained by sb3-contrib's MaskablePPO.
+unconstrained or grammar-constrained, and chosen by random trajectories or a policy network.
+Networks are trained by sb3-contrib's MaskablePPO.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from shioenv_paper.setting import ExperimentSetting
 
 NAME = "rl"
 EPISODES = 5000
-"""Executed episodes that each network is trained on."""
+"""Number of executed training episodes of each network."""
 SEEDS = 3
 EVALUATED = 300
-"""Episodes that each policy is judged by."""
+"""Number of evaluation episodes of each policy."""
 
 ENVS: Final = 32
-"""Inputs that are written side by side."""
+"""Number of inputs written in parallel."""
 ROLLOUT: Final = 1024
 """Steps of all environments between two updates, as in the paper's first version."""
 
@@ -61,7 +61,7 @@ class PolicyEpisode:
 
     @property
     def useful(self) -> bool:
-        """It succeeds, is not volatile, and has three arguments or more and an R of .7 or more."""
+        """Whether it is a steady success with three arguments or more and an R of .7 or more."""
         return (
             self.exit_code == 0
             and not self.volatile
@@ -72,13 +72,13 @@ class PolicyEpisode:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What a policy wrote with one seed."""
+    """A policy's inputs with one seed."""
 
     regime: str
     seed: int
     episodes: tuple[PolicyEpisode, ...]
     ended: int
-    """Episodes that ended, also those that were refused before anything was executed."""
+    """Number of finished episodes, including those rejected before execution."""
 
 
 @experiment(NAME)
@@ -89,11 +89,11 @@ def run(
     seeds: int = SEEDS,
     evaluated: int = EVALUATED,
 ) -> Findings:
-    """Trains a network of each constraint with each seed on at least `episodes` executed inputs.
+    """Train a network of each constraint with each seed on at least `episodes` executed inputs.
 
-    Each network is judged by at least `evaluated` further episodes, refused ones included, and so
-    are uniformly drawn actions. Each episode is given a command. Errors: those of `experiment`;
-    MissingExtraError without the extra `rl`.
+    Each network is evaluated on at least `evaluated` further episodes, including rejected ones. So
+    is a policy of uniformly drawn actions. Each episode is given a command. Errors: those of
+    `experiment`; MissingExtraError without the extra `rl`.
     """
     require_libraries("this experiment", "rl", "sb3_contrib", "torch")
     from shioenv_paper import charts
@@ -151,11 +151,11 @@ MEASURES: Final[dict[str, Callable[[Played], float]]] = {
     "refused": lambda one: 1 - len(one.episodes) / max(one.ended, 1),
     "useful": lambda one: sum(e.useful for e in one.episodes) / max(one.ended, 1),
 }
-"""The measures that a policy is judged by, with each seed."""
+"""The measures for evaluating policies, for each seed."""
 
 
 def table(played: Sequence[Played], episodes: int) -> Table:
-    """A row for each regime, with 95% intervals over seeds."""
+    """Return a table with one row per regime, with 95% intervals over seeds."""
     rows = [
         (regime, str(len(group)), *(_shown(*_mean(group, of)) for of in MEASURES.values()))
         for regime, group in _regimes(played)
@@ -171,7 +171,7 @@ def table(played: Sequence[Played], episodes: int) -> Table:
 
 
 def uniform(seed: int) -> Choose:
-    """A policy that takes any permitted action, all equally likely."""
+    """Return a policy that draws permitted actions uniformly."""
     random = np.random.default_rng(seed)
     return lambda _, masks: [random.choice(np.flatnonzero(mask)) for mask in masks]
 
@@ -200,13 +200,13 @@ def train(
     episodes: int,
     told: Callable[[Sequence[EndedEpisode]], int],
 ) -> Choose:
-    """Trains a policy; gives what chooses actions for observations and masks. Closes `vector`.
+    """Train a policy and return a function from observations and masks to actions. Closes `vector`.
 
-    `told` is given the executed episodes of each rollout, and says how many there are of all
-    rollouts. Training ends with the rollout in which they are at least `episodes`.
+    `told` receives the executed episodes of each rollout, and returns their total over all
+    rollouts. Training ends after the rollout in which the total reaches `episodes`.
 
     Batches, epochs, discount and entropy are those of the paper's first version. The network is
-    smaller: two layers of 64 behind an embedding. The learning rate is the library's.
+    smaller: two layers of 64 after an embedding. The learning rate is the library's default.
     """
     from sb3_contrib import MaskablePPO
 
@@ -235,7 +235,7 @@ def train(
 def _judged(
     setting: ExperimentSetting, sampler: str, choose: Choose, episodes: int, seed: int
 ) -> tuple[list[EndedEpisode], int]:
-    """The executed ones of at least `episodes` episodes, and how many episodes ended."""
+    """Return the executed ones of `episodes` or more episodes, and the number of episodes."""
     vector = _vector(setting, sampler, necessary)
     try:
         observations, _ = vector.reset(seed=1_000_000 + seed)
@@ -283,7 +283,7 @@ def _average(one: Played, of: Callable[[PolicyEpisode], float]) -> float:
 
 
 def _mean(group: Sequence[Played], of: Callable[[Played], float]) -> tuple[float, float | None]:
-    """The mean over seeds, and half of its 95% interval; None for one seed."""
+    """Return the mean over seeds, and half of its 95% interval; None for one seed."""
     values = [of(one) for one in group]
     return sum(values) / len(values), half_interval(values)
 

@@ -14,21 +14,24 @@ from shioenv_paper.reference import evenly
 from shioenv_paper.scores import NAMES, ScoredRecord, ones, values
 
 FEW = 20
-"""The mean of fewer inputs is not worth a point in the picture. From this number on, a normal
-interval is one of 95% (of 93 to 95%, simulated with the exact scores of the first experiment)."""
+"""Minimum number of inputs for a mean to be shown in the picture.
+
+From this number on, a normal interval has the intended coverage of 95% (93 to 95%, simulated with
+the exact scores of the first experiment).
+"""
 
 FEW_OF_A_COMMAND = 5
-"""Inputs of one command and length from which on their mean is compared with another sampler's."""
+"""Minimum number of inputs of one command and length for comparing samplers."""
 
 RESCORED = 100
-"""Inputs of each sampler and length, at most, that the reference implementation's rules score."""
+"""Maximum number of inputs of each sampler and length scored by the reference rules."""
 
 PAPER_LENGTH = 11
-"""The number of arguments at which the paper names means (Section 4.3)."""
+"""The number of arguments for which the paper reports means (Section 4.3)."""
 PAPER_MEANS = {"gcs": 0.346, "ucs": 0.129}
 """The paper's mean irreducibility at `PAPER_LENGTH`, by sampler."""
 PAPER_GAINS = (0.11, 0.25)
-"""By how much the paper's mean of GCS is above that of UCS, at least and at most, for 2 to 12."""
+"""The range of the paper's difference between the means of GCS and UCS, for 2 to 12 arguments."""
 PAPER_PERFECT = 0.2
 """The paper's share of GCS inputs that are exactly 1: "over 20%"."""
 
@@ -39,7 +42,7 @@ GROUPS: Mapping[str, Condition] = {
     "inputs that succeed (exit 0)": lambda score: score.exit_code == 0,
     "inputs that fail (other exits)": lambda score: score.exit_code != 0,
 }
-"""Samplers write different shares of inputs that fail, and other arguments matter in these."""
+"""Samplers differ in their shares of failing inputs, and failure changes which arguments matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +54,20 @@ class LengthCell:
     group: str
     moments: Moments
     ones: int
-    """How many of the scores are exactly 1."""
+    """Number of scores that are exactly 1."""
 
 
 def to_rescore(scores: Sequence[ScoredRecord]) -> list[ScoredRecord]:
-    """The records to be scored by other rules as well.
+    """Select the records to be scored by other rules as well.
 
-    They are `RESCORED` at most of each number of arguments, chosen by `evenly`.
+    They are up to `RESCORED` of each number of arguments, chosen by `evenly`.
     """
     groups = grouped(scores, attrgetter("n_arguments"))
     return [score for group in groups.values() for score in evenly(group, RESCORED)]
 
 
 def cells_of(scores: Sequence[ScoredRecord]) -> list[LengthCell]:
-    """Every cell that has a score, samplers and lengths in order."""
+    """Return all cells that have a score, sorted by sampler and length."""
     places = grouped(scores, attrgetter("sampler", "n_arguments"))
     return [
         LengthCell(name, n, group, Moments.of(numbers), ones(numbers))
@@ -76,12 +79,12 @@ def cells_of(scores: Sequence[ScoredRecord]) -> list[LengthCell]:
 
 
 def by_place(cells: Sequence[LengthCell], group: str) -> dict[tuple[str, int], LengthCell]:
-    """The cells of one group by sampler and number of arguments."""
+    """Return the cells of one group by sampler and number of arguments."""
     return {(cell.sampler, cell.n): cell for cell in cells if cell.group == group}
 
 
 def gains_of(scores: Sequence[ScoredRecord], holds: Condition) -> dict[int, MeanDifference]:
-    """By length: how much higher GCS's mean is than UCS's, where both have `FEW` inputs or more."""
+    """Return the difference of means of GCS and UCS by length, if both have `FEW` inputs."""
     pairs = _pairs(scores, holds, attrgetter("n_arguments"))
     return {
         n: MeanDifference.of(gcs, ucs)
@@ -91,14 +94,14 @@ def gains_of(scores: Sequence[ScoredRecord], holds: Condition) -> dict[int, Mean
 
 
 def gains_by_command(scores: Sequence[ScoredRecord], holds: Condition) -> dict[int, MeanDifference]:
-    """As `gains_of`, but between inputs of the same command.
+    """Return differences as in `gains_of`, but between inputs of the same command.
 
     A gain is the mean of the commands' differences, weighted by their numbers of UCS inputs. A
-    command counts where both samplers have at least `FEW_OF_A_COMMAND` inputs of it. A length has
-    a gain where both have at least `FEW` inputs of such commands.
+    command counts if both samplers have at least `FEW_OF_A_COMMAND` inputs of it. A length has a
+    gain if both have at least `FEW` inputs of such commands.
 
-    The reason: samplers do not write the same commands equally often, nor do these succeed equally
-    often.
+    The reason: samplers differ in how often they write each command, and commands differ in how
+    often they succeed.
     """
     pairs = sorted(_pairs(scores, holds, attrgetter("n_arguments", "command")).items())
     several = ((n, pair) for (n, _), pair in pairs if _least(pair) >= FEW_OF_A_COMMAND)
@@ -121,7 +124,7 @@ def _least(pair: tuple[Moments, Moments]) -> int:
 def _pairs(
     scores: Sequence[ScoredRecord], holds: Condition, key: Callable[[ScoredRecord], Key]
 ) -> dict[Key, tuple[Moments, Moments]]:
-    """The scores of GCS and of UCS by group; groups where one has none are left out."""
+    """Return the scores of GCS and of UCS by group; groups that lack one are left out."""
     pairs = {}
     for place, group in grouped(filter(holds, scores), key).items():
         gcs, ucs = (Moments.of(values(scores_of(group, sampler, 0))) for sampler in ("gcs", "ucs"))
@@ -131,5 +134,5 @@ def _pairs(
 
 
 def scores_of(scores: Sequence[ScoredRecord], sampler: str, least: int) -> list[ScoredRecord]:
-    """A sampler's scores of inputs with at least `least` arguments."""
+    """Return a sampler's scores of inputs with at least `least` arguments."""
     return [s for s in scores if s.sampler == sampler and s.n_arguments >= least]

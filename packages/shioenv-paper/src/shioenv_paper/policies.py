@@ -1,6 +1,6 @@
-"""Irreducibility of what GCS writes by each policy: the paper's, people's, and both mixed.
+"""Irreducibility of GCS inputs by policy: the paper's, people's, and both mixed.
 
-Ours: the paper has one policy. Inputs are as `shioenv generate` makes them, composites included.
+Ours: the paper has one policy. Inputs are generated as by `shioenv generate`, with composites.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from shioenv_paper.training_sets import COMPOSITES
 
 NAME = "policies"
 COUNT = 2_000
-"""Inputs of each policy at full size."""
+"""Number of inputs of each policy at full size."""
 
 POLICIES = ("paper", "people", "mixed")
 LONGEST = 12
-"""Inputs with more arguments than this are one group."""
+"""Inputs with more arguments form one group."""
 
 STEPS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
 """Scores at which the distribution functions are shown."""
@@ -34,7 +34,7 @@ STEPS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
 def run(
     setting: ExperimentSetting, *, count: int = COUNT, scoring: Scoring = THE_PAPERS
 ) -> Findings:
-    """Generates `count` inputs by each policy and writes results.
+    """Generate `count` inputs by each policy and write the results.
 
     Errors: those of `experiment` and `made`.
     """
@@ -72,7 +72,7 @@ def run(
 
 
 def length(score: ScoredRecord) -> int:
-    """The number of arguments; `LONGEST + 1` stands for all above `LONGEST`."""
+    """Return the number of arguments; `LONGEST + 1` for all above `LONGEST`."""
     return min(score.n_arguments, LONGEST + 1)
 
 

@@ -1,11 +1,11 @@
 """Scores by the rules of the reference implementation, from the same executions as ours.
 
-The reference implementation has four rules of its own (SPEC I4 to I7, U2-3, U2-4, U2-8):
+The reference implementation has four additional rules (SPEC I4 to I7, U2-3, U2-4, U2-8):
 
-- Outputs are rewritten before they are compared.
-- Outputs may not differ at all where runs agree.
-- Two failures with one exit code are the same.
-- Numerator and denominator count one more.
+- Outputs are normalised before they are compared.
+- Outputs must be equal if runs agree.
+- Two failures with the same exit code are equal.
+- Numerator and denominator are increased by one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from shioenv_paper.scores import ScoredRecord
 from shioenv_paper.setting import ExperimentSetting, answers
 
 RULES = ("R*", "rewritten", "strict", "failures", "smoothed", "all four")
-"""The score, then what each of the four rules makes of it, then all four together."""
+"""The score, then the score under each of the four rules, then under all four together."""
 
 NOTE = (
     "Means of what its rules make of the same executions, one at a time and all together: "
@@ -59,11 +59,11 @@ _NUMBER = re.compile(r"\b\d+\b")
 
 
 def rewritten(output: bytes) -> bytes:
-    """An output as the reference implementation compares it (SPEC I7 and U2-8).
+    """Normalise an output as the reference implementation does (SPEC I7 and U2-8).
 
-    Letters are small, empty lines are left out, and any white space is one blank. A number that
-    stands alone becomes an index and a length. The index, from 1, says which of the output's
-    different numbers it is; the length is its number of digits.
+    Letters become lowercase, empty lines are removed, and any white space becomes one blank. A
+    separate number is replaced by an index and a length. The index, from 1, identifies the number
+    among the output's distinct numbers; the length is its number of digits.
     """
     places: dict[str, int] = {}
 
@@ -76,7 +76,7 @@ def rewritten(output: bytes) -> bytes:
 
 
 class Differs(NamedTuple):
-    """By rule: whether a sub-input does something else, or the summed weight of those that do."""
+    """For each rule, whether a sub-input differs, or the summed weight of those that differ."""
 
     ours: float
     rewritten: float
@@ -86,24 +86,24 @@ class Differs(NamedTuple):
 
 
 class ScoredCommand(NamedTuple):
-    """A command of an input, and what its sub-inputs weigh."""
+    """A command of an input, with the weights of its sub-inputs."""
 
     n: int
-    """Arguments that can be removed, at least 1."""
+    """Number of arguments that can be removed, at least 1."""
     total: float
-    """Weight of all sub-inputs, whatever they do."""
+    """Weight of all sub-inputs."""
     differing: Differs
-    """Weight of the sub-inputs that do something else."""
+    """Weight of the sub-inputs that differ."""
 
 
 def by_rule(commands: Sequence[ScoredCommand], ranges: int) -> ByRule:
-    """The scores of an input, in the order of `RULES`; it has at least one of these commands.
+    """Return the scores of an input with at least one of these commands, in the order of `RULES`.
 
     Our score averages the commands' scores by number of arguments. The reference adds up the
-    weights of all commands' sub-inputs, with one more in numerator and denominator for each of its
-    `ranges`. A range is a command, also one without arguments, or the target of a redirection.
-    Where a command has one argument, its only sub-input is the command alone: the reference gives
-    this no weight.
+    weights of all commands' sub-inputs, and increases numerator and denominator by one for each of
+    the `ranges`. A range is a command, with or without arguments, or the target of a redirection.
+    If a command has one argument, its only sub-input is the command alone, with weight 0 in the
+    reference.
     """
     arguments = sum(command.n for command in commands)
     several = [command for command in commands if command.n > 1]
@@ -122,7 +122,7 @@ def by_rule(commands: Sequence[ScoredCommand], ranges: int) -> ByRule:
 
 
 class _Seen:
-    """Gives a score its behaviors, and remembers of them what the rules look at."""
+    """Provides behaviors for scoring, and records the data that the rules need."""
 
     def __init__(self, behave: Behave) -> None:
         self._behave = behave
@@ -130,17 +130,17 @@ class _Seen:
         self._rewritten: dict[str, bytes] = {}
 
     def __call__(self, text: str) -> Behavior:
-        """The behavior of a text; the first of several is remembered."""
+        """Return the behavior of a text; the first of several is recorded."""
         behavior = self._behave(text)
         self._codes.setdefault(text, behavior.exit_code)
         self._rewritten.setdefault(text, rewritten(compared(behavior.output)))
         return behavior
 
     def differs(self, whole: str, contrast: Contrast, threshold: float) -> Differs:
-        """By each rule, whether the sub-input does something else than the whole.
+        """Determine for each rule whether the sub-input differs from the whole.
 
-        Behaviors are compared by their outputs last. So a difference in another channel remains,
-        whatever a rule makes of outputs.
+        Behaviors are compared by their outputs last. A difference in another channel therefore
+        remains, regardless of a rule's treatment of outputs.
         """
         difference = contrast.difference
         elsewhere = difference is not None and difference.channel is not Channel.OUTPUT
@@ -160,18 +160,18 @@ class Rescored(Tried, frozen=True):
 
     scores: ByRule | None
     why: str | None = None
-    """One of `REASONS`, where there are no scores."""
+    """One of `REASONS` if there are no scores."""
 
 
 REASONS = ("waiting", "volatile")
-"""Why inputs are left out: a sub-input runs out of time, or runs of the whole disagree now."""
+"""Reasons for leaving inputs out: a sub-input times out, or runs of the whole disagree now."""
 
 
 def rescored(runner: Runner, task: tuple[int, Sample], *, seed: int, scoring: Scoring) -> Rescored:
-    """An input, with at least one argument, scored on the sub-inputs of its record's score.
+    """Score an input with at least one argument on the sub-inputs of its record's score.
 
     `seed` and `scoring` are its dataset's; noise runs are the default's, and no target standard
-    error ends the score early. Errors: those of the runner.
+    error ends scoring early. Errors: those of the runner.
     """
     number, sample = task
     seen, shell_input = _Seen(timely(runner, sample)), sample.input
@@ -200,7 +200,7 @@ def _command(segment: SegmentScore, whole: str, seen: _Seen) -> ScoredCommand:
 
 @dataclass(frozen=True, slots=True)
 class Ruled:
-    """A record's score, and what the rules make of the score."""
+    """A record's score, and its scores by each rule."""
 
     score: ScoredRecord
     by_rule: ByRule
@@ -208,22 +208,22 @@ class Ruled:
 
 @dataclass(frozen=True, slots=True)
 class Rescoring:
-    """What `scores_by_rule` gives."""
+    """The result of `scores_by_rule`."""
 
     ruled: Sequence[Ruled]
     left_out: Mapping[str, int]
-    """How many records have no scores, by reason."""
+    """Number of records without scores, by reason."""
 
     @property
     def counts(self) -> dict[str, Any]:
-        """As `run.json` shows it."""
+        """The counts for `run.json`."""
         return {"scored by other rules": len(self.ruled), "not so scored": dict(self.left_out)}
 
 
 def evenly(scores: Sequence[ScoredRecord], count: int) -> list[ScoredRecord]:
-    """At most `count` of the records that have an argument and are not volatile.
+    """Select up to `count` of the records that have an argument and are not volatile.
 
-    They are evenly spaced, because later inputs of a stream are longer: short ones run out.
+    They are evenly spaced, since later inputs of a stream are longer once short ones are exhausted.
     """
     usable = [score for score in scores if score.n_arguments and not score.volatile]
     count = min(count, len(usable))
@@ -233,10 +233,10 @@ def evenly(scores: Sequence[ScoredRecord], count: int) -> list[ScoredRecord]:
 def scores_by_rule(
     setting: ExperimentSetting, directory: Path, scores: Sequence[ScoredRecord]
 ) -> Rescoring:
-    """The inputs of these records of a dataset, executed again and scored by the rules.
+    """Execute the inputs of a dataset's records again and score them by the rules.
 
-    Inputs that an earlier call executed are not executed again: `rules`, in the dataset's
-    directory, keeps them. Errors: those of `InputJournal` and of the executor.
+    Inputs from earlier calls are not executed again: `rules`, in the dataset's directory, keeps
+    them. Errors: those of `InputJournal` and of the executor.
     """
     plan, system = read_manifest(directory).plan, setting.system
     wanted = {score.session_id for score in scores}
@@ -267,12 +267,12 @@ def scores_by_rule(
 
 
 def means_by_rule(scores: Sequence[ByRule]) -> ByRule:
-    """The mean score by each rule, in the order of `RULES`; `scores` are not empty."""
+    """Return the mean score by each rule, in the order of `RULES`; `scores` must not be empty."""
     return tuple(math.fsum(values) / len(scores) for values in zip(*scores, strict=True))
 
 
 def rule_columns(ruled: Sequence[Ruled]) -> dict[str, list[Any]]:
-    """Columns that say which record it is, and its score by each rule."""
+    """Return columns that identify each record, and its score by each rule."""
     names = ("sampler", "session_id", "n_arguments")
     return {
         **columns([row.score for row in ruled], *names),

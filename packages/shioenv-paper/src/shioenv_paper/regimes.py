@@ -1,8 +1,8 @@
-"""What models of each of the paper's five regimes answer right, by how many inputs they are of.
+"""Accuracy of models of each of the paper's five regimes, by number of inputs.
 
-Section 5 of the paper, with a memory of executed inputs beside its sequence models. Two regimes of
-ours stand beside the five. All regimes are asked for equally many inputs. Those that are chosen by
-a score are drawn from one pool of GCS.
+Section 5 of the paper, with a memory of executed inputs in addition to its sequence models. Two
+regimes of ours complement the five. All regimes request equally many inputs. Regimes that select by
+a score draw from one GCS pool.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 NAME = "regimes"
 MEMORY, SEQ2SEQ = "memory", "seq2seq"
 ELSEWHERE = "elsewhere"
-"""The device of models that another machine trains and asks.
+"""The device of models that are trained and run on another machine.
 
-Their examples are made here. Their answers are judged once they are here.
+Their examples are made here. Their answers are evaluated once they are available here.
 """
 
 ASKED = "asked.json"
-"""The file in a sequence model's run that says how the model was to be trained."""
+"""The file in a sequence model's run that records its training settings."""
 
 SIZES = (10_000, 30_000)
 QUESTIONS = 2000
@@ -84,10 +84,11 @@ REGIMES: Mapping[str, tuple[str, Callable[[Record], bool]]] = {
     "nl2cmd": ("nl2cmd", lambda record: True),
     "people": ("people", lambda record: True),
 }
-"""By regime: a pool, and which of its records are in.
+"""The pool of each regime, and a condition on its records.
 
 Five are the paper's. Ours are `gcs-necessary`, GCS chosen by the share of arguments that are
-necessary, and `people`, inputs drawn by what people use."""
+necessary, and `people`, inputs drawn from people's usage.
+"""
 
 PAIRS = (
     ("gcs-high", "gcs"),
@@ -98,35 +99,37 @@ PAIRS = (
     ("people", "gcs"),
     ("people", "gcs-high"),
 )
-"""Regimes that are compared input by input. Does a high score help? Does another score select
-better? Do grammars help?"""
+"""Regimes that are compared input by input.
+
+Does a high score help? Does another score select better? Do grammars help?
+"""
 
 LIKE = 0.95
-"""Two models are not compared where one has fewer than this share of the other's records (ours)."""
+"""Minimum ratio of two models' numbers of records for a comparison (our choice)."""
 
 POOLS = ("ucs", "gcs", "nl2cmd", "people")
-"""The pools that regimes are drawn from. Nobody can generate `nl2cmd`: it is given, or left out."""
+"""The pools of the regimes. `nl2cmd` cannot be generated: it is given, or left out."""
 
 
 Choose: TypeAlias = Callable[[], frozenset[int]]
-"""Gives the places of a model's records in their pool; the first call looks for them."""
+"""Returns the indices of a model's records in their pool; the first call computes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegimeTraining:
-    """How a sequence model of each regime, size and seed is trained, from scratch."""
+    """Training settings of the sequence models of each regime, size and seed, from scratch."""
 
     plan: TrainingPlan
     """The plan's own seed is not used: a model's seed is that of its records."""
     minutes: float
-    """Minutes of training of each model, at most."""
+    """Maximum minutes of training of each model."""
     device: str = "cpu"
     """`cpu`, `cuda` or `ELSEWHERE`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegimeRow:
-    """What one model answered right of the single or the multi inputs of one suite.
+    """A model's accuracy on the single or the multi inputs of one suite.
 
     Shares are 0 to 1.
     """
@@ -135,9 +138,9 @@ class RegimeRow:
     """`memory`, or `seq2seq` and the size of the network."""
     regime: str
     size: int
-    """Records that were asked for."""
+    """Number of requested records."""
     records: int
-    """Different records that the model is of: the pool may hold fewer than `size`."""
+    """Number of distinct records in the model: the pool may hold fewer than `size`."""
     seed: int
     suite: str
     steps: str
@@ -146,14 +149,15 @@ class RegimeRow:
     em_low: float
     em_high: float
     em_exit: float
-    """EM where the exit code has to be right, too."""
+    """EM that also requires the right exit code."""
     em_masked: float
     em_new: float | None
-    """EM of the inputs that are not among the records; None where there are none.
+    """EM of the inputs that are not among the records; None if there are none.
 
-    Such an input has its text in no record of its start directory."""
+    No record with the same start directory has the text of such an input.
+    """
     new: int
-    """How many inputs are not among the records."""
+    """Number of inputs that are not among the records."""
     exit_code: float
 
 
@@ -169,17 +173,17 @@ def run(
     scoring: Scoring = THE_PAPERS,
     training: RegimeTraining | None = None,
 ) -> Findings:
-    """Makes a memory of each regime, size and seed, and asks it all suites.
+    """Create a memory of each regime, size and seed, and evaluate it on all suites.
 
-    With `training`, a sequence model of the same records is made and asked as well. `pools` are
-    datasets to draw from, by the names of `POOLS`. Pools that are not given are generated, but for
-    `nl2cmd`. `gcs` is generated until both halves of its scores are as many as the largest size.
+    With `training`, a sequence model of the same records is trained and evaluated as well. `pools`
+    are datasets to draw from, by the names of `POOLS`. Missing pools are generated, except for
+    `nl2cmd`. `gcs` is generated until both halves of its scores reach the largest size.
 
-    A model or an answer that is there is not made again. Errors: those of `experiment`, `made`,
-    reading and evaluation. DatasetMismatchError for a pool of another system than a suite's, and
-    where a memory that is there has another pool or other `questions`. DatasetMismatchError where
-    a sequence model that is there has another plan, other minutes or other examples.
-    MissingExtraError without the extra `train`. UsageError for two suites of one name.
+    Existing models and answers are reused. Errors: those of `experiment`, `made`, reading and
+    evaluation. DatasetMismatchError for a pool of another system than a suite's, and if an existing
+    memory has another pool or other `questions`. DatasetMismatchError if an existing sequence model
+    has another plan, other minutes or other examples. MissingExtraError without the extra `train`.
+    UsageError for two suites with the same name.
     """
     names = [path.stem for path in suites]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -262,9 +266,9 @@ def _people(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
 
 
 def _gcs(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
-    """A scored pool with `count` records of each half of the scores.
+    """Generate a scored pool with `count` records in each half of the scores.
 
-    It is the same dataset as that of `training-sets`, which is used where it is there.
+    It is the same dataset as that of `training-sets`, which is reused if it exists.
     """
     drawing = Drawing(sampler="gcs", policy="paper", composite_share=COMPOSITES)
     wanted = 2 * count
@@ -289,7 +293,7 @@ def _check(pool: Path, suites: Sequence[Suite]) -> None:
 
 
 def _origin(pool: Path) -> dict[str, Any]:
-    """What decides the records of a pool; two lists of inputs differ in their digest alone."""
+    """Return the facts that determine a pool's records; a digest represents its inputs."""
     manifest = finished_manifest(pool)
     drawing = manifest.plan.drawing
     return {
@@ -316,7 +320,7 @@ def _memory(
     seed: int,
     questions: int,
 ) -> Path:
-    """The directory of a memory that holds the records of a pool which `choose` gives."""
+    """Return the directory of a memory with the records of a pool selected by `choose`."""
     directory = setting.data / NAME / f"{regime}-{size}-{seed}"
     directory.mkdir(parents=True, exist_ok=True)
     plan = {"pool": _origin(pool), "regime": regime, "size": size, "seed": seed}
@@ -349,10 +353,10 @@ def _memory(
 def _chosen(
     setting: ExperimentSetting, pool: Path, holds: Callable[[Record], bool], size: int, seed: int
 ) -> frozenset[int]:
-    """The places in a pool of `size` records that `holds` is true of, drawn by the seed.
+    """Draw up to `size` indices of a pool's records that satisfy `holds`, using the seed.
 
-    Records with a history are left out. They are fewer where the pool has no more. The records of
-    a smaller size are among those of a larger one.
+    Records with a history are left out. The records of a smaller size are a subset of those of a
+    larger one.
     """
     total = finished_manifest(pool).records
     able = [
@@ -371,7 +375,7 @@ def _written(
     training: RegimeTraining,
     seed: int,
 ) -> Path:
-    """The directory of a sequence model's run, of the same records as `memory` and beneath it."""
+    """Return the directory of a sequence model's run, inside `memory` and with the same records."""
     plan = msgspec.structs.replace(training.plan, seed=seed)
     run = memory / f"{SEQ2SEQ}-{plan.size}"
     examples = memory / "examples"
@@ -402,10 +406,10 @@ def _written(
 
 
 def agree_on_training(run: Path, plan: Mapping[str, Any], minutes: float | None) -> None:
-    """Compare the plan of a sequence model with what was trained in its run's directory.
+    """Compare the plan of a sequence model with the existing model in its run's directory.
 
     `plan` holds the fields of a `TrainingPlan`. `minutes` are those of `RegimeTraining`. They are
-    kept in the directory, which is created. None: another machine trains. Errors:
+    saved in the directory, which is created. None: another machine trains. Errors:
     DatasetMismatchError for another plan or other minutes.
     """
     trained = run / "model"
@@ -426,29 +430,29 @@ def _counted(
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """A model that is there."""
+    """An existing model."""
 
     name: str
     predictor: str
     directory: Path
-    """Where its answers are kept."""
+    """The directory of its answers."""
     memory: Path
-    """Directory of the memory of the same records, whose index says which are new."""
+    """The memory of the same records, whose index identifies new inputs."""
     regime: str
     size: int
     seed: int
     awaited: bool = False
-    """Whether another machine asks it."""
+    """Whether another machine runs it."""
 
     def was_asked(self, suite: Suite) -> bool:
-        """Whether all its answers to a suite are there."""
+        """Whether all its answers to a suite exist."""
         return (answers_beneath(self.directory, suite) / EVALUATED).exists()
 
 
 def _rows(
     setting: ExperimentSetting, model: _Model, path: Path, suite: Suite
 ) -> Iterator[tuple[RegimeRow, list[bool]]]:
-    """What a model behind the composition answers right of a suite, and for which inputs."""
+    """Yield a model's accuracy on a suite, and the inputs that it answered right."""
     answers = answers_beneath(model.directory, suite)
     evaluation = (
         read_evaluation(answers, suite)
@@ -499,7 +503,7 @@ def _rows(
 
 
 def _new(index: Index, suite: Suite, judged: JudgedPredictor, steps: str) -> list[bool]:
-    """Of each input that the memory does not hold: whether it was answered right."""
+    """Return, for each input that is not in the memory, whether it was answered right."""
     return [
         bool(marks.em)
         for case, marks in zip(suite.cases, judged.marks, strict=True)
@@ -509,7 +513,7 @@ def _new(index: Index, suite: Suite, judged: JudgedPredictor, steps: str) -> lis
 
 
 def _table(rows: Sequence[RegimeRow], suite: str) -> Table:
-    """One row for each model, with single and multi inputs side by side."""
+    """Return a table with one row per model, with single and multi inputs side by side."""
     lines = []
     chosen = [row for row in rows if row.suite == suite]
     groups: dict[tuple[str, str, int, int], dict[str, RegimeRow]] = {}
@@ -531,7 +535,7 @@ def _table(rows: Sequence[RegimeRow], suite: str) -> Table:
 
 
 def _differences(rights: Mapping[RegimeRow, Sequence[bool]]) -> Table:
-    """What one regime's EM is above another's of as many records: inputs paired, draws averaged."""
+    """Tabulate differences in EM between regimes of equal size: inputs paired, draws averaged."""
     groups: dict[tuple[str, int, str], dict[tuple[str, str], list[RegimeRow]]] = {}
     for row in rights:
         of_regime = groups.setdefault((row.model, row.size, row.suite), {})
@@ -558,9 +562,9 @@ def _differences(rights: Mapping[RegimeRow, Sequence[bool]]) -> Table:
 def _less(
     ours: list[RegimeRow], theirs: list[RegimeRow], rights: Mapping[RegimeRow, Sequence[bool]]
 ) -> str:
-    """The difference of two regimes' means with its 95% interval.
+    """Return the difference of two regimes' means with its 95% interval.
 
-    Empty where one regime is missing, or has too few records (`LIKE`).
+    Empty if one regime is missing, or has too few records (`LIKE`).
     """
     if not ours or not theirs:
         return ""

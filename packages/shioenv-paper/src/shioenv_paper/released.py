@@ -1,15 +1,15 @@
-"""Records as the paper's authors released them, brought into our layout without execution.
+"""Import of the paper's released records into our format, without execution.
 
-The released files hold one JSON object a line with `input`, `input_args`, `output`, `exit_code`,
+The released files hold one JSON object per line with `input`, `input_args`, `output`, `exit_code`,
 `context_patch`, `session_id` and a score. Observed in these files:
 
 - the score is called `redundancy_score`;
-- `input` mostly lacks the `cd`;
+- `input` usually lacks the `cd`;
 - several operands may be one argument;
 - lines may end in CRLF;
 - exit codes are often 0 although the command failed.
 
-Fields that a released record does not have stay null or empty.
+Fields that a released record lacks remain null or empty.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ class ImportedRelease:
     manifest: Manifest
     rejected: tuple[Rejection, ...]
     scored: int
-    """Records with a score."""
+    """Number of records with a score."""
     reparsed: int
-    """Records whose arguments do not give their input: the input was parsed anew, unscored."""
+    """Number of records whose arguments do not match their input; it was parsed again, unscored."""
     doubtful: int
-    """Records with exit code 0 whose output says that something failed."""
+    """Number of records with exit code 0 whose output reports a failure."""
 
     def to_json(self) -> dict[str, Any]:
-        """The import for programs."""
+        """Return the import's result as a JSON object."""
         return {
             "records": self.manifest.records,
             "rejected": reasons(self.rejected),
@@ -79,7 +79,7 @@ class ImportedRelease:
         }
 
     def rows(self) -> dict[str, str]:
-        """Labels and texts for people."""
+        """Return labels and texts for display."""
         return {
             "records": f"{self.manifest.records:,}, {self.scored:,} with a score",
             "reparsed": f"{self.reparsed:,} whose arguments do not give their input; unscored",
@@ -95,19 +95,19 @@ def import_released(
     sampler: str = "released",
     report: Callable[[int], None] = lambda done: None,
 ) -> ImportedRelease:
-    """Make a dataset in `directory` of the released records in a file, or in a directory's files.
+    """Create a dataset in `directory` from the released records of a file or directory.
 
-    Records are numbered anew, in order. Of equal inputs the first is kept. `sampler` is the name
-    that the records give as their sampler. `report` is called with the number of lines read. Lines
-    that cannot be taken are listed in `rejected.ndjson` and counted.
+    Records are renumbered in order. Of equal inputs the first is kept. `sampler` is recorded as the
+    sampler of every record. `report` is called with the number of lines read. Rejected lines are
+    listed in `rejected.ndjson` and counted.
 
-    A score called `irreducibility` stays as it is. A `redundancy_score` is smoothed, so a score of
-    0 means that there is none. The score of a single argument is always 1 and means nothing; it is
-    left out. In other scores the smoothing is taken out where every sub-input was run, as the
-    number itself shows. Elsewhere the smoothing stays, which is below 0.01.
+    A score called `irreducibility` is kept. A `redundancy_score` is smoothed, so a score of 0 means
+    that there is none. The score of a single argument is always 1 and meaningless; it is left out.
+    In other scores the smoothing is removed if every sub-input was run, which the number itself
+    shows. Otherwise the smoothing, which is below 0.01, remains.
 
-    Errors: ImportFileError where a file cannot be read, or nothing can be imported.
-    OutputExistsError, DatasetStorageError.
+    Errors: ImportFileError if a file cannot be read, or nothing can be imported. OutputExistsError,
+    DatasetStorageError.
     """
     source, directory = Path(source), Path(directory)
     paths = _files(source)
@@ -167,7 +167,7 @@ def _files(source: Path) -> list[Path]:
 
 
 def _numbered(path: Path) -> list[int | str]:
-    """Sorts `x10` behind `x9`."""
+    """Return a sort key that puts `x10` after `x9`."""
     parts = re.split(r"(\d+)", f"a{path.name}")
     return [int(part) if part.isdecimal() else part for part in parts]
 
@@ -185,7 +185,7 @@ class _Row(Struct):
 
 
 class _Reader:
-    """Turns lines into records, and counts them."""
+    """Converts lines to records, and counts them."""
 
     def __init__(self, sampler: str) -> None:
         self._sampler = sampler
@@ -195,7 +195,7 @@ class _Reader:
         self._distinct = Distinct()
 
     def record(self, file: str, number: int, line: bytes, session_id: int) -> Record | None:
-        """The record of a line; None where it was rejected."""
+        """Return the record of a line; None if it was rejected."""
         self.lines += 1
         try:
             record = self._record(_read(line), session_id)
@@ -241,7 +241,7 @@ class _Reader:
         return record
 
     def _input(self, value: Any, text: str | None) -> Input:
-        """The input that the arguments give; the parsed text where these are missing or differ."""
+        """Return the input from the arguments; if they are missing or differ, parse the text."""
         self._reparsed = False
         tokens = _tokens(value)
         if tokens is not None:
@@ -255,7 +255,7 @@ class _Reader:
 
 
 def _read(line: bytes) -> _Row:
-    """The fields of a line. RecordError where the line is no released record."""
+    """Parse the fields of a line. RecordError if it is not a released record."""
     try:
         return msgspec.convert(json.loads(line), _Row)
     except UnicodeDecodeError:
@@ -267,7 +267,7 @@ def _read(line: bytes) -> _Row:
 
 
 def _text(row: _Row) -> tuple[str | None, str]:
-    """The input without a leading `cd`, and the directory of that `cd`; "" where there is none."""
+    """Return the input without a leading `cd`, and the directory of that `cd`, or ""."""
     if row.input is None:
         return None, ""
     text = row.input.strip()
@@ -281,7 +281,7 @@ def _text(row: _Row) -> tuple[str | None, str]:
 
 
 def _tokens(value: Any) -> list[str] | None:
-    """The arguments, given as a list or as a text that holds a list; None for anything else."""
+    """Return the arguments from a list or a text that holds a list; None for anything else."""
     if isinstance(value, str):
         for read in (json.loads, ast.literal_eval):
             try:
@@ -295,7 +295,7 @@ def _tokens(value: Any) -> list[str] | None:
 
 
 def _score(row: _Row, shell_input: Input) -> float | None:
-    """The score without the smoothing; None where it says nothing (see `import_released`)."""
+    """Return the score without the smoothing; None if it is meaningless (see `import_released`)."""
     value = row.redundancy_score
     if row.irreducibility is not None or value is None or not shell_input.n_arguments:
         return row.irreducibility if shell_input.n_arguments else None
@@ -310,7 +310,7 @@ def _score(row: _Row, shell_input: Input) -> float | None:
 
 
 def _pieces(shell_input: Input) -> list[int]:
-    """Numbers of arguments between operators; the target of a redirection begins a piece too."""
+    """Return the argument counts between operators; a redirection target starts a new count."""
     pieces = [0]
     for token in shell_input.tokens:
         if token.role is Role.OPERATOR:

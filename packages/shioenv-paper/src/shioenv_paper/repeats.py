@@ -1,4 +1,4 @@
-"""The same inputs run again and again, and why some of them do something else.
+"""Repeated runs of the same inputs, and reasons for different results.
 
     pass 1  a sandbox of this process, inputs in the order in which they were drawn
     pass 2  another sandbox of this process
@@ -6,7 +6,7 @@
     pass 4  sandboxes of two processes at once, on processors that are busy with something else
     pass 5  a new process again, in another minute than the first pass
 
-Every pass but the first has an order of its own. Passes after the fifth are like the third.
+Every pass but the first has a different order. Passes after the fifth are like the third.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from shioenv_paper.setting import ExperimentSetting, answers
 
 @cache
 def show_present() -> frozenset[str]:
-    """Commands that print the present: the time, or the state of the machine."""
+    """Return commands that print current data: the time, or the state of the machine."""
     headers = shipped_headers().items()
     return frozenset(name for name, one in headers if one.clock or one.traits.shows == PROCESSES)
 
@@ -54,11 +54,11 @@ _CLOCK = re.compile(
 """Dates, times of day, and seconds since 1970."""
 
 Pass: TypeAlias = Iterator[tuple[int, Behavior]]
-"""Pairs of an input's number and its behavior, as behaviors are seen."""
+"""Pairs of an input's number and its behavior, in order of execution."""
 
 
 def executor_of(number: int) -> Executor:
-    """The executor of the pass with this number."""
+    """Return the executor of the pass with this number."""
     return SerialExecutor() if number <= 2 else LocalExecutor(2 if number == 4 else 1)
 
 
@@ -68,7 +68,7 @@ def passes(
     numbers: Iterable[int],
     executors: Callable[[int], Executor] = executor_of,
 ) -> Iterator[tuple[int, Pass]]:
-    """The passes with these numbers; each is to be read to its end before the next one.
+    """Yield the passes with these numbers; each must be consumed before the next one.
 
     The fifth pass begins in another minute than the first of `numbers`. Errors: those of the
     executors.
@@ -87,7 +87,7 @@ def _pass(
     number: int, order: Sequence[tuple[int, Sample]], setting: ExperimentSetting, executor: Executor
 ) -> Pass:
     job = setting.job(_behavior)
-    # places in this order are ascending; the inputs' own numbers are not
+    # places in this order are ascending; the inputs' numbers are not
     tasks = ((place, sample) for place, (_, sample) in enumerate(order))
     with busy() if number == 4 else nullcontext():
         for place, behavior in answers(
@@ -100,7 +100,7 @@ def _behavior(runner: Runner, task: tuple[int, Sample]) -> Behavior:
     _, sample = task
     text, state = sample.input.text, State(cwd=sample.cwd)
     behavior = runner.run(text, state)
-    if behavior.timed_out:  # as for a record: once more, and the second run counts
+    if behavior.timed_out:  # as for a record: repeated, and the second run counts
         behavior = runner.run(text, state)
     return behavior
 
@@ -110,7 +110,7 @@ _SPIN = "import os\nwhile os.getppid() == {}: sum(range(100_000))"
 
 @contextmanager
 def busy() -> Iterator[None]:
-    """Keeps every processor busy with something else while the context lasts."""
+    """Keep every processor busy while the context lasts."""
     spin = [sys.executable, "-c", _SPIN.format(os.getpid())]
     processes = [subprocess.Popen(spin, start_new_session=True) for _ in os.sched_getaffinity(0)]
     try:
@@ -121,51 +121,52 @@ def busy() -> Iterator[None]:
             process.wait()
 
 
-# ---- what differs, and why ----
+# ---- differences and causes ----
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why an input may do something else another time."""
+    """A reason why an input's behavior may vary."""
 
     mark: str
     """`declared` by a grammar, `noticed` when the input is recorded, `none`, or "" in `NO_CAUSE`.
 
-    With `none` nobody who reads the input's record is warned."""
+    With `none`, the input's record has no warning.
+    """
     text: str
 
 
 NO_CAUSE = Cause("", "")
-"""The cause where there is nothing to explain."""
+"""The cause if there is nothing to explain."""
 
 
 def commands_of(sample: Sample) -> tuple[str, ...]:
-    """The names of the grammars of a sample's commands, in order."""
+    """Return the names of the grammars of a sample's commands, in order."""
     return tuple(part.grammar for part in sample.trace)
 
 
 def masked(behavior: Behavior) -> Behavior:
-    """The behavior with every clock in its output replaced, and each run of blanks made one."""
+    """Return the behavior with masked clock times and collapsed blanks in its output."""
     output = re.sub(rb"[ \t]+", b" ", _CLOCK.sub(b"CLOCK", behavior.output))
     return replace(behavior, output=output)
 
 
 def volatile_commands() -> Mapping[str, str]:
-    """Commands whose grammars declare all their inputs volatile, and the reasons."""
+    """Return commands whose grammars declare all their inputs volatile, with the reasons."""
     headers = shipped_headers().items()
     return {name: header.volatile_reason for name, header in headers if header.volatile}
 
 
 def marked(sample: Sample, volatile: Container[str]) -> list[str]:
-    """A sample's commands that are volatile by an option or operand, or are among `volatile`."""
+    """Return a sample's commands that are in `volatile` or volatile by an option or operand."""
     return [part.grammar for part in sample.trace if part.volatile or part.grammar in volatile]
 
 
 def shows_clock(sample: Sample, volatile: Container[str]) -> bool:
-    """Whether a command of a sample prints the present, and no other command is volatile.
+    """Whether a command of a sample prints current data, and no other command is volatile.
 
-    The present is the clock, the load, or how long the system is up. `volatile` are the grammars
-    all of whose inputs are volatile.
+    Current data are the clock, the load, or the system's uptime. `volatile` are the grammars whose
+    inputs are all volatile.
     """
     present = show_present()
     shows = not present.isdisjoint(commands_of(sample))
@@ -173,9 +174,9 @@ def shows_clock(sample: Sample, volatile: Container[str]) -> bool:
 
 
 def cause_of(runner: Executing, task: tuple[int, Sample], *, volatile: Mapping[str, str]) -> Cause:
-    """Why a sample did something else; `volatile` is what `volatile_commands` gives.
+    """Determine why a sample's behavior varied; `volatile` is the result of `volatile_commands`.
 
-    The sample is recorded once more where no grammar declares it volatile.
+    The sample is recorded again if no grammar declares it volatile.
     """
     _, sample = task
     commands = commands_of(sample)
@@ -192,25 +193,28 @@ def cause_of(runner: Executing, task: tuple[int, Sample], *, volatile: Mapping[s
 
 
 REASONS = ("time of day", "declared volatile", "noticed when recorded", "not explained")
-"""Why inputs differ. Of several reasons the first counts; the last one counts before all others."""
+"""Reasons for differences.
+
+The first applicable reason counts; the last one has priority over all.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatVerdict:
-    """An input, and what the passes said of it."""
+    """An input, with the differences between its passes."""
 
     number: int
     sample: Sample
     channels: tuple[str, ...]
-    """The fields of the behavior in which a pass differs from the first; none where all agree."""
+    """The fields of the behavior in which a pass differs from the first; empty if all agree."""
     differing: int
-    """Passes that differ from the first."""
+    """Number of passes that differ from the first."""
     time_of_day: bool
-    """Whether the passes agree but for clocks, or a command prints the present."""
+    """Whether the passes agree except for clock times, or a command prints current data."""
     cause: Cause
-    """`NO_CAUSE` where all passes agree."""
+    """`NO_CAUSE` if all passes agree."""
     command: str
-    """The command the input is counted under: the first declared volatile, else the first."""
+    """The command for grouping: the first one declared volatile, else the first."""
 
     @property
     def identical(self) -> bool:
@@ -219,7 +223,7 @@ class RepeatVerdict:
 
     @property
     def reason(self) -> str:
-        """One of `REASONS`; "" where there is nothing to explain."""
+        """One of `REASONS`; "" if there is nothing to explain."""
         said = {"declared": "declared volatile", "noticed": "noticed when recorded"}
         if self.time_of_day and self.cause.mark in said:
             return "time of day"
@@ -232,5 +236,5 @@ class RepeatVerdict:
 
     @property
     def different(self) -> str:
-        """The channels in one word, joined by `+`; "" where all passes agree."""
+        """The channels joined by `+`; "" if all passes agree."""
         return "+".join(self.channels)

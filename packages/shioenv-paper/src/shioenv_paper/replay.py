@@ -1,4 +1,4 @@
-"""Estimators replayed on inputs whose sub-inputs were all executed: nothing is executed again."""
+"""Replay of estimators on inputs with all sub-inputs executed: nothing is executed again."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ from shioenv_paper.exact import KnownInput, mask_of, masks_of
 from shioenv_paper.setting import ExperimentSetting, answers
 
 PAPER_ERRORS = {32: 0.03, 64: 0.02}
-"""The paper's mean absolute error by budget, of "12-argument inputs" (Section 4.2).
+"""The paper's mean absolute error by budget, for "12-argument inputs" (Section 4.2).
 
-It also names the budgets as shares of all sub-inputs, 1.5% and 3.125%. These are the shares for 11
-removable arguments: the paper's 12 may count the command. So its errors are shown from 11 to 12."""
+It also gives the budgets as shares of all sub-inputs, 1.5% and 3.125%. These are the shares for 11
+removable arguments: the paper's 12 may include the command. Its errors are therefore shown from 11
+to 12.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How far estimates of one input were from its exact score."""
+    """The deviation of estimates of one input from its exact score."""
 
     number: int
-    """The input's place in the stream of samples."""
+    """The input's index in the stream of samples."""
     n: int
     estimator: str
     budget: int
@@ -40,21 +42,21 @@ class Accuracy:
     error: float
     """Mean over the replays of estimate - score."""
     executions: float
-    """Mean number of sub-inputs executed over the replays; runs of the whole are not counted."""
+    """Mean number of sub-inputs executed over the replays; runs of the whole are excluded."""
 
 
 class InputReplay:
-    """One input whose sub-inputs are known, looked at as if they had to be executed."""
+    """One input with known sub-inputs, for simulating their execution."""
 
     def __init__(self, known: KnownInput) -> None:
         self._known = known
         masks: dict[str, int] = {}
         self._execution = [masks.setdefault(text, m) for m, text in enumerate(known.texts())]
-        """The first mask of the same text: sub-inputs that read the same are executed once."""
+        """The first mask with the same text: sub-inputs with equal texts are executed once."""
         self._differing = masks_of(known.differs)
 
     def estimate(self, estimator: str, budget: int, rng: random.Random) -> tuple[float, int]:
-        """The score `estimate_irreducibility` would give, and the sub-inputs it would execute."""
+        """Return the estimate of `estimate_irreducibility`, and its number of sub-inputs."""
         n = self._known.n
         if (1 << n) - 1 <= budget:
             weighing = self._execution[1:] if n > 1 else self._execution
@@ -69,7 +71,7 @@ class InputReplay:
 
 
 class _Look:
-    """Sub-inputs looked at so far."""
+    """The sub-inputs queried so far."""
 
     def __init__(self, execution: Sequence[int], differing: Set[int]) -> None:
         self._execution, self._differing = execution, differing
@@ -87,10 +89,10 @@ class _Look:
 def replayed(
     inputs: Sequence[KnownInput], budgets: Sequence[int], replays: int, setting: ExperimentSetting
 ) -> list[Accuracy]:
-    """Every estimator at every budget on every input, `replays` times, in the order of the inputs.
+    """Replay every estimator at every budget on every input, `replays` times, in input order.
 
-    Where a budget covers all sub-inputs, one replay says everything. The accuracies are the same
-    for every executor.
+    If a budget covers all sub-inputs, one replay is enough. The accuracies are the same for every
+    executor.
     """
     every = partial(_accuracies, budgets=tuple(budgets), replays=replays, seed=setting.seed)
     by_input = answers(
@@ -111,7 +113,7 @@ def _accuracies(
 def accuracies(
     known: KnownInput, budgets: Sequence[int], replays: int, seed: int
 ) -> Iterator[Accuracy]:
-    """The accuracies of one input, by estimator and budget in order."""
+    """Yield the accuracies of one input, by estimator and budget in order."""
     replay, score = InputReplay(known), known.irreducibility
     for name, budget in product(ESTIMATORS, budgets):
         covered = (1 << known.n) - 1 <= budget
@@ -144,7 +146,7 @@ class Cell:
     bias: float
     """Mean of estimate - score."""
     executions: float
-    """Sub-inputs executed, on average."""
+    """Mean number of sub-inputs executed."""
 
 
 Cells: TypeAlias = Mapping[tuple[str, int], Cell]
@@ -152,7 +154,7 @@ Cells: TypeAlias = Mapping[tuple[str, int], Cell]
 
 
 def cells(of_inputs: Iterable[Accuracy]) -> Cells:
-    """The accuracies put together by estimator and budget."""
+    """Group the accuracies by estimator and budget."""
     return {
         place: Cell(
             *place,

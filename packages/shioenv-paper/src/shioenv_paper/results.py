@@ -1,4 +1,4 @@
-"""What an experiment leaves behind: data, a picture, tables, and what made them."""
+"""Output of an experiment: data, a picture, tables, and their provenance."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ LIBRARIES = ("altair", "numpy", "pyarrow", "scipy", "vl-convert-python")
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What an experiment found, before it is written."""
+    """The findings of an experiment, before they are written."""
 
     title: str
     data: Mapping[str, Mapping[str, Sequence[Any]]]
-    """Columns by name, for each file of data by its name."""
+    """Columns by name, for each data file by its name."""
     tables: Sequence[Table]
     chart: alt.TopLevelMixin
     counts: Mapping[str, Any]
-    """How many inputs of each kind there are, and how many of them an earlier call made."""
+    """Number of inputs of each kind, and of those reused from earlier calls."""
     parameters: Mapping[str, Any]
     summary: Mapping[str, Any] = field(default_factory=dict)
-    """The figures that matter most, for programs to read."""
+    """The most important figures, in machine-readable form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Where the results lie, and `run.json`'s content."""
+    """The directory of the results, and the content of `run.json`."""
 
     directory: Path
     document: Mapping[str, Any]
@@ -60,7 +60,7 @@ Experiment: TypeAlias = Callable[Concatenate[ExperimentSetting, Options], Result
 
 
 def experiment(name: str) -> Callable[[Find[Options]], Experiment[Options]]:
-    """Makes a function that gives findings an experiment of this name, which writes them as well.
+    """Turn a function that returns findings into an experiment of this name that writes them.
 
     Errors of the experiment: MissingExtraError before anything is executed; DatasetStorageError.
     """
@@ -80,15 +80,16 @@ def experiment(name: str) -> Callable[[Find[Options]], Experiment[Options]]:
 
 
 def check_libraries() -> None:
-    """Raises MissingExtraError where libraries that write data or pictures are missing."""
+    """Raise MissingExtraError if libraries for data or pictures are missing."""
     require_libraries("an experiment", "export", "pyarrow")
     require_libraries("an experiment", "report", "altair", "scipy", "vl_convert")
 
 
 def write(setting: ExperimentSetting, name: str, findings: Findings, *, started: float) -> Results:
-    """Writes the findings into the directory of this name.
+    """Write the findings to the directory of this name.
 
-    `started` is what `time.monotonic` gave when the experiment began. Errors: DatasetStorageError.
+    `started` is the value of `time.monotonic` at the start of the experiment. Errors:
+    DatasetStorageError.
     """
     directory = setting.out / name
     with storage_errors(directory):
@@ -125,16 +126,16 @@ def write(setting: ExperimentSetting, name: str, findings: Findings, *, started:
 
 
 def columns(items: Sequence[Any], *names: str, **paths: str) -> dict[str, list[Any]]:
-    """Items as columns. A column of `names` holds the attribute of its name.
+    """Return items as columns. A column of `names` holds the attribute of that name.
 
-    A column of `paths` holds the attribute that its path names (`cwd="sample.cwd"`).
+    A column of `paths` holds the attribute at its path (`cwd="sample.cwd"`).
     """
     places = {**{name: name for name in names}, **paths}
     return {name: list(map(attrgetter(place), items)) for name, place in places.items()}
 
 
 def write_columns(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Writes columns as Parquet, compressed by zstd."""
+    """Write columns as Parquet, compressed with zstd."""
     import pyarrow
     import pyarrow.parquet
 
@@ -144,7 +145,7 @@ def write_columns(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
 
 
 def read_columns(path: Path) -> dict[str, list[Any]]:
-    """The columns that `write_columns` wrote. Errors: DatasetCorruptError."""
+    """Read the output of `write_columns`. Errors: DatasetCorruptError."""
     import pyarrow
     import pyarrow.parquet
 
@@ -157,5 +158,5 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
 
 
 def shown_command() -> str:
-    """The command line of this process, as a shell takes it."""
+    """Return the command line of this process, quoted for a shell."""
     return shlex.join(["shioenv", *sys.argv[1:]])

@@ -1,4 +1,4 @@
-"""How far a budgeted estimate is from the exact score, by budget and number of arguments.
+"""Deviation of budgeted estimates from the exact score, by budget and number of arguments.
 
 Section 4.2 of the paper, with every estimator instead of one. Exact scores come from executing all
 sub-inputs. Estimates are replayed on these executions.
@@ -23,10 +23,10 @@ from shioenv_paper.setting import ExperimentSetting
 
 NAME = "sampling-efficiency"
 COUNT = 60
-"""Inputs of each length (number of arguments) from 8 on, at full size."""
+"""Number of inputs of each length (number of arguments) from 8 on, at full size."""
 LONGEST = 12
 REPLAYS = 20
-"""Estimates of each input by each estimator at each budget."""
+"""Number of estimates of each input by each estimator at each budget."""
 BUDGETS = (4, 8, 16, 32, 64, 128)
 
 
@@ -38,7 +38,7 @@ def run(
     longest: int = LONGEST,
     replays: int = REPLAYS,
 ) -> Findings:
-    """Executes inputs with all their sub-inputs, replays every estimator on them, writes results.
+    """Execute inputs with all their sub-inputs, replay every estimator, and write the results.
 
     Each length from 8 to `longest` arguments gets `count` inputs, each from 2 to 7 four times as
     many. Every estimator is replayed `replays` times on each input at each of `BUDGETS`. Errors:
@@ -73,7 +73,7 @@ def run(
 
 
 def counts(collected: Collection) -> dict[str, Any]:
-    """How many inputs there are of each length, and how many were passed over."""
+    """Count the inputs of each length, and the skipped ones by reason."""
     lengths = Counter(known.n for known in collected.inputs)
     return {
         "inputs": len(collected.inputs),
@@ -85,14 +85,14 @@ def counts(collected: Collection) -> dict[str, Any]:
 
 
 def error_columns(accuracies: Sequence[Accuracy]) -> dict[str, list[Any]]:
-    """Accuracies as columns."""
+    """Return accuracies as columns."""
     return columns(accuracies, *(item.name for item in fields(Accuracy)))
 
 
 def input_columns(inputs: Sequence[KnownInput]) -> dict[str, list[Any]]:
-    """Columns of inputs with everything that their scores rest on.
+    """Return columns of inputs with all data for their scores.
 
-    In a set of sub-inputs, bit m % 8 of the byte m // 8 stands for the sub-input of mask m.
+    In a set of sub-inputs, bit m % 8 of byte m // 8 represents the sub-input of mask m.
     """
     return columns(
         inputs,

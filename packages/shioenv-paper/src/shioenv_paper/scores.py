@@ -21,7 +21,7 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv_paper.setting import ExperimentSetting
 
 NAMES = {"gcs": "GCS", "ucs": "UCS", "ucs-universal": "UCS universal"}
-"""What samplers are called in pictures and tables."""
+"""The names of samplers in pictures and tables."""
 
 
 PAPER_TRAINING = {
@@ -35,7 +35,7 @@ PAPER_TRAINING = {
 
 @dataclass(frozen=True, slots=True)
 class ScoredRecord:
-    """What these experiments need to know of a record."""
+    """The fields of a record that these experiments use."""
 
     session_id: int
     sampler: str
@@ -57,16 +57,16 @@ COLUMNS = tuple(item.name for item in fields(ScoredRecord))
 
 @dataclass(frozen=True, slots=True)
 class ScoredDataset:
-    """A dataset that this call generated, or that was there."""
+    """A dataset that this call generated or reused."""
 
     directory: Path
     new: int
-    """Records that this call executed, also those by which a larger dataset was finished."""
+    """Number of records that this call executed, including those completing a larger dataset."""
     scores: list[ScoredRecord]
 
     @property
     def counts(self) -> dict[str, Any]:
-        """As `run.json` shows it."""
+        """The counts for `run.json`."""
         return {
             "inputs": len(self.scores),
             "executed by this call": self.new,
@@ -78,10 +78,10 @@ class ScoredDataset:
 def made(
     setting: ExperimentSetting, name: str, count: int, drawing: Drawing, scoring: Scoring
 ) -> ScoredDataset:
-    """The dataset of this name in the setting's data; the scores are its first `count` records'.
+    """Generate or reuse the dataset of this name in the setting's data.
 
-    Records that are there are not executed again. A dataset that was begun there for more inputs
-    is finished first. Errors: those of `generate`.
+    The scores are those of its first `count` records. Existing records are not executed again. A
+    dataset that was begun there with more inputs is finished first. Errors: those of `generate`.
     """
     directory, begun = setting.data / name, 0
     with suppress(UnknownDatasetError):
@@ -100,7 +100,7 @@ def made(
 
 
 def scores_of(directory: Path) -> Iterator[ScoredRecord]:
-    """The scores of all records of a dataset, in order. Errors: those of reading records."""
+    """Yield the scores of all records of a dataset, in order. Errors: those of reading records."""
     for record in read_records(directory):
         same = {name: getattr(record, name) for name in COLUMNS if hasattr(record, name)}
         yield ScoredRecord(**same, command=command_of(record), n_operands=_operands(record))
@@ -115,13 +115,13 @@ def _operands(record: Record) -> int:
 
 
 def ones(values: Iterable[float]) -> int:
-    """How many of the scores are exactly 1."""
+    """Return the number of scores that are exactly 1."""
     return sum(value >= 1 for value in values)
 
 
 def values(
     scores: Iterable[ScoredRecord], keep: Callable[[ScoredRecord], bool] = lambda score: True
 ) -> list[float]:
-    """The irreducibility of the records that have one and that `keep` holds of."""
+    """Return the irreducibility of the records that have one and satisfy `keep`."""
     kept = (score.irreducibility for score in scores if keep(score))
     return [value for value in kept if value is not None]

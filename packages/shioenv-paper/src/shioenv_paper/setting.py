@@ -1,4 +1,4 @@
-"""What every experiment is told: results' directory, system, seed, limits and executor."""
+"""Common settings of experiments: results' directory, system, seed, limits and executor."""
 
 from __future__ import annotations
 
@@ -18,58 +18,58 @@ from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System, find_system
 
 Reporter: TypeAlias = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is done, and of how much."""
+"""Callback with the current activity, the amount done and the total."""
 
 Payload = TypeVar("Payload")
 Answer = TypeVar("Answer")
 
 
 def silent(what: str, done: int, total: int) -> None:
-    """Tells nobody."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentSetting:
-    """The part of a call that all experiments share."""
+    """The common part of all experiments' settings."""
 
     out: Path
-    """Directory of results. Its `data` holds, once, what several experiments need."""
+    """Directory of results. Its `data` holds data shared by several experiments."""
     system_name: str | None = None
     """A built system, or the TOML file it was built from; None for the default system."""
     seed: int = 0
     """Seed of everything drawn."""
     limits: Limits = LIMITS
-    """Bounds of every execution."""
+    """Limits of every execution."""
     executor: Executor = field(default_factory=LocalExecutor)
-    """What executes inputs. Results do not depend on how many processes the executor has."""
+    """The executor of inputs. Results do not depend on its number of processes."""
     command: str = ""
-    """The command line, as it was typed."""
+    """The command line, as typed."""
     report: Reporter = silent
 
     @property
     def system(self) -> System:
-        """Where inputs are executed. Errors: those of `find_system`."""
+        """The system that executes inputs. Errors: those of `find_system`."""
         return find_system(self.system_name)
 
     @property
     def data(self) -> Path:
-        """The directory of what took executions; another call goes on from there."""
+        """The directory of execution results, which later calls reuse."""
         return self.out / "data"
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What decides the behavior of inputs, besides the origin of their stream."""
+        """The facts, besides the stream's origin, that determine the behavior of inputs."""
         return {"without shell state": True} if self.limits.without_shell_state else {}
 
     def job(self, do: Callable[[Any, tuple[int, Payload]], Answer]) -> NumberedJob[Payload, Answer]:
-        """The job that does `do` with each input, in a sandbox of the setting's system."""
+        """Return the job that applies `do` to each input, in a sandbox of the setting's system."""
         system = self.system_name or self.system.name
         return NumberedJob(do, system=system, limits=self.limits, what="input")
 
     def check(self, directory: Path, executor: Executor) -> None:
-        """Opens a sandbox of the executor before `directory` is made; nothing where it is there.
+        """Open a sandbox of the executor before `directory` is created; do nothing if it exists.
 
-        Errors: whatever keeps the executor's sandboxes from opening.
+        Errors: those of opening the executor's sandboxes.
         """
         if not directory.exists():
             with executor:
@@ -77,7 +77,7 @@ class ExperimentSetting:
 
 
 def _nothing(lane: object, task: tuple[int, object]) -> None:
-    """A job without a task: only its sandbox is opened."""
+    """Do nothing: used for a job that only opens its sandbox."""
 
 
 def answers(
@@ -87,10 +87,10 @@ def answers(
     report: Callable[[int], None],
     done: int = 0,
 ) -> Iterator[tuple[int, Answer]]:
-    """The answers with their tasks' numbers, as they are finished.
+    """Yield the answers with their tasks' numbers, in order of completion.
 
-    `report` is told after each answer how many there are, counting the `done` from before. Errors:
-    those of the executor.
+    `report` is called after each answer with the number of answers, including the `done` from
+    before. Errors: those of the executor.
     """
     with executor:
         for number, answer in enumerate(executor.map(job, tasks), done + 1):
@@ -100,15 +100,18 @@ def answers(
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Samples, and what decides which samples they are."""
+    """Samples, with the facts that determine them."""
 
     samples: Iterator[Sample]
     origin: dict[str, Any]
-    """Seed, system, grammars and version. Where one differs, samples or their behavior may too."""
+    """Seed, system, grammars and version.
+
+    If one differs, samples or their behavior may differ too.
+    """
 
 
 def stream_of(system: System, drawing: Drawing, count: int) -> Stream:
-    """The first `count` samples that a dataset of this drawing would have."""
+    """Return the first `count` samples of a dataset with this drawing."""
     grammars = load_grammars(chosen_grammars(drawing.commands), versions=system.versions)
     plan = plan_of(system, grammars, drawing)
     origin = {

@@ -1,7 +1,7 @@
-"""The scores of the four training sets: what UCS and GCS write, and GCS cut at a score of 0.5.
+"""The scores of the four training sets: UCS, GCS, and GCS split at a score of 0.5.
 
-Section 4.4 of the paper. Inputs are as `shioenv generate` makes them, composites included. Where a
-dataset of inputs that people wrote (NL2CMD) is given, its scores stand beside them.
+Section 4.4 of the paper. Inputs are generated as by `shioenv generate`, with composites. If a
+dataset of inputs that people wrote (NL2CMD) is given, its scores are added for comparison.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from shioenv_paper.setting import ExperimentSetting
 
 NAME = "training-sets"
 COUNT = 50_000
-"""Scored inputs of each source at full size; the paper's sets have 500,000 each."""
+"""Number of scored inputs of each source at full size; the paper's sets have 500,000 each."""
 
 RESCORED = 1000
-"""Inputs of each source, at most, that the reference implementation's rules score as well."""
+"""Maximum number of inputs of each source that are also scored by the reference rules."""
 
 COMPOSITES = 0.25
 """Share of composites, the default of `shioenv generate`."""
@@ -64,10 +64,10 @@ SETS: Mapping[str, tuple[str, Callable[[float], bool]]] = {
     "GCS, R* ≥ 0.5": ("gcs", lambda score: score >= 0.5),
     "GCS, R* ≤ 0.5": ("gcs", lambda score: score <= 0.5),
 }
-"""The paper's training sets: a source, and which of its scores are in the set."""
+"""The paper's training sets: a source, and a condition on its scores."""
 
 GIVEN = "nl2cmd"
-"""The source that nobody can generate: its dataset is given, or left out."""
+"""The source that cannot be generated: its dataset is given, or left out."""
 
 GIVEN_SETS: Mapping[str, tuple[str, Callable[[float], bool]]] = {
     "NL2CMD, R* ≥ 0": (GIVEN, lambda score: True),
@@ -86,11 +86,11 @@ def run(
     scoring: Scoring = THE_PAPERS,
     nl2cmd: Path | None = None,
 ) -> Findings:
-    """Generates inputs until `count` of each source have a score, and writes results.
+    """Generate inputs until `count` of each source have a score, and write the results.
 
-    `nl2cmd` is a dataset of inputs that people wrote, scored on the same system by the same
-    settings. Errors: those of `experiment`, `made` and `scores_by_rule`; DatasetMismatchError where
-    `nl2cmd` was scored on another system or by other settings.
+    `nl2cmd` is a dataset of inputs that people wrote, scored on the same system with the same
+    settings. Errors: those of `experiment`, `made` and `scores_by_rule`; DatasetMismatchError if
+    `nl2cmd` was scored on another system or with other settings.
     """
     from shioenv_paper import charts
 
@@ -138,7 +138,7 @@ def run(
 
 
 def _scored(setting: ExperimentSetting, source: str, count: int, scoring: Scoring) -> ScoredDataset:
-    """The source's inputs up to the one with the `count`th score."""
+    """Return the source's inputs up to the one with the `count`th score."""
     wanted, new = count, 0
     drawing = Drawing(sampler=source, policy="paper", composite_share=COMPOSITES)
     while True:
@@ -159,7 +159,7 @@ def _given(setting: ExperimentSetting, directory: Path, scoring: Scoring) -> Sco
 
 
 def _until(scores: Sequence[ScoredRecord], count: int) -> list[ScoredRecord]:
-    """The shortest beginning of `scores` that holds `count` values; there are so many."""
+    """Return the shortest prefix of `scores` with `count` values, which must exist."""
     places = (place for place, s in enumerate(scores, 1) if s.irreducibility is not None)
     return list(scores[: next(islice(places, count - 1, None))])
 
@@ -226,7 +226,7 @@ def _source_table(datasets: Mapping[str, ScoredDataset]) -> Table:
 
 
 def _skewness(numbers: Sequence[float]) -> str:
-    """The third standardised moment; a dash where all numbers are the same, or there are none."""
+    """Return the third standardised moment; a dash if all numbers are equal, or there are none."""
     array = np.asarray(numbers, dtype=float)
     spread = array.std() if len(array) else 0.0
     return f"{((array - array.mean()) ** 3).mean() / spread**3:.2f}" if spread else "-"

@@ -1,1 +1,1 @@
-"""The backends whose sandboxes are each a machine of its own, with a kernel of its own."""
+"""Backends whose sandboxes are separate virtual machines with their own kernels."""

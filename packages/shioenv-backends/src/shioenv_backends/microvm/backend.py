@@ -1,8 +1,8 @@
-"""Namespaces in a machine of the sandbox's own: the hardware's wall around the kernel's.
+"""Namespaces in a separate virtual machine: hardware isolation in addition to the kernel's.
 
-A machine boots once, opens the supervisor of the `namespaces` backend, and is saved beside the
-files that it booted from. Every machine that runs inputs continues from that moment. A new one does
-so as often as `Limits.revert` says, after a run that the supervisor cannot undo, and after a broken
+A machine boots once, opens the supervisor of the `namespaces` backend, and is saved next to its
+boot files. Every machine that runs inputs resumes from that snapshot. A new one is started as often
+as `Limits.revert` requires, after a run that the supervisor cannot undo, and after a failure of the
 machine.
 """
 
@@ -27,13 +27,13 @@ from shioenv_backends.microvm.firecracker import version as firecracker_version
 from shioenv_backends.microvm.qemu import Hardware, MachineTemplate, accelerator
 
 _OWN_MEMORY = 192 * MEBIBYTE
-"""Memory that the guest needs beside a run's: for its kernel, and for the tree of names."""
+"""Memory that the guest needs in addition to a run's: for its kernel, and for the tree of names."""
 STARTING_SECONDS = 120.0
-"""How long a supervisor may take to start, on a simulated processor too."""
+"""Time limit in seconds for starting a supervisor, also on an emulated processor."""
 
 
 class GuestMachine(Supervisor, Protocol):
-    """A machine that runs, in QEMU or in Firecracker."""
+    """A running virtual machine, in QEMU or in Firecracker."""
 
     @property
     def channel(self) -> GuestChannel:
@@ -41,38 +41,39 @@ class GuestMachine(Supervisor, Protocol):
         ...
 
     def save(self) -> None:
-        """Puts the memory and the state of the devices into the template, and ends the machine."""
+        """Save the memory and the state of the devices in the template, and end the machine."""
 
     def close(self) -> None:
-        """Ends the machine; closing twice does nothing."""
+        """End the machine; closing twice does nothing."""
 
 
 class AtRest(Protocol):
-    """A template: a machine that was saved, or will be, and that other machines continue from."""
+    """A template: the saved state of a machine, now or later, from which other machines resume."""
 
     def machine(self, *, restored: bool) -> GuestMachine:
-        """A machine: `restored` from the saved one, or else booting into this template."""
+        """Start a machine: `restored` from the saved one, or else booting into this template."""
         ...
 
     def keep(self, place: Path) -> None:
-        """Keeps the template in a directory, wholly or not at all (OSError)."""
+        """Keep the template in a directory, completely or not at all (OSError)."""
 
     def close(self) -> None:
-        """Frees the template's memory, descriptors and files that are not kept."""
+        """Free the template's memory, descriptors and files that are not kept."""
 
 
 class MicrovmSandbox(NamespaceSandbox):
-    """A pristine system on a machine of its own; see `shioenv.sandbox.base.Sandbox`.
+    """A pristine system in a separate virtual machine; see `shioenv.sandbox.base.Sandbox`.
 
-    The first opening with the same limits costs a boot. Raises HostError where QEMU is missing,
-    SystemNotBuiltError where the system has no microVM.
+    The first opening with the same limits requires a boot. Raises HostError if QEMU is missing,
+    SystemNotBuiltError if the system has no microVM.
     """
 
     _ahead = STARTING_SECONDS
     """Seconds by which a restored machine's own clock is ahead of the declared instant.
 
-    For systems alone whose library shows inputs the declared time. The tree was made between the
-    two moments, as on a host. The library shows a file's content time in place of such a time."""
+    Only for systems whose library shows the declared time to inputs. The tree was made between the
+    two times, as on a host. The library shows a file's content time instead of such a time.
+    """
 
     def __init__(
         self, system: System, limits: Limits | None = None, *, mode: ShellMode = ShellMode.LATE
@@ -86,18 +87,18 @@ class MicrovmSandbox(NamespaceSandbox):
 
     @property
     def lower(self) -> LowerForm:
-        """The form that the sandbox's lower layer has in the guest."""
+        """The form of the sandbox's lower layer in the guest."""
         return self._lower
 
     def close(self) -> None:
-        """Ends the machine and frees its template; closing twice does nothing."""
+        """End the machine and free its template; closing twice does nothing."""
         super().close()
         if self._template:
             self._template.close()
 
     @in_turn
     def run(self, request: Request) -> Execution:
-        """What a fresh `bash --norc --noprofile -c` did with this input; see `Sandbox.run`."""
+        """Run the input in a fresh `bash --norc --noprofile -c`; see `Sandbox.run`."""
         if self.limits.revert and self._runs >= self.limits.revert:
             self._end()
             self._runs = 0
@@ -111,7 +112,7 @@ class MicrovmSandbox(NamespaceSandbox):
         self._process, self._socket = machine, SupervisorStream(machine.channel, STARTING_SECONDS)
 
     def _saved(self) -> AtRest:
-        """A template, kept or made now, of a machine whose supervisor waits for inputs."""
+        """Return a kept or new template of a machine whose supervisor waits for inputs."""
         place = self._microvm.path / "snapshots" / self._digest()
         with suppress(OSError):
             template = self._at_rest(place)
@@ -126,7 +127,7 @@ class MicrovmSandbox(NamespaceSandbox):
             assert machine
             machine.save()
             self._process = None
-            with suppress(OSError):  # not kept, it costs the next opening a boot
+            with suppress(OSError):  # if it is not kept, the next opening needs a boot
                 template.keep(place)
         except BaseException:
             self._template = None
@@ -137,11 +138,11 @@ class MicrovmSandbox(NamespaceSandbox):
         return template
 
     def _at_rest(self, kept: Path | None) -> AtRest:
-        """A template of the machine in the directory `kept`; an empty one for None."""
+        """Return a template of the machine in the directory `kept`; an empty one for None."""
         return MachineTemplate(self._hardware(), kept)
 
     def _told(self) -> list[str]:
-        """Everything that decides what a machine is, except its supervisor's configuration."""
+        """Return all facts that determine a machine, except its supervisor's configuration."""
         hardware = self._hardware()
         return [hardware.told(), *(_processor() if hardware.accelerator == "kvm" else ())]
 
@@ -149,15 +150,15 @@ class MicrovmSandbox(NamespaceSandbox):
         return Hardware(self._microvm, self._memory(), accelerator(self._microvm))
 
     def _memory(self) -> int:
-        """Bytes, whole MiB."""
+        """Return the machine's memory in bytes, a multiple of 1 MiB."""
         needed = _OWN_MEMORY + self.limits.memory_bytes + self.limits.disk_bytes
         return -(-needed // MEBIBYTE) * MEBIBYTE
 
     def _prepare(self) -> None:
-        """Prepares a machine before it is saved; here there is nothing to do."""
+        """Prepare a machine before it is saved; by default, do nothing."""
 
     def _digest(self) -> str:
-        """A hash of everything that decides what the machine is when it is saved."""
+        """Return a hash of all facts that determine the saved machine."""
         configured = configuration(self.system, self.limits, self.mode, self._kernel(), plain=False)
         about = [*self._told(), self._lower]
         return hashlib.sha256(repr(about).encode() + configured).hexdigest()[:16]
@@ -189,7 +190,7 @@ class MicrovmSandbox(NamespaceSandbox):
         return machine, SupervisorStream(machine.channel, STARTING_SECONDS)
 
     def _machine(self, *, restored: bool) -> GuestMachine:
-        """A running machine whose inputs are shown the declared instant."""
+        """Return a running machine whose inputs are shown the declared instant."""
         assert self._template
         shown = self.system.answers.clock == "declared"
         ahead = self._ahead if restored and shown else 0.0
@@ -216,6 +217,6 @@ class FirecrackerSandbox(MicrovmSandbox):
 
 
 def _processor() -> list[str]:
-    """What a guest sees of this host's processor: the model's name, and its flags."""
+    """Return the guest's view of this host's processor: the model's name, and its flags."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     return [line for line in lines if line.startswith(("model name", "flags"))][:2]

@@ -1,8 +1,8 @@
-"""Inputs as root of a machine of their own, with nothing around them: the paper's executor.
+"""Inputs as root of a separate virtual machine without any further isolation: the paper's executor.
 
-Process 1 of the guest runs the inputs itself (`native/guest/bare.c`) and says what a supervisor
-says. It runs in the same machine as an input that may do anything there. Such an input can make
-process 1 say whatever it likes, until the machine is restored.
+Process 1 of the guest runs the inputs itself (`native/guest/bare.c`) and speaks a supervisor's
+protocol. It runs in the same machine as the input, which may do anything there. An input can make
+process 1 send arbitrary messages until the machine is restored.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from shioenv_backends.microvm.channel import SupervisorStream
 from shioenv_backends.microvm.qemu import Hardware, accelerator
 
 _LEAST_MEMORY = 192 * MEBIBYTE
-"""With less, the guest's kernel has no room for itself."""
+"""Minimum memory for the guest's kernel."""
 
 
 class BareSandbox(MicrovmSandbox):
-    """A machine that an input is root of; see `shioenv.sandbox.base.Sandbox`.
+    """A virtual machine in which inputs run as root; see `shioenv.sandbox.base.Sandbox`.
 
     The machine has the declared memory (192 MiB at least), the disk of the system, and the declared
-    network, in which nobody answers. Every run begins on a machine that was restored. The state of
-    a run's shell is unknown.
+    network, without any other hosts. Every run begins on a restored machine. The state of a run's
+    shell is unknown.
     """
 
     _ahead = 0.0
 
     def __init__(self, system: System, limits: Limits) -> None:
         self._contents: Mapping[str, str] = {}
-        with suppress(OSError, ValueError, EOFError):  # then a moved file is one removed, one new
+        with suppress(OSError, ValueError, EOFError):  # moves become removals and additions
             self._contents = read_contents(system.path)
         super().__init__(system, limits, mode=ShellMode.FRESH)
 
     def run(self, request: Request) -> Execution:
-        """What a fresh `bash --norc --noprofile -c` did with this input; see `Sandbox.run`."""
+        """Run the input in a fresh `bash --norc --noprofile -c`; see `Sandbox.run`."""
         execution = super().run(request)
         return replace(execution, changes=tuple(map(self._compared, execution.changes)))
 
     def run_fresh(self, request: Request) -> Execution:
-        """The same as `run`: every run has a newly executed bash."""
+        """Run the input like `run`: every run has a newly executed bash."""
         return self.run(request)
 
     @in_turn
     def network(self) -> bytes:
-        """The pristine network as `Execution.network` has it, read in a machine of its own."""
+        """Return the pristine network as in `Execution.network`, read in a separate machine."""
         self._end()
         try:
             return super().network()
@@ -81,9 +81,9 @@ class BareSandbox(MicrovmSandbox):
             raise SandboxError(f"the machine was not prepared: {prepared.output!r}")
 
     def _compared(self, change: FileChange) -> FileChange:
-        """The change with the known digest of the content before.
+        """Return the change with the known digest of the previous content.
 
-        Where both sides hold the same content, neither side has a digest.
+        If both sides hold the same content, neither has a digest.
         """
         before, after = change.before, change.after
         if before is None or not stat.S_ISREG(before.mode):
@@ -97,7 +97,7 @@ class BareSandbox(MicrovmSandbox):
 
 
 def _preparation(machine: Machine) -> str:
-    """What an init system would have done, as an input that prints nothing."""
+    """Return a shell input that replaces an init system and prints nothing."""
     lines = ["set -e", "ip link set lo up"]
     faces = machine.interfaces
     renamed = [(n, face.name) for n, face in enumerate(faces) if face.name != f"eth{n}"]
@@ -109,5 +109,5 @@ def _preparation(machine: Machine) -> str:
         lines.append(f"ip address add {face.address}/{face.prefix} brd + dev {face.name}")
         if face.gateway:
             lines.append(f"ip route add default via {face.gateway} dev {face.name}")
-    lines.append("sleep 3")  # until addresses of IPv6 are no longer tentative
+    lines.append("sleep 3")  # until IPv6 addresses are no longer tentative
     return "\n".join(lines)

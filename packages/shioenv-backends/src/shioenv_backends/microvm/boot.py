@@ -1,6 +1,6 @@
-"""What a microVM boots from: a kernel, a first file system and the system's root disk.
+"""The boot files of a microVM: a kernel, an initramfs and the system's root disk.
 
-    systems/<digest>/microvm/microvm.json   which of the keys is used (a copy of its microvm.json)
+    systems/<digest>/microvm/microvm.json   the key in use (a copy of its microvm.json)
     systems/<digest>/microvm/<key>/         vmlinux  initramfs  disk  microvm.json  snapshots/
     kernels/<sha256>.deb                    packages that kernels come from
 
@@ -42,26 +42,26 @@ _PROGRAMS = Path(__file__).parents[1] / "native" / "bin"
 
 _LAYOUT = 3
 _BESIDE = ("proc", "processes", "web")
-"""Directories beside a system's `rootfs` that a supervisor reads."""
+"""Directories next to a system's `rootfs` that a supervisor reads."""
 
 MODULES = (
     "virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "virtio_net", "ext4", "overlay",
     "veth", "vmw_vsock_virtio_transport", "nf_tables", "nft_ct", "nft_chain_nat", "nft_limit",
     "nft_log", "nft_masq", "nft_reject_inet",
 )  # fmt: skip
-"""Modules that the guest's kernel gets, where they are not built into it."""
+"""Modules for the guest's kernel, unless they are built into it."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelPackage:
-    """A kernel as a distribution's package (`.deb`) has it."""
+    """A kernel in a distribution's package (`.deb`)."""
 
     release: str
     """The kernel's release, as `uname -r` prints it."""
     sha256: str
     """Digest (hex) of the package."""
     addresses: tuple[str, ...] = ()
-    """Where the package is downloaded from: the first address that answers with these bytes."""
+    """Download addresses of the package; the first that returns these bytes is used."""
 
 
 KERNEL = KernelPackage(
@@ -76,13 +76,16 @@ KERNEL = KernelPackage(
         )
     ),
 )
-"""Debian's kernel for virtual machines, of trixie-backports. A sandbox needs 6.6. From 6.16 on,
-inputs see nothing of the file system that a system lies on (`LowerForm`)."""
+"""Debian's kernel for virtual machines, from trixie-backports.
+
+A sandbox needs 6.6. From 6.16 on, inputs cannot see the file system that a system is stored on
+(`LowerForm`).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Microvm:
-    """The files that the machines of a system boot from."""
+    """The files from which a system's machines boot."""
 
     path: Path
     record: Mapping[str, Any]
@@ -96,9 +99,9 @@ class Microvm:
 
     @property
     def initramfs(self) -> Path:
-        """The first file system: process 1, the supervisor and the kernel's modules.
+        """The initramfs: process 1, the supervisor and the kernel's modules.
 
-        It also holds the directories that lie beside the system's root file system.
+        It also holds the directories next to the system's root file system.
         """
         return self.path / "initramfs"
 
@@ -114,9 +117,9 @@ class Microvm:
 
 
 def find_microvm(system: System) -> Microvm:
-    """The files that the system's machines boot from.
+    """Return the boot files of the system's machines.
 
-    Errors: SystemNotBuiltError where they were not made, or with other helpers than the installed
+    Errors: SystemNotBuiltError if they were not built, or with other helpers than the installed
     ones.
     """
     hint = f"shioenv system build {system.name} --microvm"
@@ -141,12 +144,12 @@ def build_microvm(
     kernel: Path | None = None,
     report: Progress = building.silent,
 ) -> Microvm:
-    """The files that the system's machines boot from, made where they are not there yet.
+    """Return the boot files of the system's machines, building them if missing.
 
-    `kernel` is a package (`.deb`) to use in place of `KERNEL`.
+    `kernel` is a package (`.deb`) to use instead of `KERNEL`.
 
-    Errors: HostError and BuildToolError (exit status 3) where the host lacks a program or right,
-    SystemBuildError where the kernel cannot be had, SystemStorageError.
+    Errors: HostError and BuildToolError (exit status 3) if the host lacks a program or right,
+    SystemBuildError if the kernel is not available, SystemStorageError.
     """
     cache = cache_directory()
     with building.storage_errors(cache), building.build_lock(cache, report):
@@ -211,7 +214,7 @@ class UnpackedKernel:
     release: str
     image: bytes
     modules: Mapping[str, bytes]
-    """Modules by name, with `_` for `-`; perhaps compressed with xz."""
+    """Modules by name, with `_` for `-`; optionally compressed with xz."""
 
 
 def _downloaded(kernel: KernelPackage, cache: Path, report: Progress) -> Path:
@@ -240,7 +243,7 @@ def _downloaded(kernel: KernelPackage, cache: Path, report: Progress) -> Path:
 
 
 def read_kernel(package: Path) -> UnpackedKernel:
-    """The kernel in a package. SystemBuildError where the file is no kernel's package."""
+    """Read the kernel in a package. SystemBuildError if the file is not a kernel's package."""
     image, release, modules = b"", "", {}
     try:
         with tarfile.open(fileobj=io.BytesIO(_data(package)), mode="r:") as tar:
@@ -259,7 +262,7 @@ def read_kernel(package: Path) -> UnpackedKernel:
 
 
 def _data(package: Path) -> bytes:
-    """The tar in a package, which is an `ar` archive of three members."""
+    """Return the tar file in a package, which is an `ar` archive of three members."""
     with package.open("rb") as file:
         if file.read(8) != b"!<arch>\n":
             raise ValueError("it is no .deb")
@@ -287,9 +290,9 @@ def _unzstd(content: bytes) -> bytes:
 
 
 def uncompressed(image: bytes) -> bytes:
-    """The ELF file in a `vmlinuz` (Linux, Documentation/arch/x86/boot.rst).
+    """Return the ELF file in a `vmlinuz` (Linux, Documentation/arch/x86/boot.rst).
 
-    A simulated machine would take seconds to unpack it. Raises SystemBuildError for another image.
+    An emulated machine would take seconds to unpack it. Raises SystemBuildError for another image.
     """
     if image.startswith(b"\x7fELF"):
         return image
@@ -305,15 +308,15 @@ def uncompressed(image: bytes) -> bytes:
 
 
 def _field(module: bytes, key: bytes) -> str:
-    """A field of a module's `.modinfo`."""
+    """Return a field of a module's `.modinfo`."""
     parts = (part for part in module.split(b"\0") if part.startswith(key + b"="))
     return next(parts, b"=").partition(b"=")[2].decode()
 
 
 def modules(kernel: UnpackedKernel, wanted: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """(name, content) of modules, each behind those that it depends on.
+    """Yield (name, content) of modules, each after its dependencies.
 
-    A module that the package does not hold is left out: it is built into the kernel.
+    Modules that the package lacks are skipped, since they are built into the kernel.
     """
     done = set()
 
@@ -337,7 +340,7 @@ def modules(kernel: UnpackedKernel, wanted: Sequence[str]) -> Iterator[tuple[str
 
 @dataclass(frozen=True, slots=True)
 class InitialFile:
-    """A file of a first file system."""
+    """A file of an initramfs."""
 
     name: str
     mode: int
@@ -347,7 +350,7 @@ class InitialFile:
 
 
 def archive(entries: Sequence[InitialFile]) -> bytes:
-    """The archive (cpio, `newc`) of files that the kernel unpacks at boot."""
+    """Return the archive (cpio, `newc`) of files that the kernel unpacks at boot."""
     packed = bytearray()
     for number, entry in enumerate((*entries, InitialFile("TRAILER!!!", 0)), 1):
         name, size = entry.name.encode() + b"\0", len(entry.content)
@@ -359,7 +362,7 @@ def archive(entries: Sequence[InitialFile]) -> bytes:
 
 
 def boot_files(kernel: UnpackedKernel, wanted: Sequence[str], agent: bytes) -> list[InitialFile]:
-    """Files to boot with: process 1, a console, and modules with the order to load them in."""
+    """Return the files to boot with: process 1, a console, and modules with their loading order."""
     loaded = list(modules(kernel, wanted))
     order = "".join(f"/modules/{name}.ko\n" for name, _ in loaded).encode()
     directories = ("dev", "proc", "sys", "tmp", "new", "modules")
@@ -388,15 +391,15 @@ def _initramfs(system: System, kernel: UnpackedKernel) -> bytes:
 
 
 def root_disk(machine: Machine) -> int:
-    """The number of the declared disk that is mounted at /; 0 where none is."""
+    """Return the number of the declared disk that is mounted at /; 0 if there is none."""
     return next((number for number, disk in enumerate(machine.disks) if disk.mount == "/"), 0)
 
 
 def make_disk(system: System, number: int, image: Path) -> None:
-    """Makes the image of the declared disk of this number, the same bytes for the same system.
+    """Create the image of the declared disk of this number, deterministically for a system.
 
     The disk mounted at / gets the root file system, with the system's own owners. Any other disk
-    gets an empty file system. `image` lies in the system's directory, or where the system's root
+    gets an empty file system. `image` must be in the system's directory, or where the system's root
     may write.
     """
     declared = system.declaration.machine.disks[number]
@@ -415,8 +418,9 @@ def make_disk(system: System, number: int, image: Path) -> None:
         command = ["unshare", "-m", "sh", "-ec", _IN_ORDER, "sh", *command, "-d", "/mnt"]
     _run_mapped([*command, shown], system, instant)
     if declared.mount == "/":
-        # The image tells when it was made by times of its files, and by `lost+found`, which no
-        # system has. Files are named by number, since names may be anything.
+        # The image depends on its creation time through times of its files and through
+        # `lost+found`, which no system has. Files are identified by number, since names may be
+        # anything.
         numbers = range(12, 12 + _inodes(system))
         listed = _debugfs(shown, [f"stat <{number}>" for number in numbers], system, instant)
         times = [int(seconds, 16) for seconds in _CHANGED.findall(listed)]
@@ -432,10 +436,10 @@ def make_disk(system: System, number: int, image: Path) -> None:
 
 
 def _let_mapped_write(image: Path) -> None:
-    """Lets root of the user namespace in which images are made write this image.
+    """Let root of the user namespace for building images write this image.
 
-    An ordinary user cannot give the image away, and makes it writable for all. It lies in
-    `systems`, where only this user gets to.
+    An ordinary user cannot change the image's owner, and makes it world-writable. It is inside
+    `systems`, which only this user can access.
     """
     if os.geteuid() == 0:
         idmap = find_idmap()
@@ -452,12 +456,14 @@ tar -c --sort=name --numeric-owner --xattrs --xattrs-include='*' -C rootfs . |
         --delay-directory-restore -C /mnt
 exec "$@"
 """
-"""`mke2fs` takes the names of a directory in the order in which the file system lists them. A tmpfs
-lists them by when they were made, so the order of the host's file system has no effect."""
+"""`mke2fs` takes names in the order in which the file system lists a directory.
+
+A tmpfs lists them by creation time, so the order of the host's file system has no effect.
+"""
 
 
 def _inodes(system: System) -> int:
-    """How many files the system has without the root; a file with several names counts once."""
+    """Return the number of files of the system without the root; hard links count once."""
     return round(
         sum(
             1 if stat.S_ISDIR(entry.mode) else 1 / entry.links
@@ -468,13 +474,13 @@ def _inodes(system: System) -> int:
 
 
 _CHANGED = re.compile(rb"^ mtime: (0x[0-9a-f]+)", re.MULTILINE)
-"""Matches the line in which `debugfs` tells when a file's content changed."""
+"""The line of `debugfs` with the time of a file's last change of content."""
 _AS_CONTENT = ("ctime", "crtime")
 """Times of a file that are set to that of its content, as the library shows them in namespaces."""
 
 
 def _debugfs(image: str, script: list[str], system: System, instant: int) -> bytes:
-    """What `debugfs` printed for a script of its commands."""
+    """Run a script of `debugfs` commands and return the output."""
     with tempfile.TemporaryFile() as commands:
         commands.write("\n".join(script).encode() + b"\n")
         commands.seek(0)
@@ -482,7 +488,7 @@ def _debugfs(image: str, script: list[str], system: System, instant: int) -> byt
 
 
 def _run_mapped(command: list[str], system: System, instant: int, **options: Any) -> bytes:
-    """The output of a program that runs as root of the namespace in which images are made."""
+    """Run a program as root of the namespace for building images, and return its output."""
     environment = {
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
         "LC_ALL": "C",
@@ -498,10 +504,10 @@ def _run_mapped(command: list[str], system: System, instant: int, **options: Any
 
 
 def guest_agent() -> Path:
-    """Process 1 of a microVM. Errors: HostError where it is missing."""
+    """Return the path of process 1 of a microVM. Errors: HostError if it is missing."""
     return built(_PROGRAMS, "shioenv-guest", "shioenv-backends")
 
 
 def guest_sandbox() -> Path:
-    """The supervisor of a sandbox in a microVM. Errors: HostError where it is missing."""
+    """Return the path of a microVM's supervisor. Errors: HostError if it is missing."""
     return built(_PROGRAMS, "shioenv-guest-sandbox", "shioenv-backends")

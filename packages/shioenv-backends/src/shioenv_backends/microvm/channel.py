@@ -1,6 +1,6 @@
-"""What the host and process 1 of a microVM say to each other: `native/guest/agent.c`, in Python.
+"""The protocol between the host and process 1 of a microVM: `native/guest/agent.c`, in Python.
 
-One stream of bytes carries frames in both directions. A frame is a kind, a length and a body.
+One byte stream carries frames in both directions. A frame is a kind, a length and a body.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from enum import Enum
 _HEAD = struct.Struct("<cI")
 _TIME = struct.Struct("<q")
 _LONGEST = 1 << 18
-"""Bytes of the longest body that the host sends; of a frame from the guest it takes four times
-that."""
+"""Maximum length in bytes of a body sent by the host; the guest may send four times as many."""
 _ENTROPY = 32
 
 
@@ -32,22 +31,22 @@ class FrameKind(bytes, Enum):
 
 
 class GuestChannel:
-    """The host's end of the stream. OSError where the machine is gone, or silent for too long."""
+    """The host's end of the stream. OSError if the machine is gone, or does not answer in time."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._pending = bytearray()
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Close the connection."""
         self._connection.close()
 
     def send(self, kind: FrameKind, body: bytes = b"") -> None:
-        """Sends a frame."""
+        """Send a frame."""
         self._connection.sendall(_HEAD.pack(kind.value, len(body)) + body)
 
     def receive(self, seconds: float) -> tuple[bytes, bytes]:
-        """The kind and body of the next frame, all of which has to come within so many seconds."""
+        """Return the kind and body of the next frame, complete within so many seconds."""
         until = time.monotonic() + seconds
         kind, length = _HEAD.unpack(self._read(_HEAD.size, until))
         if length > 4 * _LONGEST:
@@ -55,14 +54,14 @@ class GuestChannel:
         return kind, self._read(length, until)
 
     def expect(self, kind: FrameKind, seconds: float) -> bytes:
-        """The body of the next frame, which has to be of this kind."""
+        """Return the body of the next frame, which must be of this kind."""
         got, body = self.receive(seconds)
         if got != kind.value:
             raise ConnectionError(f"a frame of kind {got!r} where {kind.value!r} was due")
         return body
 
     def set_time(self, seconds: float) -> None:
-        """Sets the machine's clock, in seconds since 1970, and gives its kernel fresh entropy."""
+        """Set the machine's clock, in seconds since 1970, and add fresh entropy to its kernel."""
         self.send(FrameKind.TIME, _TIME.pack(round(seconds * 1e9)) + os.urandom(_ENTROPY))
 
     def _read(self, length: int, until: float) -> bytes:
@@ -81,7 +80,7 @@ class GuestChannel:
 
 
 class SupervisorStream:
-    """A supervisor in the machine, used like the socket of a supervisor on this host."""
+    """A supervisor in the machine, with the interface of a supervisor's socket on this host."""
 
     def __init__(self, channel: GuestChannel, seconds: float) -> None:
         self._channel = channel
@@ -90,21 +89,21 @@ class SupervisorStream:
         self._data = b""
 
     def gettimeout(self) -> float:
-        """Seconds after a request within which all of its answer must have come."""
+        """Return the time limit in seconds for the complete answer to a request."""
         return self._seconds
 
     def settimeout(self, seconds: float) -> None:
-        """Changes the seconds that an answer may take."""
+        """Change the time limit for an answer."""
         self._seconds = seconds
 
     def sendall(self, data: bytes) -> None:
-        """Sends these bytes to the supervisor: the time for its answer begins."""
+        """Send these bytes to the supervisor, and start the time limit for its answer."""
         self._until = time.monotonic() + self._seconds
         for at in range(0, len(data), _LONGEST):
             self._channel.send(FrameKind.DATA, data[at : at + _LONGEST])
 
     def recv(self, most: int) -> bytes:
-        """Some of the bytes that the supervisor wrote; none once it ended."""
+        """Return some of the bytes that the supervisor wrote; none after it has ended."""
         if not self._data:
             kind, body = self._channel.receive(self._until - time.monotonic())
             if kind != FrameKind.DATA.value:
@@ -114,4 +113,4 @@ class SupervisorStream:
         return data
 
     def close(self) -> None:
-        """Does nothing: the supervisor ends with its machine."""
+        """Do nothing: the supervisor ends with its machine."""

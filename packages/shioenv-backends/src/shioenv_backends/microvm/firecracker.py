@@ -1,13 +1,11 @@
 """Machines in Firecracker, over its published API (HTTP on a Unix socket) and its virtio socket.
 
-No machine with the hardware for Firecracker was at hand. This module was tried against a stand-in
-alone (`tests/conformance/firecracker_stand_in.py` of this distribution). The stand-in checks
-requests and their order, and has QEMU run the guest. Only `--sandbox firecracker` chooses this
-backend.
+No machine with hardware for Firecracker was available. This module was tested only against a stub
+(`tests/conformance/firecracker_stand_in.py` of this distribution). The stub checks requests and
+their order, and runs the guest in QEMU. This backend is used only with `--sandbox firecracker`.
 
-All machines name their socket by the same relative path, because a snapshot holds that path. Every
-machine works in a directory of its own, so two machines restored from one snapshot do not meet
-there.
+All machines use the same relative path for their socket, because a snapshot holds that path. Every
+machine runs in a separate directory, so that machines restored from one snapshot do not conflict.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from shioenv_backends.microvm.qemu import KVM, may_open_kvm
 
 PROGRAM = "firecracker"
 PORT = 52
-"""Port of the virtio socket that process 1 of the guest listens on (`native/guest/agent.c`)."""
+"""Port of the virtio socket on which process 1 of the guest listens (`native/guest/agent.c`)."""
 
 _API, _VSOCK = "api", "vsock"
 _SECONDS = 240.0
@@ -43,7 +41,7 @@ _BOOT = "console=ttyS0 quiet panic=-1 reboot=k pci=off random.trust_cpu=on -- vs
 
 
 def find_firecracker() -> str:
-    """The program's path. HostError where it is not installed."""
+    """Return the program's path. HostError if it is not installed."""
     found = shutil.which(PROGRAM)
     if found is None or shutil.which("setpriv") is None:
         raise HostError(
@@ -57,22 +55,22 @@ def find_firecracker() -> str:
 
 
 def version() -> str:
-    """What Firecracker says it is."""
+    """Return the first line of `firecracker --version`."""
     command = [find_firecracker(), "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.partition("\n")[0]
 
 
 class FirecrackerTemplate:
-    """A machine at rest: a directory that holds its memory and the state of its devices.
+    """A saved machine: a directory that holds its memory and the state of its devices.
 
-    `kept` is the directory of a machine that was saved before. None: a new, empty directory, beside
-    the files that the system's machines boot from. OSError where `kept` holds no machine, or other
-    bytes than were kept.
+    `kept` is the directory of a machine that was saved before. None: a new, empty directory, next
+    to the boot files of the system's machines. OSError if `kept` holds no machine, or its bytes
+    have changed.
     """
 
     def __init__(self, microvm: Microvm, memory: int, kept: Path | None = None) -> None:
-        """`memory` in bytes."""
+        """Open the template; `memory` is in bytes."""
         self._microvm, self._memory = microvm, memory
         self._kept = kept is not None
         if kept is None:
@@ -85,7 +83,7 @@ class FirecrackerTemplate:
         self._place = kept
 
     def machine(self, *, restored: bool) -> FirecrackerMachine:
-        """A machine: `restored` from the saved one, or else booting into this template."""
+        """Start a machine: `restored` from the saved one, or else booting into this template."""
         machine = FirecrackerMachine((find_firecracker(),), self._place)
         if restored:
             machine.restore()
@@ -94,7 +92,7 @@ class FirecrackerTemplate:
         return machine
 
     def keep(self, place: Path) -> None:
-        """Moves the saved machine to `place`: wholly, and on the disk, or not at all."""
+        """Move the saved machine to `place`, completely and durably, or not at all."""
 
         def write(work: Path) -> None:
             for name in NAMES:
@@ -105,18 +103,18 @@ class FirecrackerTemplate:
         self._place, self._kept = place, True
 
     def close(self) -> None:
-        """Removes the directory, unless it is a kept one."""
+        """Remove the directory, unless it is a kept one."""
         if not self._kept:
             shutil.rmtree(self._place, ignore_errors=True)
 
 
 class FirecrackerMachine:
-    """A machine in Firecracker. Raises SandboxError where it does not start or answer."""
+    """A machine in Firecracker. Raises SandboxError if it does not start or answer."""
 
     def __init__(self, program: Sequence[str], place: Path) -> None:
-        """Starts Firecracker: the command `program`, with `--api-sock PATH` behind it.
+        """Start Firecracker: the command `program`, followed by `--api-sock PATH`.
 
-        `place` is the directory that the machine is saved in and restored from.
+        `place` is the directory in which the machine is saved and from which it is restored.
         """
         self._place = place
         self._directory = Path(tempfile.mkdtemp(prefix="shioenv-machine-"))
@@ -133,7 +131,7 @@ class FirecrackerMachine:
 
     @property
     def pid(self) -> int:
-        """The number of Firecracker's process."""
+        """The process ID of Firecracker."""
         return self._process.pid
 
     @property
@@ -144,7 +142,7 @@ class FirecrackerMachine:
         return self._channel
 
     def boot(self, microvm: Microvm, memory: int) -> None:
-        """Boots a guest with so many bytes of memory, and waits until it answers."""
+        """Boot a guest with so many bytes of memory, and wait until it answers."""
         self._call("PUT", "/machine-config", vcpu_count=1, mem_size_mib=memory // MEBIBYTE)
         self._call(
             "PUT",
@@ -166,9 +164,9 @@ class FirecrackerMachine:
         self._connect()
 
     def save(self) -> None:
-        """Writes memory and devices to `place`, and ends the machine.
+        """Write memory and devices to `place`, and end the machine.
 
-        A snapshot ends the connections of a machine. Inputs run in restored machines alone.
+        A snapshot closes the connections of a machine. Inputs run only in restored machines.
         """
         self._call("PATCH", "/vm", state="Paused")
         self._call(
@@ -181,7 +179,7 @@ class FirecrackerMachine:
         self.close()
 
     def restore(self) -> None:
-        """Continues from the saved machine, with the clock and the entropy of that moment."""
+        """Resume from the saved machine, with the clock and the entropy of that time."""
         self._call(
             "PUT",
             "/snapshot/load",
@@ -192,20 +190,20 @@ class FirecrackerMachine:
         self._connect()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Ends the machine without waiting, and returns the exit status of Firecracker."""
+        """End the machine immediately, and return the exit status of Firecracker."""
         self.close()
         return self._process.returncode
 
     def kill(self) -> None:
-        """Ends the machine."""
+        """End the machine."""
         self.close()
 
     def poll(self) -> int | None:
-        """The exit status of Firecracker; None while it runs."""
+        """Return the exit status of Firecracker; None while it runs."""
         return self._process.poll()
 
     def close(self) -> None:
-        """Ends the machine; closing twice does nothing."""
+        """End the machine; closing twice does nothing."""
         if self._channel:
             self._channel.close()
         with suppress(ProcessLookupError):
@@ -236,7 +234,7 @@ class FirecrackerMachine:
             )
 
     def _connect(self) -> None:
-        """Connects to process 1, which takes connections once the guest has booted."""
+        """Connect to process 1, which accepts connections after the guest has booted."""
         until = time.monotonic() + _SECONDS
         self._wait_for(_VSOCK)
         while True:
@@ -257,10 +255,10 @@ class FirecrackerMachine:
         self._channel = GuestChannel(connection)
         self._channel.send(FrameKind.PING, _PING)
         while self._channel.receive(_SECONDS) != (FrameKind.PING.value, _PING):
-            pass  # a frame that says that the guest booted may come first
+            pass  # a BOOTED frame may come first
 
     def _reach(self, connection: socket.socket) -> None:
-        """Connects to the API, whose socket is there a moment before somebody listens."""
+        """Connect to the API, whose socket appears before it accepts connections."""
         until = time.monotonic() + _SECONDS
         while True:
             try:

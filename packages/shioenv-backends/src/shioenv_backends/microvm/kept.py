@@ -1,6 +1,6 @@
 """Saved machines, kept for the next sandbox.
 
-A directory for each holds the machine's memory, the state of its devices, and a sum of both.
+Each has a directory that holds its memory, the state of its devices, and a checksum of both.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ _BLOCK = 1 << 16
 
 
 def keep(place: Path, write: Callable[[Path], None]) -> None:
-    """Makes `place` of the files (`NAMES`) that `write` puts into a directory beside it.
+    """Create `place` with the files (`NAMES`) that `write` puts into a temporary directory.
 
-    `place` is either wholly there, on the disk, or not at all. A `place` that is there already
-    stays.
+    `place` is created completely and durably, or not at all. An existing `place` is left unchanged.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=".keep-", dir=place.parent))
@@ -45,9 +44,9 @@ def keep(place: Path, write: Callable[[Path], None]) -> None:
 
 
 def open_kept(place: Path) -> tuple[int, ...]:
-    """Descriptors of the kept files, open for reading, in the order of `NAMES`.
+    """Open the kept files for reading and return descriptors, in the order of `NAMES`.
 
-    OSError where nothing is kept in `place`, or other bytes than were kept: it is then removed.
+    OSError if `place` holds nothing, or its bytes have changed: it is then removed.
     """
     opened = _open(place)
     try:
@@ -64,7 +63,7 @@ def open_kept(place: Path) -> tuple[int, ...]:
 
 
 def copy(source: int, target: Path) -> None:
-    """Copies the parts that were ever written of a sparse file, given as a descriptor."""
+    """Copy a sparse file, given as a descriptor, without its holes."""
     with target.open("wb") as file:
         to = file.fileno()
         os.ftruncate(to, os.fstat(source).st_size)
@@ -91,7 +90,7 @@ def _close(opened: tuple[int, ...]) -> None:
 
 
 def _sum(opened: tuple[int, ...]) -> str:
-    """SHA-256 (hex) of both files' content, the same wherever their file systems have holes."""
+    """Return the SHA-256 (hex) of both files' content, independent of holes."""
     digest = hashlib.sha256()
     for descriptor in opened:
         digest.update(b"%d" % os.fstat(descriptor).st_size)
@@ -106,7 +105,7 @@ def _sum(opened: tuple[int, ...]) -> str:
 
 
 def _data(file: int) -> Iterator[tuple[int, int]]:
-    """(begin, end) of each part of a sparse file that was ever written, in bytes."""
+    """Yield (begin, end) of each data region of a sparse file, in bytes."""
     end = 0
     while True:
         try:

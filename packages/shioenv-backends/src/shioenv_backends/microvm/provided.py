@@ -1,4 +1,4 @@
-"""The backends `microvm`, `microvm-bare` and `firecracker`, as entry points name them."""
+"""The backends `microvm`, `microvm-bare` and `firecracker`, for entry points."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class MicrovmBackend:
         return MicrovmSandbox(system, limits, mode=mode)
 
     def release(self, system: System) -> str:
-        """The release of the kernel that inputs run under; see `Backend.release`."""
+        """Return the release of the kernel that inputs run under; see `Backend.release`."""
         return find_microvm(system).release
 
     def checks(self, system: System) -> Sequence[HostCheck]:
-        """Whether inputs can have a machine of their own, and how fast the machine is."""
+        """Check whether inputs can run in a separate machine, and how fast it is."""
 
         def attempt() -> str:
             program = find_qemu()
@@ -50,11 +50,11 @@ class MicrovmBackend:
         return [replace(try_it("microVM", attempt, why), needed=False)]
 
     def build(self, system: System, kernel: Path | None, report: Progress) -> None:
-        """Make the files that the system's machines boot from; see `Backend.build`."""
+        """Build the files that the system's machines boot from; see `Backend.build`."""
         build_microvm(system, kernel=kernel, report=report)
 
     def facts(self, system: System) -> dict[str, Any] | None:
-        """The record of these files; None where no usable microVM is built."""
+        """Return the record of these files; None if no usable microVM is built."""
         try:
             return dict(find_microvm(system).record)
         except ShioenvError:
@@ -62,7 +62,7 @@ class MicrovmBackend:
 
 
 class BareBackend(MicrovmBackend):
-    """Machines in QEMU, each of which its input is root of."""
+    """Machines in QEMU in which inputs run as root."""
 
     layer = "ext4 of a microVM, bare"
 
@@ -71,7 +71,7 @@ class BareBackend(MicrovmBackend):
         return BareSandbox(system, limits)
 
     def checks(self, system: System) -> Sequence[HostCheck]:
-        """Nothing: the check of `microvm` covers these machines too."""
+        """Return no checks: the check of `microvm` covers these machines too."""
         return ()
 
 
@@ -83,7 +83,7 @@ class FirecrackerBackend(MicrovmBackend):
         return FirecrackerSandbox(system, limits, mode=mode)
 
     def checks(self, system: System) -> Sequence[HostCheck]:
-        """Whether the machines can run in Firecracker as well."""
+        """Check whether the machines can also run in Firecracker."""
 
         def attempt() -> str:
             program = find_firecracker()

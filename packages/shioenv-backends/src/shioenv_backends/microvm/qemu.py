@@ -1,8 +1,8 @@
-"""Machines in QEMU: started, saved, and started again from their saved state.
+"""Machines in QEMU: starting, saving, and resuming from the saved state.
 
 A running machine has no file on a disk. Its memory is an anonymous file of the kernel, which QEMU
-writes to while the machine boots. Each machine that continues from that moment has a private copy
-of the memory. Of the copy, only pages that the machine writes take room.
+writes to while the machine boots. Each machine that resumes from that state has a private copy of
+the memory. Only pages that the machine writes use additional memory.
 """
 
 from __future__ import annotations
@@ -32,19 +32,22 @@ PROGRAM = "qemu-system-x86_64"
 KVM = "/dev/kvm"
 _TRIED_MEMORY = 256 * MEBIBYTE
 _TRIED_SECONDS = 20.0
-"""A kernel takes one or two seconds to boot where the processor runs it."""
+"""Time limit in seconds for a trial boot, which takes one or two seconds with hardware support."""
 BOOT_SECONDS = 240.0
-"""How long booting may take, on a simulated processor too."""
+"""Time limit in seconds for booting, also on an emulated processor."""
 _QEMU_SECONDS = 60.0
-"""How long QEMU itself may take for an answer."""
+"""Time limit in seconds for an answer of QEMU itself."""
 _CAPABILITY = "x-ignore-shared"
 _KERNEL = "console=ttyS0 quiet panic=-1 reboot=t no_timer_check random.trust_cpu=on"
-"""The kernel's command line, without the check of the timer: it fails on a busy host, a panic."""
+"""The kernel's command line.
+
+It disables the timer check, which fails on a busy host with a panic.
+"""
 _REFUSED = "obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 
 
 def find_qemu() -> str:
-    """The program's path. HostError where it is not installed."""
+    """Return the program's path. HostError if it is not installed."""
     found = shutil.which(PROGRAM)
     if found is None or shutil.which("setpriv") is None:
         raise HostError(
@@ -56,37 +59,40 @@ def find_qemu() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What a machine is made of."""
+    """The hardware of a machine."""
 
     microvm: Microvm
     memory: int
     """Bytes."""
     accelerator: str = "tcg"
-    """`kvm` where the host's processor runs the guest, `tcg` where it is simulated."""
+    """`kvm` if the host's processor runs the guest, `tcg` if it is emulated."""
     bare: bool = False
-    """Inputs are root of the machine: its disk can be written, and the writes end with the
-    machine."""
+    """Whether inputs are root of the machine and can write to its disk.
+
+    Changes to the disk are lost when the machine ends.
+    """
     booted: int | None = None
-    """The machine's clock when it boots, seconds since 1970; None for this host's time. The kernel
-    dates its own files by this clock, such as those of /dev."""
+    """The machine's clock at boot in seconds since 1970; None for this host's time.
+
+    The kernel dates its own files by this clock, such as those of /dev.
+    """
     cards: tuple[str, ...] = ()
-    """MAC addresses of the machine's network cards. Their cables lead nowhere."""
+    """MAC addresses of the machine's network cards, which are not connected."""
 
     def told(self) -> str:
-        """All that QEMU is told of the machine, and which QEMU.
+        """Return the complete configuration of the machine for QEMU, and QEMU's version.
 
-        A saved state can be loaded where this text is the same as when it was saved.
+        A saved state can be loaded if this text is the same as when it was saved.
         """
         commands = (_command(PROGRAM, self, (0, 0, 0, 0), restored=how) for how in (False, True))
         return repr([version(), *commands])
 
 
 class MachineTemplate:
-    """A machine at rest: its memory and the state of its devices. To be closed with its last user.
+    """A saved machine: its memory and the state of its devices. Close it after its last use.
 
     `kept` is a directory that holds both, of a machine that was saved before. None: both are empty.
-    OSError where `kept` does not hold both, or holds other bytes than were kept: it is then
-    removed.
+    OSError if `kept` does not hold both, or its bytes have changed: it is then removed.
     """
 
     def __init__(self, hardware: Hardware, kept: Path | None = None) -> None:
@@ -100,11 +106,11 @@ class MachineTemplate:
         self.memory, self.state = open_kept(kept)
 
     def machine(self, *, restored: bool) -> QemuMachine:
-        """A machine: `restored` from the saved one, or else booting into this template."""
+        """Start a machine: `restored` from the saved one, or else booting into this template."""
         return QemuMachine(self, restored=restored)
 
     def keep(self, place: Path) -> None:
-        """Writes memory and state to the directory `place`, wholly (on the disk) or not at all."""
+        """Write memory and state to the directory `place`, completely and durably or not at all."""
 
         def write(work: Path) -> None:
             copy(self.memory, work / "memory")
@@ -113,7 +119,7 @@ class MachineTemplate:
         keep(place, write)
 
     def close(self) -> None:
-        """Frees memory and state. Machines that still run go on."""
+        """Free memory and state. Running machines are not affected."""
         for name in ("memory", "state"):
             descriptor = getattr(self, name)
             if descriptor >= 0:
@@ -122,7 +128,7 @@ class MachineTemplate:
 
 
 def version() -> str:
-    """The first line of `qemu-system-x86_64 --version`."""
+    """Return the first line of `qemu-system-x86_64 --version`."""
     done = subprocess.run([find_qemu(), "--version"], capture_output=True, text=True, check=True)
     return done.stdout.partition("\n")[0]
 
@@ -130,7 +136,7 @@ def version() -> str:
 class QemuMachine:
     """A machine that runs in QEMU. It ends with the thread that started it.
 
-    Raises HostError where QEMU is missing, SandboxError where the machine does not start.
+    Raises HostError if QEMU is missing, SandboxError if the machine does not start.
     """
 
     def __init__(
@@ -177,24 +183,24 @@ class QemuMachine:
 
     @property
     def pid(self) -> int:
-        """The number of QEMU's process."""
+        """The process ID of QEMU."""
         return self._process.pid
 
     def wait(self, timeout: float | None = None) -> int:
-        """Ends the machine without waiting, and returns the exit status of QEMU."""
+        """End the machine immediately, and return the exit status of QEMU."""
         self.close()
         return self._process.returncode
 
     def kill(self) -> None:
-        """Ends the machine."""
+        """End the machine."""
         self.close()
 
     def poll(self) -> int | None:
-        """The exit status of QEMU; None while it runs."""
+        """Return the exit status of QEMU; None while it runs."""
         return self._process.poll()
 
     def close(self) -> None:
-        """Ends the machine; closing twice does nothing."""
+        """End the machine; closing twice does nothing."""
         with suppress(ProcessLookupError):
             self._process.kill()
         self._process.wait()
@@ -206,14 +212,14 @@ class QemuMachine:
         self._console = -1
 
     def said(self) -> str:
-        """The last 2,000 bytes that QEMU and the booting kernel wrote, as text."""
+        """Return the last 2,000 bytes that QEMU and the booting kernel wrote, as text."""
         if self._console < 0:
             return ""
         size = os.fstat(self._console).st_size
         return os.pread(self._console, 2000, max(0, size - 2000)).decode("utf-8", "replace").strip()
 
     def save(self) -> None:
-        """Puts the state into the template, and ends the machine. Errors: SandboxError."""
+        """Save the state in the template, and end the machine. Errors: SandboxError."""
         try:
             self._ask("stop")
             self._migrate("migrate", "out")
@@ -247,7 +253,7 @@ class QemuMachine:
             time.sleep(0.002)
 
     def _ask(self, name: str, **arguments: Any) -> Any:
-        """QEMU's answer to a command over its control socket."""
+        """Send a command over QEMU's control socket and return the answer."""
         self._control.sendall(json.dumps({"execute": name, "arguments": arguments}).encode())
         return self._answer()
 
@@ -267,7 +273,7 @@ def _command(
     agent, control, memory, console = given
     microvm, kvm = hardware.microvm, hardware.accelerator == "kvm"
     share = "off" if restored else "on"
-    disk = str(microvm.disk).replace(",", ",,")  # as QEMU wants commas in a value
+    disk = str(microvm.disk).replace(",", ",,")  # QEMU's escape for commas in a value
     clock = [] if hardware.booted is None else ["-rtc", f"base={_date(hardware.booted)}"]
     written = "snapshot=on" if hardware.bare else "readonly=on"
     way = "serial bare" if hardware.bare else "serial"
@@ -276,16 +282,16 @@ def _command(
         for number, mac in enumerate(hardware.cards)
         for argument in (
             *("-netdev", f"hubport,id=net{number},hubid={number}", "-device"),
-            # a guest that announces itself when it is restored would change its network
+            # a guest that announces itself after a restore would change its network
             f"virtio-net-pci,netdev=net{number},mac={mac},guest_announce=off,romfile=",
         )
     ]
     ram = f"memory-backend-file,id=ram,size={hardware.memory},mem-path=/proc/self/fd/{memory}"
     return [
-        *("setpriv", "--pdeathsig", "KILL", "--"),  # a killed Python leaves no machine behind
+        *("setpriv", "--pdeathsig", "KILL", "--"),  # if Python is killed, the machine ends
         *(program, "-machine", "q35,memory-backend=ram,usb=off,smm=off,vmport=off"),
         *("-accel", hardware.accelerator),
-        # without cx16, which QEMU 7.2 simulates in a way that ends Linux
+        # without cx16, whose emulation in QEMU 7.2 crashes Linux
         *("-cpu", "host" if kvm else "max,cx16=off", "-smp", "1"),
         *("-m", f"{hardware.memory >> 20}M", "-object", f"{ram},share={share}"),
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
@@ -312,12 +318,11 @@ def _date(seconds: int) -> str:
 
 
 def accelerator(microvm: Microvm) -> str:
-    """`kvm` where KVM can be opened and a guest boots with it, else `tcg`, the simulated processor.
+    """Return `kvm` if a guest boots with KVM, else `tcg`, the emulated processor.
 
-    A `/dev/kvm` that can be opened says little. Under some, no kernel of a distribution gets to its
-    first process: for one, in virtual machines on a host that rewrites its guests' kernels.
-    The guest is booted once after each start of this host. The result is kept in the cache
-    directory.
+    Access to `/dev/kvm` is not sufficient. On some hosts, distribution kernels do not reach their
+    first process, such as virtual machines on a host that rewrites its guests' kernels. The guest
+    is booted once after each start of this host. The result is kept in the cache directory.
     """
     if not may_open_kvm():
         return "tcg"
@@ -334,7 +339,7 @@ def accelerator(microvm: Microvm) -> str:
 
 
 def may_open_kvm() -> bool:
-    """Whether this user can open `/dev/kvm`, which says little about what runs there."""
+    """Whether this user can open `/dev/kvm`; guests may still fail to boot with it."""
     return os.access(KVM, os.R_OK | os.W_OK)
 
 

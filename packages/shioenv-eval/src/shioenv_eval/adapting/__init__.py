@@ -1,1 +1,1 @@
-"""Anyone's inputs rewritten for a system: what the system lacks becomes something that it has."""
+"""Rewriting arbitrary inputs for a system: names the system lacks are replaced by names it has."""

@@ -1,4 +1,4 @@
-"""Anyone's inputs rewritten for a system, so that the system has what they name."""
+"""Rewriting arbitrary inputs so that every name in them exists on a given system."""
 
 from __future__ import annotations
 
@@ -28,15 +28,18 @@ from shioenv_eval.adapting.unfit import unfit
 from shioenv_eval.places import PlacedWord, Places, read_places
 
 LONGEST = 4096
-"""Bytes of an input that is adapted, at most: nobody types more."""
+"""Maximum length in bytes of an input that is adapted; longer inputs are set aside."""
 
 ATTEMPTS = 5
-"""How often an adaptation is drawn, until it is an input that was not made yet."""
+"""Maximum number of attempts to draw an adaptation that is not a duplicate."""
 
 
 @cache
 def placeholder_table() -> Mapping[str, Mapping[str, Any]]:
-    """By generic word: what it is `about`, and the `values` or system `tokens` it is drawn from."""
+    """Return the table of generic words.
+
+    Each entry has the word's `about`, and the `values` or system `tokens` that replace it.
+    """
     path = files("shioenv_eval").joinpath("adapting/placeholders.toml")
     return parse_toml(path.read_bytes())
 
@@ -45,9 +48,9 @@ _NAMES = "|".join(sorted(placeholder_table(), key=len, reverse=True))
 _PLACEHOLDER = re.compile(rf"(?<![A-Za-z0-9_])(?:{_NAMES})(?![A-Za-z0-9_])")
 """A generic word anywhere in a text."""
 _WHOLE = re.compile(rf"(?<![^\s=:;|&(<>])(?:\[({_NAMES})\]|({_NAMES}))(?![^\s:;|&)<>])")
-"""A generic word that stands alone: a whole word, what follows `=`, either side of `:`."""
+"""A separate generic word: a whole word, the text after `=`, or either side of `:`."""
 _QUOTED = re.compile(rf"([^\"']*=)?(\"(?:{_NAMES})\"|'(?:{_NAMES})')")
-"""A word that is a generic word in quotes, perhaps behind `=`: `--name="Regex"`."""
+"""A quoted generic word, optionally after `=`: `--name="Regex"`."""
 _ANGLES = re.compile(r"""('[^']*'|"(?:\\.|[^"\\])*"|\\.)|(?<![^\s=:])<([A-Za-z][\w -]*)>(?!\S)""")
 """Words in angle brackets outside of quotes, such as `<file name>`."""
 _ELLIPSIS = re.compile(r"(?<!\S)(?:\.\.\.|…)(?!\S)")
@@ -64,31 +67,31 @@ _OF_BASH = frozenset(
         "0", "$", "?", "!", "#", "-",
     )
 )  # fmt: skip
-"""Variables that every Bash has."""
+"""Variables that every Bash sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adapted:
-    """Inputs as they were adapted, and inputs that were set aside."""
+    """Adapted inputs, and inputs that were set aside."""
 
     questions: tuple[Question, ...]
     """The adapted inputs, each with its start directory.
 
-    `template` in `extra` is the id of the input that an adapted one was made from.
+    `template` in `extra` is the id of the original input.
     """
     aside: tuple[tuple[Question, str], ...]
     """The inputs that were set aside, each with the reason."""
 
     @property
     def reasons(self) -> dict[str, int]:
-        """How many inputs were set aside for each reason, the most frequent first."""
+        """The number of inputs set aside for each reason, the most frequent first."""
         return dict(Counter(reason for _, reason in self.aside).most_common())
 
 
 def write_adapted(adapted: Adapted, path: Path) -> Path:
-    """Writes the adapted inputs to `path`, and those set aside to the path that is returned.
+    """Write the adapted inputs to `path` and the others to a second file; return the second path.
 
-    The second file stands beside the first: `inputs.aside.jsonl` beside `inputs.jsonl`. Errors:
+    The second file is in the same directory: `inputs.aside.jsonl` for `inputs.jsonl`. Errors:
     DatasetStorageError.
     """
     lines = [question.to_json() for question in adapted.questions]
@@ -103,12 +106,12 @@ def write_adapted(adapted: Adapted, path: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """A place for a name of the system; equal slots of a template get the same name."""
+    """A position to fill with a name of the system; equal slots of a template get the same name."""
 
     role: str
     """A role, or a generic word of the table in brackets."""
     word: str
-    """The word that stood there, as it was written."""
+    """The original word at this position, as written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ class _Template:
     """The inputs of the history, then the input, each in pieces."""
 
     def drawn(self, random: Random) -> Question:
-        """One adaptation: every slot filled with a name."""
+        """Return one adaptation, with every slot filled."""
         values: dict[_Slot, str] = {}
         for slot in (part for text in self.texts for part in text if isinstance(part, _Slot)):
             if slot not in values:
@@ -133,7 +136,10 @@ class _Template:
         )
 
     def _value(self, slot: _Slot, random: Random, used: list[str]) -> str:
-        """Shell text for a slot, in double quotes where the word had them and the text bears it."""
+        """Return shell text for a slot.
+
+        It is in double quotes if the word was quoted so and the value permits it.
+        """
         value = self._name(slot, random, used)
         if slot.word.startswith('"') and _VARIABLE.search(slot.word) and _BARE.fullmatch(value):
             return f'"{value}"'
@@ -145,7 +151,7 @@ class _Template:
         entry = placeholder_table()[slot.role[1:-1]]
         values: list[str] = [*entry.get("values", ()), *self.names.values(entry.get("tokens", ()))]
         if "EnvVar" in entry.get("tokens", ()) and slot.word.startswith("$"):
-            # another variable takes its place, not the name of one
+            # replace the variable by another variable, not by a variable's name
             form = "${%s}" if slot.word.startswith("${") else "$%s"
             values = [form % value for value in values]
         return random.choice([value for value in values if value not in used] or values)
@@ -159,22 +165,21 @@ def adapt(
     seed: int = 0,
     report: Callable[[int], None] = lambda done: None,
 ) -> Adapted:
-    """Inputs rewritten for a system: names that the system lacks become names that it has.
+    """Rewrite inputs for a system: replace names that the system lacks by names that it has.
 
-    A file becomes a file of the same type. Directories, users, groups, hosts, interfaces, disks and
-    process numbers become others of their kind. Generic words become what they are about: `File`,
-    `<file name>`, `$FILE` where nothing sets it. A word becomes the same wherever it stands in an
-    input and its history. A name that the system has stays. So does a new name that can be made
-    where it stands. `sudo` is taken off.
+    A file is replaced by a file of the same type. Directories, users, groups, hosts, interfaces,
+    disks and process numbers are replaced by others of their kind. Generic words are replaced by
+    what they describe: `File`, `<file name>`, `$FILE` if nothing sets it. All occurrences of a word
+    in an input and its history get the same replacement. Names that the system has are kept, and so
+    are new names whose directory exists. `sudo` is removed.
 
-    Each input is adapted once, in their order. With `count`, rounds follow until there are `count`
-    different inputs, or no new ones come. A `count` below the number of inputs ends the first
-    round. Drawing is by `seed`: the same for the same inputs and system. `report` is told how many
-    inputs are made.
+    Each input is adapted once, in order. With `count`, further rounds follow until there are
+    `count` different inputs, or no new ones are found. If `count` is below the number of inputs,
+    the first round ends early. The same `seed`, inputs and system give the same result. `report` is
+    called with the number of adapted inputs.
 
-    Set aside are inputs with placeholders that stand for nothing in particular. So are dangerous,
-    endless, empty and too long inputs, and those that equal an earlier one. Errors: UsageError for
-    a count below 1, StartDirectoryError.
+    Inputs with placeholders of unknown meaning are set aside. So are dangerous, endless, empty and
+    too long inputs, and duplicates. Errors: UsageError for a count below 1, StartDirectoryError.
     """
     if count is not None and count < 1:
         raise UsageError(f"at least one input is made, not {count}")
@@ -213,7 +218,7 @@ def adapt(
 def _new(
     template: _Template, turn: int, seed: int, seen: set[tuple[object, ...]]
 ) -> Question | None:
-    """An adaptation that is not in `seen`, to which it is added; None where none is found."""
+    """Return an adaptation that is not in `seen` and add it there; None if none is found."""
     for attempt in range(ATTEMPTS):
         identity = template.question.id
         question = template.drawn(generator(seed, "adapt", identity, turn, attempt))
@@ -227,11 +232,11 @@ def _new(
 
 
 def _template(question: Question, names: SystemNames) -> _Template | str:
-    """The template of an input; the reason, where the input is set aside."""
+    """Return the template of an input, or the reason to set the input aside."""
     texts = []
     known = {*names.variables, *_OF_BASH}
     roles: dict[str, str] = {}
-    after = names  # the names once a text has run
+    after = names  # the names after the text has run
     for text in (*question.history, question.input):
         if len(text.encode("utf-8", "surrogateescape")) > LONGEST:
             return "too long"
@@ -243,7 +248,7 @@ def _template(question: Question, names: SystemNames) -> _Template | str:
         if not cleaned.strip() or not (places.words or places.sets):
             return "empty"
         known |= places.sets
-        roles = {**roles_of(places), **roles}  # a word means what it meant at first
+        roles = {**roles_of(places), **roles}  # a word keeps its first meaning
         names = replace(
             after,
             made=after.made.union(_made(roles)),
@@ -260,10 +265,10 @@ def _template(question: Question, names: SystemNames) -> _Template | str:
 
 
 def _made(roles: Mapping[str, str]) -> Iterator[str]:
-    """The files that an input makes, as the input names them.
+    """Yield the files that an input creates, as the input names them.
 
-    Of a name that holds a variable, substitution or brace, the part before it with a `*` behind. Of
-    a URL, the last part of its path, or `index.html`.
+    A name with a variable, substitution or brace gives the part before it, followed by `*`. A URL
+    gives the last part of its path, or `index.html`.
     """
     for word, role in roles.items():
         text = plain(word).translate(SHOWN)
@@ -275,7 +280,10 @@ def _made(roles: Mapping[str, str]) -> Iterator[str]:
 
 
 def _elsewhere(commands: Iterable[str], names: SystemNames) -> tuple[str, ...] | None:
-    """Directories that commands, and those before them, may go to; None where they stay."""
+    """Return the directories that commands may change to, including those of `names`.
+
+    None if the working directory does not change.
+    """
     found = names.elsewhere
     for command in commands:
         words = [plain(word).translate(SHOWN) for word in split_words(command)]
@@ -296,7 +304,7 @@ def _pieces(
     known: frozenset[str],
     roles: Mapping[str, str],
 ) -> tuple[str | _Slot, ...] | str:
-    """A text in pieces; the reason for setting it aside, where a placeholder is left over."""
+    """Split a text into literal parts and slots; return the reason if a placeholder remains."""
     slots: list[tuple[int, int, _Slot]] = []
     for word in places.words:
         if word.names_variable:
@@ -333,7 +341,7 @@ def _pieces(
 
 
 def _generic(text: str, start: int) -> list[tuple[int, int, _Slot]]:
-    """The generic words in a word, each with its place in the text and its slot."""
+    """Return the generic words in a word, each with its position in the text and its slot."""
     found = []
     if quoted := _QUOTED.fullmatch(text):
         spans = [(quoted.span(2), quoted[2][1:-1])]
@@ -347,7 +355,7 @@ def _generic(text: str, start: int) -> list[tuple[int, int, _Slot]]:
 
 
 def _role(word: str, roles: Mapping[str, str]) -> tuple[int, str | None]:
-    """Where the part of a word that has a role begins, and that role; None where none has one.
+    """Return the start and the role of the part of a word that has a role; the role may be None.
 
     The part is the whole word, or the value in it: `--file=x`, `-fx`, `if=x`, `of=x`.
     """
@@ -363,7 +371,7 @@ def _role(word: str, roles: Mapping[str, str]) -> tuple[int, str | None]:
 
 
 def _is_set(word: str, known: frozenset[str]) -> bool:
-    """Whether a word holds a variable that may have a value: what it names is unknown then."""
+    """Whether a word contains a variable that may be set, so that the word's value is unknown."""
     if VARIABLE not in plain(word):
         return False
     names = {match[1] or match[2] for match in _VARIABLE.finditer(word)}
@@ -372,7 +380,7 @@ def _is_set(word: str, known: frozenset[str]) -> bool:
 
 @cache
 def _named() -> Mapping[str, str]:
-    """Generic words of the table by other ways to write them: `filename`, `dir`, `n`."""
+    """Map alternative spellings (`filename`, `dir`, `n`) to the generic words of the table."""
     found = {}
     for name, entry in placeholder_table().items():
         found.update(dict.fromkeys((name.lower(), *entry.get("also", ())), name))
@@ -380,7 +388,7 @@ def _named() -> Mapping[str, str]:
 
 
 def _bracketed(match: re.Match[str]) -> str:
-    """The generic word in brackets that `<file name>` is about; the match itself where none is."""
+    """Return the generic word in brackets for `<file name>`; the match itself if none is known."""
     if match[1]:
         return match[1]
     words = re.findall(r"[a-z]+", match[2].lower())
@@ -389,17 +397,17 @@ def _bracketed(match: re.Match[str]) -> str:
 
 
 def _generic_variable(word: str, known: frozenset[str]) -> str | None:
-    """The generic word that a variable without a value is about, as `$FILE` is; else None."""
+    """Return the generic word that an unset variable represents, such as `$FILE`; else None."""
     match = _VARIABLE.fullmatch(word.strip('"'))
     name = match and (match[1] or match[2])
     return _named().get(name.lower()) if name and name not in known else None
 
 
 def _of_variable(word: PlacedWord, generic: str) -> tuple[int, int, _Slot]:
-    """The place and the slot of a word that is a variable without a value, as `"$FILE"` is.
+    """Return the position and the slot of a word that is an unset variable, such as `"$FILE"`.
 
-    A variable that is called so itself (`$variable`) becomes one that is set: only its name is
-    replaced. Others are replaced by what they name, within the word's quotes.
+    If the generic word is itself about variables (`$variable`), only the variable's name is
+    replaced. Otherwise the whole word is replaced.
     """
     if "EnvVar" not in placeholder_table()[generic].get("tokens", ()):
         return word.start, word.end, _Slot(f"[{generic}]", word.text)

@@ -1,4 +1,4 @@
-"""The names of a system, which take the place of names in an input that the system lacks."""
+"""The names of a system that replace names in an input which the system lacks."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ _TYPES: Sequence[tuple[str, str]] = (
     (r"\.(?:sh|py|pl|rb|js|awk|bash)|script\w*", "ScriptFile"),
     (r"\.\w{1,5}", "TextFile"),
 )
-"""The system token of a file by the end of its name; a name without an end is a text file."""
+"""The system token of a file by its extension; a name without one is a text file."""
 
 _DIRECTORY = re.compile(
     r".*(?:dir|directory|directories|folders?)(?:_?\d+|name)?|(?:src|lib|backup|home|downloads?)",
     re.IGNORECASE,
 )
-"""Names that plainly name a directory."""
+"""Names that are clearly names of directories."""
 
 _PATH = re.compile(rf"[./~@%+,:= -]*[\w{VARIABLE}][\w./~@%+,:= {VARIABLE}-]*", re.ASCII)
 _GLOB = re.compile(r"[*?\[]")
 _EXISTING = ("file", "directory", "path", "tree")
 _ALWAYS = ("/dev", "/proc", "/sys", "/run")
-"""Directories whose files no system's index holds: paths that begin so count as there."""
+"""Directories that the system index does not cover: paths below them count as existing."""
 _DISK = re.compile(r"/dev/(?:[shv]d[a-z]\d*|disk\d\w*|nvme\w+)")
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 _INTERFACE = re.compile(r"(?:eth|en[opsx]|wl|wlan|lo|tun|tap|br|ppp|docker|veth|bond)\w*\d\w*")
@@ -52,28 +52,31 @@ _URL = re.compile(r"((?:\w+:)?//)?(?:[^/@]*@)?([^/:?#]+)(.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class SystemNames:
-    """A system's names, as an input finds them that starts in one directory."""
+    """A system's names, as seen from one start directory."""
 
     tokens: Mapping[str, Sequence[str]]
     """Names by system token."""
     exists: Callable[[str], bool]
-    """Whether something lies at an absolute path."""
+    """Whether an absolute path exists."""
     paths: Sequence[str]
     """The regular files under the start directory, relative to it."""
     cwd: str
-    """The start directory, links resolved."""
+    """The start directory, symbolic links resolved."""
     home: str
     """The value of HOME."""
     variables: frozenset[str] = frozenset()
-    """Environment variables that every input finds set."""
+    """Environment variables that are set for every input."""
     elsewhere: tuple[str, ...] | None = None
-    """Directories that an input may go to; None where it stays in its start directory."""
+    """Directories that an input may change to; None if it stays in its start directory."""
     made: frozenset[str] = frozenset()
-    """Files that an input makes itself, as the input names them, or patterns for them."""
+    """Files that the input creates itself, as the input names them, or patterns for them."""
 
     @classmethod
     def of(cls, system: System, cwd: str) -> SystemNames:
-        """The names of a system for inputs that start in `cwd`. Errors: StartDirectoryError."""
+        """Collect the names of a system for inputs that start in `cwd`.
+
+        Errors: StartDirectoryError.
+        """
         tokens = catalogue(system, cwd)
         start = system.resolve(cwd) or "/"
         session = system.declaration.session
@@ -92,7 +95,7 @@ class SystemNames:
 
     @cached_property
     def _endings(self) -> Mapping[str, Sequence[str]]:
-        """Files of `paths` by the ends of their names; only paths of plain characters."""
+        """Files of `paths` by extension, without paths that need quoting."""
         found: dict[str, list[str]] = {}
         for path in self.paths:
             ending = posixpath.splitext(path)[1]
@@ -101,14 +104,14 @@ class SystemNames:
         return found
 
     def values(self, tokens: Iterable[str]) -> list[str]:
-        """The system's names for tokens, as shell text."""
+        """Return the system's names for tokens, as shell text."""
         return [value for token in tokens for value in values_of(Nonterminal(token), self.tokens)]
 
     def fits(self, role: str, written: str) -> bool:
-        """Whether a word of this role can stay: the system has what it names, or it names nothing.
+        """Whether a word of this role can be kept because the system has what it names.
 
-        `written` is the word as shell text. Words of roles that name nothing of a system can stay,
-        such as the name of a variable.
+        `written` is the word as shell text. Roles that do not refer to the system, such as the name
+        of a variable, always fit.
         """
         word = plain(written).translate(SHOWN)
         named = any(character.isalnum() or character == VARIABLE for character in word)
@@ -147,9 +150,9 @@ class SystemNames:
         return numbers or known_values.issuperset(names)
 
     def draw(self, role: str, written: str, random: Random, used: Sequence[str]) -> str:
-        """Shell text that takes the place of a word that does not fit.
+        """Return shell text that replaces a word that does not fit.
 
-        Where possible it is none of `used`.
+        Values in `used` are avoided where possible.
         """
         word = plain(written).translate(SHOWN)
         role = _told(role, word)
@@ -185,7 +188,7 @@ class SystemNames:
         return (self._type(role, word),)
 
     def _type(self, role: str, word: str) -> str:
-        """The system token of a file or directory that is named so."""
+        """Return the system token for a file or directory of this name."""
         base = posixpath.basename(word.rstrip("/"))
         ending = posixpath.splitext(base)[1]
         told = role == "directory" or word.endswith("/") or _DIRECTORY.fullmatch(base) is not None
@@ -205,7 +208,7 @@ class SystemNames:
         return VARIABLE not in word and self._is_there(word)
 
     def _from_start(self, values: list[str]) -> list[str]:
-        """Names as absolute paths where an input leaves its start directory; else as they are."""
+        """Return names as absolute paths if the input changes directory; else unchanged."""
         if self.elsewhere is None:
             return values
         return [posixpath.normpath(posixpath.join(self.cwd, value)) for value in values]
@@ -222,7 +225,7 @@ class SystemNames:
         return False
 
     def _is_made(self, word: str) -> bool:
-        """Whether the input makes the path, a directory above it, or something in it."""
+        """Whether the input creates the path, one of its parents, or something in it."""
         word = posixpath.normpath(word)
         return any(
             f"{word}/".startswith(f"{name}/")
@@ -232,10 +235,10 @@ class SystemNames:
         )
 
     def _matches(self, pattern: str) -> bool:
-        """Whether a pattern matches a file that is there or that the input makes.
+        """Whether a pattern matches an existing file or one that the input creates.
 
-        Of a pattern outside the start directory only the directory in front of its first glob
-        character has to be there.
+        For a pattern outside the start directory, only the directory before its first glob
+        character has to exist.
         """
         if pattern.startswith(("/", "~", "..")):
             return self._is_there(posixpath.dirname(_GLOB.split(pattern)[0]) or "/")
@@ -248,9 +251,9 @@ class SystemNames:
         return any(path.count("/") == depth and fnmatchcase(path, pattern) for path in self.paths)
 
     def _several(self, word: str, random: Random) -> str:
-        """A pattern for one directory's files of one end, in place of one that matches nothing.
+        """Return a pattern that matches the files of one extension in one directory.
 
-        The end is that of `word`, where any file has it.
+        It replaces a pattern without matches. The extension of `word` is kept if any file has it.
         """
         ending = posixpath.splitext(word)[1]
         if ending not in self._endings:
@@ -269,9 +272,9 @@ class SystemNames:
         return match is None or match[1] in self._endings
 
     def _glob(self, role: str, word: str, random: Random, used: Sequence[str]) -> str:
-        """A pattern for names with an end that files have, in place of one that finds nothing.
+        """Return a pattern with an extension that files have, replacing one without matches.
 
-        A word that is no pattern becomes a name that is there.
+        A word that is not a pattern is replaced by an existing name.
         """
         if not _GLOB.search(word):
             token = "Directory" if role == "directory glob" else self._type("file", word)
@@ -283,7 +286,7 @@ class SystemNames:
         return self._pick(endings, random, used)
 
     def _new(self, word: str, random: Random, used: Sequence[str]) -> str:
-        """A path for something new: the word's last part in a directory that exists."""
+        """Return a path for a new file: the word's last component in an existing directory."""
         base = posixpath.basename(word.rstrip("/"))
         if VARIABLE in base or not base:
             return self._pick(self.values(["NewFile"]), random, used)
@@ -302,14 +305,14 @@ class SystemNames:
 
 
 def _exists(system: System, path: str) -> bool:
-    """Whether something lies at an absolute path; a link that leads nowhere counts."""
+    """Whether an absolute path exists; a dangling symbolic link counts."""
     above = system.resolve(posixpath.dirname(path))
     entry = None if above is None else posixpath.join(above, posixpath.basename(path))
     return entry in system.index or system.resolve(path) is not None
 
 
 def _told(role: str, word: str) -> str:
-    """The role of a word where its text tells more than its place: `bob:staff` is an owner."""
+    """Refine a word's role by its text: `bob:staff` is an owner."""
     return "owner" if role in ("user", "group") and ":" in word else role
 
 

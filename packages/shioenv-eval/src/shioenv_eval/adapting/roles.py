@@ -1,4 +1,4 @@
-"""The roles of an input's words: what each names (a file, a user, a host), by the grammars."""
+"""The roles of an input's words (a file, a user, a host), derived from the grammars."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from shioenv_eval.places import Places
 OF_KIND = frozenset(
     {"path", "owner", "user", "users", "group", "host", "url", "interface", "pid", "glob"}
 )
-"""Kinds of options' values that are roles as well."""
+"""Kinds of option values that are also roles."""
 
 OF_OPERANDS = frozenset(PATHS) | (OF_KIND - {"glob"})
-"""Roles of operands that name something of the system."""
+"""Roles of operands that refer to something on the system."""
 
 _WRITTEN = frozenset({"output", "target"})
-"""Roles of files that are made where they are missing: only their directory must be there."""
+"""Roles of files that are created if missing: only their directory must exist."""
 
 _PATTERN = RoleChange(("-e", "-f", "--regexp", "--file"), "pattern", "")
 _WITHOUT_GRAMMAR: Mapping[str, str] = MappingProxyType(
@@ -33,12 +33,12 @@ _WITHOUT_GRAMMAR: Mapping[str, str] = MappingProxyType(
         "zcat": "file*",
     }
 )  # fmt: skip
-"""The roles of the operands of programs without a grammar, as a header would tell them."""
+"""Operand roles of programs without a grammar, in the notation of grammar headers."""
 
 
 @cache
 def traits_of(name: str) -> Traits | None:
-    """The traits of a program, by its grammar's name or its own; None for an unknown program."""
+    """Return a program's traits, by grammar name or program name; None for an unknown program."""
     if name in _WITHOUT_GRAMMAR:
         operands = read_operands(_WITHOUT_GRAMMAR[name], KINDS)
         assert not isinstance(operands, str)
@@ -53,10 +53,10 @@ def _describer() -> Describer:
 
 
 def roles_of(places: Places) -> dict[str, str]:
-    """The role of each word of an input that has one, by the word as it is written.
+    """Return the role of each word of an input that has one, keyed by the word as written.
 
-    A word that stands in several places has the role that is told first. Redirections tell first,
-    then the commands in their order.
+    If a word occurs several times, its first role counts. Redirections come first, then the
+    commands in order.
     """
     found: dict[str, str] = {}
     for word in places.words:
@@ -116,5 +116,5 @@ def _operands(name: str, traits: Traits, segment: DescribedSegment) -> Iterator[
 
 
 def _is_letters(word: str) -> bool:
-    """Whether a word is tar's first operand in the old style, such as `xvf`."""
+    """Whether a word is tar's first operand in the traditional style, such as `xvf`."""
     return word.isalpha() and set(word) <= set("cxtruAdvfzjJkpmhO") and word[:1] in "cxtruAvz"

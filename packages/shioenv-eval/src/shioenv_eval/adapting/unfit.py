@@ -1,4 +1,4 @@
-"""Inputs that are set aside before they are run: dangerous inputs, and inputs without an end."""
+"""Detection of dangerous and endless inputs, which are set aside before execution."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _LOOKING = ("file", "test")
 """Commands that do not read a device to its end, though they open files or have no grammar."""
 _BOUNDS = re.compile(r"-[A-Za-z]*[cnN]\d*$|--(?:bytes|lines|read-bytes|length)|count=")
 _LONGEST_SLEEP = 5.0
-"""Seconds that an input may sleep at most."""
+"""Maximum time in seconds that an input may sleep."""
 _UNITS = {"s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def unfit(text: str, places: Places) -> str | None:
-    """Why an input is not to be run; None where nothing speaks against running it.
+    """Return the reason why an input must not be run; None if there is none.
 
-    The reason begins with `dangerous: ` where the input would destroy the system. It begins with
-    `endless: ` where the input does not end by itself, or only after more than 5 seconds.
+    The reason begins with `dangerous: ` if the input would destroy the system. It begins with
+    `endless: ` if the input does not end by itself, or only after more than 5 seconds.
     """
     if _BOMB.search(text):
         return "dangerous: it makes processes without end"
@@ -73,7 +73,7 @@ def _is_disk_target(word: str) -> bool:
 
 
 def _removes_root(name: str, rest: Sequence[str]) -> bool:
-    """Whether a command is a `find` over the whole system that removes all that it finds."""
+    """Whether a command is a `find` over the whole system that removes everything it finds."""
     removes = "-delete" in rest or "rm" in rest
     chosen = any(word.startswith(("-name", "-iname", "-path", "-regex", "-user")) for word in rest)
     return name == "find" and removes and not chosen and bool(rest) and rest[0] in _ROOTS
@@ -105,15 +105,15 @@ def _endless(name: str, rest: Sequence[str], text: str) -> str | None:
 
 
 def _takes_away(traits: Traits) -> bool:
-    """Whether a command moves or removes what it names; removing empty directories is neither."""
+    """Whether a command moves or removes its operands; removing empty directories is neither."""
     return traits.changes == "name" or (traits.removes and "directory" not in traits.roles)
 
 
 def _reads(name: str) -> bool:
-    """Whether a program reads the devices that it names.
+    """Whether a program reads the devices that its operands name.
 
-    A program without a grammar does, and so does one whose header names no paths or opens them.
-    Those of `_LOOKING` do not.
+    True for programs without a grammar, and for those whose header declares no paths or opens them.
+    False for programs in `_LOOKING`.
     """
     traits = traits_of(name)
     return name not in _LOOKING and (traits is None or traits.opens or not traits.paths)

@@ -1,4 +1,4 @@
-"""`shioenv conform`: another implementation of the shell and its commands, held to the machine."""
+"""`shioenv conform`: compare another shell, emulator or system with the machine."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 SHOWN = 10
-"""Findings that are printed."""
+"""Maximum number of findings that are printed."""
 
 LINES = 16
-"""Lines printed of a diff."""
+"""Maximum number of printed lines of a diff."""
 
 
 Count = Annotated[
@@ -141,7 +141,7 @@ def conform(
 
 
 def _parts(document: dict[str, Any]) -> Iterator[Table | str]:
-    """A table by kind of case, one by command, then the commonest findings."""
+    """Yield a table by kind of case, one by command, then the most frequent findings."""
     for what in ("kinds", "commands"):
         table = printing.table((what, "drawn", "steady", "right", "share", *document["differ"]))
         for name, row in {**document[what], "all": document}.items():

@@ -1,4 +1,4 @@
-"""`shioenv system derive`: another system to ask a model about, drawn from a declared one."""
+"""`shioenv system derive`: draw a new system from a declared one, for testing models."""
 
 from __future__ import annotations
 

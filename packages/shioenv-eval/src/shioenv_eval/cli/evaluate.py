@@ -1,4 +1,4 @@
-"""`shioenv evaluate`: predictors judged by a suite."""
+"""`shioenv evaluate`: evaluate predictors on a suite."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def evaluate(
 
 
 def _parts(done: Evaluation, document: dict[str, Any]) -> Iterator[Table | str]:
-    """A table for each group of inputs, then what predictors were trained on and what they cost."""
+    """Yield a table for each group of inputs, then each predictor's training data and costs."""
     from shioenv_eval.results import SHOWN
 
     for group in ("single", "multi", "all") if done.predictors else ():
@@ -127,7 +127,7 @@ def _parts(done: Evaluation, document: dict[str, Any]) -> Iterator[Table | str]:
 
 
 def _unanswered(done: Evaluation) -> Iterator[str]:
-    """A line for each predictor that lacks answers or could not run, with a reason."""
+    """Yield a line for each predictor that lacks answers or could not run, with a reason."""
     from collections import Counter
 
     from shioenv_eval.results import NO_ANSWERS

@@ -1,4 +1,4 @@
-"""Reports of the command line: `dataset report`, `dataset leakage`, `grammar report`."""
+"""Report commands: `dataset report`, `dataset leakage`, `grammar report`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ of_dataset, of_grammars = typer.Typer(), typer.Typer()
 """The commands of the group `dataset`, and the command of the group `grammar`."""
 
 SHOWN = 10
-"""Leaks printed at most; `--json` has all of them."""
+"""Maximum number of leaks that are printed; `--json` has all of them."""
 
 
 @shared.command(of_dataset, "shioenv dataset report ./dataset --out report.html", "report")

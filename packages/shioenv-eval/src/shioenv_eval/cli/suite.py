@@ -1,4 +1,4 @@
-"""`shioenv suite`: inputs with what they really do, to judge predictors by."""
+"""`shioenv suite`: inputs with recorded ground truth, for evaluating predictors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 
 SHOWN = 20
-"""Utilities of a suite, and lines of output and changes of a case, printed at most."""
+"""Maximum number of printed utilities of a suite, and of output lines and changes of a case."""
 
 File = Annotated[Path, typer.Argument(metavar="SUITE", help="The suite's file.")]
 

@@ -1,1 +1,1 @@
-"""Another implementation held against the machine: every difference, made as small as it gets."""
+"""Comparison of another implementation with the machine; every difference is minimised."""

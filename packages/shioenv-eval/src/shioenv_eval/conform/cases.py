@@ -1,9 +1,9 @@
-"""Cases: inputs that reach every option of the grammars, to hold an implementation against.
+"""Test cases for an implementation: inputs that cover every option of the grammars.
 
-A stream of cases is systematic where plain samples are random. It has every option of every grammar
-without other options, then pairs of options. Between these stand operands without options,
-mistakes, composites, and lines that follow other lines in the same shell. What a grammar declares
-volatile is drawn only for options that have nothing else.
+A stream of cases is systematic where plain samples are random. It contains each option of each
+grammar alone, then pairs of options. In between it contains operands without options, mistakes,
+composites, and lines that follow other lines in the same shell. Productions that a grammar declares
+volatile are used only for options that have no others.
 """
 
 from __future__ import annotations
@@ -35,33 +35,36 @@ OPTION, PAIR, OPERANDS, MISTAKE, COMPOSITE, LINES = (
     "option", "pair", "operands", "mistake", "composite", "lines",
 )  # fmt: skip
 KINDS = (OPTION, PAIR, OPERANDS, MISTAKE, COMPOSITE, LINES)
-"""What a case is about: one option, two options, operands without options, a mistake, several
-commands in one input, lines in one shell."""
+"""The kinds of a case.
+
+They are one option, two options, operands without options, a mistake, several commands in one
+input, and several lines in one shell.
+"""
 
 TURNS = (
     OPTION, PAIR, OPTION, OPERANDS, OPTION, MISTAKE, OPTION, COMPOSITE, PAIR, LINES,
 )  # fmt: skip
-"""The kinds of ten cases in a row (ours). Once every option had its case, pairs take its turns."""
+"""The kinds of ten consecutive cases (our choice). After the last option, pairs take its turns."""
 
 ATTEMPTS = 24
-"""Attempts to write a case with certain options, before these options are given up (ours)."""
+"""Maximum number of attempts to write a case with certain options (our choice)."""
 
 MOST_BESIDE = 3
-"""Options that stand beside one that cannot stand alone, at most (ours)."""
+"""Maximum number of options added to one that cannot be used alone (our choice)."""
 
 FREE_DRAWS = 20_000
-"""Free draws of one command that are looked through for its last options (ours)."""
+"""Number of random draws of a command that are searched for its remaining options (our choice)."""
 
 MOST_FRUITLESS = 2_000
-"""Cases in a row that were all drawn before, after which the stream ends (ours)."""
+"""Number of consecutive duplicates after which the stream ends (our choice)."""
 
 SESSION_LENGTH = 4
-"""Lines of one shell: a case of the kind `lines` has one to three lines before it (ours)."""
+"""Lines of one shell: a case of the kind `lines` has one to three lines before it (our choice)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnCase:
-    """An input to be tried, and what it is about."""
+    """An input to test, with the features that it covers."""
 
     kind: str
     """One of `KINDS`."""
@@ -70,21 +73,21 @@ class DrawnCase:
     input: Input
     cwd: str
     options: tuple[str, ...] = ()
-    """The options that the case was written for: of a pair two; none for the last four kinds."""
+    """The options that the case covers: two for a pair; none for the last four kinds."""
     history: tuple[str, ...] = ()
     """The lines before the input in the same shell, oldest first."""
     volatile: bool = False
-    """Whether its grammar says that another run may do something else."""
+    """Whether its grammar declares that repeated runs may differ."""
 
     @property
     def key(self) -> tuple[str, tuple[str, ...], str]:
-        """What is executed: start directory, history, text."""
+        """The case's identity: start directory, history, text."""
         return self.cwd, self.history, self.input.text
 
     def has(self, option: str) -> bool:
-        """Whether an argument is the option, alone or with a value.
+        """Whether an argument is the option, with or without a value.
 
-        A letter with a value attached to it that begins with a letter is not recognised.
+        A value attached to a short option is not recognised if it begins with a letter.
         """
         return any(
             _is(option, token.argument)
@@ -105,10 +108,10 @@ def _is(option: str, argument: Argument) -> bool:
 
 
 class CaseStream:
-    """Different cases on a system, without end; the same for the same arguments.
+    """A stream of distinct cases on a system; equal arguments give equal streams.
 
-    `commands` names grammars and sets of them; none named: `paper`. A longer stream begins with the
-    shorter one. Errors: UnknownGrammarError; UnboundTokenError where the system lacks the values
+    `commands` names grammars and sets of grammars; if empty, `paper`. A longer stream begins with
+    the shorter one. Errors: UnknownGrammarError; UnboundTokenError if the system lacks the values
     for the only grammar.
     """
 
@@ -125,14 +128,14 @@ class CaseStream:
 
     @cached_property
     def options(self) -> Mapping[str, tuple[str, ...]]:
-        """Every spelling of every option that the grammars declare, by grammar."""
+        """All spellings of the options that the grammars declare, by grammar."""
         return {
             name: tuple(sorted({one for spec in grammar.options for one in spec.names}))
             for name, grammar in self._place.grammars.items()
         }
 
     def __iter__(self) -> Iterator[DrawnCase]:
-        """The stream from its beginning. It ends where nothing new can be drawn."""
+        """Yield the cases from the beginning, until no new ones can be drawn."""
         streams = {kind: self._stream(kind) for kind in KINDS}
         seen: set[tuple[str, tuple[str, ...], str]] = set()
         fruitless = 0
@@ -152,7 +155,7 @@ class CaseStream:
         return self._operands() if kind == OPERANDS else self._drawn(kind)
 
     def _by_options(self, kind: str) -> Iterator[DrawnCase]:
-        """Cases of each command in turn."""
+        """Yield cases of each command in turn."""
         own = self._options_of if kind == OPTION else self._pairs_of
         turns = [own(name) for name in self._place.names]
         while turns:
@@ -161,11 +164,11 @@ class CaseStream:
             yield from (case for _, case in drawn if case is not None)
 
     def _options_of(self, name: str) -> Iterator[DrawnCase]:
-        """For each option of a command a case with this option, and as few others as are found.
+        """Yield a case for each option of a command, with as few other options as it finds.
 
-        Where the option cannot stand alone, options that people use together stand beside it
-        (`tar -c -f`). They stand there as well where the option alone is volatile (`curl -s`).
-        Where that does not do, it is a case drawn freely that happens to have it.
+        If an option cannot be used alone, options that people combine with it are added (`tar -c
+        -f`). This is also done if the option alone is volatile (`curl -s`). If that fails, a random
+        draw that contains the option is used.
         """
         random = generator(self._seed, "cases", OPTION, name)
         names = list(self.options[name])
@@ -197,7 +200,7 @@ class CaseStream:
                 yield replace(case, options=tuple(found))
 
     def _pairs_of(self, name: str) -> Iterator[DrawnCase]:
-        """For each pair of a command's options that can stand together a case with just the two."""
+        """Yield a case for each pair of a command's options that can be used together."""
         random = generator(self._seed, "cases", PAIR, name)
         table = self._place.writer(name).options
         lines: dict[int, list[str]] = {}
@@ -218,7 +221,7 @@ class CaseStream:
         random: Random,
         others: Set[str] = frozenset(),
     ) -> DrawnCase | None:
-        """A case with just these options and the others; None where none was found."""
+        """Return a case with exactly these options and the others; None if none was found."""
         writer = self._place.writer(name)
         if writer.grammar.header.volatile and kind != OPTION:
             return None
@@ -237,7 +240,7 @@ class CaseStream:
         return found
 
     def _free(self, name: str, random: Random) -> DrawnCase | None:
-        """A case of any options, each as likely as any other."""
+        """Return a random case in which all options are equally likely."""
         writer = self._place.writer(name)
         start = random.choice(writer.grammar.starts)
         plan = writer.options.plan(start, None)
@@ -262,7 +265,10 @@ class CaseStream:
         random: Random,
         options: tuple[str, ...],
     ) -> DrawnCase:
-        """The case of written words; where they stand behind a pipe, a text comes through it."""
+        """Return the case for written words.
+
+        If the words read a pipe, `cat` of a file is put before them.
+        """
         tokens = command_tokens(words)
         if start != self._place.grammars[name].start:
             file = random.choice(self._place.values["TextFile"])
@@ -271,7 +277,7 @@ class CaseStream:
         return DrawnCase(kind, name, Input(tokens), self._cwd, options)
 
     def _operands(self) -> Iterator[DrawnCase]:
-        """Cases without options, one of each command in turn."""
+        """Yield cases without options, one for each command in turn."""
         random = generator(self._seed, "cases", OPERANDS)
         while True:
             cases = [self._with(name, OPERANDS, (), random) for name in self._place.names]
@@ -281,7 +287,7 @@ class CaseStream:
             yield from found
 
     def _drawn(self, kind: str) -> Iterator[DrawnCase]:
-        """Cases of a kind among plain samples."""
+        """Yield cases of a kind from plain samples."""
         usual = Drawing(
             seed=generator(self._seed, "cases", kind).getrandbits(32),
             commands=tuple(self._place.names),

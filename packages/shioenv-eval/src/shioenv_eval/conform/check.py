@@ -27,17 +27,17 @@ from pathlib import Path
 from typing import Any
 
 LATE = 1000
-"""Stands for an exit code where there is none."""
+"""Exit code that marks a timeout."""
 
 SLACK = 10**9
-"""Nanoseconds that a file system's time may be beside the clock."""
+"""Tolerance in nanoseconds between file system timestamps and the clock."""
 
 OUTPUT_BYTES = 1 << 20
-"""Bytes of an output that are compared, at most."""
+"""Maximum number of output bytes that are compared."""
 
 
 def lay_out(files: list[dict[str, Any]], top: Path) -> None:
-    """Makes the files of the home tree below `top`, parents first."""
+    """Create the files of the home tree below `top`, parents first."""
     for file in files:
         path = top / file["name"]
         if stat.S_ISLNK(file["mode"]):
@@ -51,14 +51,14 @@ def lay_out(files: list[dict[str, Any]], top: Path) -> None:
         os.chown(path, file["uid"], file["gid"], follow_symlinks=False)
         if not stat.S_ISLNK(file["mode"]):
             path.chmod(stat.S_IMODE(file["mode"]))
-    for file in reversed(files):  # what lies in a directory comes before the directory
+    for file in reversed(files):  # set a directory's time after its contents exist
         os.utime(top / file["name"], (file["mtime"],) * 2, follow_symlinks=False)
 
 
 def files_in(top: Path, began: int) -> dict[str, tuple[Any, ...]]:
-    """What is compared of each file below `top`, the SHA-256 of its content last.
+    """Return the compared attributes of each file below `top`, ending with the content's SHA-256.
 
-    Times since `began`, in nanoseconds, are as one; other times are compared to the minute.
+    All times since `began`, in nanoseconds, count as equal; other times are compared to the minute.
     """
     found: dict[str, tuple[Any, ...]] = {}
     for directory, directories, names in os.walk(os.fsencode(top)):
@@ -78,12 +78,12 @@ def files_in(top: Path, began: int) -> dict[str, tuple[Any, ...]]:
 
 
 def named(path: bytes) -> str:
-    r"""A file's name as the cases write it: an undecodable byte as \xHH, a backslash as two."""
+    r"""Return a file's name as in the cases: an undecodable byte as \xHH, a backslash doubled."""
     return path.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
 
 
 def run(words: list[str], text: str, top: Path, seconds: float) -> tuple[int, bytes]:
-    """The exit code and the output of an input; `LATE` where it took too long."""
+    """Return an input's exit code and output; the exit code is `LATE` on a timeout."""
     environment = {"HOME": str(top), "LANG": "C.UTF-8", "PATH": os.environ["PATH"]}
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -102,7 +102,10 @@ def run(words: list[str], text: str, top: Path, seconds: float) -> tuple[int, by
 
 
 def tried(words: list[str], text: str, files: list[Any], seconds: float) -> tuple[Any, ...]:
-    """The exit code and the output of an input in a copy of the files; these before and after."""
+    """Run an input in a copy of the files.
+
+    Returns its exit code and output, and the files before and after.
+    """
     with tempfile.TemporaryDirectory() as directory:
         top = Path(directory) / "home"
         top.mkdir()
@@ -113,10 +116,10 @@ def tried(words: list[str], text: str, files: list[Any], seconds: float) -> tupl
 
 
 def differs(words: list[str], case: dict[str, Any], files: list[Any], seconds: float) -> set[str]:
-    """Where the shell does something else than the case says; empty where nowhere."""
+    """Return the channels in which the shell differs from the case; empty if it agrees."""
     lines = "".join(f"{{ {line}\n}} >/dev/null 2>&1\n" for line in case["history"])
     code, output, before, after = tried(words, lines + case["input"], files, seconds)
-    if case["history"]:  # `files` says what the input alone did
+    if case["history"]:  # `files` covers the input alone, without its history
         before = tried(words, f"{lines}:", files, seconds)[-1]
     wanted = case["output"].encode()
     if case["output_b64"] is not None:
@@ -136,7 +139,7 @@ def differs(words: list[str], case: dict[str, Any], files: list[Any], seconds: f
 
 
 def main() -> int:
-    """The program: its exit status."""
+    """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("shell", help="words to which an input is added as the last one")
     parser.add_argument("--data", type=Path, default=Path(__file__).parent, metavar="DIR")

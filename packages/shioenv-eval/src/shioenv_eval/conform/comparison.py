@@ -1,4 +1,4 @@
-"""An implementation compared with the machine: cases, verdicts, findings, and their counts."""
+"""Comparison of an implementation with the machine: cases, verdicts, findings, and their counts."""
 
 from __future__ import annotations
 
@@ -43,45 +43,45 @@ USUAL = Bounds()
 EVERYTHING = Choice()
 
 _SOURCES = ("shioenv.bash", "shioenv_eval", "shioenv.grammar", "shioenv.synthesis")
-"""The packages whose code decides, beside what executes, which cases are asked and what is said."""
+"""Packages whose source affects cases and answers, in addition to the executing code."""
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being counted, how many of it are done, and of how many."""
+"""Callback with the item being counted, the number done, and the total."""
 
 
 @dataclass(frozen=True)
 class CaseComparison:
-    """What came of comparing an implementation, the other side, with the machine."""
+    """The result of comparing an implementation, the other side, with the machine."""
 
     system: System
     name: str
-    """The other side as it was named."""
+    """The other side's name, as given."""
     other: Ready
     level: PatchLevel
     seed: int
     truth: tuple[TruthCase, ...]
-    """All cases that were drawn."""
+    """All drawn cases."""
     verdicts: tuple[CaseVerdict, ...]
-    """Of the cases whose truth is steady, in their order."""
+    """Verdicts of the cases with steady truth, in order."""
     findings: tuple[CaseFinding, ...]
 
     @property
     def share(self) -> float:
-        """The share of verdicts that are right, 0 to 1; 1 where there are none."""
+        """The share of verdicts that are right, 0 to 1; 1 if there are none."""
         right = sum(one.right for one in self.verdicts)
         return right / len(self.verdicts) if self.verdicts else 1.0
 
     @property
     def title(self) -> str:
-        """The other side and its version, for people."""
+        """The other side's name and version, for display."""
         return f"{self.name} {self.other.version}".strip()
 
     def shown(self, finding: CaseFinding) -> list[str]:
-        """The diff of a finding."""
+        """Return the diff of a finding."""
         return difference(finding, self.level, self.system.name, self.title)
 
     def script(self, finding: CaseFinding) -> str:
-        """The script of a finding."""
+        """Return the script of a finding."""
         return script(finding, self.system, self._files, self.other, self.name)
 
     @cached_property
@@ -90,9 +90,9 @@ class CaseComparison:
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """Everything for programs.
+        """The whole result as a JSON object.
 
-        `commands`, `kinds` and `options` (by command) hold for each name the counts of `counted`.
+        `commands`, `kinds` and `options` (by command) hold the counts of `counted` for each name.
         `findings` hold a diff and a script each.
         """
         kinds = {kind: [one for one in self.truth if one.drawn.kind == kind] for kind in KINDS}
@@ -117,10 +117,10 @@ class CaseComparison:
         }
 
     def counted(self, cases: Iterable[TruthCase]) -> dict[str, Any]:
-        """Of some cases: how many were drawn, are steady and right, and how others differ.
+        """Count the drawn, steady and right cases, and the differences by class.
 
-        A case that differs in several classes counts for each. `share` is of the steady cases, None
-        where there is none.
+        A case that differs in several classes counts for each. `share` refers to the steady cases,
+        None if there are none.
         """
         drawn = list(cases)
         verdicts = [self._verdict[id(one)] for one in drawn if one.behavior is not None]
@@ -147,10 +147,10 @@ class CaseComparison:
 
 
 def predictor_of(against: str) -> str:
-    """The predictor that a text names, which may be a command without `command:` before it.
+    """Return the full predictor name for a text, which may be a command without `command:`.
 
-    Errors: PredictorError where the text names neither a predictor nor a program. MissingExtraError
-    as `find_predictor`.
+    Errors: PredictorError if it is neither a predictor nor a program. MissingExtraError as in
+    `find_predictor`.
     """
     head, _, text = against.partition(":")
     if head != "command":
@@ -186,11 +186,11 @@ def compared(
     progress: Progress = lambda what, done, total: None,
     tell: Tell = silent,
 ) -> Iterator[CaseComparison]:
-    """The comparison of a predictor, by name or as a command, with a system's machine.
+    """Compare a predictor, given by name or as a command, with a system's machine.
 
-    `level` is what is compared; None: the most that the predictor knows. An answer that is late or
-    none is a difference, and so is one that is lost with the predictor's process. The predictor is
-    restarted then. The answers are kept until the block ends. Errors: those of `find_system`,
+    `level` limits the comparison; None: the most detailed level that the predictor supports.
+    Missing and late answers count as differences. So do answers lost in a crash; the predictor is
+    then restarted. Answers are kept until the block ends. Errors: those of `find_system`,
     `truth_of` and `PredictorPool`; PredictorError for a level beyond the predictor's.
     """
     built = find_system(system)
@@ -236,7 +236,7 @@ def compared(
 def _verdicts(
     truth: Sequence[TruthCase], sides: Sides, level: PatchLevel, progress: Progress
 ) -> Iterator[CaseVerdict]:
-    """The verdict of each steady case, in their order."""
+    """Yield the verdict of each steady case, in order."""
     steady = {name_of(one.asked): one for one in truth if one.behavior is not None}
     said: dict[str, Said] = {}
     for key, answer in sides.answers({key: one.asked for key, one in steady.items()}):

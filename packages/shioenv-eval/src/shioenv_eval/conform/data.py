@@ -1,4 +1,4 @@
-"""Cases with their truth as data: files that need no ShIOEnv, a checker, and a dataset card."""
+"""Export of cases with their ground truth: self-contained files, a checker, and a dataset card."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from shioenv_eval.conform.truth import AskedCase, CaseMachine, Choice, TruthCase
 from shioenv_eval.patches import OF_CONTENT, operations
 
 VERSION = 1
-"""The version of the data, raised whenever a key is added, removed, or changes its meaning."""
+"""Version of the data format, raised whenever a key is added, removed, or changes its meaning."""
 
 PORTABLE, SYSTEM = "portable", "system"
 SPLITS = (PORTABLE, SYSTEM)
-"""Cases that need the home tree alone, and cases that need the system."""
+"""Cases that need only the home tree, and cases that need the system."""
 
 FACTS, HOME, CHECKER, CARD = "truth.json", "home.json.xz", "check.py", "README.md"
-"""The files of the directory, beside `data/` with a file for each split."""
+"""Files in the directory, apart from `data/` with one file for each split."""
 
 ELSEWHERE = "/opt/elsewhere"
 ANOTHER_MACHINE = (
@@ -45,10 +45,10 @@ ANOTHER_MACHINE = (
     "mv /opt/alternatives /etc; hostname elsewhere; "
     f"export HOME={ELSEWHERE}; unset SHELL LOGNAME USER TERM; cd; unset OLDPWD one"
 )
-"""A line that makes another machine of this one.
+"""A shell line that makes this machine look like a different one.
 
-The home tree lies elsewhere, and the host has another name. There are no users, no processes and no
-settings of the system."""
+It moves the home tree, changes the host name, and hides the system's users, processes and settings.
+"""
 
 _WITHOUT_GRAMMAR = frozenset(
     {
@@ -60,10 +60,10 @@ _WITHOUT_GRAMMAR = frozenset(
 
 @cache
 def not_portable() -> frozenset[str]:
-    """Words that tell of what `ANOTHER_MACHINE` leaves as it is.
+    """Return words whose output depends on state that `ANOTHER_MACHINE` does not change.
 
-    They tell of the kernel, the file system, limits, the network, or the order of directories.
-    Headers of grammars name such commands (`shows machine`); words without a grammar are ours.
+    That state is the kernel, the file system, limits, the network, and the order of directories.
+    Grammar headers mark such commands (`shows machine`); words without a grammar are our choice.
     """
     headers = shipped_headers().items()
     named = (name for name, header in headers if header.traits.shows == MACHINE)
@@ -80,11 +80,11 @@ _OF_THE_FILE_SYSTEM = re.compile(
     r"|\btouch\b[^|;&\n]*\s(?:-[a-zA-Z]*h|--no-deref)"
     r"|\s(?:-\w*d *rec|--dir[a-z]*[= ]rec|--numeric-)"
 )
-"""Options that leave the order to the file system, or show what files have by chance.
+"""Options whose output depends on directory order or on incidental attributes of files.
 
-They are those of listings that are not sorted, or sorted by times of access and change. Others show
-owners as numbers and sizes of directories, or tell of files while they walk through directories.
-Archives have files in that order, with the times of those that are new; so has what `gzip` prints.
+They select unsorted listings, listings sorted by access or change time, numeric owners, sizes of
+directories, or messages of a recursive walk. Archives list files in directory order with the times
+of new files; `gzip` output has them as well.
 """
 
 _OF_DIRECTORIES = frozenset({"month", "day", "year", "time", "size"})
@@ -92,21 +92,21 @@ _OF_DIRECTORIES = frozenset({"month", "day", "year", "time", "size"})
 Progress = Callable[[str, int, int], None]
 
 Changes = Mapping[str, str]
-"""What happened to files: `added`, `removed` or `changed`, by name."""
+"""Changes of files by name: `added`, `removed` or `changed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TruthData:
-    """What was written: where, how many cases of each split, and how many bytes in all."""
+    """The result of an export: directory, cases of each split, and total bytes."""
 
     directory: Path
     splits: Mapping[str, int]
     drawn: int
-    """The cases that were drawn; those that are not steady are left out."""
+    """Number of drawn cases; unsteady ones are not exported."""
     bytes: int
 
     def to_json(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the result as a JSON object."""
         return {
             "directory": str(self.directory),
             "drawn": self.drawn,
@@ -124,12 +124,11 @@ def export_truth(
     licence: str = "unknown",
     progress: Progress = lambda what, done, total: None,
 ) -> TruthData:
-    """Writes cases with their truth as a directory, whole or not at all.
+    """Write cases with their ground truth to a directory, all or nothing.
 
-    The same choice on the same system gives the same bytes with the same libraries. A case is
-    portable where the system does the same after `ANOTHER_MACHINE`: that is executed once. Its
-    input, its lines before and its output name no path outside the home tree. Errors: those of
-    `find_system` and `truth_of`; OutputExistsError.
+    The same choice, system and library versions give the same bytes. A case is portable if a second
+    execution after `ANOTHER_MACHINE` behaves the same. Its input, history and output must not name
+    a path outside the home tree. Errors: those of `find_system` and `truth_of`; OutputExistsError.
     """
     built = find_system(system)
     with new_directory(directory) as temporary:
@@ -146,7 +145,7 @@ def export_truth(
 def _portable(
     machine: CaseMachine, truth: Sequence[TruthCase], report: Callable[[int, int], None]
 ) -> frozenset[int]:
-    """The numbers of the cases that need the home tree alone."""
+    """Return the numbers of the cases that need only the home tree."""
     names = _names_of(machine.system)
     tasks = [
         (
@@ -168,13 +167,13 @@ def _portable(
 
 
 def _names_of(system: System) -> re.Pattern[str]:
-    """Paths outside the home tree; `/dev/null` is everywhere."""
+    """Compile a pattern for paths outside the home tree; `/dev/null` exists everywhere."""
     top = sorted({path.split("/")[1] for path in system.index} - {""})
     return re.compile(rf"\.\./\.\.|/(?!dev/null\b)(?:{'|'.join(map(re.escape, top))})(?![\w.-])")
 
 
 def _tells(case: TruthCase, behavior: Behavior, names: re.Pattern[str]) -> bool:
-    """Whether a case names what lies outside the home tree, or a word of `not_portable`."""
+    """Whether a case names something outside the home tree, or a word of `not_portable`."""
     text = "\n".join((*case.drawn.history, case.drawn.input.text))
     words = set(re.split(r"[^\w.-]+", text))
     return bool(
@@ -185,7 +184,7 @@ def _tells(case: TruthCase, behavior: Behavior, names: re.Pattern[str]) -> bool:
 
 
 def _same(system: System, cwd: str, here: Behavior, there: Behavior) -> bool:
-    """Whether both did the same, and changed no file outside the home tree."""
+    """Whether both behaved the same, and changed no file outside the home tree."""
     if (here.exit_code, here.output) != (there.exit_code, there.output):
         return False
     prefix = f"{ELSEWHERE}/"
@@ -201,7 +200,7 @@ def _same(system: System, cwd: str, here: Behavior, there: Behavior) -> bool:
 
 
 def file_changes(system: System, cwd: str, behavior: Behavior) -> Changes:
-    """What a behavior did to files; sizes and times of directories do not count."""
+    """Return a behavior's changes of files, ignoring sizes and times of directories."""
     found: dict[str, str] = {}
     for code, path, _ in sorted(operations(behavior.patch)):
         area, *names = keys(path) or [""]
@@ -270,7 +269,7 @@ def _write(
 
 
 def case_row(system: System, number: int, case: TruthCase, behavior: Behavior) -> dict[str, Any]:
-    """A case as a line of the data has it; each key has the same type in every line."""
+    """Return a case as a row of the data; each key has the same type in every row."""
     drawn = case.drawn
     output, encoded = output_text(behavior.output)
     stderr, stderr_encoded = output_text(behavior.stderr or b"")
@@ -298,7 +297,7 @@ def case_row(system: System, number: int, case: TruthCase, behavior: Behavior) -
 
 
 def _home(system: System, cwd: str) -> Iterator[dict[str, Any]]:
-    """The files of the home tree, parents first."""
+    """Yield the files of the home tree, parents first."""
     for entry in sorted(system.beneath(cwd), key=lambda entry: entry.path):
         content = system.read(entry.path) if stat.S_ISREG(entry.mode) else b""
         yield {
@@ -313,7 +312,7 @@ def _home(system: System, cwd: str) -> Iterator[dict[str, Any]]:
 
 
 def _card(facts: Mapping[str, Any], licence: str) -> str:
-    """The dataset card: a YAML header for the hub, then what the cases are and hold."""
+    """Return the dataset card: YAML metadata for the hub, then a description of the cases."""
     template = files(__package__).joinpath("templates", "card.md").read_text(encoding="utf-8")
     count = sum(facts["splits"].values())
     return template.format(

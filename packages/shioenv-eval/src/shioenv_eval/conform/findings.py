@@ -1,4 +1,4 @@
-"""Findings: minimal differences, each with its cases, its diff, and a script that shows it."""
+"""Findings: minimal differences, each with its cases, a diff, and a script that reproduces it."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from shioenv_eval.report.samples import changes
 from shioenv_eval.report.tables import grouped
 
 CASES = 5
-"""Inputs that a finding names of its cases, at most."""
+"""Maximum number of inputs listed for a finding."""
 
 LINES = 200
-"""Lines of a diff, at most."""
+"""Maximum number of lines of a diff."""
 
 SCRIPT_BYTES = 1 << 20
-"""Bytes of the files that a script makes, at most; of what is more the name is told."""
+"""Maximum size in bytes of the files that a script creates; beyond it, only names are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class CaseFinding:
     reduced: Reduced
     compared: Compared
     verdicts: tuple[CaseVerdict, ...]
-    """The cases that it was found in, in their order."""
+    """The cases in which it was found, in order."""
     recurs: bool = True
-    """Whether the other side, asked once more about the minimal one, still differs."""
+    """Whether the other side still differed when asked again about the minimal case."""
 
     @property
     def count(self) -> int:
-        """How many cases it was found in."""
+        """The number of cases in which it was found."""
         return len(self.verdicts)
 
     @property
@@ -69,11 +69,11 @@ def findings_of(
     files: Files,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[CaseFinding]:
-    """The findings behind verdicts that are not right, the commonest first.
+    """Return the findings behind all verdicts that are not right, the most frequent first.
 
-    Equal minimal differences are one finding. Findings of equal count stand in the order of their
-    first cases. What was late is not made smaller: each try could take as long again. `report` is
-    told how many steps are done, and of how many.
+    Equal minimal differences are one finding. Findings with equal counts keep the order of their
+    first cases. Timeouts are not minimised, since each attempt could take as long again. `report`
+    is called with the number of steps done and the total.
     """
     wrong = [verdict for verdict in verdicts if not verdict.right]
     for one in wrong:
@@ -88,7 +88,7 @@ def findings_of(
                   .values()]  # fmt: skip
         firsts = [group[0][0] for group in groups]
         smallest = _removed(sides, firsts, _smaller(sides, firsts, files.less, report))
-        # where a file is gone, an argument that names it may go as well
+        # without a file, an argument that names it may be removable too
         again = _smaller(sides, smallest, less_input, report)
         if [one.asked.key for one in again] == [one.asked.key for one in firsts]:
             break
@@ -117,7 +117,7 @@ def _smaller(
     less: Callable[[Reduced], Iterator[Reduced]],
     report: Callable[[int, int], None],
 ) -> list[Reduced]:
-    """The differences made smaller; those that are late stay as they are."""
+    """Minimise the differences; timeouts are returned unchanged."""
     found = list(differences)
     in_time = [number for number, one in enumerate(found) if not _late(_compared(sides, one).said)]
     wanted = [(found[number], _classes(sides, found[number])) for number in in_time]
@@ -127,10 +127,10 @@ def _smaller(
 
 
 def _removed(sides: Sides, before: Sequence[Reduced], after: Sequence[Reduced]) -> list[Reduced]:
-    """The differences `after`, or `before` files were left out where the other side still has one.
+    """Return `after`, or `before` for differences in which the other side still has removed files.
 
-    The script of a finding makes only the files that are left. So nobody would see there what comes
-    of an `rm` that removes nothing.
+    A finding's script creates only the remaining files. It would therefore not show a difference
+    caused by an `rm` that had no effect.
     """
     asked = {number: one.listing for number, one in enumerate(after) if one.gone}
     found = list(after)
@@ -156,7 +156,10 @@ def _classes(sides: Sides, reduced: Reduced) -> Classes:
 
 
 def difference(finding: CaseFinding, level: PatchLevel, machine: str, other: str) -> list[str]:
-    """Both answers as one unified diff: output, exit code, changes; the machine's lines are `-`."""
+    """Return a unified diff of both answers: output, exit code, changes.
+
+    The machine's lines are marked `-`.
+    """
     said = finding.compared.said
     theirs = [f"no answer: {said.status.value.replace('_', ' ')}, {said.why}"]
     if said.behavior is not None:
@@ -185,10 +188,11 @@ def _shown(behavior: Behavior, level: PatchLevel) -> Iterator[str]:
 
 
 def script(finding: CaseFinding, system: System, files: Files, other: Ready, name: str) -> str:
-    """A Bash script that shows the difference on a root of Debian, where it makes the files anew.
+    """Return a Bash script that reproduces the difference on a Debian root.
 
-    Its exit status is 0 where the two differ, 1 where they do the same, 2 where it would overwrite
-    something. Where the other side cannot be called from a shell, its answer stands in the script.
+    The script creates the files itself. Its exit status is 0 if the two differ, 1 if they agree, 2
+    if it would overwrite something. If the other side cannot be called from a shell, the script
+    contains its answer.
     """
     asked = finding.reduced.asked
     classes = ", ".join(sorted(finding.compared.classes))
@@ -223,7 +227,7 @@ def script(finding: CaseFinding, system: System, files: Files, other: Ready, nam
 
 
 def _typed(history: Sequence[str], text: str) -> str:
-    """The lines before an input, silent, and the input."""
+    """Return an input preceded by its history, whose output is discarded."""
     before = "".join(f"{{ {line}\n}} >/dev/null 2>&1\n" for line in history)
     return f"{before}{text}"
 
@@ -241,8 +245,11 @@ changes() {
     END { for (name in was) print "removed " name }' old=1 "$answers/before" old= - |
     LC_ALL=C sort
 }"""
-"""Lines of a script that tell which files changed. Of a directory no time counts, as every new
-entry sets it. In place of `GUARD` stands what a side tells that changes no files here."""
+"""Lines of a script that list the changed files.
+
+Times of directories are ignored, since every new entry sets them. `GUARD` is replaced by the
+recorded changes if a side does not change files here.
+"""
 
 
 def _other(other: Ready, finding: CaseFinding) -> Iterator[str]:
@@ -264,7 +271,7 @@ def _other(other: Ready, finding: CaseFinding) -> Iterator[str]:
 
 
 def _made(entries: Sequence[IndexEntry], start: str, system: System) -> Iterator[str]:
-    """Lines that make files as they are on the pristine system, in the start directory."""
+    """Yield lines that create files in the start directory as on the pristine system."""
     size = 0
     for entry in entries:
         path = shlex.quote(entry.path.removeprefix(f"{start}/"))
@@ -295,7 +302,7 @@ def _attributes(entry: IndexEntry, path: str) -> Iterator[str]:
 
 
 def finding_json(finding: CaseFinding, shown: Sequence[str], text: str) -> dict[str, Any]:
-    """A finding for programs, with its diff and its script."""
+    """Return a finding as a JSON object, with its diff and its script."""
     reduced = finding.reduced
     return {
         "command": finding.command,

@@ -1,8 +1,8 @@
-"""Differences made as small as they get, by executing both sides with less and less.
+"""Minimisation of differences by executing both sides with less and less.
 
-First the lines before the input, its commands, redirections and arguments are left out, then files
-of the start directory. What is left is minimal: with any one thing less, both sides do the same, or
-they differ elsewhere.
+First the history and the input's commands, redirections and arguments are removed, then files of
+the start directory. The result is minimal: if any single part is removed, both sides agree or
+differ elsewhere.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from shioenv_eval.metrics import Said
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What both sides did with an input, and where they differ."""
+    """The answers of both sides to an input, and the classes in which they differ."""
 
     truth: Behavior
     said: Said
@@ -46,25 +46,25 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """What is left of a case."""
+    """A case after removals."""
 
     asked: AskedCase
-    """The case, its lines before and its arguments; the files are still there."""
+    """The case with its remaining history and arguments; `gone` is not applied yet."""
     gone: tuple[str, ...] = ()
-    """Files of the start directory that are left out, named relative to it, sorted."""
+    """Removed files of the start directory, relative to it, sorted."""
     onward: tuple[int, int] | None = field(default=None, compare=False)
-    """Where `Files.less` goes on: how many files it left out at once, and at which place."""
+    """Position for continuing `Files.less`: the number of files removed at once, and an index."""
 
     @property
     def whole(self) -> AskedCase:
-        """What both sides are asked: files are left out by a first line, `rm -rf`."""
+        """The case as both sides are asked: its first line removes the files with `rm -rf`."""
         if not self.gone:
             return self.asked
         return replace(self.asked, history=(self._removal, *self.asked.history))
 
     @property
     def listing(self) -> AskedCase:
-        """A list of the files that are left out, after the line that removes them."""
+        """A case that lists the removed files after the line that removes them."""
         shell_input = Input.single("ls", map(Argument, ("-d", "--", *map(quoted, self.gone))))
         return replace(self.asked, history=(self._removal,), input=shell_input)
 
@@ -74,10 +74,10 @@ class Reduced:
 
 
 class Sides:
-    """The machine and the other side, asked about the same; every answer is remembered.
+    """The machine and the other side, asked the same questions; all answers are cached.
 
-    `kept` is a directory of `unfinished`, where the answers are kept for the next call. A context
-    manager, which is to be entered where `kept` is given.
+    `kept` is a directory of `unfinished` that keeps the answers for the next call. A context
+    manager, which must be entered if `kept` is given.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Sides:
         self._truths = Parts[Behavior | None](kept, "truths", truth_json, behavior_of_truth)
         self._answers = Parts[Said](kept, "answers", said_json, said_of)
         self.known: dict[tuple[str, tuple[str, ...], str], Compared | None] = {}
-        """What was compared, by `AskedCase.key`; None where the machine's own runs disagree."""
+        """Comparisons by `AskedCase.key`; None if the machine's own runs disagree."""
 
     def __enter__(self) -> Self:
         with ExitStack() as opened:
@@ -105,11 +105,14 @@ class Sides:
 
     @property
     def kept(self) -> int:
-        """How many answers of the other side an earlier call left."""
+        """The number of the other side's answers that an earlier call left."""
         return self._answers.kept
 
     def compare(self, asked: Iterable[AskedCase]) -> None:
-        """Asks both sides about what is not known yet. Errors: those of executors and pools."""
+        """Ask both sides about cases that are not cached yet.
+
+        Errors: those of executors and pools.
+        """
         new = {name_of(one): one for one in asked if one.key not in self.known}
         truths = self._truths.values
         left = [name for name in new if name not in truths]
@@ -124,7 +127,7 @@ class Sides:
             self.known[new[name].key] = Compared(truth, said, self.classes(truth, said))
 
     def answers(self, asked: Mapping[str, AskedCase]) -> Iterator[tuple[str, Said]]:
-        """What the other side says of each, asked unless it is kept; the kept answers come first.
+        """Yield the other side's answer to each case; cached answers come first.
 
         Errors: those of `PredictorPool.said`.
         """
@@ -136,37 +139,41 @@ class Sides:
             yield left[number], self._answers.add(left[number], said)
 
     def classes(self, truth: Behavior, said: Said) -> Classes:
-        """Where an answer differs, at the level of the comparison."""
+        """Return the classes in which an answer differs, at the level of the comparison."""
         return classes_of(truth, said, self._level)
 
     def said(self, asked: Mapping[int, AskedCase]) -> dict[int, Said]:
-        """What the other side says of each, asked anew. Errors: those of `PredictorPool.said`."""
+        """Ask the other side about each case, bypassing the cache.
+
+        Errors: those of `PredictorPool.said`.
+        """
         return dict(self._other.said([(number, one.task) for number, one in asked.items()]))
 
 
 def name_of(asked: AskedCase) -> str:
-    """The name under which answers about a case are kept."""
+    """Return the key under which answers about a case are cached."""
     return json.dumps(asked.key)
 
 
 ROUND = 64
-"""Smaller ones that are tried in one round, at least (ours): enough to keep the workers busy."""
+"""Minimum number of candidates tried in one round (our choice): enough to keep the workers busy."""
 
 TRIES = 4
-"""Smaller ones of one difference that are tried in one round, at most (ours).
+"""Maximum number of candidates for one difference in one round (our choice).
 
-Where the first would do, the others are tried in vain."""
+If the first candidate succeeds, trying the others was unnecessary.
+"""
 
 
 @dataclass(slots=True)
 class _Shrinking:
-    """A difference that is being made smaller."""
+    """A difference that is being minimised."""
 
     left: Reduced
     wanted: Classes
     untried: Iterator[Reduced]
     trying: list[Reduced] = field(default_factory=list)
-    """What is tried in this round, the smallest first."""
+    """The candidates of this round, the smallest first."""
 
 
 def shrunk(
@@ -175,11 +182,11 @@ def shrunk(
     smaller: Callable[[Reduced], Iterator[Reduced]],
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Reduced]:
-    """For each difference the smallest that leaving out leads to, in the order of `differences`.
+    """Minimise each difference, and return the results in the order of `differences`.
 
-    `smaller` gives what is tried next, the smallest first. What is tried counts where both sides
-    still differ, and in no class in which they did not differ before. `report` is told how many
-    differences are done, and of how many.
+    `smaller` yields the candidates for the next step, the smallest first. A candidate is accepted
+    if both sides still differ, and in no new class. `report` is called with the number of
+    differences done and the total.
     """
     every = [_Shrinking(left, wanted, smaller(left)) for left, wanted in differences]
     open_ = every
@@ -200,7 +207,7 @@ def shrunk(
 
 
 def less_input(reduced: Reduced) -> Iterator[Reduced]:
-    """The case with less of its lines, commands, redirections or arguments, the smallest first."""
+    """Yield the case with fewer lines, commands, redirections or arguments, the smallest first."""
     asked = reduced.asked
     seen = {asked.key}
     inputs = [one for one in _smaller_inputs(asked.input) if one.tokens]
@@ -227,7 +234,7 @@ def _smaller_inputs(shell_input: Input) -> Iterator[Input]:
         yield from (Input(tokens[start:stop]) for start, stop in spans)
     if len(spans) > 2:
         for start, stop in spans:
-            # the separator behind a command goes with it, and behind the last the one before it
+            # remove the separator after a command, or the one before the last command
             last = stop == len(tokens)
             yield Input((*tokens[: start - last], *tokens[stop + (not last) :]))
     for place, one in enumerate(tokens):
@@ -244,7 +251,7 @@ def _smaller_inputs(shell_input: Input) -> Iterator[Input]:
 
 
 class Files:
-    """The files beneath a system's start directories, which can be left out."""
+    """The files below a system's start directories that can be removed."""
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -253,7 +260,7 @@ class Files:
             self._inside.setdefault(posixpath.dirname(path), []).append(entry)
 
     def left(self, reduced: Reduced) -> list[IndexEntry]:
-        """The files of the start directory that are left, parents first."""
+        """Return the remaining files of the start directory, parents first."""
         start = reduced.asked.cwd
         gone = {posixpath.join(start, name) for name in reduced.gone}
         return [entry for entry in self._beneath(start) if not _is_gone(entry.path, gone)]
@@ -265,11 +272,11 @@ class Files:
                 yield from self._beneath(entry.path)
 
     def less(self, reduced: Reduced) -> Iterator[Reduced]:
-        """The case with fewer files: without all, without those that it does not name, then less.
+        """Yield the case with fewer files, beginning with none and with those that it names.
 
-        Then as many at once as half of them, a quarter and so on, and each alone. A case that was
-        found so goes on from where it was found. Last each file alone is tried once more. Where a
-        directory has to stay, what lies in it may go.
+        Blocks of half the files, a quarter and so on are removed, down to single files. A case
+        found this way continues from its position. Finally each file is tried alone once more. If a
+        directory has to remain, its contents may still be removed.
         """
         start = reduced.asked.cwd
         left = [posixpath.relpath(entry.path, start) for entry in self.left(reduced)]
@@ -281,7 +288,7 @@ class Files:
                 yield replace(reduced, gone=gone, onward=(len(names), place))
 
     def _tried(self, reduced: Reduced, left: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
-        """Which of the files that are left are left out next, with the place of the first."""
+        """Yield the next groups of files to remove, each with the index of its first file."""
         count = len(left)
         if reduced.onward is None:
             yield 0, [name for name in left if "/" not in name]
@@ -298,7 +305,7 @@ class Files:
             yield first, left[first : first + 1]
 
     def _unnamed(self, reduced: Reduced, left: Sequence[str]) -> Sequence[str]:
-        """The files that the case does not name, and in which none lies that it names."""
+        """Return the files that the case does not name and that contain no file that it names."""
         text = "\n".join((*reduced.asked.history, reduced.asked.input.text))
         inside = {posixpath.dirname(name) for name in left}
         return [
@@ -310,7 +317,7 @@ class Files:
 
 
 def _none_named(directory: str, names: Iterable[str], text: str) -> bool:
-    """Whether a text has the name of nothing that lies beneath a directory."""
+    """Whether a text names nothing below a directory."""
     beneath = (name for name in names if name.startswith(f"{directory}/"))
     return not any(name.rpartition("/")[2] in text for name in beneath)
 
@@ -324,7 +331,7 @@ def _is_gone(path: str, gone: set[str]) -> bool:
 
 
 def _outermost(names: set[str]) -> tuple[str, ...]:
-    """The names, sorted, without those that lie beneath another one."""
+    """Return the names, sorted, without those below another one."""
     absolute = {f"/{name}" for name in names}
     return tuple(
         sorted(one for one in names if not _is_gone(posixpath.dirname(f"/{one}"), absolute))

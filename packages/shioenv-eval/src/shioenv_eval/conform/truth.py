@@ -1,4 +1,4 @@
-"""Truth: what the machine did with cases, executed once and kept in the cache directory."""
+"""Ground truth: the machine's behavior for each case, executed once and cached on disk."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from shioenv.system.store import System
 from shioenv_eval.conform.cases import CaseStream, DrawnCase
 
 RUNS = Scoring(budget=0, noise_runs=2)
-"""Each case runs twice at least, once of these with two pipes, and no sub-input of it is scored."""
+"""Each case runs at least twice, once with two pipes, and no sub-input is scored."""
 
 FORMAT = 3
-"""The version of the lines that are kept; lines of another version are not read."""
+"""Version of the cached lines; lines of another version are not read."""
 
 Report = Callable[[int, int], None]
-"""Called with how many cases are done, and of how many."""
+"""Callback with the number of cases done and the total."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskedCase:
-    """An input in the state that both sides are asked in."""
+    """An input with the state in which both sides are asked."""
 
     cwd: str
     history: tuple[str, ...]
@@ -51,12 +51,12 @@ class AskedCase:
 
     @property
     def key(self) -> tuple[str, tuple[str, ...], str]:
-        """What tells one from another, whatever the arguments are."""
+        """The case's identity; arguments count only as text."""
         return self.cwd, self.history, self.input.text
 
     @property
     def task(self) -> tuple[str, State]:
-        """What a predictor is asked."""
+        """The question for a predictor."""
         return self.input.text, State(cwd=self.cwd, history=self.history)
 
     def __str__(self) -> str:
@@ -65,18 +65,19 @@ class AskedCase:
 
 @dataclass(frozen=True, slots=True)
 class TruthCase:
-    """A drawn case with what the machine did."""
+    """A drawn case with the machine's behavior."""
 
     drawn: DrawnCase
     behavior: Behavior | None
-    """None: the machine's own runs disagree, so that nothing can be held against it.
+    """None if the machine's own runs disagree, so that there is no ground truth.
 
-    Where something was written on standard error, `stderr` holds it, and `stdout` what was written
-    beside it; else both are None."""
+    If something was written to standard error, `stderr` holds it and `stdout` holds the rest;
+    otherwise both are None.
+    """
 
     @property
     def asked(self) -> AskedCase:
-        """What both sides are asked."""
+        """The question for both sides."""
         return AskedCase(self.drawn.cwd, self.drawn.history, self.drawn.input)
 
 
@@ -90,21 +91,21 @@ class CaseMachine:
     def __init__(self, system: System, workers: int | None = None) -> None:
         self.system = system
         self._executor = LocalExecutor(workers)
-        # processes go on with later tasks of the same job alone
+        # worker processes are reused only for tasks of the same job
         self._behavior = self._job(_behavior)
         self._single_run = self._job(_single_run)
 
     def behaviors(self, tasks: Tasks) -> Iterator[tuple[int, Behavior | None]]:
-        """The number of each task with what the machine did, in the order they are finished.
+        """Yield the number of each task with the machine's behavior, in order of completion.
 
-        None where its runs disagree, or reached a limit. Errors: those of executors.
+        None if its runs disagree, or reached a limit. Errors: those of executors.
         """
         return self._executor.map(self._behavior, tasks)
 
     def single_runs(self, tasks: Tasks) -> Iterator[tuple[int, Behavior]]:
-        """As `behaviors`, of one run each: whether another run does the same is not asked.
+        """Like `behaviors`, but with a single run each, so that variation is not detected.
 
-        A run that reached a limit is repeated once, while no other one runs.
+        A run that reached a limit is repeated once, with no other run at the same time.
         """
         return self._executor.map(self._single_run, tasks)
 
@@ -144,12 +145,12 @@ def _single_run(lane: Lane, task: tuple[int, AskedCase]) -> Behavior:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which cases are asked about."""
+    """A selection of cases."""
 
     commands: tuple[str, ...] = ()
-    """Names of grammars; none named: all."""
+    """Names of grammars; if empty, all."""
     count: int = 2000
-    """How many, at least 1; the first of the stream."""
+    """Number of cases, at least 1, from the beginning of the stream."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -160,11 +161,11 @@ class Choice:
 def truth_of(
     machine: CaseMachine, choice: Choice, report: Report = lambda done, total: None
 ) -> list[TruthCase]:
-    """The chosen cases, or all where there are fewer, each with what the machine did.
+    """Return the chosen cases with ground truth; fewer if the stream ends early.
 
-    What was executed before is read from the cache directory, and what is missing is executed and
-    kept there. Cases are kept for a system, the code that draws and executes, the commands and the
-    seed. Errors: those of `CaseStream` and executors; DatasetStorageError.
+    Results in the cache directory are reused; missing ones are executed and added. The cache key is
+    the system, the code that draws and executes, the commands and the seed. Errors: those of
+    `CaseStream` and executors; DatasetStorageError.
     """
     directory = _directory(machine.system, choice)
     with storage_errors(directory):
@@ -196,7 +197,7 @@ def _directory(system: System, choice: Choice) -> Path:
 
 
 def truth_json(behavior: Behavior | None) -> dict[str, Any]:
-    """What the machine did, as JSON; with its channels where it wrote on standard error."""
+    """Return the machine's behavior as JSON, with its channels if it wrote to standard error."""
     document = {"behavior": None if behavior is None else behavior_json(behavior)}
     if behavior is not None and behavior.stderr and behavior.stdout is not None:
         channels = behavior.stdout, behavior.stderr
@@ -205,7 +206,7 @@ def truth_json(behavior: Behavior | None) -> dict[str, Any]:
 
 
 def behavior_of_truth(document: Mapping[str, Any]) -> Behavior | None:
-    """What `truth_json` wrote. Errors: KeyError, ValueError, TypeError, AnswerError."""
+    """Parse the output of `truth_json`. Errors: KeyError, ValueError, TypeError, AnswerError."""
     said = document["behavior"]
     behavior = None if said is None else behavior_of(said)
     if behavior is not None and "channels" in document:
@@ -228,7 +229,7 @@ def _encoded(case: TruthCase) -> dict[str, Any]:
 
 
 def _decoded(document: Mapping[str, Any]) -> TruthCase:
-    """The case that `_encoded` wrote. Errors: ValueError, KeyError, TypeError, ShioenvError."""
+    """Parse the output of `_encoded`. Errors: ValueError, KeyError, TypeError, ShioenvError."""
     drawn = DrawnCase(
         document["kind"],
         document["command"],

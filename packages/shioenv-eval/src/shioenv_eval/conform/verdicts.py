@@ -1,4 +1,4 @@
-"""Verdicts: whether an answer is what the machine did, and where it differs."""
+"""Verdicts: whether an answer equals the machine's behavior, and how it differs."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from shioenv_eval.patches import (
 
 
 class DifferenceClass(StrEnum):
-    """Where an answer differs from what the machine did."""
+    """The part in which an answer differs from the machine's behavior."""
 
     ANSWER = "answer"
-    """There is none: the other side hung, died, declined, or said nonsense."""
+    """No valid answer: the other side hung, crashed, abstained, or sent something invalid."""
     EXIT_CODE = "exit code"
     OUTPUT = "output"
     STANDARD_ERROR = "standard error"
-    """The output differs, and all that the machine wrote on standard output stands in it.
+    """The output differs, but contains all that the machine wrote to standard output.
 
-    What differs then stands in the place of what the machine wrote on standard error."""
+    Only the lines that the machine wrote to standard error differ.
+    """
     PATCH = "patch"
 
 
@@ -39,7 +40,7 @@ Classes = frozenset[DifferenceClass]
 
 @dataclass(frozen=True, slots=True)
 class CaseVerdict:
-    """A case, what the other side said of it, and where that differs."""
+    """A case, the other side's answer, and the classes in which it differs."""
 
     case: TruthCase
     said: Said
@@ -47,16 +48,16 @@ class CaseVerdict:
 
     @property
     def right(self) -> bool:
-        """Whether the other side did what the machine did."""
+        """Whether the other side behaved as the machine did."""
         return not self.classes
 
 
 def classes_of(truth: Behavior, said: Said, level: PatchLevel) -> Classes:
-    """Where an answer differs from what the machine did; empty where nowhere.
+    """Return the classes in which an answer differs from the machine's behavior.
 
-    Outputs are compared as texts with CR LF as LF, nothing stripped. Directories that a patch tells
-    of and times count at the level `full` alone. At this level contents of files count too, where
-    the answer says their digests.
+    Empty if it agrees. Outputs are compared as text, with CR LF converted to LF and nothing
+    stripped. Directories in a patch and times count only at the level `full`. At this level
+    contents of files count too if the answer has their digests.
     """
     behavior = said.behavior
     if behavior is None or said.status is not Status.ANSWERED:
@@ -72,10 +73,11 @@ def classes_of(truth: Behavior, said: Said, level: PatchLevel) -> Classes:
 
 
 def _class_of_output(truth: Behavior, behavior: Behavior) -> DifferenceClass:
-    """Standard error where the machine wrote there, and its standard output is there line by line.
+    """Return standard error if the output contains the machine's standard output line by line.
 
-    The channels of an answer are not known. What is known is which lines of the machine's output
-    came through standard error: those that its standard output lacks.
+    Return output otherwise, or if the machine wrote nothing to standard error. An answer's channels
+    are unknown. The machine's lines on standard error are known: those that its standard output
+    lacks.
     """
     if truth.stdout is None or truth.stdout == truth.output:
         return DifferenceClass.OUTPUT
@@ -100,9 +102,9 @@ def _patches_differ(truth: Behavior, behavior: Behavior, level: PatchLevel) -> b
 
 
 def _digests(one: Behavior, other: Behavior) -> dict[str, str]:
-    """The digests of one side, without those of files that the other side moves as they are.
+    """Return the digests of one side, without those of files that the other side moves unchanged.
 
-    A move needs no digest at its target. The removal and the addition that it equals have one.
+    A move needs no digest at its target. The equivalent removal and addition have one.
     """
     targets = {operation[2] for operation in moves(other.patch)}
     known = other.content_digests

@@ -1,4 +1,4 @@
-"""A comparison as files of a directory: JSON, JUnit XML, one HTML page, and a script a finding."""
+"""Output files of a comparison: JSON, JUnit XML, an HTML page, and a script for each finding."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from shioenv_eval.report.tables import grouped
 from shioenv_eval.report.template import FILE, LIBRARIES, rendered, script_json
 
 RESULTS, JUNIT, SCRIPTS = "results.json", "junit.xml", "findings"
-"""Files of the directory, and the directory in it with a script for each finding."""
+"""Files of the directory, and its subdirectory with a script for each finding."""
 
 
 def write_comparison(comparison: CaseComparison, directory: Path) -> None:
-    """Writes the files of a comparison, in place of those of an earlier one.
+    """Write the files of a comparison, replacing those of an earlier one.
 
-    The page is left out where the extra `report` is not installed. Errors: DatasetStorageError.
+    The page is omitted if the extra `report` is not installed. Errors: DatasetStorageError.
     """
     document = json.dumps(comparison.document, ensure_ascii=False, indent=1)
     scripts = directory / SCRIPTS
@@ -38,10 +38,10 @@ def write_comparison(comparison: CaseComparison, directory: Path) -> None:
 
 
 def _junit(comparison: CaseComparison) -> bytes:
-    """A test suite for each command, and in it a test for each case.
+    """Return a JUnit document with a test suite for each command and a test for each case.
 
-    A case that differs is a failure, with the diff of the finding that it came down to. A case
-    whose truth is not steady is skipped. Characters that XML cannot hold are escaped as in Python.
+    A case that differs is a failure, with the diff of its minimal finding. A case without steady
+    truth is skipped. Characters that XML cannot hold are escaped as in Python.
     """
     root = ElementTree.Element("testsuites", name=_text(f"shioenv conform {comparison.title}"))
     found = {
@@ -82,7 +82,10 @@ def _text(text: str) -> str:
 
 
 def _page(comparison: CaseComparison) -> str:
-    """The page: shares, and every finding with its diff and script. It loads no other file."""
+    """Return the HTML page: shares, and every finding with its diff and script.
+
+    It is self-contained.
+    """
     from markupsafe import Markup
 
     document = comparison.document

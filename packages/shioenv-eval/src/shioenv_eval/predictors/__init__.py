@@ -1,1 +1,1 @@
-"""Predictors: the machine itself, constants, recordings, memories, emulators, models."""
+"""Predictors: the machine itself, constants, recordings, emulators, and language models."""

@@ -1,7 +1,7 @@
-"""bashkit: Bash and coreutils written anew in Rust, over a virtual file system.
+"""The predictor bashkit: Bash and coreutils reimplemented in Rust, on a virtual file system.
 
 bashkit is the strongest rule-based system that we know: a model that beats only a honeypot has
-proved little.
+shown little.
 """
 
 from __future__ import annotations
@@ -23,22 +23,24 @@ from shioenv.system.store import IndexEntry, find_system
 from shioenv_eval.predictors.tree import ShownFile, changes, is_program, loaded
 
 BUILT_IN = frozenset({"/", "/bin", "/dev", "/proc", "/sys"})
-"""Directories that bashkit has of its own, or does not let be made."""
+"""Directories that bashkit provides itself, or does not allow to be created."""
 
 FAR = {"/etc": ("etc",), "/usr": ("usr", "lib", "sbin", "PATH"), "/var": ("var",)}
-"""Directories that hold most files and seldom change, and what names them in a text.
+"""Large directories that seldom change, with the words that indicate access to them in a text.
 
-Inputs that come together are checked there together.
+For inputs that are asked together, these directories are checked once for all.
 """
 
 VAST = ("/usr",)
-"""Directories `FAR` that take half a second to list: an input that cannot reach them is not checked
-there, even alone."""
+"""Directories of `FAR` that take half a second to list.
+
+They are checked only if an input may reach them.
+"""
 
 NEAR = ("/home", "/tmp", "/root", "/srv", "/opt", "/mnt", "/media", "/run", "/boot")
-"""Directories where changes of each input are looked for.
+"""Directories that are checked for changes after each input.
 
-Changes in what is neither `NEAR` nor `FAR` are not seen, and end with the interpreter.
+Changes elsewhere, except in `FAR`, are not detected; they vanish with the interpreter.
 """
 
 _ALONE = tuple(top for top in FAR if top not in VAST)
@@ -47,7 +49,7 @@ _AROUND = re.compile(
     r"\.\.|\b(?:cd|pushd|popd|eval|source)\b"
     r"|(?<![\w.*}\])-])/[\w.-]*(?:[*?\[{$'\"`\\]|(?<=/)(?:[\s;&|()<>]|\Z))"
 )
-"""What a text has that may lead to a directory `FAR` without its name."""
+"""Patterns of text that may reach a `FAR` directory without naming it."""
 
 Loaded = Mapping[str, tuple[IndexEntry, bytes | None]]
 Shown = dict[str, ShownFile]
@@ -73,9 +75,9 @@ sys.exit(done.exit_code & 255)
 
 
 class _Mount:
-    """A directory of the system, which every interpreter is given.
+    """A directory of the system, which is mounted in every interpreter.
 
-    Its files are laid out once, and put back where an input changed them.
+    Its files are written once, and restored where an input changed them.
     """
 
     def __init__(self, bashkit: Any, top: str, entries: Loaded) -> None:
@@ -83,20 +85,20 @@ class _Mount:
         self.lay_out()
 
     def lay_out(self) -> None:
-        """Lays out all files anew."""
+        """Recreate all files."""
         self._files = self._bashkit.FileSystem()
-        for entry in self._files.read_dir("/"):  # it begins with some of bashkit's own
+        for entry in self._files.read_dir("/"):  # it starts with some files of bashkit itself
             self._files.remove(f"/{entry['name']}", True)
         self._write(self._entries)
         self.pristine = self.shown()
-        """The files as they were laid out; what changes the files puts them back."""
+        """The files as written; they are restored after changes."""
 
     def give(self, bash: Any) -> None:
-        """Mounts the files in an interpreter."""
+        """Mount the files in an interpreter."""
         bash.mount(self._top, self._files)
 
     def shown(self) -> Shown:
-        """The files as they are now."""
+        """Return the current files."""
         if not self._files.exists("/"):  # an input removed the directory itself
             return {}
         found = {self._top: _shown(self._files.stat("/"))}
@@ -111,13 +113,13 @@ class _Mount:
         return found
 
     def put_back(self, shown: Shown) -> None:
-        """Makes the files as the system has them; `shown` is how they are."""
+        """Restore the files to the system's state; `shown` is the current state."""
         old = self.pristine
         if self._top not in shown or shown[self._top].kind != "directory":
             self.lay_out()
             return
         changed = sorted(path for path in {*old, *shown} if old.get(path) != shown.get(path))
-        with suppress(Exception):  # bashkit's errors have no type of their own
+        with suppress(Exception):  # bashkit's errors have no special class
             for path in changed:
                 was, now = old.get(path), shown.get(path)
                 same = was is not None and now is not None and was.kind == now.kind
@@ -138,8 +140,8 @@ class _Mount:
 class Bashkit:
     """Answers by running inputs in bashkit, each in a new interpreter with the system's files.
 
-    The system's directories are laid out once, and put back where an input is seen to change
-    something. bashkit tells the host's time and knows no owners.
+    The system's directories are written once, and restored after detected changes. bashkit uses the
+    host's clock and does not model owners.
     """
 
     patch_level = PatchLevel.FILES
@@ -153,7 +155,7 @@ class Bashkit:
             raise MissingExtraError("the predictor bashkit", "emulators", "bashkit") from None
         self._bashkit: Any = bashkit
         self.version = _version()
-        self.install = (  # in a root of Debian that is there to be spoiled
+        self.install = (  # for a disposable Debian root
             "apt-get install python3-pip && "
             f"pip install --break-system-packages bashkit=={self.version}"
         )
@@ -176,22 +178,22 @@ class Bashkit:
             if top not in BUILT_IN and stat.S_ISDIR(files[top][0].mode)
         }  # fmt: skip
         self._always = _ALONE
-        """The directories `FAR` that are checked whatever the input is."""
+        """The `FAR` directories that are checked for every input."""
         self._unseen = False
-        """Whether a question met a change that an earlier one made unseen."""
+        """Whether a question encountered a change that an earlier one left undetected."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What the input does in bashkit, after the history in the same interpreter."""
+        """Run the input in bashkit, after the history in the same interpreter."""
         behavior, changed = self._answered(shell_input, state)
         if self._always or not changed:
             return behavior
-        # earlier questions were not all checked: the change may be theirs, and is put back now
+        # an unchecked earlier question may have made the change, which is restored now
         again, _ = self._answered(shell_input, state)
         self._unseen |= again.patch != behavior.patch
         return again
 
     def _answered(self, shell_input: str, state: State | None) -> tuple[Behavior, bool]:
-        """What the input does, and whether a directory that is `FAR` had changed behind it."""
+        """Return the input's behavior, and whether a `FAR` directory has changed afterwards."""
         cwd = state.cwd if state else self._start
         history = state.history if state else ()
         reached = _reached((cwd, *history, shell_input))
@@ -215,13 +217,13 @@ class Bashkit:
         )
 
     def together(self, ask: Callable[[Q], T], questions: Sequence[Q]) -> list[T]:
-        """What `ask` gives for each question; it calls `run` once for each.
+        """Return the result of `ask` for each question; it calls `run` once for each.
 
-        What is `FAR` is looked at after each question whose text, history or start directory may
-        reach it, and once behind all of them. Where it changed unseen, all are asked anew, and it
-        is looked at after each. A change through a link that another question undoes stays unseen.
-        The home directories are laid out anew first, since a change that leaves size and time as
-        they were is not seen.
+        A `FAR` directory is checked after each question that may reach it by text, history or start
+        directory, and once at the end. If an undetected change is found, all questions are asked
+        again with all checks. A change through a link that another question reverts remains
+        undetected. The home directories are recreated first, since changes that keep size and time
+        are not detected.
         """
         self._mounts["/home"].lay_out()
         try:
@@ -237,7 +239,7 @@ class Bashkit:
             self._always = _ALONE
 
     def _fresh(self, cwd: str) -> Any:
-        """A new interpreter over the system's files as they were built, in directory `cwd`."""
+        """Return a new interpreter with the system's pristine files, in directory `cwd`."""
         bash = self._bashkit.Bash(
             username="root", hostname=self._hostname, cwd=cwd, env=self._environment
         )
@@ -270,12 +272,12 @@ def _shown(facts: Mapping[str, Any]) -> ShownFile:
     kind, mode = facts["file_type"], facts["mode"]
     if kind == "directory":
         return ShownFile(kind, mode, facts["modified"])
-    # links have the time at which they were made
+    # a link's time is the time of its creation
     return ShownFile(kind, mode, facts["modified"] if kind == "file" else 0.0, facts["size"])
 
 
 def _reached(texts: Sequence[str]) -> tuple[str, ...]:
-    """The directories `FAR` that texts may lead to."""
+    """Return the `FAR` directories that texts may access."""
     if any(map(_AROUND.search, texts)):
         return tuple(FAR)
     return tuple(
@@ -284,7 +286,7 @@ def _reached(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _differing(before: Mapping[str, Shown], after: Mapping[str, Shown]) -> tuple[Shown, Shown]:
-    """Of both the files of those directories in which they differ."""
+    """Return the files of both, restricted to the directories in which they differ."""
     tops = [top for top in before if before[top] != after[top]]
     old, new = (
         {path: file for top in tops for path, file in one[top].items()} for one in (before, after)
@@ -293,7 +295,7 @@ def _differing(before: Mapping[str, Shown], after: Mapping[str, Shown]) -> tuple
 
 
 def _fill(files: Any, entries: Iterable[tuple[IndexEntry, bytes | None]], top: str = "") -> None:
-    """Writes files; left out are those that bashkit refuses, such as names with newlines."""
+    """Write files, skipping those that bashkit refuses, such as names with newlines."""
     for entry, content in entries:
         path = entry.path.removeprefix(top) or "/"
         try:
@@ -305,17 +307,17 @@ def _fill(files: Any, entries: Iterable[tuple[IndexEntry, bytes | None]], top: s
             elif path != "/":
                 files.mkdir(path, True)
             files.chmod(path, stat.S_IMODE(entry.mode))
-        except Exception:  # bashkit's errors have no type of their own
+        except Exception:  # bashkit's errors have no special class
             continue
 
 
 def _date(bash: Any, entries: Iterable[tuple[IndexEntry, bytes | None]]) -> None:
-    """Gives files and directories the system's times, all of one time at once."""
+    """Set files and directories to the system's times, one call for each distinct time."""
     times: dict[int, list[str]] = {}
     for entry, _ in entries:
         if not stat.S_ISLNK(entry.mode) and "\n" not in entry.path:
             times.setdefault(entry.mtime, []).append(quoted(entry.path))
-    # bashkit takes this form in a tenth of the time that it takes for `-d @SECONDS`
+    # in bashkit, this form is ten times as fast as `-d @SECONDS`
     lines = (
         f"touch -t {time.strftime('%Y%m%d%H%M.%S', time.gmtime(when))} {' '.join(paths)}"
         for when, paths in times.items()

@@ -1,4 +1,4 @@
-"""A program in any language as a predictor, asked over its standard input and output."""
+"""A program in any language as a predictor, over its standard input and output."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from shioenv_eval.predictors.tree import laid_out
 
 
 class CommandPredictor:
-    """The predictor `command:PROG ARGS`: a line of JSON in for each input, a line of JSON out.
+    """The predictor `command:PROG ARGS`: one JSON line in and one JSON line out for each input.
 
     A question has `input`, `cwd` and `history`. The program is started once and asked about one
-    input at a time. What it writes on standard error is shown to the user.
+    input at a time. Its standard error is shown to the user.
 
-    The first line asks the program who it is: `{"hello": true, "root": DIR}`. Below DIR lie the
-    files of the pristine system (`laid_out`). There is no `root` where the system is not built
-    here. The answer is a JSON object. It may have `version`, `patch_level`, `install` and
-    `shell`, as `Ready` has them. It may have `training`: a dataset, or a file of the inputs that
-    the program was trained on. Errors: PredictorError for a text that is no command, or another
-    answer to the first line. Those of `LineProcess`.
+    The first line asks the program to identify itself: `{"hello": true, "root": DIR}`. DIR contains
+    the files of the pristine system (`laid_out`). `root` is absent if the system is not built here.
+    The answer is a JSON object with optional `version`, `patch_level`, `install` and `shell`, as in
+    `Ready`. It may have `training`: a dataset, or a file of the inputs that the program was trained
+    on. Errors: PredictorError for a text that is not a command, or an invalid answer to the first
+    line. Those of `LineProcess`.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -55,9 +55,9 @@ class CommandPredictor:
             raise
 
     def _said(self, name: str, default: str) -> str:
-        """What the program says of itself by this name; `default` where it says nothing.
+        """Return a field of the program's answer to the first line; `default` if it is missing.
 
-        Errors: PredictorError where that is no printable text.
+        Errors: PredictorError if it is not printable text.
         """
         said = self._process.hello.get(name)
         if said is None:
@@ -70,7 +70,10 @@ class CommandPredictor:
         return said
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """The program's answer. Errors: Abstained, AnswerError; those of `LineProcess.ask`."""
+        """Return the program's answer.
+
+        Errors: Abstained, AnswerError; those of `LineProcess.ask`.
+        """
         question: dict[str, object] = {
             "input": shell_input,
             "cwd": state.cwd if state else self._start,
@@ -79,20 +82,20 @@ class CommandPredictor:
         return self._process.ask(question, answer_from)
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """The behavior alone."""
+        """Return only the behavior of the answer."""
         return self.answer(shell_input, state).behavior
 
     def make_ready(self) -> None:
-        """Starts the program again where it has ended. Errors: PredictorError."""
+        """Restart the program if it has ended. Errors: PredictorError."""
         self._process.make_ready()
 
     def close(self) -> None:
-        """Ends the program."""
+        """End the program."""
         self._process.close()
 
 
 def _root(system: str) -> dict[str, str]:
-    """The directory with the pristine files, for the first line; none where it is unknown.
+    """Return the directory of the pristine files, for the first line; empty if it is unknown.
 
     A suite may be of a system that is built elsewhere.
     """
@@ -104,15 +107,15 @@ def _root(system: str) -> dict[str, str]:
 
 
 def _version(words: list[str]) -> str:
-    """The program's name, and a digest of the program and of the script that is its first argument.
+    """Return the program's name, and a digest of it and of a script as its first argument.
 
-    Once one of the two is changed, it is another predictor.
+    If either of the two changes, it is a different predictor.
     """
     digest = hashlib.sha256()
     for word in words[:2]:
         path = Path(shutil.which(word) or word)
         with suppress(OSError):
-            if path.is_file():  # no device, which has no end
+            if path.is_file():  # not a device, which may be endless
                 with path.open("rb") as file:
                     while piece := file.read(1 << 20):
                         digest.update(piece)

@@ -1,4 +1,4 @@
-"""Constant predictors, the floor: without them no other predictor's numbers can be read."""
+"""Constant predictors: the baseline for judging the scores of other predictors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shioenv_eval.utilities import utilities
 
 
 class Trivial:
-    """Says of every input that it prints nothing, changes nothing and exits 0."""
+    """Predicts for every input no output, no change and exit code 0."""
 
     version = "1"
     patch_level = PatchLevel.FULL
@@ -18,12 +18,12 @@ class Trivial:
         pass
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """The same for every input: exit code 0, no output, no patch."""
+        """Return exit code 0, no output and no patch."""
         return Behavior(exit_code=0, output=b"")
 
 
 class Errors:
-    """Says of every input that its first command is not found."""
+    """Predicts for every input that its first command is not found."""
 
     version = "1"
     patch_level = PatchLevel.FULL
@@ -32,7 +32,7 @@ class Errors:
         pass
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """Exit code 127 and Bash's own message about the input's first command."""
+        """Return exit code 127 and Bash's error message for the input's first command."""
         name = next(iter(utilities(shell_input)), shell_input.split(" ")[0])
         said = f"bash: line 1: {name}: command not found\n"
         return Behavior(exit_code=127, output=said.encode("utf-8", "surrogateescape"))

@@ -1,8 +1,8 @@
-"""Cowrie: the honeypot itself, over real SSH, configured to the system.
+"""The predictor Cowrie: the actual honeypot, over real SSH, configured for the system.
 
-Cowrie lives in an environment of its own in the user's cache directory, made on first use. The
-system gives its file tree with contents, /proc, processes and what `uname` says. The system also
-gives what commands print that Cowrie lacks, where a command by itself prints and changes nothing.
+Cowrie is installed in a separate environment in the user's cache directory on first use. The system
+provides its file tree with contents, /proc, processes and the output of `uname`. It also provides
+the output of commands that Cowrie lacks, if a command without arguments prints and changes nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ The results of versions differ by a factor of two to five.
 """
 
 LARGEST = 4 << 20
-"""Bytes of a file at most whose content Cowrie is given; larger files are empty there."""
+"""Maximum size in bytes of a file whose content Cowrie receives; larger files are empty."""
 
 LINK, DIRECTORY, FILE = 0, 1, 2
 
@@ -88,9 +88,9 @@ ed25519_private_key = {state}/ssh_host_ed25519_key
 
 
 class Cowrie:
-    """Answers as Cowrie answers an exec request `cd DIR; INPUT`, in a connection of its own.
+    """Answers with Cowrie's response to the exec request `cd DIR; INPUT`, each in a new connection.
 
-    Cowrie's `free` shows the host's memory: that cannot be configured.
+    Cowrie's `free` shows the host's memory, which cannot be configured.
     """
 
     patch_level = PatchLevel.FILES
@@ -112,12 +112,11 @@ class Cowrie:
             raise
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What Cowrie says the input does.
+        """Return Cowrie's behavior for the input.
 
-        A history is asked about alone as well; the output and the changes that it has by itself are
-        taken off. Before some inputs that it cannot parse, Cowrie runs no history. Such an input is
-        asked about alone.
-        Errors: AnswerError where the connection breaks; those of `LineProcess.ask`.
+        A history is also run alone, and its output and changes are subtracted. Cowrie skips the
+        history before some inputs that it cannot parse. Such an input is run alone. Errors:
+        AnswerError if the connection breaks; those of `LineProcess.ask`.
         """
         cwd = state.cwd if state else self._start
         history = state.history if state else ()
@@ -136,17 +135,17 @@ class Cowrie:
         return Behavior(said["exit_code"] & 0xFF, output, patch)
 
     def make_ready(self) -> None:
-        """Starts client and server again where they have ended."""
+        """Restart client and server if they have ended."""
         self._process.make_ready()
 
     def close(self) -> None:
-        """Ends client and server, and removes their directory."""
+        """End client and server, and remove their directory."""
         self._process.close()
         shutil.rmtree(self._state, ignore_errors=True)
 
     def _begun(self, python: Path, home: Path, setting: Setting) -> LineProcess:
         self.port = port = free_port()
-        """Where Cowrie listens, on 127.0.0.1; any password lets root in."""
+        """Cowrie's port on 127.0.0.1; root can log in with any password."""
         facts = json.loads((home / "facts.json").read_text())
         self._lay_out(CONFIGURATION.format(home=home, state=self._state, port=port, **facts))
         here = files("shioenv_eval.predictors")
@@ -168,16 +167,16 @@ class Cowrie:
 
 
 def _operations(before: dict[str, Any], after: dict[str, Any], cwd: str) -> Iterator[Operation]:
-    """The operations that lead from one state to another.
+    """Yield the operations that lead from one state to another.
 
-    A state holds, by path, how each file differs from the system as it was built.
+    A state maps paths to each file's difference from the system as built.
     """
     for path in {*before, *after}:
         old, new = before.get(path), after.get(path)
         if old == new:
             continue
         verb = ""
-        if new is None and old is not None:  # as it was built: the input undid the history's change
+        if new is None and old is not None:  # as built: the input reverted the history's change
             verb = {"added": "removed", "removed": "added"}.get(old[0], "changed")
         elif old is None and new is not None:
             verb = new[0]
@@ -188,7 +187,7 @@ def _operations(before: dict[str, Any], after: dict[str, Any], cwd: str) -> Iter
 
 
 def interpreter() -> Path:
-    """The Python of Cowrie's environment, which has paramiko too and is made on first use."""
+    """Return the Python of Cowrie's environment, which includes paramiko; created on first use."""
     return installed(f"cowrie-{VERSION}", _install) / "venv" / "bin" / "python"
 
 
@@ -202,7 +201,7 @@ def _install(directory: Path) -> None:
 
 
 def _configure(directory: Path, system: System, python: Path) -> None:
-    """Writes everything that Cowrie takes of the system into a directory."""
+    """Write all system files that Cowrie needs into a directory."""
     (directory / "fs.pickle").write_bytes(pickle.dumps(_tree(system), protocol=4))
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     asking = (
@@ -233,10 +232,10 @@ def _configure(directory: Path, system: System, python: Path) -> None:
 
 
 def _text_commands(directory: Path, sandbox: SandboxRunner, own: set[str]) -> None:
-    """Writes what utilities print that Cowrie lacks (`own` are those that it has).
+    """Write the output of utilities that Cowrie lacks (`own` are those it has).
 
-    A utility counts where by itself it exits 0, prints something and changes nothing. Each text
-    stands at the path where PATH finds the utility, under usr/bin: there Cowrie looks for it.
+    A utility is included if without arguments it exits 0, prints something and changes nothing.
+    Each text is stored under usr/bin at the utility's path, where Cowrie looks for it.
     """
     (directory / "txtcmds").mkdir()
     for name in sorted({*names_of_grammars(), "mount"} - own):
@@ -261,10 +260,10 @@ def _ps(sandbox: SandboxRunner) -> list[dict[str, Any]]:
 
 
 def _tree(system: System) -> list[Any]:
-    """The system's files as Cowrie's tree.
+    """Return the system's files as Cowrie's tree.
 
     A node is name, type, owner, group, size, mode, time, contents, target, and a real file, which
-    is always None here. Targets of links are absolute: Cowrie takes others from the root.
+    is always None here. Targets of links are absolute, since Cowrie resolves others from the root.
     """
     nodes: dict[str, list[Any]] = {}
     proc = system.shown_in_proc()
@@ -301,7 +300,7 @@ def _tree(system: System) -> list[Any]:
 
 
 def free_port() -> int:
-    """A port of this host that nobody listens on."""
+    """Return an unused port of this host."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]

@@ -1,7 +1,7 @@
-"""Asks Cowrie over SSH: a line of JSON in for each input, a line of JSON out.
+"""Query Cowrie over SSH: one JSON line in and one JSON line out for each input.
 
-It starts and ends the server. Its arguments are the server's program, directory and port. Standard
-library and paramiko only: this is a program for another environment, Cowrie's own.
+It starts and ends the server. Its arguments are the server's program, directory and port. Uses only
+the standard library and paramiko, since it runs in Cowrie's own environment.
 """
 
 import base64
@@ -19,7 +19,7 @@ import paramiko
 START_SECONDS = 120
 SECONDS = 25
 LONGEST = 4 << 20
-"""Bytes of an output after which no more is waited for."""
+"""Number of output bytes after which reading stops."""
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
@@ -50,7 +50,7 @@ def started(program, directory, port):
 
 
 def ask(text, port):
-    """The output and the exit status of one exec request in a connection of its own."""
+    """Return the output and the exit status of one exec request in a new connection."""
     client = paramiko.SSHClient()
     client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
     client.connect("127.0.0.1", port, "root", "x", look_for_keys=False, allow_agent=False)
@@ -77,9 +77,9 @@ def ask(text, port):
 
 
 def told(path, before):
-    """The files that an input changed: the line that the server wrote behind `before` bytes.
+    """Return the files that an input changed: the line that the server wrote after `before` bytes.
 
-    Empty where no such line comes within a second.
+    Empty if no such line appears within a second.
     """
     for _ in range(100):
         if os.path.exists(path) and os.path.getsize(path) > before:

@@ -1,10 +1,10 @@
-"""Cowrie unchanged, but that it writes down what each input did to the virtual file system.
+"""Run Cowrie unchanged, and log each input's changes to the virtual file system.
 
-When an input ends, one line of JSON is appended to the file that SHIOENV_COWRIE_CHANGES names:
-`{"code": ..., "files": {path: [verb, state]}}`. The verb is `added`, `changed` or `removed`; the
-state of a removed file is null.
+When an input ends, one line of JSON is appended to the file in SHIOENV_COWRIE_CHANGES: `{"code":
+..., "files": {path: [verb, state]}}`. The verb is `added`, `changed` or `removed`; the state of a
+removed file is null.
 
-Standard library and Cowrie only: this is a program for another environment, Cowrie's own.
+Uses only the standard library and Cowrie, since it runs in Cowrie's own environment.
 """
 
 import hashlib
@@ -19,15 +19,15 @@ NAME, TYPE, UID, GID, SIZE, MODE, TIME, CONTENTS, TARGET, REAL = range(10)
 DIRECTORY = 1
 LOG = os.environ["SHIOENV_COWRIE_CHANGES"]
 BASE = {}
-"""How each file of the tree was built, by path; `prepared` fills it."""
+"""The initial state of each file of the tree, by path; `prepared` fills it."""
 DIGESTS = {}
-"""Digests of contents as they were built, by identity: copies of the tree share them."""
+"""Digests of initial contents, by identity: copies of the tree share them."""
 DIRECTORIES = []
-"""Each directory's list of entries, and what the list held as it was built."""
+"""Each directory's list of entries, with the initial entries."""
 
 
 def prepared():
-    """Takes notice of the tree as it was built, before anything changes it."""
+    """Record the initial tree before anything changes it."""
     tree = honeyfs.get_tree()
     nodes = [tree]
     while nodes:
@@ -51,7 +51,7 @@ def flat(node, path, found):
 
 
 def state(node):
-    """The facts of a file that are compared; no time of a directory, which every new entry sets."""
+    """Return a file's compared attributes, without a directory's time, which new entries set."""
     seen = [node[TYPE], node[MODE], node[UID], node[GID]]
     if node[TYPE] == DIRECTORY:
         return seen
@@ -71,7 +71,7 @@ def changes(files):
     now = flat(files.fs, "", {})
     found = {path: after for path, after in now.items() if BASE.get(path) != after}
     found.update({path: None for path in BASE if path not in now})
-    for entries, built in DIRECTORIES:  # rmdir removes from the tree that all connections share
+    for entries, built in DIRECTORIES:  # rmdir changes the tree that all connections share
         if len(entries) != len(built):
             entries[:] = built
     return {

@@ -1,4 +1,4 @@
-"""just-bash: Bash and its commands written anew in TypeScript, over a file system in memory."""
+"""The predictor just-bash: Bash reimplemented in TypeScript, with an in-memory file system."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSION = "3.4.2"
 class JustBash:
     """Answers by running inputs in just-bash, each in a new interpreter with the system's files.
 
-    just-bash tells the host's time and knows no owners and no link counts.
+    just-bash uses the host's clock and does not model owners or link counts.
     """
 
     patch_level = PatchLevel.FILES
@@ -47,7 +47,7 @@ class JustBash:
         self._process = LineProcess(words, {"system": _described(system)}, setting)
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What the input does in just-bash. Errors: those of `LineProcess.ask`."""
+        """Return the input's behavior in just-bash. Errors: those of `LineProcess.ask`."""
         cwd = state.cwd if state else self._start
         history = list(state.history) if state else []
         said = self._process.ask({"input": shell_input, "cwd": cwd, "history": history}, dict)
@@ -56,11 +56,11 @@ class JustBash:
         return Behavior(said["exit_code"], output, ContextPatch(tuple(operations)))
 
     def make_ready(self) -> None:
-        """Starts the program again where it has ended. Errors: PredictorError."""
+        """Restart the program if it has ended. Errors: PredictorError."""
         self._process.make_ready()
 
     def close(self) -> None:
-        """Ends the program."""
+        """End the program."""
         self._process.close()
 
 
@@ -70,7 +70,7 @@ def _install(directory: Path) -> None:
 
 
 def _described(system: System) -> dict[str, object]:
-    """The system's files and environment as the program `just_bash.mjs` takes them.
+    """Return the system's files and environment in the format of `just_bash.mjs`.
 
     A file is path, kind, permission bits, time in seconds since 1970, and content in base64 or
     target. Programs are left out, as for bashkit.

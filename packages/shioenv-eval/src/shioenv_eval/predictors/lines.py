@@ -1,4 +1,4 @@
-"""Programs that are asked by a line and answer by a line, and where they are installed."""
+"""Line-based programs: one line in, one line out, and their installation directory."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from shioenv.files.durable import waiting
 T = TypeVar("T")
 
 LONGEST_ANSWER = 8 << 20
-"""Bytes of the line that a program answers with, at most: a hundred times the longest output."""
+"""Maximum length in bytes of an answer line: a hundred times the longest output."""
 
 
 class _UntouchedError(EOFError):
-    """The program ended and had read nothing of the question."""
+    """The program ended without reading any of the question."""
 
 
 class LineProcess:
-    """A program that runs until it is closed; where it ended, the next question starts it again.
+    """A long-running program that is restarted if it has ended before the next question.
 
-    `first` is the first line that the program is told; its answer, a JSON object, is `hello`.
-    Errors: PredictorError where the program cannot be run, or does not answer the first line with a
-    JSON object in `start_seconds`.
+    `first` is the first line sent to the program; its answer, a JSON object, is `hello`. Errors:
+    PredictorError if the program cannot be run, or does not answer the first line with a JSON
+    object in `start_seconds`.
     """
 
     def __init__(self, words: Sequence[str], first: Mapping[str, Any], setting: Setting) -> None:
@@ -49,23 +49,21 @@ class LineProcess:
         self.hello = self._begun()
 
     def make_ready(self) -> None:
-        """Starts the program again where it has ended. Errors: PredictorError, as at first."""
+        """Restart the program if it has ended. Errors: PredictorError, as for the first start."""
         if self._process is None or self._process.poll() is not None or self._says(select.POLLHUP):
             self._begun()
 
     def ask(self, document: Mapping[str, Any], read: Callable[[dict[str, Any]], T]) -> T:
-        """What `read` makes of the JSON object that the program answers.
+        """Send a question and return the answer, a JSON object, converted by `read`.
 
-        A program that ended between two questions is started again first. Errors: those of
-        `make_ready` and of `read`. EOFError where the program ends instead of answering.
-        TimeoutError where it says nothing in time. AnswerError where the line is no JSON object,
-        does not end, or comes before the question is read. AnswerError where a line came before
-        that nobody asked for. A second answer that comes after the next question is read
-        is taken for that question's answer.
+        A program that ended between two questions is restarted first. Errors: those of `make_ready`
+        and of `read`. EOFError if the program ends instead of answering. TimeoutError if it does
+        not answer in time. AnswerError if the line is not a JSON object, does not end, or precedes
+        reading the question. AnswerError for an unsolicited line before the question. A second
+        answer that arrives after the next question was read is mistaken for that question's answer.
 
-        After each of these errors the program is ended: its next line could be the answer to this
-        question. The program is also ended where `read` raises an AnswerError that received
-        nothing.
+        After each of these errors the program is ended, since its next line could belong to this
+        question. It is also ended if `read` raises an AnswerError without a received part.
         """
         self.make_ready()
         question = json.dumps(document).encode() + b"\n"
@@ -76,9 +74,9 @@ class LineProcess:
             return self._asked(question, self._setting.reply_seconds, read)
 
     def close(self) -> None:
-        """Ends the program and all that it started.
+        """End the program and all that it started.
 
-        Its standard input is closed. If it has not ended two seconds later, it is killed.
+        Its standard input is closed. If it is still running two seconds later, it is killed.
         """
         self._end(2.0)
 
@@ -117,25 +115,25 @@ class LineProcess:
             self._end(0.0)
             raise TimeoutError(f"no answer in {seconds:g} s") from None
         except AnswerError as error:
-            if error.received is None:  # its next line would be taken for the next answer
+            if error.received is None:  # its next line would be mistaken for the next answer
                 self._end(0.0)
             raise
 
     def _refuse_unasked(self) -> None:
-        """Raises AnswerError where the program has written something since its last answer."""
+        """Raise AnswerError if the program has written something since its last answer."""
         if not self._said and self._says(select.POLLIN):
             self._said += os.read(self._pipes()[1].fileno(), 1 << 16)
         if self._said:
             raise AnswerError(f"it wrote a line that nobody asked for: {_beginning(self._said)}")
 
     def _says(self, event: int) -> bool:
-        """Whether the program's standard output has an event: something to read, or its end."""
+        """Whether the program's standard output has an event: readable data, or its end."""
         poll = select.poll()
         poll.register(self._pipes()[1], event)
         return any(events & event for _, events in poll.poll(0))
 
     def _exchanged(self, line: bytes, until: float) -> bytes:
-        """The line that the program answers to a line; both pass as it reads and writes them."""
+        """Send a line and return the answer line; reading and writing are interleaved."""
         stdin, stdout = self._pipes()
         waiting = memoryview(line)
         poll = select.poll()
@@ -160,7 +158,7 @@ class LineProcess:
             elif stdin.fileno() in ready:
                 try:
                     waiting = waiting[os.write(stdin.fileno(), waiting) :]
-                except BrokenPipeError:  # what waits stays unread
+                except BrokenPipeError:  # the rest remains unread
                     poll.unregister(stdin)
                 else:
                     if not waiting:
@@ -174,7 +172,7 @@ class LineProcess:
         return answer
 
     def _why_silent(self) -> str:
-        """Why the program's standard output is at its end; the program is ended."""
+        """Return the reason why the program's standard output ended; the program is terminated."""
         process = self._process
         assert process is not None
         with suppress(subprocess.TimeoutExpired):
@@ -193,7 +191,7 @@ class LineProcess:
         return process.stdin, process.stdout
 
     def _end(self, patience: float) -> int | None:
-        """Ends the program; its status, None where there was none."""
+        """End the program and return its status, None if there was none."""
         if self._process is None:
             return None
         stdin, stdout = self._pipes()
@@ -223,21 +221,21 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _beginning(said: bytes | bytearray) -> str:
-    """The beginning of the first line that a program said, for a message."""
+    """Return the beginning of a program's first line, for a message."""
     return repr(bytes(said[:320]).partition(b"\n")[0].decode("utf-8", "replace")[:80])
 
 
 def _unread(pipe: IO[bytes]) -> int:
-    """How many bytes lie in a pipe unread."""
+    """Return the number of unread bytes in a pipe."""
     count = fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))
     return int.from_bytes(count, sys.byteorder)
 
 
 def installed(name: str, install: Callable[[Path], None]) -> Path:
-    """The directory in the cache that holds what a predictor needs, installed on first use.
+    """Return a predictor's directory in the cache, installed on first use.
 
-    `install` fills the directory that it is given. One process installs while others wait. Errors:
-    those of `install`; then nothing half-installed stays behind.
+    `install` fills the given directory. One process installs while others wait. Errors: those of
+    `install`; partial installations are removed.
     """
     directory = cache_directory() / "predictors" / name
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -256,9 +254,10 @@ def installed(name: str, install: Callable[[Path], None]) -> Path:
 
 
 def told(words: Sequence[str | Path], what: str, **how: Any) -> str:
-    """The standard output of a program that installs `what`; `how` is for `subprocess.run`.
+    """Run a program that installs `what` and return its standard output.
 
-    Errors: HostError where the program is missing, or fails, with its last words.
+    `how` is passed to `subprocess.run`. Errors: HostError, with the last line of output, if the
+    program is missing or fails.
     """
     try:
         done: subprocess.CompletedProcess[str] = subprocess.run(

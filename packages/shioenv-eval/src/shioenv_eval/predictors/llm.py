@@ -1,8 +1,8 @@
-"""Prompted language models behind any endpoint that speaks OpenAI's protocol.
+"""Prompted language models behind any OpenAI-compatible endpoint.
 
 There are two prompts. `paper` is the paper's (Appendix B), filled from the real context before the
-input. `nearest` is ours: it asks for the exit code too and shows the nearest executed inputs. Every
-reply is kept in a file, from which the same evaluation is repeated without the endpoint.
+input. `nearest` is ours: it also asks for the exit code and shows the nearest executed inputs.
+Every reply is saved to a file, so that an evaluation can be repeated without the endpoint.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from shioenv.errors import AnswerError, PatchError, PredictorError
 from shioenv.files.cache import cache_directory
 
 SHOWN = 5
-"""How many of the nearest records our prompt shows."""
+"""Number of nearest records shown by our prompt."""
 
 LONGEST_SHOWN = 1500
-"""Characters of a record's output that our prompt shows, at most."""
+"""Maximum number of characters of a record's output shown by our prompt."""
 
 TOKENS = 4096
-"""Tokens of a reply at most."""
+"""Maximum number of tokens of a reply."""
 
 PAPER = """\
 You are emulating a Linux command-line interface for a user to interact with. \
@@ -63,7 +63,7 @@ Put <EXIT>N</EXIT> behind it, N being the exit status. A file that is added is [
 all that changes is the present. Where nothing changes, the DIFF is [].
 """
 )
-"""Our instructions: the paper's, with the exit code and how new files are described."""
+"""Our instructions: the paper's, with the exit code and the format of new files."""
 
 PROMPTS = {"paper": PAPER, "nearest": NEAREST}
 
@@ -79,9 +79,9 @@ _PRICE = re.compile(r"(?:[0-9]+|[0-9]*\.[0-9]+)/(?:[0-9]+|[0-9]*\.[0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class PromptOptions:
-    """The options behind `llm:`, a model and `NAME=VALUE` with commas between.
+    """The options after `llm:`, a model and `NAME=VALUE` separated by commas.
 
-    As in `MODEL,prompt=nearest,memory=DATASET,replay=FILE,url=URL,price=IN/OUT`.
+    Example: `MODEL,prompt=nearest,memory=DATASET,replay=FILE,url=URL,price=IN/OUT`.
     """
 
     model: str
@@ -93,11 +93,11 @@ class PromptOptions:
     url: str = ""
     """The endpoint; empty: OPENAI_BASE_URL, else OpenAI's own. The key is OPENAI_API_KEY."""
     price: str = ""
-    """Dollars for a million tokens of prompts and of replies, as in `0.15/0.60`; empty: unknown."""
+    """Dollars per million prompt and reply tokens, as in `0.15/0.60`; empty: unknown."""
 
     @classmethod
     def of(cls, text: str) -> PromptOptions:
-        """The options that a text says. Errors: PredictorError for options that are none."""
+        """Parse options from a text. Errors: PredictorError for invalid options."""
         model, *rest = text.split(",")
         pairs = [item.partition("=") for item in rest]
         given = {name: value for name, _, value in pairs}
@@ -118,18 +118,18 @@ class PromptOptions:
         return options
 
     def cost(self, tokens: tuple[int, int]) -> float:
-        """The cost in dollars of tokens of prompt and reply; 0 where no price is given."""
+        """Return the cost in dollars of prompt and reply tokens; 0 if no price is given."""
         prices = (float(price) for price in (self.price or "0/0").split("/"))
         return sum(n * price / 1e6 for n, price in zip(tokens, prices, strict=True))
 
 
 class PromptedModel:
-    """Answers as the model replies, each input by itself, at temperature 0.
+    """Answers with the model's replies, each input separately, at temperature 0.
 
-    The paper's prompt asks for no exit code: 0 is taken. One newline or blank before the output and
-    one blank behind it are the format's. An output that then lacks its last newline gets one,
-    because the format cannot tell. `tokens` are those of the newest prompt and its reply. `cost` is
-    what these tokens cost in dollars. Both count a reply that was kept from earlier, too.
+    The paper's prompt does not ask for an exit code: 0 is used. One newline or blank before the
+    output and one blank after it belong to the format. If the output then lacks a final newline,
+    one is added, since the format is ambiguous. `tokens` are those of the latest prompt and its
+    reply. `cost` is their cost in dollars. Both include replies from the file.
     """
 
     patch_level = PatchLevel.FULL
@@ -148,15 +148,15 @@ class PromptedModel:
         self._contexts: dict[tuple[str, tuple[str, ...]], str] = {}
         self._endpoint = Endpoint("the predictor llm", options.url)
         self._memory: Any = None
-        """The predictor `memory`, which gives the nearest records; None: no record is shown."""
+        """The predictor `memory`, which finds the nearest records; None: no record is shown."""
         if options.memory:
             self._memory = make_predictor(f"memory:{options.memory}", setting.system, setting.start)
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """The behavior that the model's reply says.
+        """Return the behavior in the model's reply.
 
-        Errors: AnswerError for a reply that lacks its tags or holds no patch; those of
-        `Endpoint.reply`, such as HostError where the endpoint cannot be reached.
+        Errors: AnswerError for a reply without tags or patch; those of `Endpoint.reply`, such as
+        HostError if the endpoint cannot be reached.
         """
         cwd = state.cwd if state else self._start
         history = state.history if state else ()
@@ -176,7 +176,7 @@ class PromptedModel:
         return parsed(reply["text"])
 
     def close(self) -> None:
-        """Closes the sandbox that contexts are read from."""
+        """Close the sandbox that provides contexts."""
         self._runner.close()
 
     def _messages(self, text: str, cwd: str, history: tuple[str, ...]) -> Iterator[dict[str, str]]:
@@ -195,9 +195,9 @@ class PromptedModel:
         yield {"role": "user", "content": started(cwd, text)}
 
     def _context(self, cwd: str, history: tuple[str, ...]) -> str:
-        """The context before the input, as the paper's prompt shows it.
+        """Return the context before the input in the format of the paper's prompt.
 
-        Values are spelled as Python literals. Only files in the start directory are shown.
+        Values are written as Python literals. Only files in the start directory are shown.
         """
         if (cwd, history) not in self._contexts:
             state = self._runner.state(cwd)
@@ -213,11 +213,10 @@ class PromptedModel:
 
 
 def parsed(reply: str) -> Behavior:
-    """The behavior that a reply says.
+    """Parse the behavior in a reply.
 
-    The output stands between the first `<OUT>` and the last `</OUT>` in front of `<DIFF>`. An exit
-    code that is missing is 0, and one above 255 is 255. Errors: AnswerError, with what could be
-    read.
+    The output is the text between the first `<OUT>` and the last `</OUT>` before `<DIFF>`. A
+    missing exit code is 0, and one above 255 is 255. Errors: AnswerError, with the readable part.
     """
     diff = _DIFF.search(reply, max(0, reply.find("</OUT>")))
     head = reply[: diff.start()] if diff else reply

@@ -1,4 +1,4 @@
-"""Answers from a file: whatever can write JSON Lines can be judged by its recording."""
+"""A predictor that answers from a file, so that any source of JSON Lines can be evaluated."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ Key = tuple[str, str | None, tuple[str, ...]]
 
 
 class RecordedPredictor:
-    """Answers an input as the file does, by its text, start directory and history.
+    """Answers an input from the file, by its text, start directory and history.
 
-    A line without a start directory answers in any, where no line has just that start directory.
+    A line without a start directory is used for any, unless a line has exactly that start
+    directory.
     """
 
     def __init__(self, answers: dict[Key, str], facts: Mapping[str, str]) -> None:
@@ -30,10 +31,10 @@ class RecordedPredictor:
         self.training = facts["training"]
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """The answer of the file's line for this input, start directory and history.
+        """Return the file's answer for this input, start directory and history.
 
-        Errors: Abstained where no line is for these, or the line abstains; AnswerError where the
-        line holds no answer.
+        Errors: Abstained if there is no such line, or the line abstains; AnswerError if the line
+        holds no answer.
         """
         cwd, history = (state.cwd, state.history) if state else (None, ())
         for where in (cwd, None):
@@ -43,18 +44,18 @@ class RecordedPredictor:
         raise Abstained(f"the recording has no answer to {shell_input!r:.80}")
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """The behavior alone."""
+        """Return only the behavior of the answer."""
         return self.answer(shell_input, state).behavior
 
 
 def recording(setting: Setting) -> RecordedPredictor:
-    """The predictor `recording:FILE`.
+    """Load the predictor `recording:FILE`.
 
-    Lines hold `input`, perhaps `cwd` and `history`, and an answer. A line without `input` speaks of
-    the whole file, by `version`, `patch_level` and `training`. Where two lines are for the same
+    Lines hold `input`, optionally `cwd` and `history`, and an answer. A line without `input`
+    describes the whole file by `version`, `patch_level` and `training`. If two lines have the same
     input, start directory and history, the later one counts.
 
-    Errors: PredictorError for a file that cannot be read, or a line that cannot be read as JSON.
+    Errors: PredictorError for a file that cannot be read, or a line that is not valid JSON.
     """
     path = Path(setting.text)
     try:

@@ -16,7 +16,7 @@ from shioenv.system.store import System
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """A program of a package that goes by the names of many others, in their places."""
+    """A package's program that replaces many others under their names."""
 
     path: str
     names: tuple[str, ...]
@@ -25,12 +25,12 @@ class InPlace:
 
     @property
     def install(self) -> str:
-        """A line of shell that installs just this version."""
+        """A shell command that installs exactly this version."""
         return f"apt-get install {quoted(f'{self.package}={self.version}')}"
 
     @property
     def shell(self) -> str:
-        """The shell's words that run an input by Bash with the program in front of others."""
+        """The shell words that run an input by Bash with the program's names first in PATH."""
         names = " ".join(map(quoted, self.names))
         program = (
             f"front=$(mktemp -d); for name in {names}; do "
@@ -41,9 +41,9 @@ class InPlace:
 
 
 def in_place(system: System) -> InPlace | None:
-    """The program that most links lead to which stand in place of files of other packages.
+    """Return the program that replaces the most files of other packages by links.
 
-    None where no link of a system stands in the place of a package's file.
+    None if no link of the system replaces a package's file.
     """
     files = _files_of_packages(system)
     names: dict[str, list[str]] = {}
@@ -60,7 +60,7 @@ def in_place(system: System) -> InPlace | None:
 
 
 def _files_of_packages(system: System) -> dict[str, str]:
-    """The package of each file, links left out, by the path where the file lies."""
+    """Return the package of each file, links left out, by resolved path."""
     found = {}
     for package in system.packages:
         listed = f"/var/lib/dpkg/info/{package}.md5sums"
@@ -88,14 +88,14 @@ class SandboxPredictor:
             self.install, self.shell = other.install, other.shell
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What the input does on the machine."""
+        """Return the input's behavior on the machine."""
         return self._runner.run(shell_input, state)
 
     def close(self) -> None:
-        """Closes the sandbox."""
+        """Close the sandbox."""
         self._runner.close()
 
 
 def sandbox(setting: Setting) -> SandboxPredictor:
-    """The predictor `sandbox`, or `sandbox:SYSTEM` for another system than the suite's."""
+    """Create the predictor `sandbox`, or `sandbox:SYSTEM` for a system other than the suite's."""
     return SandboxPredictor(open_sandbox(setting.text or setting.system))

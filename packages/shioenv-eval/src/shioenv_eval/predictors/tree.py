@@ -16,12 +16,12 @@ from shioenv.system.store import DEVICES, IndexEntry, System
 from shioenv_eval.predictors.lines import installed
 
 LARGEST = 64 * 1024
-"""Bytes of a file at most whose content is loaded; larger files, which are programs, are empty."""
+"""Maximum size in bytes of loaded contents; larger files, which are programs, are empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownFile:
-    """One file as an emulator shows it."""
+    """One file as seen by an emulator."""
 
     kind: str
     """`file`, `directory`, `symlink`, or another word."""
@@ -30,7 +30,7 @@ class ShownFile:
     modified: float
     """Seconds since 1970."""
     content: Any = None
-    """What stands for the content when files are compared, such as the size; None for nothing."""
+    """A value that represents the content in comparisons, such as the size; None if missing."""
 
 
 Tree = Mapping[str, ShownFile]
@@ -38,11 +38,11 @@ Tree = Mapping[str, ShownFile]
 
 
 def loaded(system: System) -> Iterator[tuple[IndexEntry, bytes | None]]:
-    """The system's files, parents first, with the contents of regular files.
+    """Yield the system's files, parents first, with the contents of regular files.
 
-    Left out is all that lies in /sys, /proc and /dev, and what is no regular file, directory or
-    symbolic link. The files of /proc that programs are shown are `System.shown_in_proc`. The
-    content is None for directories and links, empty for files larger than `LARGEST`.
+    Files in /sys, /proc and /dev are left out, and all but regular files, directories and symbolic
+    links. `System.shown_in_proc` has the files of /proc. The content is None for directories and
+    links, empty for files larger than `LARGEST`.
     """
     for path, entry in sorted(system.index.items()):
         if path.startswith(("/sys/", "/proc/", "/dev/")) or path in DEVICES:
@@ -54,19 +54,19 @@ def loaded(system: System) -> Iterator[tuple[IndexEntry, bytes | None]]:
 
 
 def is_program(entry: IndexEntry, content: bytes | None) -> bool:
-    """Whether a loaded file is a program of the system, and no script.
+    """Whether a loaded file is a program of the system, but not a script.
 
-    An emulator that finds such a file in PATH would run it as a script of its own.
+    An emulator that finds such a file in PATH would run it as a script.
     """
     runs = content is not None and entry.mode & 0o111 and entry.path.startswith("/usr/")
     return bool(runs) and not (content or b"").startswith(b"#!")
 
 
 def laid_out(system: System) -> Path:
-    """The directory in the cache where the system's files (`loaded`) lie, made on first use.
+    """Return the cache directory with the system's files (`loaded`), created on first use.
 
-    Files have their modes and times, and belong to whoever made the directory. Programs for whom
-    they are laid out share the directory, and must not write there. Errors: those of `installed`.
+    Files have their modes and times, and belong to the user who created the directory. Programs
+    share the directory, and must not write to it. Errors: those of `installed`.
     """
     return installed(f"root-{system.digest[:16]}", lambda top: _lay_out(system, top))
 
@@ -81,7 +81,7 @@ def _lay_out(system: System, top: Path) -> None:
             path.mkdir(exist_ok=True)
         else:
             path.write_bytes(content)
-    for entry, _ in reversed(entries):  # what lies in a directory comes before the directory
+    for entry, _ in reversed(entries):  # set a directory's time after its contents exist
         path = top / entry.path.lstrip("/")
         if not stat.S_ISLNK(entry.mode):
             path.chmod(stat.S_IMODE(entry.mode))
@@ -89,12 +89,12 @@ def _lay_out(system: System, top: Path) -> None:
 
 
 def file_pointer(path: str, start: str) -> str:
-    """The pointer of the file at an absolute path, as patches of a start directory have it."""
+    """Return the pointer of a file by absolute path, as in patches for a start directory."""
     return f"/fs/{escape(file_key(path.encode('utf-8', 'surrogateescape'), start.encode()))}"
 
 
 def changed_file(verb: str, path: str, start: str) -> Operation:
-    """The operation for a file that was `added`, `removed` or `changed`, without its facts."""
+    """Return the operation for a file that was `added`, `removed` or `changed`."""
     pointer = file_pointer(path, start)
     if verb == "removed":
         return ("r", pointer)
@@ -102,9 +102,9 @@ def changed_file(verb: str, path: str, start: str) -> Operation:
 
 
 def changes(before: Tree, after: Tree, start: str) -> ContextPatch:
-    """The patch at the level of files: what was added, removed or changed, and how.
+    """Return the patch at the level of files: added, removed and changed files.
 
-    The time of a directory does not count: some emulators set it when an entry comes, some do not.
+    Times of directories are ignored, since only some emulators set them for new entries.
     """
     operations: list[Operation] = []
     for path in {*before, *after}:

@@ -1,1 +1,1 @@
-"""A dataset as one HTML page that needs no network: charts, facts and a browser of samples."""
+"""A dataset as a self-contained HTML page: charts, facts and a browser of samples."""

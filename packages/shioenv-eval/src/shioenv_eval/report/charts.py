@@ -17,16 +17,16 @@ from shioenv_eval.report.panels import bars, chart, counted, histogram, score
 from shioenv_eval.report.tables import Table
 
 WIDTH = 400
-"""Width of every chart in pixels, axes included: text is as large in all, and fits a phone."""
+"""Width of every chart in pixels, including axes: the text size is uniform, and fits a phone."""
 HEIGHT = 250
 ROW = 18
 """Height of one bar of a ranking in pixels."""
 RANKED = 24
-"""Bars of a ranking at most; its table has more rows."""
+"""Maximum number of bars of a ranking; its table has more rows."""
 LABEL = 140
-"""Width of a ranking's labels in pixels at most; longer ones are cut."""
+"""Maximum width of a ranking's labels in pixels; longer ones are cut."""
 TABLED = 500
-"""Rows of a table at most."""
+"""Maximum number of rows of a table."""
 
 EXITS = {
     0: "done",
@@ -43,28 +43,28 @@ EXITS = {
 }
 
 _GAP, _OVERHANG = 18, 10
-"""Pixels between two plots, and pixels by which an axis's last number reaches over its end."""
+"""Pixels between two plots, and pixels by which an axis's last number extends beyond its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart and its table, whose note says what is shown and what may be misread."""
+    """A chart and its table, whose note explains the chart and possible misreadings."""
 
     name: str
     """The id of the figure in the page."""
     spoken: str
-    """The chart in one sentence, for readers who do not see it."""
+    """The chart in one sentence, for screen readers."""
     chart: alt.TopLevelMixin
     table: Table
 
     @property
     def svg(self) -> str:
-        """The chart as an `<svg>` element that takes the width that the page gives it."""
+        """The chart as an `<svg>` element that adapts to the width of the page."""
         return element(self.chart, self.spoken, WIDTH)
 
 
 def figures(statistics: Statistics) -> dict[str, Figure]:
-    """Every figure of the page by its id; figures without anything to show are left out."""
+    """Return every figure of the page by its id; empty figures are left out."""
     total, commands = statistics.records, statistics.by_command
     exits = statistics.by_exit_code.items()
     changed = [(name, records) for name, records in statistics.effects.items() if records]
@@ -200,14 +200,14 @@ def _arguments(statistics: Statistics) -> Figure:
 def _columns(
     name: str, spoken: str, x: alt.X, numbers: Sequence[tuple[int | str, int]], table: Table
 ) -> Figure:
-    """Vertical bars: one for each of the numbers of records."""
+    """Draw vertical bars, one for each number of records."""
     rows = ({table.headers[0]: place, "records": records} for place, records in numbers)
     bar = chart(rows).mark_bar().encode(x=x, y=alt.Y(**counted("records")))
     return Figure(name, spoken, bar.properties(width=WIDTH, height=HEIGHT), table)
 
 
 def _arguments_axis(groups: Collection[int]) -> alt.X:
-    """An axis of numbers of arguments; numbers that no input has are gaps if all are below 64."""
+    """Return an axis of argument counts; unused counts are shown as gaps if all are below 64."""
     last = max(groups, default=0)
     shown = range(min(groups, default=0), last + 1) if last < 64 else groups
     axis = alt.Axis(labelOverlap="parity", labelSeparation=5)
@@ -224,7 +224,7 @@ def _scored_ranking(
     total: int,
     most: int = RANKED,
 ) -> Figure:
-    """Horizontal bars of records, and beside them the mean irreducibility of the same groups."""
+    """Draw horizontal bars of records next to the mean irreducibility of the same groups."""
     first = list(groups.values())[:most]
     labels = _labels(list(groups)[:most])
     gutter = _gutter(labels)
@@ -298,7 +298,7 @@ def _sized(bound: int) -> str:
 def _ranking(
     name: str, what: str, named: Sequence[tuple[str, int]], total: int, title: str, note: str
 ) -> Figure:
-    """Horizontal bars of records, each with its share at its end."""
+    """Draw horizontal bars of records, each with its share at its end."""
     first = named[:RANKED]
     labels = _labels(name for name, _ in first)
     gutter = _gutter(labels)
@@ -333,7 +333,7 @@ def _label_axis(gutter: float) -> dict[str, float]:
 
 
 def _gutter(labels: Sequence[str]) -> float:
-    """The width of a chart's labels in pixels, with room for whatever font the reader has."""
+    """Return the width of a chart's labels in pixels, with room for any font."""
     return min(LABEL, 7.4 * max(map(len, labels), default=0)) + 10
 
 
@@ -343,7 +343,7 @@ def _label(text: str) -> str:
 
 
 def _labels(texts: Iterable[str]) -> list[str]:
-    """The labels of a chart: texts shortened, and still different from each other."""
+    """Return a chart's labels: shortened texts that are still distinct."""
     labels: list[str] = []
     for text in texts:
         short = _label(text) or "(none)"

@@ -1,8 +1,8 @@
-"""How pictures look, and how they are drawn: Altair charts as SVG and PNG.
+"""The style of pictures and their rendering: Altair charts as SVG and PNG.
 
-`vl-convert` draws Altair's specifications: one specification gives SVG, PNG and PDF. Text stays
-text, so it can be read aloud, searched and restyled. Marks and axes carry labels for screen
-readers. Drawing takes no browser, no display and no network.
+`vl-convert` renders Altair's specifications: one specification gives SVG, PNG and PDF. Text stays
+text, so it can be read aloud, searched and restyled. Marks and axes have labels for screen readers.
+Rendering needs no browser, display or network.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ DARK = {
     SOFT: "#2c5777",
     ACCENT: "#f2995a",
 }
-"""The colour that takes the place of each colour of a chart on a dark page.
+"""The replacement of each colour of a chart on a dark page.
 
-Blue and orange are told apart with every common colour blindness. Where both meet, form tells them
-apart in grey as well.
+Blue and orange are distinguishable with every common colour blindness. Where both occur together,
+shapes distinguish them in grey as well.
 """
 
 RAMP = (SOFT, "#7fb0d9", "#4f90c6", MAIN, "#174f80", INK)
@@ -100,7 +100,7 @@ PICTURE = {**_THEME, "padding": 14, "background": "#ffffff"}
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How one series is drawn."""
+    """The style of one series."""
 
     colour: str
     dash: tuple[int, ...]
@@ -113,23 +113,23 @@ STYLES = (
     Style("#e39a5f", (2, 2), "triangle-up"),
     Style(MAIN, (1, 0), "triangle-down"),
 )
-"""The styles of four series at most: dark, grey dashes, light orange dots, blue.
+"""The styles of up to four series: dark, grey dashes, light orange dots, blue.
 
-Lightness, dashes and form tell series apart as well as hue does, so a picture survives a printer
+Lightness, dashes and shapes distinguish series as well as hue does, so a picture can be printed
 without colours.
 """
 
 
 def require_libraries(feature: str, extra: str, *modules: str) -> None:
-    """Raises MissingExtraError where one of the modules is missing, which `extra` installs."""
+    """Raise MissingExtraError if one of the modules that `extra` installs is missing."""
     if not all(map(find_spec, modules)):
         raise MissingExtraError(feature, extra, *(name.replace("_", "-") for name in modules))
 
 
 def write_pictures(file: Path, light: str) -> list[Path]:
-    """Writes an SVG for light pages and, its name ending in `-dark`, for dark ones.
+    """Write an SVG for light pages and one for dark pages, whose name ends in `-dark`.
 
-    Returned are both paths. Errors: DatasetStorageError.
+    Returns both paths. Errors: DatasetStorageError.
     """
     dark = light.replace(PICTURE["background"], "none")
     for ours, theirs in DARK.items():
@@ -142,7 +142,7 @@ def write_pictures(file: Path, light: str) -> list[Path]:
 
 
 def picture(chart: alt.TopLevelMixin) -> tuple[bytes, bytes]:
-    """The chart as SVG and as PNG."""
+    """Render the chart as SVG and as PNG."""
     import vl_convert
 
     spec = {**chart.to_dict(), "config": PICTURE}
@@ -150,10 +150,10 @@ def picture(chart: alt.TopLevelMixin) -> tuple[bytes, bytes]:
 
 
 def element(chart: alt.TopLevelMixin, label: str, width: float) -> str:
-    """The chart as an `<svg>` of a page, with a spoken label.
+    """Render the chart as an `<svg>` element with a label for screen readers.
 
-    The element takes the width that the page gives it. Its view box is at least `width` pixels
-    wide, so that text has the same size in all charts.
+    The element adapts to the width of the page. Its view box is at least `width` pixels wide, so
+    that text has the same size in all charts.
     """
     import vl_convert
 

@@ -1,4 +1,4 @@
-"""How good the grammars are, measured on a built system: the numbers of `docs/grammars.md`."""
+"""Measurements of the grammars on a built system: the numbers of `docs/grammars.md`."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ COMMANDS, NONTERMINALS, PRODUCTIONS = 86, 803, 6222
 """The paper's grammars (Table of Appendix C), by its own counting rule."""
 
 MISUSE, MISUSE_OF_A_COMMAND, EXIT_0, SPEED = 0.03, 0.10, 0.75, 5000
-"""Goals: misuse at most, overall and of a command; exit code 0 at least; inputs a second at least.
+"""Goals: maximum misuse overall and for a command, minimum share of exit code 0, minimum speed.
 
-The first three are shares of inputs; inputs a second are drawn on one core.
+The first three are shares of inputs; speed is inputs drawn per second on one core.
 """
 
 JUDGED = 100
-"""Inputs of a command from which on its share of misuse is judged; below, the share is chance."""
+"""Minimum number of inputs to judge a command's share of misuse; with fewer, it is noisy."""
 
 BATCH = 500
-"""Inputs that a process parses back as one task."""
+"""Number of inputs parsed back in one task."""
 
 JUDGED_CHARACTERS = 4096
-"""Characters of an output that are judged, at most: messages stand at its beginning or end."""
+"""Maximum number of output characters that are judged: messages are at the beginning or end."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndCounts:
-    """How executed inputs ended."""
+    """Counts of the outcomes of executed inputs."""
 
     inputs: int = 0
     misuse: int = 0
@@ -62,22 +62,22 @@ class EndCounts:
 
     @property
     def misuse_share(self) -> float:
-        """The share of misuse among the inputs; 0 where there are no inputs."""
+        """The share of misuse among the inputs; 0 if there are none."""
         return self.misuse / max(1, self.inputs)
 
     @property
     def exit_0_share(self) -> float:
-        """The share of exit code 0 among the inputs; 0 where there are no inputs."""
+        """The share of exit code 0 among the inputs; 0 if there are none."""
         return self.exit_0 / max(1, self.inputs)
 
     def to_json(self) -> dict[str, Any]:
-        """The numbers for programs, shares included."""
+        """Return the numbers and shares as a JSON object."""
         shares = {name: round(getattr(self, name), 5) for name in ("misuse_share", "exit_0_share")}
         return {**asdict(self), **shares}
 
 
 def ended(exit_code: int, output: str, *, timed_out: bool = False) -> EndCounts:
-    """How one input ended; of a long output the first and the last 2,048 characters are judged."""
+    """Classify one input; of a long output the first and the last 2,048 characters are judged."""
     if len(output) > JUDGED_CHARACTERS:
         half = JUDGED_CHARACTERS // 2
         output = f"{output[:half]}\n{output[-half:]}"
@@ -85,7 +85,7 @@ def ended(exit_code: int, output: str, *, timed_out: bool = False) -> EndCounts:
 
 
 def tried(runner: Runner, task: tuple[int, Sample]) -> tuple[str, EndCounts]:
-    """Executes a sample once: the name of its first command's grammar, and how the input ended."""
+    """Execute a sample once; return the grammar of its first command and the outcome."""
     _, sample = task
     behavior = runner.run(sample.input.text, State(cwd=sample.cwd))
     how = ended(behavior.exit_code, behavior.text, timed_out=behavior.timed_out)
@@ -94,14 +94,14 @@ def tried(runner: Runner, task: tuple[int, Sample]) -> tuple[str, EndCounts]:
 
 @dataclass(frozen=True, slots=True)
 class Endings:
-    """How the inputs of one sampler ended, together and by command."""
+    """The outcomes of one sampler's inputs, in total and by command."""
 
     together: EndCounts
     by_command: Mapping[str, EndCounts]
 
     @classmethod
     def of(cls, trials: Iterable[tuple[str, EndCounts]]) -> Self:
-        """The endings of executed inputs, each with the name of its grammar."""
+        """Sum up the outcomes of executed inputs, each with the name of its grammar."""
         groups = grouped(trials, operator.itemgetter(0))
         by_command = {
             name: sum((how for _, how in groups[name]), EndCounts()) for name in sorted(groups)
@@ -109,12 +109,12 @@ class Endings:
         return cls(sum(by_command.values(), EndCounts()), by_command)
 
     def worst(self, number: int | None = None) -> list[tuple[str, EndCounts]]:
-        """The `number` commands with the largest shares of misuse, the worst first; None: all."""
+        """Return the `number` commands with the most misuse, the worst first; None: all."""
         commands = self.by_command.items()
         return sorted(commands, key=lambda item: (-item[1].misuse_share, item[0]))[:number]
 
     def to_json(self) -> dict[str, Any]:
-        """The numbers for programs; `worst` are the ten worst commands."""
+        """Return the numbers as a JSON object; `worst` are the ten worst commands."""
         return {
             "together": self.together.to_json(),
             "worst": {command: how.to_json() for command, how in self.worst(10)},
@@ -124,7 +124,7 @@ class Endings:
 
 @dataclass(frozen=True, slots=True)
 class GrammarReport:
-    """Everything that was measured, and what it was measured on."""
+    """All measurements, with their conditions."""
 
     date: date
     system: str
@@ -134,7 +134,7 @@ class GrammarReport:
     nonterminals: int
     productions: int
     documented: int
-    """Options that the system's help texts name."""
+    """Options in the system's help texts."""
     missing: int
     unknown: int
     excused: int
@@ -145,10 +145,10 @@ class GrammarReport:
     parsed_back: int
     """GCS inputs whose text was parsed again."""
     parsed_otherwise: int
-    """GCS inputs among these that gave other arguments."""
+    """GCS inputs among these that parsed to other arguments."""
 
     def goals(self) -> Iterator[tuple[str, str, str, bool]]:
-        """For each goal: what is measured, the goal, the measured value, whether it is reached."""
+        """Yield each goal's description, target and measured value, and whether it is met."""
         gcs, ucs = self.gcs.together, self.ucs.together
         judged = [(name, how) for name, how in self.gcs.worst() if how.inputs >= JUDGED]
         sizes = self.commands, self.nonterminals, self.productions
@@ -186,11 +186,11 @@ class GrammarReport:
 
     @property
     def reached(self) -> bool:
-        """Whether every goal is reached."""
+        """Whether every goal is met."""
         return all(reached for *_, reached in self.goals())
 
     def to_json(self) -> dict[str, Any]:
-        """The report for programs, shares included."""
+        """Return the report with its shares as a JSON object."""
         document = {**asdict(self), "date": self.date.isoformat(), "reached": self.reached}
         return {**document, "gcs": self.gcs.to_json(), "ucs": self.ucs.to_json()}
 
@@ -205,12 +205,12 @@ def grammar_report(
     executor: Executor | None = None,
     tell: Tell = silent,
 ) -> GrammarReport:
-    """The shipped grammars measured on a built system: counted, executed, parsed back.
+    """Measure the shipped grammars on a built system: count, execute and parse back.
 
     Every input is a single command. `inputs` of GCS and `ucs_inputs` of UCS are executed, and
-    `round_trip` of GCS are parsed back. Deterministic in `seed` but for speed, date, and what is
-    volatile. With the defaults it takes about four minutes. `tell` is told what is being done.
-    Errors: those of `find_system`, `open_sandbox`.
+    `round_trip` of GCS are parsed back. Deterministic in `seed` except for speed, date, and what is
+    volatile. With the defaults it takes about four minutes. `tell` is called with progress
+    messages. Errors: those of `find_system`, `open_sandbox`.
     """
     built = find_system(system)
     executor = executor or LocalExecutor()
@@ -260,7 +260,7 @@ def _stream(sampler: str, system: System, seed: int, number: int) -> Iterator[Sa
 
 
 def _parsed_otherwise(samples: list[Sample], executor: Executor) -> int:
-    """How many of the samples' texts parse to other arguments than those that were sampled."""
+    """Return the number of samples whose text parses to other arguments than were sampled."""
     shown = [sample.input.input_args for sample in samples]
     batches = [shown[start : start + BATCH] for start in range(0, len(shown), BATCH)]
     with executor:
@@ -278,7 +278,7 @@ def _parser() -> InputParser:
 
 
 def page(report: GrammarReport) -> str:
-    """The page `docs/grammars.md` as Markdown, ended by a newline."""
+    """Return the page `docs/grammars.md` as Markdown, with a final newline."""
     lines = [
         "# The grammars, measured",
         "",
@@ -323,7 +323,7 @@ def page(report: GrammarReport) -> str:
 _PROGRAM = r"(?:bash: line \d+: )?[\w./+-]+: "
 
 _MESSAGES = (
-    # what GNU programs, and those built like them, end every complaint about usage with
+    # the last line of usage errors of GNU programs and similar ones
     r"Try ['`\"].*--help['\"].*",
     r"[Uu]sage:? ?.*",
     r"curl: try 'curl --help'.*",
@@ -345,7 +345,7 @@ _MESSAGES = (
     _PROGRAM + r".*(?:you must specify|must specify|must be specified|must end in X).*",
     _PROGRAM + r"(?:bad command line argument|bad usage).*",
     _PROGRAM + r".*\b(?:missing URL|no URL specified|missing host operand).*",
-    # what arguments say
+    # invalid arguments
     _PROGRAM + r"(?!cannot ).*\b[Ii]nvalid (?!argument$|or incomplete|user|group|magic|cross).*",
     _PROGRAM + r".*\b(?:[Uu]nknown|unrecognized) (?:column|level|facility|time format|param).*",
     _PROGRAM + r".*\b(?:must be a single character|multi-character|is not (?:a )?positive).*",
@@ -375,10 +375,10 @@ _MISUSE = re.compile("|".join(f"(?:{message})" for message in _MESSAGES))
 
 
 def complaint(exit_code: int, output: str) -> str | None:
-    """The line of the output that says what is wrong with the command line; None for no misuse.
+    """Return the output line that reports a usage error; None if there is no misuse.
 
-    `output` has standard error in it. An input that ended with exit code 0 is no misuse. An input
-    that a limit (124) or a signal (129 to 254) ended is none either.
+    `output` includes standard error. Exit code 0 is not misuse. Neither is an input that was ended
+    by a limit (124) or a signal (129 to 254).
     """
     if exit_code in {0, 124} or 128 < exit_code < 255:
         return None
@@ -391,16 +391,16 @@ def complaint(exit_code: int, output: str) -> str | None:
 def is_misuse(exit_code: int, output: str) -> bool:
     """Whether an input with this outcome failed as misuse.
 
-    That is so where its exit code is not 0, and a program complains about the command line,
-    whatever files there are:
+    That is the case if its exit code is not 0, and a program complains about the command line
+    regardless of existing files:
 
     - an option that is unknown, ambiguous, lacks its value, takes none, or excludes another one;
     - an operand that is missing, or one too many;
-    - an argument that is not written as the program reads it (number, date, mode, format, pattern,
-      address, keyword), or is out of the program's range.
+    - an argument with invalid syntax (number, date, mode, format, pattern, address, keyword), or
+      out of the program's range.
 
-    A correct command line that cannot be obeyed is no misuse. Examples are a missing file, a
-    directory, an unknown user or device, missing permission, a refused connection, and a check that
-    fails. This count is ours, because the paper counts no failures.
+    A correct command line that cannot be executed is not misuse. Examples are a missing file, a
+    directory, an unknown user or device, missing permission, a refused connection, and a failed
+    check. This measure is ours, since the paper does not count failures.
     """
     return complaint(exit_code, output) is not None

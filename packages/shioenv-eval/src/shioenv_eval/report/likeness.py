@@ -1,4 +1,4 @@
-"""How much drawn inputs are like those that people write, for any list of people's inputs."""
+"""Similarity of drawn inputs to a list of inputs that people wrote."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Share:
 
     @property
     def share(self) -> float:
-        """The part divided by the whole; 0 where the whole is 0."""
+        """The part divided by the whole; 0 if the whole is 0."""
         return self.part / self.whole if self.whole else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Derivable:
-    """How much of a list of inputs the grammars derive: options, operands and whole commands.
+    """The shares of a list's options, operands and whole commands that the grammars derive.
 
     Only commands that have a grammar count; `inputs` are all inputs of the list.
     """
@@ -54,19 +54,18 @@ class Derivable:
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """Drawn inputs beside those of people.
+    """Statistics of drawn inputs in comparison with people's inputs.
 
     `options` and `operands` are means per command. `repeated` are the commands that repeat an
-    option, among the commands with two or more options. `repeated_in_vain` are the commands among
-    these that repeat an option that their program takes once.
+    option, among the commands with two or more options. `repeated_in_vain` are those among them
+    that repeat an option that their program uses only once.
 
     `option_sets`, `option_sets_given_utility`, `utilities` and `operators` are distances to a table
     of usage: Jensen-Shannon divergences in bits, 0 to 1. `option_sets` counts an option set
-    together with its utility. `option_sets_given_utility` is the mean over utilities, weighed by
-    how often people call each.
+    together with its utility. `option_sets_given_utility` is the mean over utilities, weighted by
+    people's use of each.
 
-    `normal_forms` are the normal forms that were drawn, among those of people's inputs of one
-    command.
+    `normal_forms` are the drawn normal forms, among those of people's single-command inputs.
     """
 
     drawn: int
@@ -81,17 +80,17 @@ class Likeness:
     normal_forms: Share
 
     def to_json(self) -> dict[str, object]:
-        """The numbers as JSON values."""
+        """Return the numbers as a JSON object."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A list of people's inputs beside what policies draw.
+    """A list of people's inputs compared with the inputs drawn by policies.
 
     `means` are people's own options and operands per command. `milliseconds` is, by policy, the
-    processor time in milliseconds that drawing an input took. The first input is not counted, since
-    grammars are read for it.
+    processor time in milliseconds for drawing an input. The first input is excluded, since it
+    includes loading the grammars.
     """
 
     derivable: Derivable
@@ -100,7 +99,7 @@ class Comparison:
     milliseconds: Mapping[str, float]
 
     def rows(self) -> Iterator[tuple[str, list[str]]]:
-        """The rows of the comparison: what is compared, and the number of each policy."""
+        """Yield the rows of the comparison: a label, and the number of each policy."""
         made = self.policies.values()
         options, operands = self.means
         yield (
@@ -122,13 +121,13 @@ class Comparison:
         yield "drawing an input, ms", [f"{self.milliseconds[name]:.2f}" for name in self.policies]
 
     def shares(self) -> Iterator[tuple[str, Share]]:
-        """The shares of people's inputs that the grammars derive, each with its name."""
+        """Yield the shares of people's inputs that the grammars derive, each with its name."""
         yield "options", self.derivable.options
         yield "operands", self.derivable.operands
         yield "commands", self.derivable.commands
 
     def markdown(self, source: str) -> str:
-        """The comparison as a part of the grammars' page; `source` says what was compared."""
+        """Return the comparison as a part of the grammars' page; `source` describes the inputs."""
         table = Table(
             "Beside what people write",
             f"{source} What reading draws shows, the [kinds](design/kinds.md#measured) tell.",
@@ -147,7 +146,7 @@ class Comparison:
         return f"{table.markdown}\n{derived.markdown}"
 
     def to_json(self) -> dict[str, object]:
-        """The numbers as JSON values."""
+        """Return the numbers as a JSON object."""
         return {
             "derivable": asdict(self.derivable),
             "means": {"options": self.means[0], "operands": self.means[1]},
@@ -168,10 +167,10 @@ def compare(
     system: str | None = None,
     policies: Sequence[str] = COMPARED,
 ) -> Comparison:
-    """People's inputs beside what the policies draw on a built system, by the shipped usage table.
+    """Compare people's inputs with the policies' draws on a built system.
 
-    `draws` inputs are drawn by each policy, at least one; nothing is executed. Errors: those of
-    `find_system` and of `sample`.
+    The table of usage is the shipped one. Each policy draws `draws` inputs, at least one; nothing
+    is executed. Errors: those of `find_system` and of `sample`.
     """
     built = find_system(system)
     grammars = grammars_on(built)
@@ -200,7 +199,7 @@ def compare(
 
 
 def derivable(descriptions: Iterable[Description]) -> Derivable:
-    """How much of the described inputs the describer's grammars derive."""
+    """Compute the shares of the described inputs that the describer's grammars derive."""
     counts: Counter[str] = Counter()
     for description in descriptions:
         counts["inputs"] += 1
@@ -231,7 +230,7 @@ def likeness(
     usage: Usage,
     forms: frozenset[str],
 ) -> Likeness:
-    """How like people's inputs the drawn inputs are: their table of usage and their normal forms.
+    """Compare drawn inputs with people's table of usage and normal forms.
 
     `drawn` holds at least one command that has a grammar.
     """
@@ -264,7 +263,7 @@ def likeness(
 
 
 def _in_vain(grammar: Grammar, segment: DescribedSegment, options: Sequence[str]) -> bool:
-    """Whether a command repeats an option, in whatever form, that its program takes once."""
+    """Whether a command repeats an option, in any form, that its program uses only once."""
     line = {name: spec.names for spec in grammar.options for name in spec.names}
     repeats = {name for spec in grammar.options if spec.repeats for name in spec.names}
     once = [line.get(name, (name,)) for name in options if name not in repeats]
@@ -300,9 +299,9 @@ def _operators(usage: Usage) -> Mapping[str, float]:
 
 
 def divergence(first: Mapping[str, float], second: Mapping[str, float]) -> float:
-    """The Jensen-Shannon divergence of two distributions given as counts, in bits: 0 to 1.
+    """Return the Jensen-Shannon divergence of two distributions given as counts, in bits: 0 to 1.
 
-    1 where one of them has no counts.
+    1 if one of them has no counts.
     """
     totals = sum(first.values()), sum(second.values())
     if not all(totals):
@@ -316,16 +315,16 @@ def divergence(first: Mapping[str, float], second: Mapping[str, float]) -> float
 
 
 def normal_forms(texts: Iterable[str], parser: InputParser) -> frozenset[str]:
-    """The normal forms of those texts that are inputs of one command without operators."""
+    """Return the normal forms of texts that are a single command without operators."""
     inputs = (parser.parse(text) for text in texts)
     return frozenset(normal_form(one) for one in inputs if not one.operators)
 
 
 def normal_form(shell_input: Input) -> str:
-    """An input reduced to its commands, options and operators; numbers are N, other words A.
+    """Reduce an input to its commands, options and operators; numbers are N, other words A.
 
-    The letters of a cluster are sorted, but for `find`. Several A in a row are one A. A variable
-    set before a command is `X=`.
+    The letters of a cluster are sorted, except for `find`. Consecutive A are merged. A variable
+    assignment before a command is `X=`.
     """
     parts: list[str] = []
     words: list[str] = []

@@ -1,4 +1,4 @@
-"""Means with their intervals, moments, differences and distribution functions."""
+"""Means with confidence intervals, moments, differences and distribution functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Z = NormalDist().inv_cdf(0.975)
 """Half the width of a 95% interval, in standard errors (about 1.96)."""
 
 BOOTSTRAPPED = 2000
-"""Resamples that `bootstrapped` takes."""
+"""Number of resamples used by `bootstrapped`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class Mean:
 
 
 def bootstrapped(values: Sequence[float]) -> Mean:
-    """The mean with the BCa interval of 2,000 resamples (Efron 1987): errors are skewed.
+    """Return the mean with the BCa interval of 2,000 resamples (Efron 1987), for skewed errors.
 
-    Taken from 60 of our errors, the interval holds the mean of all errors in 94 to 95% of cases.
-    Plain percentiles hold that mean in 92 to 93% (simulated). Deterministic. `values` are not
-    empty. Where all are equal (up to rounding), the interval is that value.
+    With 60 of our errors, the interval contains the mean of all errors in 94 to 95% of cases. Plain
+    percentiles contain it in 92 to 93% (simulated). Deterministic. `values` must not be empty. If
+    all are equal (up to rounding), the interval is that value.
     """
     from scipy.stats import bootstrap
 
@@ -48,7 +48,7 @@ def bootstrapped(values: Sequence[float]) -> Mean:
 
 
 def half_interval(values: Sequence[float]) -> float | None:
-    """Half the 95% interval of a mean of few values (Student's t); None below two values."""
+    """Return half the 95% interval of a mean of few values (Student's t); None below two values."""
     from scipy.stats import t
 
     if len(values) < 2:
@@ -64,13 +64,13 @@ class Moments:
 
     count: int
     mean: float
-    """NaN where there is no score."""
+    """NaN if there are no scores."""
     sd: float
     """Sample standard deviation; 0 for a single score, NaN for none."""
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self:
-        """The moments of any number of scores."""
+        """Compute the moments of any number of scores."""
         if not values:
             return cls(0, math.nan, math.nan)
         array = np.asarray(values, dtype=float)
@@ -78,7 +78,7 @@ class Moments:
 
     @property
     def text(self) -> str:
-        """The moments as tables show them: `0.743 ± 0.265`, a dash where there is no score."""
+        """The moments in table format: `0.743 ± 0.265`, a dash if there are no scores."""
         return f"{fixed(self.mean)} ± {fixed(self.sd)}" if self.count else "-"
 
     @property
@@ -89,14 +89,14 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class MeanDifference:
-    """One mean less another mean of independent values, and the difference's standard error."""
+    """The difference of two means of independent values, and its standard error."""
 
     value: float
     error: float
 
     @classmethod
     def of(cls, upper: Moments, lower: Moments) -> Self:
-        """The mean of `upper` less the mean of `lower`; neither group is empty."""
+        """Subtract the mean of `lower` from the mean of `upper`; neither group is empty."""
         error = math.sqrt(upper.variance_of_mean + lower.variance_of_mean)
         return cls(upper.mean - lower.mean, error)
 
@@ -112,14 +112,15 @@ class MeanDifference:
 
     @property
     def text(self) -> str:
-        """The difference as tables show it: `+0.212 (+0.200 to +0.223)`."""
+        """The difference in table format: `+0.212 (+0.200 to +0.223)`."""
         return f"{self.value:+.3f} ({self.low:+.3f} to {self.high:+.3f})"
 
 
 def cumulative(values: Sequence[float], steps: int = 200) -> list[tuple[float, float]]:
-    """Points (x, share of the values that are at most x) for x from 0 to 1, and one just below 1.
+    """Return points (x, share of values up to x) for x from 0 to 1, and one just below 1.
 
-    The point just below 1 shows the step of the values that are exactly 1. Empty for no values.
+    The point just below 1 shows the step for values that are exactly 1. Empty if there are no
+    values.
     """
     array = np.sort(np.asarray(values, dtype=float))
     places = [index / steps for index in range(steps)] + [1 - 1e-9, 1.0]
@@ -135,7 +136,7 @@ RESAMPLES = 1000
 SEED = 20_251_016
 
 Estimate = list[float | None]
-"""Value, low and high end of the 95% interval; all None where nothing can be averaged."""
+"""Value, low and high end of the 95% interval; all None if there are no values."""
 
 Array = NDArray[Any]
 
@@ -145,9 +146,9 @@ class DrawnMeans:
     """A mean over inputs, and the mean over each resample of these inputs."""
 
     value: float | None
-    """None where there is nothing to take a mean of."""
+    """None if there are no values."""
     means: Array
-    """One for each resample; NaN where a resample has nothing to take a mean of."""
+    """One for each resample; NaN if a resample has no values."""
 
     @property
     def estimate(self) -> Estimate:
@@ -155,7 +156,7 @@ class DrawnMeans:
         return _estimate(self.value, self.means)
 
     def less(self, other: DrawnMeans) -> Estimate:
-        """The difference to another mean over the same resamples, with its interval."""
+        """Return the difference from another mean over the same resamples, with its interval."""
         if self.value is None or other.value is None:
             return [None, None, None]
         return _estimate(self.value - other.value, self.means - other.means)
@@ -172,7 +173,7 @@ class Resampled:
         self._counts: Array = np.array(counts, dtype=np.float32).reshape(len(counts), n)
 
     def drawn(self, values: Sequence[float | None]) -> DrawnMeans:
-        """The mean over the inputs that have a value: in the whole and in each resample."""
+        """Compute the mean over the inputs that have a value: in total and in each resample."""
         value, known = _split(values)
         whole = float(value.sum() / known.sum()) if known.any() else None
         return DrawnMeans(whole, _divided(self._counts @ value, self._counts @ known))
@@ -180,9 +181,9 @@ class Resampled:
     def macro(
         self, values: Sequence[float | None], groups: Mapping[str, Sequence[int]]
     ) -> Estimate:
-        """The mean over groups of the mean in each group.
+        """Return the mean over groups of the mean in each group.
 
-        `groups` are places of inputs by name; an input may be in several groups.
+        `groups` holds indices of inputs by name; an input may be in several groups.
         """
         value, known = _split(values)
         member = np.zeros((self.n, len(groups)), dtype=np.float32)
@@ -196,7 +197,7 @@ class Resampled:
         return _estimate(float(whole), drawn)
 
     def percentile(self, values: Sequence[float], percent: float) -> Estimate:
-        """The value below which `percent` (0 to 100) percent of all values lie."""
+        """Return the value below which `percent` (0 to 100) percent of all values lie."""
         if not self.n:
             return [None, None, None]
         whole = np.asarray(values, dtype=np.float64)
@@ -205,7 +206,7 @@ class Resampled:
 
 
 def _split(values: Sequence[float | None]) -> tuple[Array, Array]:
-    """Two arrays: the values, 0 for None; and 1 for a value, 0 for None."""
+    """Return two arrays: the values with None as 0, and 1 for a value and 0 for None."""
     known = np.array([value is not None for value in values], dtype=np.float32)
     return np.array([value or 0.0 for value in values], dtype=np.float32), known
 

@@ -1,4 +1,4 @@
-"""The page of a dataset: one file with its style, script, charts and samples inside."""
+"""The page of a dataset: a single file that includes its style, script, charts and samples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ORIGINS = {
     "records": "They were exported from a dataset; what its manifest said was not.",
     "released": "They were executed and scored elsewhere, and are shown as they were released.",
 }
-"""Sentences about how a dataset came about, by the kind of its origin."""
+"""Sentences about the creation of a dataset, by the kind of its origin."""
 
 
 def write_report(
@@ -35,14 +35,13 @@ def write_report(
     *,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Statistics:
-    """Writes the page of a dataset, and returns the dataset's numbers.
+    """Write the page of a dataset, and return the dataset's numbers.
 
-    `file` is where the page is written; None: `report.html` in the dataset's directory. The file is
-    written whole or not at all. Equal datasets give equal bytes with the same versions of the
-    libraries and the same fonts. `report` is told how many records are read, and of how many.
+    `file` is the page's path; None: `report.html` in the dataset's directory. The file is written
+    completely or not at all. Equal datasets give equal bytes with the same versions of the
+    libraries and the same fonts. `report` is called with the number of records read and the total.
 
-    Errors: those of `page_file` and `collect`. DatasetStorageError where the file cannot be
-    written.
+    Errors: those of `page_file` and `collect`. DatasetStorageError if the file cannot be written.
     """
     path = page_file(directory, file, "altair", "vl_convert")
     manifest, statistics, samples = collect(directory, report=report)
@@ -55,9 +54,9 @@ def write_report(
 def collect(
     directory: str | Path, *, report: Callable[[int, int], None] = lambda done, total: None
 ) -> tuple[Manifest, Statistics, Samples]:
-    """Everything that the page is made of, from one pass over the finished records.
+    """Collect all data for the page in one pass over the finished records.
 
-    `report` is told after each record how many are read, and of how many. Errors: those of
+    `report` is called after each record with the number read and the total. Errors: those of
     `read_manifest`, and of `read_records` with `check`.
     """
     manifest, samples = read_manifest(directory), Samples()
@@ -72,7 +71,10 @@ def collect(
 
 
 def page(manifest: Manifest, statistics: Statistics, samples: Samples) -> str:
-    """The page's HTML. The page loads nothing; a policy admits its own style and script only."""
+    """Return the page as HTML.
+
+    It loads nothing; its policy admits only its own style and script.
+    """
     from markupsafe import Markup
 
     from shioenv_eval.report.charts import figures
@@ -98,9 +100,9 @@ def page(manifest: Manifest, statistics: Statistics, samples: Samples) -> str:
 
 
 def facts(manifest: Manifest, records: int) -> dict[str, str]:
-    """What the manifest says, for people, and how many records there are.
+    """Return the manifest's facts in readable form, and the number of records.
 
-    Facts that are not known are left out.
+    Unknown facts are left out.
     """
     plan, shards = manifest.plan, len(manifest.shards)
     drawing, scoring = plan.drawing, plan.scoring
@@ -138,7 +140,7 @@ def facts(manifest: Manifest, records: int) -> dict[str, str]:
 
 
 def tables(manifest: Manifest) -> list[Table]:
-    """The limits of every execution, and the packages of the system; only tables with rows."""
+    """Return the execution limits and the system's packages; only tables with rows."""
     bounds = manifest.plan.to_json()["limits"] or {}
     limits = [(name.replace("_", " "), str(value)) for name, value in bounds.items()]
     packages = sorted(manifest.plan.packages.items())
@@ -150,12 +152,12 @@ def tables(manifest: Manifest) -> list[Table]:
 
 
 def _origin(manifest: Manifest) -> dict[str, Any]:
-    """Where the inputs are from; empty where a sampler drew them here."""
+    """Return the origin of the inputs; empty if a sampler drew them here."""
     return dict(manifest.plan.to_json().get("origin") or {})
 
 
 def dark_charts() -> str:
-    """The style that gives charts the colours of `DARK` on a dark page."""
+    """Return CSS that applies the colours of `DARK` to charts on a dark page."""
     rules: list[Any] = [
         f'svg [{part}="{light}"] {{ {part}: {dark}; }}'
         for light, dark in DARK.items()

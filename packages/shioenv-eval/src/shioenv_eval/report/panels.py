@@ -1,4 +1,4 @@
-"""The parts that pictures are put together from: the kinds of charts that recur, and their axes."""
+"""Building blocks of pictures: recurring kinds of charts, and their axes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import altair as alt
 from shioenv_eval.report.drawing import ACCENT, INK, STYLES, Style
 
 PAPER = ACCENT
-"""The colour of what the paper says; no point but the paper's is a diamond."""
+"""The colour of the paper's numbers; only they are drawn as diamonds."""
 
 Rows = Iterable[Mapping[str, Any]]
 Panel = TypeVar(
@@ -19,23 +19,23 @@ Panel = TypeVar(
 
 
 def chart(rows: Rows) -> alt.Chart:
-    """A chart of rows, to which a mark is still to be added."""
+    """Return a chart of rows, without a mark."""
     return alt.Chart(alt.InlineData(values=[dict(row) for row in rows]))
 
 
 def titled(panel: Panel, text: str, *lines: str) -> Panel:
-    """A whole picture with its title, and lines of text below the title."""
+    """Add a title, and lines of text below it, to a picture."""
     return panel.properties(title=alt.TitleParams(text, subtitle=list(lines)))
 
 
 def sized(panel: Panel, title: str, width: int, height: int) -> Panel:
-    """One of a picture's panels with a title of its own, and its size in pixels."""
+    """Set a panel's title, and its size in pixels."""
     heading = alt.TitleParams(title, fontSize=13, offset=6)
     return panel.properties(title=heading, width=width, height=height)
 
 
 def score(field: str, title: str | None = "irreducibility (0 to 1)", **axis: Any) -> dict[str, Any]:
-    """The arguments of an axis from 0 to 1 (`alt.X`, `alt.Y`) for a field of scores."""
+    """Return the arguments of an axis from 0 to 1 (`alt.X`, `alt.Y`) for a field of scores."""
     return {
         "shorthand": f"{field}:Q",
         "title": title,
@@ -45,13 +45,13 @@ def score(field: str, title: str | None = "irreducibility (0 to 1)", **axis: Any
 
 
 def counted(field: str, title: str = "records", ticks: int = 4, **axis: Any) -> dict[str, Any]:
-    """The arguments of an axis of whole numbers (`alt.X`, `alt.Y`) for a field of counts."""
+    """Return the arguments of an axis of whole numbers (`alt.X`, `alt.Y`) for a field of counts."""
     shown = alt.Axis(tickCount=ticks, tickMinStep=1, format="~s", **axis)
     return {"shorthand": f"{field}:Q", "title": title, "axis": shown}
 
 
 def lengths_axis(lengths: Sequence[int], field: str = "arguments") -> alt.X:
-    """An axis of numbers of arguments along x, with room on both sides."""
+    """Return an x axis of argument counts, with room on both sides."""
     scale = alt.Scale(domain=[min(lengths) - 0.4, max(lengths) + 0.4], nice=False)
     axis = alt.Axis(values=list(lengths), format="d")
     return alt.X(f"{field}:Q", title="removable arguments", scale=scale, axis=axis)
@@ -64,7 +64,7 @@ def styled(
     styles: Sequence[Style] = STYLES,
     **legend: Any,
 ) -> dict[str, Any]:
-    """Encodings of colour, dashes and form that share one legend."""
+    """Return encodings of colour, dashes and shape that share one legend."""
 
     def common(values: list[Any]) -> dict[str, Any]:
         scale = alt.Scale(domain=list(names), range=values[: len(names)])
@@ -79,7 +79,7 @@ def styled(
 
 
 def alone(style: Style) -> dict[str, Any]:
-    """Encodings of a single series, which needs no legend."""
+    """Return encodings of a single series without a legend."""
     values = {"color": style.colour, "strokeDash": list(style.dash), "shape": style.shape}
     return {channel: alt.value(value) for channel, value in values.items()}
 
@@ -93,10 +93,10 @@ def means(
     interval: Literal["band", "rule"] | None = None,
     line: bool = True,
 ) -> alt.LayerChart:
-    """Points of `mean` along x, with a line through the points of a series.
+    """Draw points of `mean` along x, with a line through the points of a series.
 
-    `interval` adds a band or a rule from `low` to `high`. `series` are encodings as `styled` gives
-    them, and perhaps `detail`. `y` makes the axis of a field.
+    `interval` adds a band or a rule from `low` to `high`. `series` are encodings from `styled`,
+    with an optional `detail`. `y` creates the axis of a field.
     """
     whole = chart(rows).encode(x=x, color=series["color"])
     ends = {"y": y("low"), "y2": "high:Q"}
@@ -115,7 +115,7 @@ def means(
 
 
 def said(rows: Rows, x: alt.X, y: alt.Y, **text: Any) -> alt.LayerChart:
-    """What the paper says, as points with their `label` beside them, which `text` places."""
+    """Draw the paper's numbers as points, each with its `label`, which `text` positions."""
     whole = chart(rows).encode(x=x, y=y)
     point = whole.mark_point(shape="diamond", filled=True, size=80, opacity=1, color=PAPER)
     label = whole.mark_text(color=PAPER, **text).encode(text="label:N")
@@ -123,14 +123,14 @@ def said(rows: Rows, x: alt.X, y: alt.Y, **text: Any) -> alt.LayerChart:
 
 
 def bars(rows: Rows, x: alt.X, *, step: int, **labels: Any) -> alt.Chart:
-    """A horizontal bar for each row, named by its `label`; rows are `step` pixels high."""
+    """Draw a horizontal bar for each row, named by its `label`; rows are `step` pixels high."""
     y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(labelColor=INK, **labels))
     bar = chart(rows).mark_bar(height=alt.RelativeBandSize(band=0.7)).encode(x=x, y=y)
     return bar.properties(height=alt.Step(step))
 
 
 def histogram(values: Sequence[float], x_title: str | None, y: Mapping[str, Any]) -> alt.Chart:
-    """A bar for each of the values, over equal parts of 0 to 1; `y` is the axis of `value`."""
+    """Draw a bar for each value, over equal parts of 0 to 1; `y` is the axis of `value`."""
     rows = (
         {"from": place / len(values), "to": (place + 1) / len(values), "value": value}
         for place, value in enumerate(values)

@@ -1,6 +1,6 @@
-"""Records chosen and prepared for the page's browser: bounded in number and size, deterministic.
+"""Selection of records for the page's browser: bounded in number and size, deterministic.
 
-All text is made printable here. The page puts it in place as text, never as markup.
+All text is made printable here. The page inserts it as text, never as markup.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from shioenv.text import visible
 from shioenv_eval.report.template import script_json
 
 RECORDS = 2000
-"""Records in the page at most."""
+"""Maximum number of records in the page."""
 STRATA = 1000
-"""Pairs of command and exit code, at most, of which a record is chosen before all others."""
+"""Maximum number of pairs of command and exit code that get a record before all others."""
 BYTES = 4_500_000
-"""Bytes of all samples in the page at most, as JSON."""
+"""Maximum size in bytes of all samples in the page, as JSON."""
 INPUT_CHARACTERS = 2000
 OUTPUT_CHARACTERS = 3000
 OPERATIONS = 40
 DETAIL_CHARACTERS = 200
 
 SAID_BY_FLAGS = ("wall_seconds", "output_bytes")
-"""Limits that have one of the `FLAGS` for themselves: these are not named a second time."""
+"""Limits that have a flag in `FLAGS`: they are not listed a second time."""
 
 MATTERS, SOMETIMES, IDLE, UNKNOWN = "m", "s", "i", "u"
-"""What an argument does to the behavior.
+"""The influence of an argument on the behavior.
 
-Leaving out that argument alone changes it; only leaving it out of some sub-inputs does; nothing
-does; not known.
+Removing only this argument changes it; only its removal from some sub-inputs does; no removal does;
+unknown.
 """
 
 
@@ -51,16 +51,16 @@ class Chosen:
     """The records of a dataset that the page holds."""
 
     texts: tuple[str, ...]
-    """Each record as JSON that may stand inside `<script>`."""
+    """Each record as JSON that is safe inside `<script>`."""
     every_pair: bool
-    """Whether each pair of command and exit code of the dataset has a record among them."""
+    """Whether each pair of command and exit code of the dataset is represented."""
 
 
 class Samples:
-    """Chooses records while they pass.
+    """Selects records from a stream.
 
     The first record of each pair of command and exit code comes first. Then come the records whose
-    places have the smallest hashes: a uniform sample, and the same on every run.
+    numbers have the smallest hashes: a uniform sample that is the same on every run.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Samples:
         self._uniform: list[tuple[int, int, dict[str, Any]]] = []
 
     def add(self, record: Record) -> None:
-        """Takes one record, which is kept or not."""
+        """Consider one record for the selection."""
         self._passed += 1
         pair = (command_of(record), record.exit_code)
         if pair not in self._strata:
@@ -87,7 +87,7 @@ class Samples:
             heapq.heappop(self._uniform)
 
     def chosen(self) -> Chosen:
-        """The chosen records, at most `RECORDS` and `BYTES`, by number of record."""
+        """Return the selected records, at most `RECORDS` and `BYTES`, ordered by record number."""
         uniform = sorted(self._uniform, key=lambda item: item[:2], reverse=True)
         kept: list[tuple[int, str]] = []
         size = 0
@@ -102,7 +102,10 @@ class Samples:
 
 
 def sample(record: Record) -> dict[str, Any]:
-    """A record as the browser shows it. Keys are short because there are thousands of them."""
+    """Return a record in the browser's format.
+
+    Keys are short because there are thousands of them.
+    """
     output = record.output[:OUTPUT_CHARACTERS]
     operations = ContextPatch.from_json(record.context_patch).operations
     return {
@@ -132,7 +135,7 @@ def _flags(record: Record) -> list[str]:
 
 
 def _pieces(record: Record) -> list[list[str]]:
-    """The input in pieces `[text, role]`.
+    """Split the input into pieces `[text, role]`.
 
     Roles are `d` for the `cd`, `c` for commands, `o` for operators and `t` for targets. Arguments
     have one of `MATTERS`, `SOMETIMES`, `IDLE` and `UNKNOWN`; all else has "".
@@ -169,7 +172,7 @@ def _tokens(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def _rows(input_args: Sequence[str]) -> list[Input]:
-    """The rows of a session; none where its tokens are no input."""
+    """Return the rows of a session; empty if its tokens are not an input."""
     try:
         return rows_of(input_args)
     except InputError:
@@ -177,10 +180,10 @@ def _rows(input_args: Sequence[str]) -> list[Input]:
 
 
 def argument_levels(segment: ScoredSegment) -> list[str]:
-    """What each argument of a segment does to the behavior, as far as the record tells.
+    """Return the influence of each argument of a segment on the behavior, as far as it is recorded.
 
-    The effects of single arguments tell it where the segment has them. Where they do not, the score
-    may: 0 means that no argument matters, 1 that each does. A score between does not say which.
+    The effects of single arguments determine it if the segment has them. Otherwise the score may: 0
+    means that no argument matters, 1 that each does. Other scores leave it unknown.
     """
     if not 0 <= segment.n_arguments <= INPUT_CHARACTERS:
         return []
@@ -200,10 +203,10 @@ def _level(effect: Effect, told: str) -> str:
 
 
 def changes(operations: Sequence[Operation]) -> list[list[str]]:
-    """Operations of a context patch for people: `[what happened, to what, details]`.
+    """Return operations of a context patch in readable form: `[verb, name, details]`.
 
-    Changed attributes of one file that follow each other are one line. A file that was added looks
-    as `ls -l` shows it.
+    Consecutive changes of one file's attributes are merged. A file that was added is shown in the
+    format of `ls -l`.
     """
     lines: list[list[str]] = []
     for operation in operations:
@@ -234,7 +237,7 @@ def _change(operation: Operation) -> list[str]:
 
 
 def _name(path: Sequence[str]) -> str:
-    """The name of what a path leads to: `notes.txt` for a file, `env PWD` for anything else."""
+    """Return a readable name for a path: `notes.txt` for a file, `env PWD` for anything else."""
     if path[:1] == ["fs"] and len(path) > 1:
         return "/".join(path[1:])
     return " ".join(path) or "everything"

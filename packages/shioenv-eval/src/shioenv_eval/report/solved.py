@@ -1,4 +1,4 @@
-"""The picture of what agents solved, by kind and length of the tasks."""
+"""The picture of agents' results, by kind and length of the tasks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from shioenv_eval.report.panels import chart, score, sized, styled
 
 
 def draw_results(rows: Sequence[Mapping[str, Any]], file: Path) -> list[Path]:
-    """Draws the shares of solved tasks as SVG, for light pages and, ending in `-dark`, dark ones.
+    """Draw the shares of solved tasks as SVG, for light pages and, ending in `-dark`, dark ones.
 
-    Rows are those of `results_of`. Returned are the files' paths. Errors: DatasetStorageError.
+    Rows are those of `results_of`. Returns the files' paths. Errors: DatasetStorageError.
     """
     agents = list(dict.fromkeys(row["agent"] for row in rows))
     panels = []

@@ -14,7 +14,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """The items by their keys; groups, and the items in each, stand in the order they come in."""
+    """Group items by key; groups and their items keep the original order."""
     groups: dict[Key, list[Item]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -23,7 +23,7 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under headers, with a title, and a note that says how to read the rows."""
+    """Rows under headers, with a title and a note that explains how to read the rows."""
 
     title: str
     note: str
@@ -34,13 +34,13 @@ class Table:
     def of(
         cls, title: str, note: str, columns: Mapping[str, Callable[..., str]], items: Iterable[Any]
     ) -> Self:
-        """A table with a row for each item; `columns` maps headers to functions that make cells."""
+        """Create a table with a row for each item; `columns` maps headers to cell functions."""
         rows = [tuple(cell_of(item) for cell_of in columns.values()) for item in items]
         return cls(title, note, tuple(columns), rows)
 
     @property
     def markdown(self) -> str:
-        """The table as Markdown, under its title and note; columns of numbers are right-aligned."""
+        """The table as Markdown, below its title and note; numeric columns are right-aligned."""
         lines = [f"## {self.title}", "", self.note, ""]
         if self.rows:
             columns = zip(*self.rows, strict=True)
@@ -50,7 +50,7 @@ class Table:
 
     @property
     def html(self) -> str:
-        """The table as HTML with its title as caption, in an element that scrolls by itself.
+        """The table as HTML, with its title as caption, in a scrollable element.
 
         Every cell is escaped text.
         """

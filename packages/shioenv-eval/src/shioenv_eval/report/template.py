@@ -1,4 +1,4 @@
-"""HTML pages: one file each, with style and script inside; a page loads nothing else."""
+"""HTML pages: single files that include style and script and load nothing else."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from shioenv.text import count, fixed, share, visible
 from shioenv_eval.report.drawing import require_libraries
 
 LIBRARIES = ("jinja2",)
-"""The libraries that pages are made with, from the extra `report`."""
+"""The libraries for rendering pages, from the extra `report`."""
 
 FILE = "report.html"
-"""What a page is called in the directory of what it shows."""
+"""The default file name of a page."""
 
 
 def page_file(directory: str | Path, file: str | Path | None, *drawing: str) -> Path:
-    """The path of a page: `file`; None: `report.html` in `directory`.
+    """Return the path of a page: `file`; None: `report.html` in `directory`.
 
-    `drawing` are libraries that the page needs beside `LIBRARIES`. Errors: MissingExtraError where
-    one is not installed; UsageError for a directory in the page's place.
+    `drawing` are libraries that the page needs in addition to `LIBRARIES`. Errors:
+    MissingExtraError if one is not installed; UsageError if the path is a directory.
     """
     require_libraries("a report", "report", *sorted((*drawing, *LIBRARIES)))
     path = Path(directory) / FILE if file is None else Path(file)
@@ -34,14 +34,13 @@ def page_file(directory: str | Path, file: str | Path | None, *drawing: str) -> 
 
 
 def rendered(package: str, *, style: str = "", **values: Any) -> str:
-    """The page of a package: its `templates/page.html`, filled with `values`.
+    """Render the page of a package: its `templates/page.html`, filled with `values`.
 
-    The template extends the `base.html` that all pages share. The page holds the style and script
-    that all pages share, the package's own `page.css` where there is one, `style`, and the
-    package's own `page.js`. The script reads the value `data`. A content security policy admits
-    this style and this script only.
+    The template extends the shared `base.html`. The page includes the shared style and script, the
+    package's own `page.css` if it exists, `style`, and the package's own `page.js`. The script
+    reads the value `data`. A content security policy admits only this style and this script.
 
-    Beside `values` the template knows `markup`, `visible`, `fixed`, `count` and `share`.
+    In addition to `values`, the template can use `markup`, `visible`, `fixed`, `count` and `share`.
     """
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -75,11 +74,11 @@ def rendered(package: str, *, style: str = "", **values: Any) -> str:
 
 
 def script_json(document: Any) -> str:
-    """JSON in ASCII without `<`, `>` and `&`: nothing in it ends a script or begins a tag."""
+    """Return ASCII JSON without `<`, `>` and `&`, so that it cannot end a script or begin a tag."""
     text = json.dumps(document, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _hash(text: str) -> str:
-    """How a content security policy names an inline script or style."""
+    """Return the hash of an inline script or style for a content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -66,7 +66,7 @@ class PaperScoring:
     estimator: shared.EstimatorName = THE_PAPERS.estimator
 
     def scoring(self) -> Scoring:
-        """The paper's scoring, with these options."""
+        """Return the paper's scoring, with these options."""
         return replace(THE_PAPERS, budget=self.budget, estimator=self.estimator)
 
 
@@ -91,7 +91,7 @@ class Run:
     revert: shared.Revert = "input"
 
     def __call__(self, out: Path, experiment: Experiment) -> shared.Printout:
-        """Run the experiment, and return what is printed about it."""
+        """Run the experiment, and return its printout."""
         limits = shared.RecordLimits(None, self.without_shell_state, self.sandbox, self.revert)
         return _run(
             out,
@@ -105,7 +105,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class RunOften:
-    """As `Run`, for experiments that decide themselves how many processes run."""
+    """Like `Run`, for experiments that set the number of processes themselves."""
 
     seed: shared.Seed = 0
     without_shell_state: shared.WithoutShellState = False
@@ -114,7 +114,7 @@ class RunOften:
     revert: shared.Revert = "input"
 
     def __call__(self, out: Path, experiment: Experiment) -> shared.Printout:
-        """Run the experiment, and return what is printed about it."""
+        """Run the experiment, and return its printout."""
         return Run(**asdict(self))(out, experiment)
 
 
@@ -362,7 +362,7 @@ def _training(size: str, minutes: float, steps: int, device: str) -> RegimeTrain
         raise MissingExtraError("training", "train", "torch", "transformers") from None
     if size not in SIZES:
         raise UsageError(f"no sequence model is called {size!r}", hint=", ".join(SIZES))
-    # a short training, too, has dev losses
+    # a short training needs dev losses, too
     every = max(1, min(500, steps // 4))
     tokens = 2048 if device == "cpu" else 32_768
     plan = TrainingPlan(size=size, steps=steps, every=every, batch_tokens=tokens, minutes=minutes)
@@ -410,7 +410,7 @@ def _run(
 
 
 def _lines(results: Results) -> Iterator[str]:
-    """The tables, then a line with the results' directory and files, and the seconds."""
+    """Yield the tables, then a line with the results' directory, files and run time in seconds."""
     for table in results.tables:
         yield table.markdown
     seconds = results.document["wall_seconds"]
