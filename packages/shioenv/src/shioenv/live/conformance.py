@@ -1,7 +1,7 @@
-"""Scripts of several lines that every shell runs alike, and what two shells did otherwise.
+"""Scripts that every shell must run alike, and the comparison of two shells.
 
-The oracle is `RepeatedShell`. Where a shell that stays is right and the oracle is not, the script
-stands in `OTHERWISE` with the reason.
+The oracle is `RepeatedShell`. `OTHERWISE` lists the scripts for which a shell that stays is right
+and the oracle is not, with reasons.
 """
 
 from __future__ import annotations
@@ -272,18 +272,18 @@ OTHERWISE: Final[dict[Script, str]] = {
     ("sleep 9 &", "disown", "jobs", "kill $!", "echo $?"): _LEFT,
     ("read -t .1 x < <(sleep 1)", "echo $?", "wait", "read -n 2 y <<< abc", "echo $y"): _LEFT,
 }  # fmt: skip
-"""Scripts that a shell that stays runs otherwise, each with the reason."""
+"""Scripts for which a shell that stays differs from the oracle, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """What two shells did otherwise with a line of a script."""
+    """A difference between two shells in one line of a script."""
 
     number: int
     """The line's number in its script, from 1."""
     line: str
     what: str
-    """What differs: `exit_code`, `output`, `patch`, ..."""
+    """The field that differs: `exit_code`, `output`, `patch`, ..."""
     one: object
     other: object
 
@@ -295,12 +295,12 @@ _OF_DIRECTORIES = frozenset({"links", "size", "year", "month", "day", "time"})
 
 
 def differences(one: Shell, other: Shell, script: Sequence[str]) -> Iterator[Disagreement]:
-    """Runs a script in two new shells, line by line, and tells what they did otherwise.
+    """Run a script in two new shells, line by line, and yield their differences.
 
-    It ends with the line that ends one of them. Two ways to tell one thing are no difference. A
-    shell that stays tells that a file moved. A repeated shell tells that a file is gone and another
-    one is there. A repeated shell tells the date of a directory in which one line made a file and
-    another line removed it.
+    The run stops after the line that ends one of the shells. Equivalent reports are no difference.
+    For a moved file, a shell that stays reports a move, and a repeated shell a removal and an
+    addition. Where one line creates a file and a later one removes it, only a repeated shell
+    reports the directory's time.
     """
     for number, line in enumerate(script, 1):
         if other.ended:
@@ -322,9 +322,9 @@ def differences(one: Shell, other: Shell, script: Sequence[str]) -> Iterator[Dis
 def _changes(
     behavior: Behavior, files: Mapping[str, Mapping[str, object]]
 ) -> tuple[set[str], set[str], set[str], dict[str, str]]:
-    """What is gone, what is new, what else changed, and new contents of what did not move.
+    """Return removed, added and otherwise changed names, and new contents of files that stayed.
 
-    `files` are those that are there afterwards.
+    `files` are those after the line.
     """
     gone, new, rest = set(), set(), set()
     for operation in behavior.patch.operations:
@@ -347,7 +347,7 @@ def _is_directory(entry: Mapping[str, object]) -> bool:
 
 
 def refuses_lines(shell: Shell) -> bool:
-    """Whether an ended shell says so to whoever gives it a line."""
+    """Whether an ended shell raises ShellEndedError for a further line."""
     try:
         shell.run("echo never")
     except ShellEndedError:
