@@ -34,14 +34,15 @@ MAX_OPERATIONS = 4096
 """Maximum number of a patch's operations, and of content digests; longer ones become a digest."""
 
 CLOCK_SLACK = 0.05
-"""Seconds around a run within which a file time counts as the run's own.
+"""Tolerance in seconds around a run within which a file time counts as the run's own.
 
-Files are stamped by a clock that ticks some milliseconds behind."""
+The clock of file times lags by some milliseconds.
+"""
 
 DIRECTORY_SIZE = 4096
 """Size of a new directory in bytes, on any layer: file systems report different sizes."""
 
-_LAST_SECOND = 67_768_036_191_676_799  # in year 2147485547: the last that the C library knows
+_LAST_SECOND = 67_768_036_191_676_799  # in the year 2147485547, the last one of the C library
 _OF_CONTENT = ("size", "links", "month", "day", "year", "time")
 _NO_CHANGES = ContextPatch()
 _NO_DIGESTS: Mapping[str, str] = {}
@@ -50,7 +51,7 @@ _NO_INODES: Mapping[str, int] = {}
 _access = attrgetter("mode", "uid", "gid")
 _of_content = attrgetter("size", "links", "mtime_ns", "target")
 _kept = attrgetter("mode", "rdev", "mtime_ns", "digest")
-"""The attributes of a file that renaming leaves as they are, besides the inode."""
+"""The attributes of a file that renaming preserves, apart from the inode."""
 
 _perms = lru_cache(maxsize=4096)(stat.filemode)
 
@@ -478,7 +479,7 @@ def network_fields(document: bytes | None) -> dict[str, Any]:
         )
         for link in _objects(printed.get("addresses"))
     }
-    # the kernel fills the table `local` by itself, from the addresses
+    # the kernel fills the table `local` from the addresses
     routes = {
         key: [route for route in _objects(printed.get(key)) if route.get("table") != "local"]
         for key in ("routes", "routes6")

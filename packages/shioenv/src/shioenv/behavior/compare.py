@@ -87,7 +87,7 @@ NOTHING = Ignored()
 _effects = attrgetter(
     "exit_code", "timed_out", "output_truncated", "patch_digest", "patch", "content_digests"
 )
-"""The parts of a behavior, beside its output, that runs may disagree about."""
+"""The parts of a behavior, apart from its output, on which runs may disagree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +101,9 @@ class Noise:
 
     Otherwise Algorithm 1 without its cap (D-2s)."""
     ignored: Ignored
-    """The parts beside the output that the runs disagree about."""
+    """The parts apart from the output on which the runs disagree."""
     volatile: bool
-    """Whether the runs disagree about something, or one of them is flagged as volatile."""
+    """Whether the runs disagree in any part, or one of them is flagged as volatile."""
 
     @classmethod
     def of(cls, runs: Sequence[Behavior]) -> Noise:
@@ -192,7 +192,7 @@ def _text(output: bytes) -> str:
 
 
 BLOCK = 1024
-"""Texts that are compared with as many other texts at once: 8 MB of similarities."""
+"""Number of texts that are compared with as many others at once: 8 MB of similarities."""
 
 NEAREST_CHARACTERS = 1024
 """Characters of each text that are compared; the cost grows with the square of that number."""

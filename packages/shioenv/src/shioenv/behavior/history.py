@@ -60,7 +60,7 @@ def difference(
 
 @dataclass(frozen=True)
 class _End:
-    """The files as a run left them."""
+    """The state of files after a run."""
 
     run: Behavior
     context: Mapping[str, Any]

@@ -36,7 +36,7 @@ OF_SHELLS = frozenset({*SHELL_FIELDS, "umask", "groups"})
 """The fields of a context that a shell's dump contains."""
 
 SHELL_PID: Final = 1000
-"""The process ID of a shell that stays, in its machine: `SHELL_PID` of `native/around/runs.h`."""
+"""The process ID of a resident shell in its machine: `SHELL_PID` of `native/around/runs.h`."""
 
 _ENDLESS: Final = "while [[ 1 ]]; do [[ 1 ]]; done"
 _AT_ONCE: Final = 0.001
@@ -187,7 +187,7 @@ class LineRecorder:
 
 
 class Lines:
-    """A shell that stays in a machine, line by line. Calls from several threads run one by one."""
+    """A resident shell, line by line. Calls from several threads run one by one."""
 
     def __init__(
         self,
@@ -273,9 +273,8 @@ class Lines:
     def kill(self) -> None:
         """Kill the shell and all that it started; their changes to the machine stay.
 
-        A shell beside it kills it. If a process prevents that, the supervisor does it, as for a
-        line that times out. No trap of the shell is run. Errors: SandboxError if the shell
-        survives.
+        A separate shell kills it. If a process prevents that, the supervisor does it, as for a line
+        that times out. No trap of the shell is run. Errors: SandboxError if the shell survives.
         """
         with self.turn():
             self._kill()
@@ -339,7 +338,7 @@ class Lines:
             return terminal
 
     def enter(self, text: str, *, wall_seconds: float, idle_seconds: float) -> Entered:
-        """Start an input in the machine's root directory, which runs beside the shell.
+        """Start an input in the machine's root directory, in parallel to the shell.
 
         The next `look` reports its changes. Errors: those of `ShellSandbox.enter`.
         """

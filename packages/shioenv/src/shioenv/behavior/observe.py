@@ -226,22 +226,22 @@ class SandboxRunner(Uncopied):
             files = {
                 os.fsencode(path): _file_stat(entry) for path, entry in self.system.index.items()
             }
-            # the newest context alone is kept: each takes megabytes, and workers live long
+            # keep only the newest context: each takes megabytes, and workers live long
             known = start, self._recorder(start).context(self.system.profile, files)
             self._context = known
         return known[1]
 
     @property
     def keeps_shells(self) -> bool:
-        """Whether a shell can stay in this runner's machine (`start_shell`)."""
+        """Whether this runner's sandbox has resident shells (`start_shell`)."""
         return self.limits.sandbox == "namespaces" and not self.limits.without_shell_state
 
     def start_shell(self, cwd: str | None = None, *, idle_seconds: float) -> Lines:
-        """Start a shell that stays in a start directory (None: the first one).
+        """Start a resident shell in a start directory (None: the first one).
 
         Each shell has a separate machine, so shells and runs are independent. A machine serves one
         shell after the other. The shell ends after waiting for its next line for `idle_seconds`.
-        Errors: those of `run`; SandboxError where `keeps_shells` is False.
+        Errors: those of `run`; SandboxError if `keeps_shells` is False.
         """
         start = cwd or self.system.declaration.start_directory
         lines, _ = self._started(
@@ -252,7 +252,7 @@ class SandboxRunner(Uncopied):
     def start_terminal(
         self, shell_input: str, cwd: str | None = None, *, idle_seconds: float
     ) -> tuple[Lines, int]:
-        """Start a shell that runs an input on a terminal, in a start directory, and stays there.
+        """Start a resident shell that runs an input on a terminal, in a start directory.
 
         Of the returned `Lines`, only `look` and `close` are usable. The caller closes the
         descriptor of the terminal's other end. Errors: those of `start_shell`.
@@ -431,7 +431,7 @@ class SandboxRunner(Uncopied):
         if start not in self._recorders:
             empty = self._sandbox.run(Request("", cwd=start))
             if empty.shell is None and not self.limits.without_shell_state:
-                # something outside ended that shell: no later run could be compared with it
+                # an outside event ended that shell, so it is no baseline for later runs
                 raise SandboxError(f"an empty input in {start} did not tell the state of its shell")
             self._recorders[start] = Recorder(
                 start=start,
@@ -455,7 +455,7 @@ def _shows_a_kill(execution: Execution) -> bool:
     if execution.limits_hit:
         return False
     output, shell = execution.output, execution.shell or b""
-    # this is asked of every run, and plain text is found ten times as fast as a pattern
+    # checked for every run: finding plain text is ten times as fast as a pattern
     in_words = b"Killed" in output or b"signal 9" in output
     return (
         execution.exit_code == _KILLED

@@ -31,7 +31,7 @@ class RowKind(StrEnum):
     BESIDE_AGAIN = "c"
     """As `BESIDE`, once more. The row's output is discarded."""
     END = "e"
-    """The shell of the rows before this one ends, with every process that they left behind."""
+    """The shell of the rows before this one ends, with every process that they left running."""
 
 
 @dataclass(frozen=True, slots=True)

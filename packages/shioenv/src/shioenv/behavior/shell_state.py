@@ -90,7 +90,7 @@ class ShellDump:
 
     @cached_property
     def declarations(self) -> Declarations:
-        """The variables, to compare others with."""
+        """The variables, for comparisons with others."""
         return Declarations(self.sections[DECLARE], self.state(DECLARE))
 
 

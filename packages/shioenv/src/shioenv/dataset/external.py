@@ -40,7 +40,7 @@ from shioenv.system.store import find_system
 
 @dataclass(frozen=True, slots=True)
 class CommandList:
-    """A file of inputs, one a line, with settings for reading it.
+    """A file of inputs, one per line, with settings for reading it.
 
     A line is an input as text, or a JSON object with `input` and optionally `cwd`, its start
     directory.
@@ -50,7 +50,7 @@ class CommandList:
     sampler: str = "commands"
     """The sampler's name in the records."""
     seed: int = 0
-    """The seed that draws start directories and sub-inputs."""
+    """The seed for drawing start directories and sub-inputs."""
     start_directories: tuple[str, ...] = ()
     """Start directories of lines without one; empty: those that the system declares."""
 
@@ -164,7 +164,7 @@ def import_list(
     executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> ImportSummary:
-    """Do the work of `import_commands` once list and plan are known."""
+    """Do the work of `import_commands` with a parsed list and a plan."""
     summary = run(
         directory,
         plan,
@@ -406,7 +406,7 @@ def _repeated(text: str) -> str | None:
     """Return the reason for refusing an object with a duplicate key: parsers use the last one."""
     for name in ("input", "cwd"):
         if text.count(f'"{name}"') > 1:
-            pairs = json.loads(text, object_pairs_hook=list)  # of the outermost object as well
+            pairs = json.loads(text, object_pairs_hook=list)  # includes the outermost object
             if sum(key == name for key, _ in pairs) > 1:
                 return f"`{name}` is there twice"
     return None

@@ -184,7 +184,7 @@ def generate(
 
     The same arguments and system give the same bytes, with any `executor` and any number of
     restarts. Of volatile records only number, input and arguments are the same. Without an
-    `executor` processes of this machine do the work, one a processor.
+    `executor` processes of this machine do the work, one per processor.
 
     `settings` override those of the `drawing`: `seed`, `commands`, `policy` and the others.
     `system` is a name or file as in `open_sandbox`. `limits` apply to each execution (None:

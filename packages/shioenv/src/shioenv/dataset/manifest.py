@@ -60,7 +60,7 @@ _LATER = {"mistakes": 0.0, "session_length": 1}
 """Settings of drawing that older manifests lack, with their values there."""
 
 SHARD_RECORDS = 1000
-"""Records of every shard but the last (Appendix A: "files of 1K entries")."""
+"""Number of records of every shard but the last (Appendix A: "files of 1K entries")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,7 @@ class Plan:
         drawn |= {"commands": grammar.commands, "own_grammars": grammar.own}
         system = _part(document["system"], _System, "$.system")
         limits = document["limits"]
-        named = {}  # the limits that are texts
+        named = {}  # limits with text values
         if isinstance(limits, dict):
             for name in limits.keys() & {"sandbox", "inside"}:
                 named[name] = _part(limits[name], str, f"$.limits.{name}")
@@ -322,7 +322,7 @@ class Manifest:
     layers: tuple[str, ...] = ()
     """The lower layers of the system's files on these hosts, as named by `layer_of`."""
     contexts: tuple[ContextFile, ...] = ()
-    """The contexts to which patches apply, one a start directory; none if this package executed
+    """The contexts to which patches apply, one per start directory; none if this package executed
     nothing."""
     shards: tuple[Shard, ...] = ()
     """The finished shards, in order."""

@@ -79,7 +79,7 @@ def question_of(document: Mapping[str, Any], number: int, source: str) -> Questi
 def read_questions(inputs: str | Path) -> list[Question]:
     """Read the inputs of a file, or the shipped `public`, `public-dev` or `public-test`.
 
-    There is one input a line. A line is plain text, or a JSON object with `input`, and optionally
+    There is one input per line. A line is plain text, or a JSON object with `input`, and optionally
     `id`, `cwd`, `kind`, `steps` and `history`. Empty lines and lines that begin with `#` are
     skipped.
 

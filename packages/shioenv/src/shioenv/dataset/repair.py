@@ -139,7 +139,7 @@ def repair_with(
     executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[Repaired, ...]:
-    """Do the work of `repair` once the stream of samples is known."""
+    """Do the work of `repair` with a given stream of samples."""
     manifest = read_manifest(directory)
     with Store(directory, manifest.plan, manifest.count, kernel=None, remake=True) as store:
         damaged = {shard.number: shard for shard in manifest.shards if shard.number in store.gone}

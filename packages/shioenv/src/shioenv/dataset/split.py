@@ -116,8 +116,8 @@ def group_of(record: Record) -> str:
 def group_of_input(typed: str) -> str:
     """Return the group of an input: numbers, names and the order of words make no difference.
 
-    It is the set of words of the normal form, with bundled letters separated. An input without a
-    normal form is a separate group, apart from its numbers.
+    It is the set of words of the normal form, with bundled letters separated. Inputs without a
+    normal form are one group only if they differ in nothing but numbers.
     """
     form = normal(typed)
     if form is None:

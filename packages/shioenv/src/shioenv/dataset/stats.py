@@ -26,7 +26,8 @@ BINS = 20
 """Number of equally wide bins of irreducibility from 0 to 1; 1 itself is in the last."""
 
 STEPS = 200
-"""Scores are rounded to 1/200 for quartiles, so that these need no more memory than counts."""
+"""Number of steps from 0 to 1 to which scores are rounded for quartiles, so that counting
+suffices."""
 
 EXPENSIVE = 10
 """Number of listed inputs with the most executions."""
@@ -77,7 +78,7 @@ class GroupStatistics:
 
     records: int
     failed: int
-    """Records with another exit code than 0."""
+    """Records with a nonzero exit code."""
     scored: int
     """Records with a score; the others have no argument to remove."""
     mean_irreducibility: float | None

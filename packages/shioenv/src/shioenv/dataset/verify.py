@@ -294,7 +294,7 @@ class _Check:
 def record_problems(
     record: Record, scoring: Scoring | None = None, *, executed: bool = True
 ) -> Iterator[str]:
-    """Yield the contradictions in a record, a message each.
+    """Yield the contradictions in a record, one message each.
 
     With `scoring`, the record is also checked against these settings. With a `target_se` or a
     `process_budget` a score need not be exact if the budget covers all sub-inputs. This package did
@@ -303,7 +303,7 @@ def record_problems(
     yield from _input_problems(record)
     yield from _behavior_problems(record)
     if executed:
-        # older versions kept no channels of a truncated output
+        # older versions did not store the channels of a truncated output
         may_be_missing = record.volatile or record.output_truncated
         if (record.stdout is None) != (record.stderr is None) or (
             record.stdout is None and not may_be_missing

@@ -39,8 +39,7 @@ class EpisodeOptions(ScoringOptions, total=False):
 class SessionEnv(gymnasium.Env[ObsType, ActType]):
     """An environment whose episodes write a session, which is executed and scored at the end.
 
-    Before its first reset an environment can be copied and pickled. The copy is made with the same
-    options.
+    An environment can be copied and pickled before its first reset. The copy has the same options.
     """
 
     metadata: dict[str, Any] = dict(METADATA)  # noqa: RUF012
@@ -151,12 +150,12 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
         return f"$ cd {self._cwd}\n{self._written()}{after}"
 
     def close(self) -> None:
-        """Close the sandbox if this environment opened one; any number of calls."""
+        """Close the sandbox if this environment opened one; may be called any number of times."""
         self.scorer.close()
 
     @property
     def scored(self) -> ScoredSession | None:
-        """The executed session with all parts of its score, and its record; None before."""
+        """The executed session with its complete score and its record; None before execution."""
         return self._scored if isinstance(self._scored, ScoredSession) else None
 
     @property

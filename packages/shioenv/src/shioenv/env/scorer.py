@@ -1,4 +1,4 @@
-"""A finished session executed and scored, as both environments do at the end of an episode."""
+"""Execute and score a finished session, at the end of an episode of either environment."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from gymnasium.spaces import utils as flattening
 from numpy.typing import NDArray
 
 MAX_ARGUMENT_LENGTH: Final = 64
-"""Characters of one cell, and of one action's text (Section C.1.1)."""
+"""Maximum number of characters in a cell, and in an action's text (Section C.1.1)."""
 
 PADDING: Final = ""
 """The text of an empty cell."""

@@ -22,7 +22,7 @@ from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
 
 THREADS = 1
 """Number of torch's threads in a training process. The networks are small, and the sandboxes need
-the processors: with a thread for each, training is many times slower on a loaded machine."""
+the processors: with one thread per processor, training is many times slower on a loaded machine."""
 
 torch.set_num_threads(THREADS)
 
@@ -118,7 +118,7 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
         self.vector.close()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Return the values of an attribute, one an environment.
+        """Return the values of an attribute, one per environment.
 
         AttributeError if it is missing.
         """
@@ -134,7 +134,7 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
     def env_method(
         self, method_name: str, *args: Any, indices: Any = None, **options: Any
     ) -> list[Any]:
-        """Return the results of a method, such as `action_masks`, one an environment."""
+        """Return the results of a method, such as `action_masks`, one per environment."""
         envs = self._chosen(indices)
         return [env.get_wrapper_attr(method_name)(*args, **options) for env in envs]
 

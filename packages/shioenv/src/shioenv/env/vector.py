@@ -134,8 +134,8 @@ class GrammarVectorEnv(SameStepVectorEnv):
     (`AutoresetMode.SAME_STEP`). Its last observation and info are in `final_obs` and `final_info`.
     The inputs of the ended episodes are scored in parallel.
 
-    With `defer` a step waits for no score. Its rewards of executed episodes are 0, and `collect`,
-    called once a rollout, returns the true rewards of these episodes. Rewards are computed in the
+    With `defer` a step waits for no score. Its rewards of executed episodes are 0. `collect`,
+    called once per rollout, returns the true rewards of these episodes. Rewards are computed in the
     order of steps and environments. So a seed determines the rewards, with and without `defer`, in
     any order of scoring.
     """
@@ -152,7 +152,7 @@ class GrammarVectorEnv(SameStepVectorEnv):
     ) -> None:
         """Prepare the environments; nothing is executed or opened yet.
 
-        `sandboxes` is the number of sessions scored at once (default: two a processor). `wrap`
+        `sandboxes` is the number of sessions scored at once (default: two per processor). `wrap`
         lists the wrappers around each environment, the innermost first, such as `LocalActions`.
         Sessions are scored later, so a wrapper in `wrap` that uses a session's reward raises
         EnvironmentOptionError in `step`: wrap the vector instead. The other options are those of

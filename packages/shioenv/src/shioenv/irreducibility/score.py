@@ -182,7 +182,7 @@ class Score:
     n_arguments: int
     """Arguments that can be removed, over all segments."""
     n_executions: int
-    """The number of runs behind the score: the noise runs and each distinct sub-input.
+    """The number of runs that determine the score: the noise runs and each distinct sub-input.
 
     Runs that were taken from a cache count too, so the number is the same on every worker.
     """
@@ -377,7 +377,7 @@ class _Trial:
     def _compare(self, reduced: Behavior) -> tuple[Difference | None, Difference | None]:
         noise = self.noise
         difference = differs(self.full, reduced, noise.threshold, ignore=noise.ignored)
-        if difference is not None:  # the strict threshold is never lower
+        if difference is not None:  # the strict threshold is never below the other one
             return difference, difference
         strict = differs(self.full, reduced, noise.strict_threshold, ignore=noise.ignored)
         return None, strict

@@ -62,7 +62,7 @@ class Scoring:
         estimator_named(self.estimator)
 
     def within(self, processes: int) -> Scoring:
-        """Return these settings for an input whose first run started so many processes."""
+        """Return these settings for an input whose first run started this number of processes."""
         budget = self.budget
         while self.process_budget and budget * processes > self.process_budget:
             if budget <= LEAST_SUB_INPUTS:

@@ -20,11 +20,11 @@ class DescribedMachine(Protocol):
     """The machine that a model predicts."""
 
     def has_directory(self, path: str) -> bool:
-        """Whether a path is a directory of the machine, so that an input can start there."""
+        """Whether an input can start at this path, because it is a directory of the machine."""
         ...
 
     def state(self, cwd: str | None = None) -> State:
-        """The state that an input starts from, by default in the machine's start directory."""
+        """Return the initial state in a directory, by default the machine's start directory."""
         ...
 
 

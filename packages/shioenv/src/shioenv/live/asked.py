@@ -32,7 +32,7 @@ class AskedShell(Closing):
         self.ended = False
         """See `Shell.ended`."""
         self.answer: Answer | None = None
-        """The answer to the newest line; None where the runner declined, and before the first."""
+        """The answer to the newest line; None if the runner declined, and before the first line."""
 
     def run(self, line: str, *, timeout: float | None = None) -> Behavior:
         """See `Shell.run`. A runner that does not execute ignores `timeout`."""
@@ -61,7 +61,7 @@ class RepeatedShell(Closing):
     """A shell that runs all earlier lines again, on the pristine machine, for each new line.
 
     No process persists between lines, and a line's cost grows with the number of lines before it.
-    It is the fallback where no shell stays in a machine, and the oracle for shells that stay.
+    It is the fallback for sandboxes without resident shells, and the oracle for resident shells.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class HybridShell(Closing):
         self._start = self._state = machine.state
         self._owed: list[tuple[str, float | None]] = []
         self.answer: Answer | None = None
-        """The model's answer to the newest line; None where the machine ran the line."""
+        """The model's answer to the newest line; None if the machine ran it."""
 
     @property
     def ended(self) -> bool:

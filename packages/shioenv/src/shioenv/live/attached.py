@@ -1,4 +1,4 @@
-"""A shell on a terminal: prompts, history, completion, programs that take the whole screen."""
+"""An interactive shell on a terminal: prompts, history, completion, full-screen programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INTERACTIVE: Final = "exec env TERM={terminal} bash -i"
 """The interactive shell, with the system's own rc files; ours, because a login reads the same."""
 
 QUIET_SECONDS: Final = 0.15
-"""Seconds without output after which a shell that reads is taken to show its prompt."""
+"""Seconds without output after which a shell that reads is assumed to show its prompt."""
 
 _PIECE = 1 << 16
 _ENTER = (b"\r", b"\n", b"\x04", b"\x03")

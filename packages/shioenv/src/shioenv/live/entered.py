@@ -46,12 +46,12 @@ _READ_WORDS: Final = 'eval "set -- $(/usr/bin/head -c {length} <&9)"'
 RUN: Final = '"$@" 2>&8 8>&- 9>&-'
 """Runs the words that are set, without access to the control channel.
 
-Bash reports a command that a signal killed on the control channel, and quotes this text. So a
+When a signal kills a command, Bash reports that on the control channel and quotes this text. So a
 command's words never appear on the control channel.
 """
 
 SAY_STATUS: Final = "printf 'status %d\\n' $? >&9"
-"""Reports the exit status of the command before on the control channel."""
+"""Reports the previous command's exit status on the control channel."""
 
 _TOLD = re.compile(rb"(group|status) ([0-9]{1,10})\s*")
 
@@ -71,7 +71,7 @@ open."""
 
 _PIECE: Final = 1 << 16
 
-_LONGEST_WORDS: Final = LONGEST_INPUT // 2  # in an input that holds the directory too
+_LONGEST_WORDS: Final = LONGEST_INPUT // 2  # the input contains the directory too
 
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_-]*")
 
@@ -85,7 +85,7 @@ class Command:
     program: Sequence[str] = ()
     """A program and its arguments, run in place of a text."""
     cwd: str = "/"
-    """The directory to start in, absolute."""
+    """The absolute path of the start directory."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables added to those of the machine's processes."""
     user: str | None = None
@@ -161,7 +161,7 @@ def start(command: Command, system: System, enter: Callable[[str], Entered]) -> 
     program = command.program or ("/bin/bash", "-c", command.text)
     given = [*(f"{name}={value}" for name, value in command.env.items()), *program]
     for word in given:
-        Request(word).argument()  # as long as Linux takes one
+        Request(word).argument()  # check the length that Linux allows
     words = " ".join(map(quoted, ["/usr/bin/env", *given]))
     words = f"{_as_user(command.user, system)}{words}"
     sent = words.encode("utf-8", "surrogateescape")
@@ -221,9 +221,9 @@ class Finished:
     output: bytes
     errors: bytes
     whole: bool
-    """Whether `output` is all of it."""
+    """Whether `output` is complete."""
     errors_whole: bool = True
-    """Whether `errors` is all of it."""
+    """Whether `errors` is complete."""
 
 
 class Running:
@@ -254,7 +254,7 @@ class Running:
             os.fdopen(descriptor, "rb", buffering=0)
             for descriptor in (entered.output, entered.errors)
         )
-        closing = [talk.close, output.close, errors.close]  # each, until a transport has it
+        closing = [talk.close, output.close, errors.close]  # or transports' close
         feeding, kept = [], []
         try:
             reader, writer = await asyncio.open_connection(sock=talk)
@@ -282,7 +282,7 @@ class Running:
 
     async def _status(self, reader: asyncio.StreamReader) -> int:
         """Return the exit code from the control channel. Root inside the machine can forge it."""
-        with suppress(ValueError, ConnectionError):  # of a line that is too long
+        with suppress(ValueError, ConnectionError):  # a line is too long
             while line := await reader.readline():
                 word, number = told(line) or ("", 0)
                 if word == "status":

@@ -1,4 +1,4 @@
-"""A shell that stays in a machine, with forks and files that store its lines."""
+"""A resident shell: it stays in a machine, can be forked, and can be saved to a file."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Saved(msgspec.Struct, frozen=True):
 
 
 class ResidentShell(Closing):
-    """A shell that stays in a machine: its processes persist between lines.
+    """A shell that stays in a machine, so that its processes persist between lines.
 
     Time continues from the declared instant. A background effect is attributed to the line during
     which it happens. A line waits for the processes that it started, at most for

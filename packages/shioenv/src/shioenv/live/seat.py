@@ -39,7 +39,7 @@ class Seat(Generic[Machine]):
         opened: Callable[[], Machine],
         interrupt: Callable[[Machine], object] | None = None,
     ) -> None:
-        """`opened` opens the machine. `interrupt` ends what a call waits for, from any thread."""
+        """`opened` opens the machine. `interrupt` aborts a running call, from any thread."""
         self._opened, self._interrupt = opened, interrupt
         self._newest: Future[Any] | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shioenv")

@@ -12,7 +12,7 @@ from shioenv.errors import ShellEndedError
 from shioenv.sandbox.base import Uncopied
 
 IDLE_SECONDS: Final = 3600.0
-"""Seconds for which a shell waits for its next line; ours, because idle sessions rarely return."""
+"""Seconds for which a shell waits for its next line; ours: a longer pause counts as abandonment."""
 
 
 class Shell(Protocol):
@@ -25,7 +25,7 @@ class Shell(Protocol):
 
     @property
     def state(self) -> State:
-        """The state that the next line starts from. Errors: PatchError where a patch was cut."""
+        """The initial state of the next line. Errors: PatchError if a patch was truncated."""
         ...
 
     def run(self, line: str, *, timeout: float | None = None) -> Behavior:

@@ -1,19 +1,18 @@
-"""A shell whose rows can be taken back, forked, and repeated.
+"""A shell whose rows can be undone, forked, and repeated.
 
-Rows are run in a shell that stays. Three kinds of terminals run their rows again to restore their
-state: a fork, one after `undo`, and one whose shell was lent to another terminal. So taking back is
+Rows are run in a resident shell. Three kinds of terminals run their rows again to restore their
+state: a fork, one after `undo`, and one whose shell was lent to another terminal. So undoing is
 deleting rows, and a fork is a copy of the list.
 
 The behavior of each row when it was typed is kept. A judge compares it with the behavior of the
 repetition: all rows are run again from the pristine system, in one run.
 
-A judge's questions about the machine run in separate shells, beside the typed one. They must not
-run in the shell in which rows were typed: its owner controls its functions, aliases, traps and
-variables.
+A judge's questions about the machine run in separate shells. They must not run in the shell in
+which rows were typed: its owner controls its functions, aliases, traps and variables.
 
-Commands can enter the machine from outside, beside the typed shell and each other, and continue
-there. Their effects depend on time and cannot be repeated. So a judge of such a terminal ends every
-process and compares what the sandbox sees from outside.
+Commands can enter the machine from outside, in parallel to the typed shell and each other, and
+continue there. Their effects depend on time and cannot be repeated. So a judge of such a terminal
+ends every process and compares what the sandbox sees from outside.
 """
 
 from __future__ import annotations
@@ -138,9 +137,9 @@ class Terminal:
     `run` types a row. Each row is parsed separately, so an unclosed quote does not affect the next
     row. Rows share all of the shell's state: directory, variables, functions, files. After `exit`
     or `exec` nothing runs any more, as in any shell. An `exec` with only redirections applies to
-    its own row (ours, because repeated rows print nothing). A row that times out is taken back,
-    with all that it did (ours, as after Ctrl-C, with nothing half done). `beside` runs a row in
-    another shell.
+    that row alone (ours, because repeated rows print nothing). A row that times out is undone
+    completely (ours, as after Ctrl-C, with nothing half done). `beside` runs a row in another
+    shell.
 
     Each row has the machine's limit of real time, and may be as long as an input. All rows together
     have at most `LONGEST_STDIN` bytes. Forks share the machine, which its owner closes.
@@ -154,12 +153,12 @@ class Terminal:
         self._spent = 0.0
         self._lines: Lines | None = None  # the shell of the history and all rows
         self.entered = False
-        """Whether a command entered the machine: rows can no longer be repeated or taken back."""
+        """Whether a command entered the machine: rows can no longer be repeated or undone."""
         self._found: _Seen | None = None  # before the first command that entered
 
     @property
     def rows(self) -> list[str]:
-        """The rows that were run and not taken back, in order."""
+        """The rows that were run and not undone, in order."""
         return [row.text for row in self._rows]
 
     @property
@@ -169,12 +168,12 @@ class Terminal:
 
     @property
     def ends_beside(self) -> bool:
-        """Whether the last row was run beside the shell, or there are no rows."""
+        """Whether the last row was run in a separate shell, or there are no rows."""
         return not self._rows or self._rows[-1].beside
 
     @property
     def printed(self) -> bytes:
-        """The output of the last row that was typed; empty where none was typed."""
+        """The output of the last typed row; empty if none was typed."""
         typed = [row.behavior.output for row in self._rows if not row.beside]
         return typed[-1] if typed else b""
 
@@ -195,14 +194,14 @@ class Terminal:
         """Run a row in a separate shell, in the start directory, and return its behavior.
 
         The row finds the machine (files, network, host name) as the typed rows left it, but not
-        their shell. Processes that typed rows left behind are ended first. Later rows find what it
+        their shell. Processes that typed rows left running are ended first. Later rows find what it
         changed in the machine. `wall_seconds` overrides the limit of this name.
 
-        Where shells stay in the machine, no typed process is an ancestor or descendant of that
+        In a sandbox with resident shells, no typed process is an ancestor or descendant of that
         shell, or shares its memory. The supervisor starts the shell, and every process that could
-        kill it has ended. Errors: TerminalError where the typed shell could not be ended.
-        TerminalError where no shell stays and the shell beside was killed. Those of the machine.
-        The row then counts as not run.
+        kill it has ended. Errors: TerminalError if the typed shell could not be ended.
+        TerminalError if there are no resident shells and the separate shell was killed. Those of
+        the machine. The row then counts as not run.
         """
         self._refuse_entered("repeated")
         if self.machine.keeps_shells:
@@ -218,15 +217,15 @@ class Terminal:
         self._shell()
 
     def enter(self, command: Command) -> Entered:
-        """Start a command in the machine, beside the shell; see `EnteredMachine.start`.
+        """Start a command in the machine, in parallel to the shell; see `EnteredMachine.start`.
 
-        The command finds what the rows left, their processes included, and continues beside later
-        rows. From then on no row can be repeated, taken back or forked, and `beside` is refused. A
-        row that times out or ends its shell ends every process, and its changes stay. The next row
-        gets a new shell in the same machine. Some commands leave the terminal as it is: those with
+        The command finds what the rows left, their processes included, and continues during later
+        rows. From then on no row can be repeated, undone or forked, and `beside` is refused. A row
+        that times out or ends its shell ends every process, and its changes stay. The next row gets
+        a new shell in the same machine. Some commands leave the terminal as it is: those with
         `reads`, and those that changed nothing and ended before the first row. Relative directories
-        start at the start directory. Errors: those of `EnteredMachine.start`; SandboxError where no
-        shell stays in the machine.
+        start at the start directory. Errors: those of `EnteredMachine.start`; SandboxError in a
+        sandbox without resident shells.
         """
         cwd = posixpath.join(self.start.cwd, command.cwd)
         if not (self.entered or command.reads):
@@ -240,9 +239,9 @@ class Terminal:
         end_group(group, self._enter)
 
     def undo(self, count: int = 1) -> None:
-        """Take back the last `count` rows.
+        """Undo the last `count` rows.
 
-        Errors: UsageError where there are fewer; TerminalError where a command entered.
+        Errors: UsageError if there are fewer; TerminalError if a command entered.
         """
         self._refuse_entered("taken back")
         if not 0 <= count <= len(self._rows):
@@ -323,8 +322,8 @@ class Terminal:
     def unrecorded(self) -> Mapping[str, bytes] | None:
         """Return the rows' effects outside patches (`behavior.unrecorded`); None if unreadable.
 
-        It is read from outside, beside the shell, by the pristine system's programs. Errors: those
-        of the machine; SandboxError where no shell stays in it.
+        The pristine system's programs read it from outside the shell. Errors: those of the machine;
+        SandboxError in a sandbox without resident shells.
         """
         printed = self._shell().apart(PROBE, wall_seconds=SECONDS).output
         return unrecorded(printed, self.machine.system.declaration)
@@ -348,7 +347,7 @@ class Terminal:
         return self.machine.type(rows, self.start.cwd, wall_seconds=seconds) if rows else None
 
     def _typed(self, row: str) -> Behavior:
-        """Type a row in the shell that stays."""
+        """Type a row in the resident shell."""
         Request(row).argument()
         while True:
             lines = self._shell()
@@ -425,7 +424,7 @@ class Terminal:
             )
 
     def _asked(self, row: str, *, separate: bool, seconds: float | None) -> Behavior:
-        """Run a row beside the shell that stays, after ending that shell and all that it left."""
+        """Run a row in a separate shell, after ending the resident shell and all that it left."""
         Request(row).argument()
         lines = self._shell(ends=True)
         self._lines = None  # no further row can be typed there
@@ -436,7 +435,7 @@ class Terminal:
         return behavior
 
     def _shell(self, *, ends: bool = False) -> Lines:
-        """Return the shell that stays, in which the history and all rows were run.
+        """Return the resident shell, in which the history and all rows were run.
 
         With `ends` the shell is killed after the last typed row.
         """
@@ -530,8 +529,8 @@ def _not_ended(error: SandboxError) -> TerminalError:
 def contents(terminal: Terminal, names: Iterable[str]) -> Mapping[str, bytes]:
     """Return contents of regular files after all rows, by name in `fs`, without unreadable files.
 
-    A shell beside prints them as base64, which passes any byte. Files whose names do not fit into
-    one row are missing as well.
+    A separate shell prints them as base64, which represents any byte. Files whose names do not fit
+    into one row are missing as well.
     """
     wanted = list(names)
     if not wanted:

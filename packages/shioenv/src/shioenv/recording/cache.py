@@ -231,7 +231,7 @@ class ExecutionCache:
                 (_CHECKSUM + len(_STRUCK), _REMOVED),
             )
         above = pages - self._max_bytes // _PAGE
-        if above > 0:  # a step gives back one page; `execute` makes only one step
+        if above > 0:  # a step frees one page, and `execute` makes only one step
             given_back = min(above, _GIVEN_BACK)
             self._connection.executescript(f"PRAGMA incremental_vacuum({given_back})")
 
@@ -263,7 +263,7 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
 
 
 class _View:
-    """The part of a cache for one start directory."""
+    """A view of a cache for one start directory."""
 
     def __init__(self, of: ExecutionCache, cwd: str) -> None:
         self._of, self._cwd = of, cwd

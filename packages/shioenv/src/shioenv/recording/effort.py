@@ -22,7 +22,7 @@ class Effort:
     """Seconds that their executions took beyond `own_seconds`: to start inputs, to read their
     changes, and to convert them into behaviors."""
     opening_seconds: float = 0.0
-    """Seconds that it took to open sandboxes for the executions."""
+    """Seconds for opening sandboxes for the executions."""
     lane_seconds: float = 0.0
     """Seconds spent on records, without waits for a turn, summed over all sandboxes."""
     drawing_seconds: float = 0.0
@@ -96,4 +96,4 @@ class Line:
     volatile: bool
     executions: int
     effort: Effort = field(default_factory=Effort)
-    """The time and executions that the record took, which are not stored."""
+    """The time and executions of the record, which are not stored."""

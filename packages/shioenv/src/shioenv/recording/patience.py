@@ -99,7 +99,7 @@ class Patience:
 
     @property
     def length(self) -> int:
-        """Bytes of the session as it is executed, its history included."""
+        """Size of the executed session in bytes, its history included."""
         return len(os.fsencode("\n".join([*self._state.history, self._text])))
 
     def followed_by(self, line: str) -> Behavior:
