@@ -263,7 +263,7 @@ _OWN = "sha256:"
 
 
 def _label(directory: str) -> str:
-    """Return the label of a directory of user grammars: the digest of its grammars."""
+    """Return the label of a directory of own grammars: the digest of its grammars."""
     if not directory or directory.startswith(_OWN):
         return directory
     own = own_grammars(directory)

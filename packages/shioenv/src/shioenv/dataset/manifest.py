@@ -42,7 +42,7 @@ READ = (4, 5, 6, SCHEMA_VERSION)
 
 In version 4 a missing `estimator` is the paper's. Before version 6 `session_length` is named
 `history`, and limits have a separate key for the sandbox `inside` a microVM. Before version 7 there
-are no user grammars, and no merged and no split datasets.
+are no own grammars, and no merged and no split datasets.
 """
 
 MANIFEST = "manifest.json"

@@ -85,11 +85,11 @@ def repair(
     """Recreate the damaged shards and contexts of a generated dataset; () if none is damaged.
 
     `system` names the system if it was built from a file. `policy` is the policy's file if a policy
-    drew the inputs. `own_grammars` is the directory of user grammars if the inputs were drawn from
+    drew the inputs. `own_grammars` is the directory of own grammars if the inputs were drawn from
     such. `executor` is that of `generate`.
 
     Errors: RepairError for a dataset that was not generated, or for unexplained differences.
-    UsageError if the inputs were drawn from user grammars, and their directory is not given.
+    UsageError if the inputs were drawn from own grammars, and their directory is not given.
     DatasetCorruptError for other inputs or contexts than the manifest describes.
     DatasetMismatchError if system, grammars or version differ. UnknownDatasetError,
     DatasetBusyError, DatasetStorageError, those of `find_system` and of opening a sandbox. After an

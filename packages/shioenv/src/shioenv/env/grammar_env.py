@@ -102,7 +102,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         """Load and bind grammars; nothing is executed.
 
         Environments of a process with the same grammars share them. `commands` names the grammars
-        and grammar sets to load (default: `paper`, user grammars too), `grammars` replaces these.
+        and grammar sets to load (default: `paper`, own grammars too), `grammars` replaces these.
         With `command` every episode begins with a chosen command: the named one, or with `uniform`
         one that each reset draws anew. `catalogue` contains the values of system tokens, or is a
         callable that returns them for a start directory (default: the values of the built system).

@@ -51,7 +51,7 @@ class ScoringOptions(TypedDict, total=False):
     wall_seconds: float | None
     """Short for `limits` with this one field; not to be combined with `limits`."""
     own_grammars: str | Path | None
-    """The directory of user grammars (None: `$SHIOENV_GRAMMARS`, if set)."""
+    """The directory of own grammars (None: `$SHIOENV_GRAMMARS`, if set)."""
     runner: RunnerSource | None
     """The runner in place of the sandbox, or a callable that opens one."""
     record: bool

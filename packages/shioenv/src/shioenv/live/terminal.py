@@ -1,8 +1,8 @@
 """A shell whose rows can be undone, forked, and repeated.
 
-Rows are run in a resident shell. Three kinds of terminals run their rows again to restore their
-state: a fork, one after `undo`, and one whose shell was lent to another terminal. So undoing is
-deleting rows, and a fork is a copy of the list.
+Rows are run in a resident shell. Some terminals run their rows again to restore their state: a
+fork, one after `undo`, and one whose shell was lent elsewhere. So undoing is deleting rows, and a
+fork is a copy of the list.
 
 The behavior of each row when it was typed is kept. A judge compares it with the behavior of the
 repetition: all rows are run again from the pristine system, in one run.
