@@ -41,7 +41,7 @@ Job control creates the group, and gives the command the signals that a shell ha
 """
 
 _READ_WORDS: Final = 'eval "set -- $(/usr/bin/head -c {length} <&9)"'
-"""Sets the words that the control channel sends first: an input cannot hold so many bytes."""
+"""Sets the words to the first bytes of the control channel: an input cannot hold so many."""
 
 RUN: Final = '"$@" 2>&8 8>&- 9>&-'
 """Runs the words that are set, without access to the control channel.

@@ -38,9 +38,9 @@ class Patience:
     """Executes a session and its sub-inputs, and decides their limits of wall time.
 
     The first run of the session is repeated once through `alone` if it timed out, and the second
-    run counts. So is a sub-input that times out although the session does not, unless the session
-    is `volatile` anyway. If it times out again, or is not repeated, all further sub-inputs are
-    hurried.
+    run counts. The same applies to a sub-input that times out although the session does not, unless
+    the session is `volatile` anyway. If the sub-input times out again, or is not repeated, all
+    further sub-inputs are hurried.
 
     A hurried sub-input gets 20 times the session's own time: at least `HURRIED_SECONDS`, and at
     most the time of the sub-input that timed out. It is not repeated with the same time. If it was
@@ -49,8 +49,9 @@ class Patience:
     gets the wall time of every run.
 
     Processes may still run at the end of the time allowed after the shell's end. If that happens in
-    the first run of the session, the run is repeated once through `alone`. The same applies to a
-    sub-input that is not hurried, of a session that is not volatile and does not do so itself.
+    the first run of the session, the run is repeated once through `alone`. So is a sub-input in
+    which that happens, unless it is hurried, the session is volatile, or the session has such
+    processes too.
 
     A run that breaks its sandboxes is repeated once through `alone`, because another run may have
     taken its resources. If it breaks them again, the run itself is the cause. Then all further runs
