@@ -1,1 +1,1 @@
-"""What happened: executions turned into behaviors, behaviors compared."""
+"""Convert executions into behaviors, and compare behaviors."""

@@ -1,7 +1,7 @@
-"""An execution turned into a behavior: what changed, as a context patch.
+"""Convert an execution into a behavior, with its changes as a context patch.
 
-The context of a pristine system is constant. So only what a run touched is read after the run. The
-fields `network` and `firewall` are made of what the system's tools print as JSON.
+The context of a pristine system is constant. So only the files that a run touched are read after
+it. The fields `network` and `firewall` are parsed from the JSON output of the system's tools.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ from shioenv.errors import ContextError
 from shioenv.sandbox.base import Execution, FileChange, FileStat
 
 SHELL_FIELDS = ("env", "shell_options", "settings", "functions", "aliases", "limits")
-"""Objects of a context that only the shell itself can tell."""
+"""Objects of a context that only the shell itself can report."""
 
 MAX_OPERATIONS = 4096
-"""Operations of a patch at most, and digests of contents; a digest of all stands for the rest."""
+"""Maximum number of a patch's operations, and of content digests; longer ones become a digest."""
 
 CLOCK_SLACK = 0.05
-"""Seconds around a run within which a file time counts as the run's own.
+"""Tolerance in seconds around a run within which a file time counts as the run's own.
 
-Files are stamped by a clock that ticks some milliseconds behind."""
+The clock of file times lags by some milliseconds.
+"""
 
 DIRECTORY_SIZE = 4096
-"""Size of a new directory in bytes, whatever the layer that the directory lies on says."""
+"""Size of a new directory in bytes, on any layer: file systems report different sizes."""
 
-_LAST_SECOND = 67_768_036_191_676_799  # in year 2147485547: the last that the C library knows
+_LAST_SECOND = 67_768_036_191_676_799  # in the year 2147485547, the last one of the C library
 _OF_CONTENT = ("size", "links", "month", "day", "year", "time")
 _NO_CHANGES = ContextPatch()
 _NO_DIGESTS: Mapping[str, str] = {}
@@ -50,14 +51,14 @@ _NO_INODES: Mapping[str, int] = {}
 _access = attrgetter("mode", "uid", "gid")
 _of_content = attrgetter("size", "links", "mtime_ns", "target")
 _kept = attrgetter("mode", "rdev", "mtime_ns", "digest")
-"""The attributes of a file that renaming leaves as they are, besides the inode."""
+"""The attributes of a file that renaming preserves, apart from the inode."""
 
 _perms = lru_cache(maxsize=4096)(stat.filemode)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What an execution found, so far as its behavior is told from it."""
+    """The initial state of an execution, as far as its behavior depends on it."""
 
     shell: ShellDump | None
     """The shell's state; None where it is unknown."""
@@ -65,21 +66,20 @@ class Found:
     network: bytes | None = None
     """The network in the form of `Execution.network`; None for the untouched one."""
     touched: Collection[bytes] = ()
-    """Paths of files whose times may be the shell's own already: earlier lines touched them."""
+    """Paths of files that earlier lines touched: their times may be the shell's own."""
 
 
 class Recorder:
-    """Turns executions into behaviors: one recorder for all runs in a start directory of a system.
+    """Converts executions into behaviors: one recorder for all runs in a system's start directory.
 
-    `baseline` is the shell state's dump after an empty input in `start`, and `cwd` the directory
-    that the shell was in (None: `start`). A symbolic link may lead there. Where `baseline` is None,
-    the sandbox cannot read shells, and their states stay unknown. `users` and `groups` are the
-    system's names by number. `instant` is the declared time at which each run starts, in seconds
-    since 1970.
-    A file time that falls into a run is recorded as the instant plus the time since the run's start
-    (D-4). `network` gives the untouched network, as `Execution.network` describes it; it is called
-    for a context, and when a run changed the network. Errors: ContextError for a baseline that is
-    no dump.
+    `baseline` is the shell state's dump after an empty input in `start`, and `cwd` the shell's
+    working directory (None: `start`). `cwd` differs where `start` is reached by a symbolic link.
+    Where `baseline` is None, the sandbox cannot read shells, and their states stay unknown. `users`
+    and `groups` are the system's names by number. `instant` is the declared time at which each run
+    starts, in seconds since 1970. A file time during a run is recorded as the instant plus the time
+    since the run's start (D-4). `network` returns the untouched network in the form of
+    `Execution.network`. It is called for a context, and when a run changed the network. Errors:
+    ContextError for a baseline that is no dump.
     """
 
     def __init__(
@@ -107,12 +107,12 @@ class Recorder:
                 hint="the sandbox's helper does not fit the system's bash; build the system again",
             ) from None
         self.found = Found(shell, self._start if cwd is None else cwd)
-        """What every run finds."""
+        """The initial state of every run."""
 
     def dump(self, dump: bytes) -> ShellDump:
-        """The state that a shell told of itself. The newest is read once. Errors: Malformed.
+        """Parse the state that a shell reported. The newest is cached. Errors: Malformed.
 
-        Threads may call this at once: each gets the state of its own dump.
+        Threads may call this at once: each gets the state of the dump that it passes.
         """
         newest = self._newest
         if newest is None or newest.dump != dump:
@@ -120,10 +120,10 @@ class Recorder:
         return newest
 
     def behavior(self, execution: Execution, found: Found | None = None) -> Behavior:
-        """What the execution did. An unreadable shell state is a flag of it, never an error.
+        """Return the execution's behavior. An unreadable shell state sets a flag, and is no error.
 
-        `found` is what it started from (None: what every run finds); the execution's `changes` lead
-        from there.
+        `found` is the initial state (None: that of every run); the execution's `changes` start
+        there.
         """
         found = found or self.found
         operations: list[Operation] = []
@@ -168,11 +168,11 @@ class Recorder:
         )
 
     def context(self, profile: Mapping[str, Any], files: Mapping[bytes, FileStat]) -> Context:
-        """The context before every run: the profile's fields, `files`, and the shell's state.
+        """Return the context before every run, from the profile, `files`, and the shell's state.
 
         `files` are by absolute path. Where they are all files of the system, patches of this
-        recorder apply to the context. Every field is there. Where the shell's state is unknown, the
-        fields of `SHELL_FIELDS` are empty.
+        recorder apply to the context. The context has every field. Where the shell's state is
+        unknown, the fields of `SHELL_FIELDS` are empty.
         """
         fs = {self.name(path): self.entry(file).to_json() for path, file in files.items()}
         document: dict[str, Any] = {name: {} for name in SHELL_FIELDS}
@@ -181,11 +181,11 @@ class Recorder:
         return Context(document)
 
     def name(self, path: bytes) -> str:
-        """The key of a file in `fs`: relative to the start directory inside it, else absolute."""
+        """Return a file's key in `fs`: relative to the start directory inside it, else absolute."""
         return file_key(path, self._start)
 
     def entry(self, file: FileStat, *, own: tuple[float, float] | None = None) -> FileEntry:
-        """The file as a context lists it.
+        """Return the file's entry in a context.
 
         `own` is the run's first and last moment in seconds since 1970, with `CLOCK_SLACK` around
         them. A time within `own` becomes the instant plus the whole seconds since the run's start.
@@ -213,7 +213,7 @@ class Recorder:
     def _shell(
         self, before: ShellDump | None, dump: bytes | None, operations: list[Operation]
     ) -> bool:
-        """Appends what a shell changed of itself, and says whether that is known."""
+        """Append the changes of the shell's state, and return whether that state is known."""
         if dump is None or before is None:
             return False
         if dump == before.dump:
@@ -228,7 +228,7 @@ class Recorder:
             ]
             if not changed:
                 return True
-            # env and settings are filled by several sections: compare what the changed ones say
+            # several sections fill env and settings: compare those of the changed sections
             old = merged(before.state(name) for name in changed)
             new = merged(after.state(name) for name in changed)
         except Malformed:
@@ -240,7 +240,7 @@ class Recorder:
     def _files(
         self, execution: Execution, operations: list[Operation], touched: Collection[bytes]
     ) -> dict[str, str]:
-        """Appends what happened to files; returns the digests of contents added or modified."""
+        """Append the changes of files; return the digests of contents added or modified."""
         own = (execution.started - CLOCK_SLACK, execution.ended + CLOCK_SLACK)
 
         def was(path: bytes, before: FileStat) -> FileEntry:
@@ -296,7 +296,7 @@ class Recorder:
 
 
 def settled(changes: Iterable[FileChange]) -> list[FileChange]:
-    """Changes from the pristine system, with the true sizes and links of directories."""
+    """Return the changes from the pristine system, with true sizes and links of directories."""
     changes = [change for change in changes if change.before != change.after]
     directories = _Directories(changes)
     return [
@@ -306,7 +306,7 @@ def settled(changes: Iterable[FileChange]) -> list[FileChange]:
 
 
 class _Directories:
-    """Sizes and links of directories, by the entries that changed: overlays misstate them."""
+    """Sizes and links of directories, from the entries that changed: overlays report wrong ones."""
 
     def __init__(self, changes: Iterable[FileChange]) -> None:
         self._changed: set[bytes] = set()
@@ -327,11 +327,11 @@ class _Directories:
         return path in self._changed
 
     def true(self, path: bytes, before: FileStat | None, after: FileStat) -> FileStat:
-        """A file with its true size and number of links, whether it was there before or not."""
+        """Return a file with its true size and number of links, whether it is new or not."""
         return self.new(path, after) if before is None else self.settled(path, before, after)
 
     def settled(self, path: bytes, before: FileStat, after: FileStat) -> FileStat:
-        """A file that was there before; a directory has its true size and number of links."""
+        """Return a file that existed before; a directory gets its true size and number of links."""
         if not stat.S_ISDIR(after.mode):
             return after
         if not stat.S_ISDIR(before.mode):
@@ -340,7 +340,7 @@ class _Directories:
         return replace(after, size=before.size, links=links)
 
     def new(self, path: bytes, after: FileStat, size: int = DIRECTORY_SIZE) -> FileStat:
-        """A file that was not there before; a directory has `size` and its true number of links.
+        """Return a new file; a directory gets `size` and its true number of links.
 
         A directory is linked from itself, from its parent, and from each directory in it.
         """
@@ -350,7 +350,7 @@ class _Directories:
 
 
 def _looks_same(before: FileStat, after: FileStat, *, but_content: bool) -> bool:
-    """Whether both give the same entry; where `but_content`, apart from `_OF_CONTENT`."""
+    """Whether both have the same entry; with `but_content`, apart from `_OF_CONTENT`."""
     if _access(before) != _access(after):
         return False
     return but_content or _of_content(before) == _of_content(after)
@@ -359,18 +359,18 @@ def _looks_same(before: FileStat, after: FileStat, *, but_content: bool) -> bool
 def _renamed_from(
     candidates: Iterable[tuple[bytes, FileStat]], after: FileStat
 ) -> tuple[bytes, FileStat] | None:
-    """The removed file whose mode, time and content the added file has, or None: it was renamed."""
+    """Return the removed file with an added file's mode, time and content: it was renamed."""
     return next((file for file in candidates if _kept(file[1]) == _kept(after)), None)
 
 
 def _moved_trees(
     removed: Mapping[int, list[tuple[bytes, FileStat]]], added: list[tuple[bytes, FileStat]]
 ) -> dict[bytes, tuple[bytes, FileStat]]:
-    """For each path of a directory that was moved, added: the removed path and its file.
+    """Map each added path in a moved directory to the removed path and its file.
 
     The overlay cannot rename a directory of the system itself. So `mv` copies the directory and
-    removes it, and the inodes are new. A removed tree and an added tree are one tree that moved
-    where names, modes, owners, times and contents of everything in them are equal.
+    removes it, and the inodes are new. A removed and an added tree are one tree that moved if
+    names, modes, owners, times and contents of everything in them are equal.
     """
     gone = {path: before for group in removed.values() for path, before in group}
     if not any(stat.S_ISDIR(before.mode) for before in gone.values()):
@@ -387,7 +387,7 @@ def _moved_trees(
 
 
 def _trees(files: Iterable[tuple[bytes, FileStat]]) -> list[list[tuple[bytes, FileStat]]]:
-    """The topmost directories among the sorted files, each with everything in it."""
+    """Return the topmost directories among the sorted files, each with everything in it."""
     trees: list[list[tuple[bytes, FileStat]]] = []
     inside = b"\0"
     for path, file in files:
@@ -412,14 +412,14 @@ def _identities(tree: list[tuple[bytes, FileStat]]) -> Iterable[tuple[object, ..
 def _content_changed(before: FileStat, after: FileStat) -> bool:
     """Whether the content of a regular file changed.
 
-    Where it did not, both have a digest or neither has. What another kind of file replaced need not
-    have been read, and has no digest.
+    If it did not, both have a digest or neither has. A file that another kind of file replaced may
+    be unread and without a digest.
     """
     return after.digest is not None and before.digest != after.digest
 
 
 def _settle_level(old: dict[str, Any], new: dict[str, Any]) -> None:
-    """Undoes in `new` that the shell's level is one lower: only a level that was set is a change.
+    """Undo a decrement of the shell's level in `new`: only a level set by the input is a change.
 
     `exec` lowers the level. So does bash before an input's last command, if bash need not fork.
     """
@@ -431,7 +431,7 @@ def _settle_level(old: dict[str, Any], new: dict[str, Any]) -> None:
 def _cut(
     patch: ContextPatch, digests: Mapping[str, str], incomplete: bool
 ) -> tuple[ContextPatch, Mapping[str, str], str | None]:
-    """The patch and the digests within `MAX_OPERATIONS`, and a digest of them all.
+    """Truncate the patch and the digests to `MAX_OPERATIONS`, and return a digest of them all.
 
     The digest is None where nothing was cut, neither here nor before (`incomplete`).
     """
@@ -461,15 +461,14 @@ _COUNTS = frozenset({"expires", "age", "cache", "cacheinfo", "used", "users"})
 
 
 def network_fields(document: bytes | None) -> dict[str, Any]:
-    """The fields `network` and `firewall` of a context, by name.
+    """Return the fields `network` and `firewall` of a context, by name.
 
     `network` has `links` and `addresses` by the link's name, and `routes` and `rules` as sorted
-    lines. `firewall` is a list of lines. All of them are empty for None and for bytes that are no
-    such document.
+    lines. `firewall` is a list of lines. All of them are empty for None and for malformed bytes.
 
     The document holds the lists that `ip -json` prints for links, addresses, routes and rules. It
     holds the firewall's rules as lines or as hexadecimal text. Counters, indices and lifetimes are
-    left out: they change by themselves.
+    left out: they change without an input.
     """
     printed = _load(document)
     links = {_name(link): _link(link) for link in _objects(printed.get("links"))}
@@ -480,7 +479,7 @@ def network_fields(document: bytes | None) -> dict[str, Any]:
         )
         for link in _objects(printed.get("addresses"))
     }
-    # the kernel fills the table `local` by itself, from the addresses
+    # the kernel fills the table `local` from the addresses
     routes = {
         key: [route for route in _objects(printed.get(key)) if route.get("table") != "local"]
         for key in ("routes", "routes6")
@@ -498,7 +497,7 @@ def network_fields(document: bytes | None) -> dict[str, Any]:
 
 
 def _lines(items: list[dict[str, Any]], *first: str) -> list[str]:
-    """Each object as one line of its keys and values, in the order of `ip`, without counters."""
+    """Format each object as a line of keys and values, in the order of `ip`, without counters."""
     return sorted(
         " ".join([*first, *(f"{key} {_word(item[key])}" for key in item if _says(key, item[key]))])
         for item in items
@@ -514,7 +513,7 @@ def _word(value: Any) -> str:
 
 
 def _rules(listed: Any) -> list[str]:
-    """The rules as lines, blanks and counters left out."""
+    """Return the rules as lines, without blanks and counters."""
     if isinstance(listed, str):
         try:
             listed = bytes.fromhex(listed).decode("utf-8", "replace").splitlines()

@@ -1,7 +1,7 @@
-"""Two behaviors compared: whether a sub-input still does what the full input did (delta).
+"""Comparison of two behaviors: whether a sub-input has the same effects as the full input (delta).
 
-Repeated runs of one input give the noise threshold, and the names that are ignored because the runs
-disagree about them.
+Repeated runs of one input determine the noise threshold, and the names that are ignored because the
+runs disagree about them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ CAP = 0.95
 
 
 def noise_threshold(outputs: Sequence[bytes], *, cap: float = CAP) -> float:
-    """Algorithm 1: the similarity that an output must exceed to count as the same, 0 to `cap`.
+    """Return the similarity that an output must exceed to count as the same (Algorithm 1).
 
-    The threshold is the mean of the pairwise similarities less two sample standard deviations. A
-    single pair has no deviation. A single output has no pair: then the threshold is the cap.
-    Errors: UsageError for no output at all.
+    It lies between 0 and `cap`. The threshold is the mean of the pairwise similarities less two
+    sample standard deviations. A single pair has no deviation. A single output has no pair: then
+    the threshold is the cap. Errors: UsageError for no output at all.
     """
     if not outputs:
         raise UsageError("a noise threshold needs at least one output")
@@ -43,14 +43,14 @@ def noise_threshold(outputs: Sequence[bytes], *, cap: float = CAP) -> float:
 class NoisyNames:
     """Paths or file names that runs disagree about (D-2v).
 
-    A name that every run has, with values that differ, is known exactly. A name that not every run
-    has stands for names chosen at random (`mktemp`): other runs will choose others. Such names of
-    one length in one directory give a pattern, which has the characters that they share.
+    A name that every run has, with values that differ, is an exact name. A name that only some runs
+    have was probably chosen at random (`mktemp`): other runs will choose others. Such names of the
+    same length in the same directory form a pattern of their common characters.
     """
 
     exact: frozenset[str] = frozenset()
     patterns: tuple[str, ...] = ()
-    """Names in which NUL stands for any character but `/` and `~`, which begins its escape."""
+    """Names in which NUL matches any character but `/` and `~`, which begins its escape."""
 
     def __bool__(self) -> bool:
         return bool(self.exact or self.patterns)
@@ -60,7 +60,7 @@ class NoisyNames:
 
     @classmethod
     def of(cls, runs: Sequence[Mapping[str, object]]) -> NoisyNames:
-        """The names on which runs disagree; each run is a mapping of names to values."""
+        """Return the names on which runs disagree; each run maps names to values."""
         everywhere = set.intersection(*(set(run) for run in runs))
         exact = {name for name in everywhere if any(run[name] != runs[0][name] for run in runs[1:])}
         random: dict[tuple[str, int], list[str]] = {}
@@ -73,7 +73,7 @@ class NoisyNames:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Parts of behaviors that tell no argument's effect: the input's own runs disagree (D-2v)."""
+    """Parts of behaviors that are not compared, because the input's own runs disagree (D-2v)."""
 
     exit_code: bool = False
     flags: bool = False
@@ -87,12 +87,12 @@ NOTHING = Ignored()
 _effects = attrgetter(
     "exit_code", "timed_out", "output_truncated", "patch_digest", "patch", "content_digests"
 )
-"""The parts of a behavior, beside its output, that runs may disagree about."""
+"""The parts of a behavior, apart from its output, on which runs may disagree."""
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What N runs of one input disagree about, and how alike their outputs are."""
+    """The disagreement of N runs of one input, and the similarity of their outputs."""
 
     threshold: float
     """Algorithm 1 with its cap, 0 to 0.95."""
@@ -101,13 +101,13 @@ class Noise:
 
     Otherwise Algorithm 1 without its cap (D-2s)."""
     ignored: Ignored
-    """The parts beside the output that the runs disagree about."""
+    """The parts apart from the output on which the runs disagree."""
     volatile: bool
-    """Whether the runs disagree about something, or one of them is flagged as volatile."""
+    """Whether the runs disagree in any part, or one of them is flagged as volatile."""
 
     @classmethod
     def of(cls, runs: Sequence[Behavior]) -> Noise:
-        """The noise of one run or more, all from the same state. UsageError for no run."""
+        """Return the noise of one run or more, all from the same state. UsageError for no run."""
         outputs = [run.output for run in runs]
         threshold = noise_threshold(outputs)
         first = runs[0]
@@ -122,7 +122,7 @@ class Noise:
 
 
 def operations_by_path(operations: Iterable[Operation]) -> dict[str, tuple[Operation, ...]]:
-    """The operations of a patch by their first path, which of a move is the old one."""
+    """Group a patch's operations by their first path, which is a move's old one."""
     by_path: dict[str, tuple[Operation, ...]] = {}
     for operation in operations:
         path: str = operation[1]
@@ -145,7 +145,7 @@ def _ignored(runs: Sequence[Behavior]) -> Ignored:
 
 
 def _directory(name: str) -> str:
-    """The directory of a name, which is a file's own or escaped in a JSON Pointer."""
+    """Return the directory of a name, which is a file name or part of a JSON Pointer."""
     return name[: max(name.rfind("/"), name.rfind("~1") + 1) + 1]
 
 
@@ -168,13 +168,14 @@ COMPARED_CHARACTERS = 8192
 
 
 def similarity(a: bytes, b: bytes) -> float:
-    """Normalised edit similarity of two outputs, 0 to 1; symmetric, 1 where both are empty.
+    """Return the normalised edit similarity of two outputs, 0 to 1; 1 where both are empty.
 
     This is the indel ratio 2 m / (len(a) + len(b)), with m the length of the longest common
-    subsequence. The text is compared raw: no case folding, no collapsing of blanks or digits.
-    Section C.3 says "normalized edit similarity". The ratio is ours, because common libraries mean
-    it by that name. The text is the first 8,192 characters decoded as UTF-8; an undecodable byte
-    counts as a character of its own. Outputs that differ only behind them have similarity 1.
+    subsequence. It is symmetric. The raw text is compared: no case folding, no collapsing of blanks
+    or digits. Section C.3 specifies only a "normalized edit similarity". The ratio is ours, because
+    common libraries use that term for it. The text is the first 8,192 characters decoded as UTF-8;
+    an undecodable byte counts as one character. Outputs that differ only after them have similarity
+    1.
     """
     if a == b:
         return 1.0
@@ -182,7 +183,7 @@ def similarity(a: bytes, b: bytes) -> float:
 
 
 def compared(output: bytes) -> bytes:
-    """The beginning of an output that holds all characters that are compared: 32 KiB at most."""
+    """Return an output's beginning, up to 32 KiB, which has all characters that are compared."""
     return output[: 4 * COMPARED_CHARACTERS]
 
 
@@ -191,20 +192,20 @@ def _text(output: bytes) -> str:
 
 
 BLOCK = 1024
-"""Texts that are compared with as many other texts at once: 8 MB of similarities."""
+"""Number of texts that are compared with as many others at once: 8 MB of similarities."""
 
 NEAREST_CHARACTERS = 1024
 """Characters of each text that are compared; the cost grows with the square of that number."""
 
 _CLOSE = 1e-9
 _SLACK = 0.05
-"""How far the library's cut-off lies below the threshold: at 0.8 it may take 0.8 for less."""
+"""Margin of the library's cut-off below the threshold: at 0.8 it may take 0.8 for less."""
 
 
 def nearest(
     texts: Sequence[str], others: Sequence[str], threshold: float
 ) -> list[tuple[float, int] | None]:
-    """For each text the highest similarity to one of `others`, and the first index that has it.
+    """Find each text's highest similarity to one of `others`, and the first index that has it.
 
     None where no other text reaches `threshold`. Similarity is the indel ratio of `similarity`, 0
     to 1, of the first 1,024 characters. Memory for similarities is bounded. Time grows with the
@@ -235,7 +236,7 @@ def nearest(
 
 
 class Channel(StrEnum):
-    """Where two behaviors can differ, in the order in which the channels are looked at."""
+    """The channels in which two behaviors can differ, in the order of comparison."""
 
     EXIT_CODE = "exit_code"
     TIMED_OUT = "timed_out"
@@ -257,13 +258,13 @@ class Difference:
 def differs(
     full: Behavior, reduced: Behavior, noise_threshold: float, *, ignore: Ignored = NOTHING
 ) -> Difference | None:
-    """Delta(full, reduced): the first difference, or None where the behaviors count as the same.
+    """Return the first difference between two behaviors (the paper's delta), or None.
 
     Behaviors are the same where exit codes and context patches are equal and the outputs'
     similarity exceeds the threshold. A similarity equal to the threshold is not enough (Section
-    C.3). Equal bytes are the same under any threshold, so a threshold of 1 asks for equal bytes.
-    Whether the time or output limit was reached, and the content of files, have to be equal as well
-    (ours, because they are effects too). What `ignore` names takes no part.
+    C.3). Equal bytes are the same under any threshold, so a threshold of 1 requires equal bytes.
+    Reached limits of time or output and the contents of files must be equal as well (ours, because
+    they are effects too). The parts in `ignore` are not compared.
     """
     if full.exit_code != reduced.exit_code and not ignore.exit_code:
         return Difference(Channel.EXIT_CODE)

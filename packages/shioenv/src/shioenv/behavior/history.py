@@ -1,6 +1,6 @@
-"""What an input did after a history: the difference between two runs from the pristine state.
+"""The effect of an input after a history: the difference between two runs from the pristine state.
 
-The first run did the history alone, the second the history and the input.
+The first run executed the history alone, the second the history and the input.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def difference(
     *,
     of_moved: bool = False,
 ) -> tuple[ContextPatch, dict[str, str]]:
-    """The patch from the end of `before` to the end of `whole`, and the digests of new contents.
+    """Return the patch from the end of `before` to the end of `whole`, and digests of new contents.
 
     `context` is the pristine context; of its files, those that the two patches name suffice.
-    `pristine` gives the SHA-256 of a pristine file's content by the file's name in `fs`, None for
-    what is no regular file. A file that was moved is one operation `m` (D-25), and has a digest
-    only with `of_moved`. Errors: PatchError where a patch does not fit the context.
+    `pristine` returns the SHA-256 of a pristine file's content by the file's name in `fs`, and None
+    for anything but a regular file. A moved file is one operation `m` (D-25), and has a digest only
+    with `of_moved`. Errors: PatchError where a patch does not fit the context.
     """
     old, new = _End(before, context, pristine), _End(whole, context, pristine)
     operations = list(diff_documents(old.document, new.document).operations)
@@ -60,7 +60,7 @@ def difference(
 
 @dataclass(frozen=True)
 class _End:
-    """The files as a run left them."""
+    """The state of files after a run."""
 
     run: Behavior
     context: Mapping[str, Any]
@@ -98,7 +98,7 @@ class _End:
 
     @cached_property
     def added(self) -> Set[str]:
-        """The names that were not there before the run, without those of moved files."""
+        """The names that the run added, without those of moved files."""
         return {
             keys(each[1])[1]
             for each in self.run.patch.operations
@@ -106,7 +106,7 @@ class _End:
         }
 
     def digest(self, name: str) -> str | None:
-        """The SHA-256 of a file's content; None where it is no regular file, or unknown."""
+        """Return the SHA-256 of a file's content; None if it is no regular file, or unknown."""
         if name in self.run.content_digests:
             return self.run.content_digests[name]
         if name in self.added or not str(self.files[name].get("perms")).startswith("-"):
@@ -126,7 +126,7 @@ class _End:
 
 
 def _moved(operations: list[Operation], old: _End, new: _End) -> Iterator[tuple[str, str]]:
-    """Each name that is gone, with the name that the same file has now."""
+    """Yield each removed name with the name that the same file has now."""
     gone = [keys(each[1])[1] for each in operations if each[0] == "r" and _is_file(each)]
     come = [keys(each[1])[1] for each in operations if each[0] == "a" and _is_file(each)]
     if not gone or not come:
@@ -142,7 +142,7 @@ def _moved(operations: list[Operation], old: _End, new: _End) -> Iterator[tuple[
 
 
 def _moved_trees(gone: list[str], come: list[str], old: _End, new: _End) -> dict[str, str]:
-    """The names in directories that `mv` copied: those of the system cannot be renamed."""
+    """Return the names in directories that `mv` copied: those of the system cannot be renamed."""
     tops = [top for top in gone if top not in old.added and _is_directory(old, top)]
     if not tops:
         return {}
@@ -167,10 +167,10 @@ def _moved_trees(gone: list[str], come: list[str], old: _End, new: _End) -> dict
 
 
 class _Trees:
-    """Directories with everything in them, of the names that are gone or have come.
+    """Directories with everything in them, among the removed or added names.
 
-    Equal identities are of equal trees: the same names in them, with the attributes and contents
-    that `mv` copies. Directories have times and sizes of their own.
+    Equal identities mean equal trees: the same names in them, with the attributes and contents that
+    `mv` copies. Times and sizes of directories are left out, because a copy has new ones.
     """
 
     def __init__(self, end: _End, names: list[str]) -> None:
@@ -185,11 +185,11 @@ class _Trees:
             self._identities[name] = self._identified(name)
 
     def identity(self, top: str) -> str:
-        """The identity of the tree below a name."""
+        """Return the identity of the tree below a name."""
         return self._identities[top]
 
     def tree(self, top: str) -> Iterator[str]:
-        """The names of a tree."""
+        """Yield the names of a tree."""
         waiting = [top]
         while waiting:
             yield (name := waiting.pop())
@@ -215,7 +215,7 @@ def _is_directory(end: _End, name: str) -> bool:
 
 
 def _is_same(old: _End, source: str, new: _End, target: str) -> bool:
-    """Whether a file is as it was, but for its name."""
+    """Whether a file is unchanged apart from its name."""
     return bool(old.files[source] == new.files[target]) and _has_content_of(
         old, source, new, target
     )

@@ -1,7 +1,7 @@
-"""Executions of a shell's lines turned into behaviors, each of its own line alone.
+"""Convert the executions of a shell's lines into behaviors, each of one line alone.
 
-Each execution tells all that changed since the machine was pristine. What an earlier line changed,
-and this one did not, is no part of this line's behavior.
+Each execution reports all changes since the machine was pristine. Changes of an earlier line are
+not part of this line's behavior.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from shioenv.sandbox.base import (
 )
 
 OF_SHELLS = frozenset({*SHELL_FIELDS, "umask", "groups"})
-"""The fields of a context that a shell's dump tells."""
+"""The fields of a context that a shell's dump contains."""
 
 SHELL_PID: Final = 1000
-"""The process id of a shell that stays, in its machine: `SHELL_PID` of `native/around/runs.h`."""
+"""The process ID of a resident shell in its machine: `SHELL_PID` of `native/around/runs.h`."""
 
 _ENDLESS: Final = "while [[ 1 ]]; do [[ 1 ]]; done"
 _AT_ONCE: Final = 0.001
 
 
 class LineRecorder:
-    """Turns the executions of one machine's lines into behaviors, in their order.
+    """Converts the executions of one machine's lines into behaviors, in their order.
 
     `recorder` is that of the directory where the shells start. `hostname` is the pristine host's
-    name. `content` gives the content of a file of the pristine system by its path, None for no such
-    file.
+    name. `content` returns the content of a file of the pristine system by its path, None for no
+    such file.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class LineRecorder:
         self._hostname = self._first_hostname = hostname
         self._network: bytes | None = None
         self._found = recorder.found
-        self._left: dict[bytes, FileChange] = {}  # since the layer was frozen last
-        self._frozen: dict[bytes, FileChange] = {}  # until then, since the machine was pristine
+        self._left: dict[bytes, FileChange] = {}  # since the last freeze of the layer
+        self._frozen: dict[bytes, FileChange] = {}  # from the pristine machine to that freeze
         self._last: Execution | None = None
 
     def behavior(self, execution: Execution) -> Behavior:
-        """What the newest line did."""
+        """Return the behavior of the newest line."""
         execution = self._named(execution)
         changes = tuple(self._since(execution))
         behavior = self._recorder.behavior(replace(execution, changes=changes), self._found)
@@ -71,13 +71,13 @@ class LineRecorder:
         return behavior
 
     def printed(self, execution: Execution) -> Behavior:
-        """Of a line at whose changes nobody looked: what it printed, and how it ended."""
+        """Return the output and exit status of a line whose changes were not read."""
         if not execution.stays:
             return self.behavior(execution)
         return self._recorder.behavior(replace(execution, shell=None, cwd=None))
 
     def beside(self, execution: Execution) -> Behavior:
-        """What an input did in a shell of its own, which found the machine as the lines left it."""
+        """Return the behavior of an input that ran in a separate shell, after the lines."""
         execution = self._named(execution)
         changes = tuple(self._since(execution))
         fresh = replace(self._found, shell=self._recorder.found.shell, cwd=self._recorder.found.cwd)
@@ -90,7 +90,7 @@ class LineRecorder:
         return behavior
 
     def restart(self, execution: Execution) -> None:
-        """Another shell was started in the machine as it is."""
+        """Continue with another shell, which was started in the machine as it is."""
         execution = self._named(execution)
         for _ in self._since(execution):
             pass
@@ -98,7 +98,7 @@ class LineRecorder:
         self._leave(execution, self._recorder.found.shell, self._recorder.found.cwd)
 
     def whole(self) -> Behavior:
-        """What all lines so far did together, with the output and exit code of the last one."""
+        """Return the joint behavior of all lines, with the last one's output and exit code."""
         if self._last is None:
             return Behavior(0, b"")
         hostname = None if self._hostname == self._first_hostname else self._hostname
@@ -109,7 +109,7 @@ class LineRecorder:
         return self._recorder.behavior(execution)
 
     def _named(self, execution: Execution) -> Execution:
-        """The execution with a host's name and a network only where this line changed them."""
+        """Return the execution with a host name and a network only where this line changed them."""
         if execution.hostname == self._hostname:
             execution = replace(execution, hostname=None)
         if execution.network == self._found.network:
@@ -117,7 +117,7 @@ class LineRecorder:
         return execution
 
     def _since(self, execution: Execution) -> Iterator[FileChange]:
-        """The changes from the end of the line before."""
+        """Yield the changes since the end of the line before."""
         now = {change.path: change for change in settled(map(self._thawed, execution.changes))}
         for path, change in now.items():
             left = self._left.get(path)
@@ -142,7 +142,7 @@ class LineRecorder:
         return {*self._frozen, *self._left} if self._frozen else self._left.keys()
 
     def _thawed(self, change: FileChange) -> FileChange:
-        """A change since the layer was frozen, with the true size and links of what was there."""
+        """Return a change since the layer was frozen, with the true previous size and links."""
         known = self._frozen.get(change.path)
         if known is None or known.after is None or change.before is None:
             return change
@@ -152,7 +152,7 @@ class LineRecorder:
         return FileChange(change.path, before, change.after)
 
     def _composed(self, newer: Mapping[bytes, FileChange]) -> dict[bytes, FileChange]:
-        """The changes since the machine was pristine, with these ones behind the frozen ones."""
+        """Return the changes since the machine was pristine: the frozen ones, then `newer`."""
         changes = dict(self._frozen)
         for path, change in newer.items():
             known = changes.get(path)
@@ -162,7 +162,7 @@ class LineRecorder:
         return changes
 
     def _digested(self, path: bytes, after: FileStat) -> FileStat:
-        """A file whose content is the pristine one again, with the digest of that."""
+        """Return a file with its digest added if its content is the pristine one again."""
         if after.digest is not None or not stat.S_ISREG(after.mode):
             return after
         content = self._content(path.decode("utf-8", "surrogateescape"))
@@ -171,7 +171,7 @@ class LineRecorder:
         return replace(after, digest=hashlib.sha256(content).hexdigest())
 
     def _go_on(self, execution: Execution, behavior: Behavior) -> None:
-        """Has the next line found what this one left."""
+        """Make this line's final state the next line's initial state."""
         self._last = execution
         shell = self._found.shell
         areas = {operation[1].split("/")[1] for operation in behavior.patch.operations}
@@ -180,14 +180,14 @@ class LineRecorder:
         self._leave(execution, shell, execution.cwd or self._found.cwd)
 
     def _leave(self, execution: Execution, shell: ShellDump | None, cwd: bytes) -> None:
-        """The machine is as the execution left it, and the shell as it is told."""
+        """Set the machine's state to the execution's final one, with the given shell state."""
         self._hostname = execution.hostname or self._hostname
         self._network = execution.network or self._network
         self._found = Found(shell, cwd, self._network, self._touched)
 
 
 class Lines:
-    """A shell that stays in a machine, line by line. Threads' calls are taken one by one."""
+    """A resident shell, line by line. Calls from several threads run one by one."""
 
     def __init__(
         self,
@@ -198,13 +198,14 @@ class Lines:
     ) -> None:
         """`cwd` is the directory in which the shell was started.
 
-        `give_back` gets the sandbox once the shell is ended.
+        `give_back` receives the sandbox once the shell is ended.
         """
         self._sandbox, self._recorder, self._cwd = sandbox, recorder, cwd
         self._give_back: Callable[[ShellSandbox], object] | None = give_back
         self._calls = CallLock()
         self.busy = False
-        """On a terminal: whether another process than the shell was in front at the last look."""
+        """On a terminal: whether a process other than the shell was in the foreground at the last
+        look."""
         self.seconds = 0.0
         """Seconds since the shell was started, at the end of its last line."""
         self.ended = False
@@ -213,18 +214,18 @@ class Lines:
         """Whether the machine is gone: after an error of the sandbox or an interrupted call."""
 
     def run(self, line: str, *, wall_seconds: float | None = None) -> Behavior:
-        """What the shell does with a line; the patch leads from the end of the line before.
+        """Run a line and return its behavior; the patch starts at the end of the line before.
 
-        A line that reaches a limit ends the shell, as `exit` does. `wall_seconds` stands
-        for the limit of that name. Errors: ShellEndedError after that; SandboxError,
-        after which the machine is gone.
+        A line that reaches a limit ends the shell, as `exit` does. `wall_seconds` overrides the
+        limit of that name. Errors: ShellEndedError after that; SandboxError, after which the
+        machine is gone.
         """
         request = Request(line, cwd=self._cwd, wall_seconds=wall_seconds)
         with self.turn():
             return self._recorder.behavior(self._run(request))
 
     def repeat(self, line: str, *, wall_seconds: float | None = None) -> Behavior:
-        """Runs a line, and leaves it to the next `run` or `look` to find out what changed.
+        """Run a line, and leave its changes to be read by the next `run` or `look`.
 
         The behavior has output and exit code alone. Errors: those of `run`.
         """
@@ -240,7 +241,7 @@ class Lines:
         separate: bool = False,
         stdin: bytes = b"",
     ) -> Behavior:
-        """What an input does in a shell of its own in the same machine, in the start directory.
+        """Run an input in a separate shell of the same machine, in the start directory.
 
         The files, the network and the host's name are those that the lines left. `separate` and
         `stdin` are those of `Request`. Errors: SandboxError, after which the machine is gone.
@@ -255,10 +256,10 @@ class Lines:
         return self._beside(self._sandbox.run_beside, request)
 
     def apart(self, text: str, *, wall_seconds: float | None = None) -> Behavior:
-        """As `beside`, in the root directory and on the pristine system's files.
+        """Run an input like `beside`, in the root directory and on the pristine system's files.
 
-        Network, processes and IPC objects are those that the lines left, and no program that a line
-        replaced runs. Errors: those of `beside`.
+        Network, processes and IPC objects are those that the lines left. Programs that a line
+        replaced are not used. Errors: those of `beside`.
         """
         return self._beside(
             self._sandbox.run_apart, Request(text, cwd="/", wall_seconds=wall_seconds)
@@ -270,11 +271,10 @@ class Lines:
             return self._recorder.beside(execution)
 
     def kill(self) -> None:
-        """Ends the shell and all that it started by force; what they did to the machine stays.
+        """Kill the shell and all that it started; their changes to the machine stay.
 
-        A shell beside it kills it. Where a process hinders that, the supervisor does it, as for a
-        line whose time is over. No trap of the shell is run. Errors: SandboxError where the shell
-        goes on.
+        A separate shell kills it. If a process prevents that, the supervisor does it, as for a line
+        that times out. No trap of the shell is run. Errors: SandboxError if the shell survives.
         """
         with self.turn():
             self._kill()
@@ -284,7 +284,7 @@ class Lines:
             return
         self._beside(self._sandbox.run_beside, Request(f"kill -9 {SHELL_PID}", cwd="/"))
         endless = Request(_ENDLESS, cwd=self._cwd, wall_seconds=_AT_ONCE)
-        with suppress(ShellEndedError):  # killed, and not yet seen to be when it was looked at
+        with suppress(ShellEndedError):  # it was killed, and the sandbox reports that now
             for ask in (self._sandbox.look, lambda: self._run(endless)):
                 execution = ask()
                 self._recorder.beside(execution)
@@ -295,10 +295,10 @@ class Lines:
             raise SandboxError("it cannot be killed, and does not run what it is given")
 
     def settle(self) -> Behavior:
-        """Ends the shell and every other process of the machine by force; what `whole` gives then.
+        """Kill the shell and every other process of the machine, and return `whole` afterwards.
 
-        What they did until their end is part of it. Of the shell itself it tells what the last line
-        left. Errors: SandboxError.
+        The changes of the processes until their end are part of it. The shell's own state is that
+        after the last line. Errors: SandboxError.
         """
         with self.turn():
             self._kill()
@@ -307,9 +307,9 @@ class Lines:
             return self.whole()
 
     def restart(self, *, idle_seconds: float) -> None:
-        """Starts another shell in the machine as it is, after one that ended. Errors: SandboxError.
+        """Start another shell in the machine as it is, after one that ended. Errors: SandboxError.
 
-        The shell starts where the first one did; in the root directory where that is gone.
+        The shell starts where the first one did, or in the root directory if that is gone.
         """
         with self._machine():
             try:
@@ -320,10 +320,10 @@ class Lines:
             self._recorder.restart(execution)
 
     def start_terminal(self, text: str, *, idle_seconds: float) -> int:
-        """Starts another shell, which runs an input on a terminal of the machine as it was left.
+        """Start another shell, which runs an input on a terminal, in the machine as it is.
 
-        The descriptor of the terminal's other end is the caller's to close. A shell that waits for
-        a line is ended before. Errors: those of `look`.
+        The caller closes the descriptor of the terminal's other end. A shell that waits for a line
+        is ended before. Errors: those of `look`.
         """
         with self._machine():
             try:
@@ -338,9 +338,9 @@ class Lines:
             return terminal
 
     def enter(self, text: str, *, wall_seconds: float, idle_seconds: float) -> Entered:
-        """Starts an input in the machine's root directory, which goes on beside the shell.
+        """Start an input in the machine's root directory, in parallel to the shell.
 
-        What it does to the machine the next `look` tells. Errors: those of `ShellSandbox.enter`.
+        The next `look` reports its changes. Errors: those of `ShellSandbox.enter`.
         """
         request = Request(text, cwd="/", wall_seconds=wall_seconds)
         with self.turn():
@@ -348,14 +348,14 @@ class Lines:
             return self._sandbox.enter(request, idle_seconds=idle_seconds)
 
     def look(self) -> Behavior:
-        """What happened since the line before, without a line."""
+        """Return the changes since the line before, without running a line."""
         with self._machine():
             execution = self._sandbox.look()
             self.ended, self.busy = not execution.stays, execution.busy
             return self._recorder.behavior(execution)
 
     def whole(self) -> Behavior:
-        """What all lines did together, with the output and the exit code of the last one."""
+        """Return the joint behavior of all lines, with the last one's output and exit code."""
         with self._calls.lock:
             return self._recorder.whole()
 
@@ -363,9 +363,9 @@ class Lines:
     def turn(self, *, closed: bool = False) -> Iterator[None]:
         """Keep other threads' calls waiting, for calls that belong together.
 
-        Another error than the package's own, such as KeyboardInterrupt, ends the shell: part of
-        what it did may not be known. Errors: ShellEndedError after `close`, unless the calls do
-        without the machine (`closed`).
+        An error from outside the package, such as KeyboardInterrupt, ends the shell: its changes
+        may be partly unknown. Errors: ShellEndedError after `close`, unless the calls need no
+        machine (`closed`).
         """
         with self._calls.lock:
             if self.given_back and not closed:
@@ -381,7 +381,7 @@ class Lines:
 
     @contextmanager
     def _machine(self) -> Iterator[None]:
-        """A turn of calls without which nothing is known of the machine: their errors end it."""
+        """A turn of calls that keep the machine's state known: their errors end the machine."""
         with self.turn():
             self._refuse_gone()
             try:
@@ -391,7 +391,7 @@ class Lines:
                 raise
 
     def _refuse_gone(self) -> None:
-        if self.gone:  # else the sandbox would open another one, a pristine one
+        if self.gone:  # the sandbox would open a new pristine one
             raise SandboxError("the shell's machine is gone", hint="open another shell")
 
     def _run(self, request: Request, *, blind: bool = False) -> Execution:
@@ -413,12 +413,12 @@ class Lines:
         return self._give_back is None
 
     def interrupt(self) -> None:
-        """Ends the machine at once, from any thread; a call that waits raises SandboxError."""
-        if not self.given_back:  # else the machine may be another shell's
+        """End the machine at once, from any thread; a waiting call raises SandboxError."""
+        if not self.given_back:  # afterwards another shell may use the machine
             self._sandbox.interrupt()
 
     def close_idle(self) -> bool:
-        """As `close`, unless another thread's call goes on; whether the shell was closed."""
+        """Close the shell unless another thread's call is running; return whether it was closed."""
         if not self._calls.lock.acquire(blocking=False):
             return False
         try:
@@ -428,7 +428,7 @@ class Lines:
         return True
 
     def close(self) -> None:
-        """Ends the shell and all that it left; closing twice does nothing.
+        """End the shell and all that it left; closing twice does nothing.
 
         A call of another thread is interrupted, and raises SandboxError.
         """
@@ -436,6 +436,6 @@ class Lines:
         give_back, self._give_back = self._give_back, None
         if give_back is not None:
             with self._calls.last(self._sandbox.interrupt):
-                with suppress(SandboxError):  # then it is gone, and opens anew for the next shell
+                with suppress(SandboxError):  # the next shell opens a new machine
                     self._sandbox.end_shell()
                 give_back(self._sandbox)

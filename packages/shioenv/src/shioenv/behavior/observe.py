@@ -1,4 +1,4 @@
-"""A pristine system that answers inputs with behaviors: what `shioenv.open_sandbox` returns."""
+"""A pristine system that runs inputs: `shioenv.open_sandbox` returns it."""
 
 from __future__ import annotations
 
@@ -40,13 +40,14 @@ from shioenv.system.store import DEVICES, IndexEntry, System, find_system
 Started = TypeVar("Started")
 
 LENT = 2
-"""Shells that are lent by `lend_shell` at a time; ours, because each takes megabytes."""
+"""Maximum number of shells that `lend_shell` lends at a time; ours, because each takes
+megabytes."""
 
 LENT_SECONDS = 86_400.0
 """Seconds for which a lent shell waits for its next line."""
 
 REPLAYED = 64
-"""Histories at most whose behavior is remembered, so that a session's next input runs one less."""
+"""Maximum number of remembered histories; each saves a session's next input a run."""
 
 _KILLED = 128 + signal.SIGKILL
 _KILL_IN_WORDS = re.compile(rb"\bKilled\b|\bsignal 9\b")
@@ -54,7 +55,7 @@ _KILL_IN_PIPELINE = re.compile(rb'^declare -a PIPESTATUS=\([^\n]*"137"', re.MULT
 
 
 class _Spent(local):
-    """What the calling thread's own runs took."""
+    """Times of the calling thread's runs."""
 
     seconds = 0.0
     whole_seconds = 0.0
@@ -62,12 +63,12 @@ class _Spent(local):
 
 
 class SandboxRunner(Uncopied):
-    """Runs inputs on a system, each from the same pristine state, and records what they did.
+    """Runs inputs on a system, each from the same pristine state, and records their behaviors.
 
     The `Runner` that executes: one sandbox with the recorders of its start directories. Use it as a
     context manager. Threads may share a runner: the sandbox runs their inputs one after the other,
-    and each call returns what its own input did. Inputs run side by side in several runners, or in
-    several shells. A process that was forked cannot use the runner.
+    and each call returns its own input's behavior. For parallel inputs use several runners, or
+    several shells. A forked process cannot use the runner.
     """
 
     def __init__(self, system: System, limits: Limits | None = None) -> None:
@@ -79,7 +80,7 @@ class SandboxRunner(Uncopied):
         self._machines: list[ShellSandbox] = []  # those of `_opened` that wait for a shell
         self._lent: list[Lines] = []
         self.lends = LENT
-        """Shells at most that are lent at a time, unless more are in use (`lend_shell`)."""
+        """Maximum number of shells lent at a time, unless more are in use (`lend_shell`)."""
         self._lending = RLock()  # held by the call that makes room for a shell and starts it
         self._lock = RLock()
         self._users = {number: name for name, number in reversed([*system.users.items()])}
@@ -87,7 +88,7 @@ class SandboxRunner(Uncopied):
         self._recorders: dict[str, Recorder] = {}
         self._context: tuple[str, Context] | None = None
         self._replayed: OrderedDict[Request, Behavior] = OrderedDict()
-        self._network: bytes | None = None  # a cached property would share its lock among runners
+        self._network: bytes | None = None  # cached_property shares its lock among runners
 
     @property
     def limits(self) -> Limits:
@@ -96,38 +97,37 @@ class SandboxRunner(Uncopied):
 
     @property
     def seconds(self) -> float:
-        """Seconds that this thread's inputs took by themselves, their last processes included."""
+        """Seconds that this thread's inputs ran, until the end of their last processes."""
         return self._spent.seconds
 
     @property
     def whole_seconds(self) -> float:
-        """Seconds that this thread's newest rows took by themselves (`type`)."""
+        """Seconds that this thread's newest rows ran (`type`)."""
         return self._spent.whole_seconds
 
     @property
     def waited(self) -> bool:
-        """Whether this thread's newest run ran out of time in its sleep (`Execution.waited`)."""
+        """Whether this thread's newest run timed out while it slept (`Execution.waited`)."""
         return self._spent.waited
 
     def state(self, cwd: str | None = None) -> State:
-        """The pristine state in a start directory (None: the system's first one)."""
+        """Return the pristine state in a start directory (None: the system's first one)."""
         return State(cwd=cwd or self.system.declaration.start_directory, pristine=self)
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What a fresh `bash --norc --noprofile -c INPUT` does; see `Runner.run`.
+        """Run an input in a fresh `bash --norc --noprofile -c INPUT`; see `Runner.run`.
 
-        A state with a history is reached by running the history first, in the same shell, a line
-        each. `execute` says how the history's end is told from the input's own output. Errors:
-        InputError, StartDirectoryError, SandboxError (the run may be repeated). Abstained where
-        there was a history and standard input too: a history is run again with an empty one.
+        For a state with a history, the history is run first in the same shell, one line each.
+        `execute` describes how the input's output is separated from the history's. Errors:
+        InputError, StartDirectoryError, SandboxError (the run may be retried). Abstained for a
+        history together with standard input: a history is run again with an empty one.
 
-        A run in which a program was killed is made again. Where no program is killed then,
-        something outside did it: the behavior is the second run's, and volatile.
+        A run in which a program was killed is repeated. If no program is killed then, something
+        outside killed the first one. The behavior is that of the second run, flagged as volatile.
 
-        A run that breaks its sandbox is made again in a new sandbox. An input may break as many
-        sandboxes as `Limits.sandboxes`, each of which ran something else when it was new. Then its
-        behavior says only that the input was killed, and nothing of what it did (`limits_hit` has
-        `sandboxes`).
+        A run that breaks its sandbox is repeated in a new sandbox, up to `Limits.sandboxes` times.
+        Each new sandbox first runs an empty input. If all break, the behavior reports only that the
+        input was killed (`limits_hit` has `sandboxes`). Its effects are unknown.
         """
         return self.execute(shell_input, state)
 
@@ -142,19 +142,19 @@ class SandboxRunner(Uncopied):
         sandboxes: int | None = None,
         order: Order = "as it comes",
     ) -> Behavior:
-        """What `run` says, with the settings that only runners that execute have.
+        """Run an input like `run`, with the settings that only executing runners have.
 
         `separate` runs with two output channels, which fills `stdout` and `stderr` and loses the
-        order between them. `tty` runs on a pseudo-terminal of 80 columns and 24 rows, as people see
-        it: lines end in CR LF, programs use columns and colours. `wall_seconds` and `sandboxes`
-        stand for the limits of these names. `order` says which of the shell's processes does
-        something first.
+        order between them. `tty` runs on a pseudo-terminal of 80 columns and 24 rows, like an
+        interactive session. Lines then end in CR LF, and programs use columns and colours.
+        `wall_seconds` and `sandboxes` override the limits of these names. `order` sets which of the
+        shell's processes is scheduled first.
 
         After a history the behavior is the difference of two executions: the history alone, and the
-        history with the input behind it. Its output is what comes after the history's output. Its
-        patch leads from the context after the history to the one after the input. Where a history
-        does not do the same twice, the behavior is volatile. As many lines of the output are taken
-        off then as the history alone wrote (ours).
+        history followed by the input. The output is the part after the history's output. The patch
+        leads from the context after the history to the one after the input. If two runs of the
+        history differ, the behavior is volatile. Then as many lines of the output are removed as
+        the history alone wrote (ours).
         """
         cwd = state.cwd if state else self.system.declaration.start_directory
         history = state.history if state else ()
@@ -173,7 +173,7 @@ class SandboxRunner(Uncopied):
             stdin=state.stdin if state else b"",
         )
         whole = self._executed(request, sandboxes)
-        if not history or _is_unknown(whole):  # nor is its history run for nothing
+        if not history or _is_unknown(whole):  # an unknown behavior needs no run of the history
             return whole
         before = replace(request, text="\n".join(history), stdin=b"", wall_seconds=None)
         waited = self.waited
@@ -189,10 +189,11 @@ class SandboxRunner(Uncopied):
         separate: bool = False,
         wall_seconds: float | None = None,
     ) -> Behavior:
-        """What rows do together in a start directory, one after the other in one shell.
+        """Run rows one after the other in one shell, and return their joint behavior.
 
-        The system is pristine before the first row. `separate` and `wall_seconds` are as `execute`
-        takes them. The behavior may be a remembered one where the last row is a repeated one.
+        The system is pristine before the first row. `cwd` is the start directory. `separate` and
+        `wall_seconds` are those of `execute`. The behavior may be a remembered one if the last row
+        is a repeated one.
 
         Errors: InputError where the rows are too long (`request_of`), those of `run`.
         """
@@ -207,7 +208,7 @@ class SandboxRunner(Uncopied):
         return behavior
 
     def context(self, cwd: str | None = None) -> Context:
-        """The whole context of the pristine system in a start directory.
+        """Return the complete context of the pristine system in a start directory.
 
         The patches of inputs that are run there apply to this context. It is constant and has every
         field. Errors: StartDirectoryError where `cwd` is no directory, SandboxError.
@@ -225,22 +226,22 @@ class SandboxRunner(Uncopied):
             files = {
                 os.fsencode(path): _file_stat(entry) for path, entry in self.system.index.items()
             }
-            # the newest context alone is kept: each takes megabytes, and workers live long
+            # keep only the newest context: each takes megabytes, and workers live long
             known = start, self._recorder(start).context(self.system.profile, files)
             self._context = known
         return known[1]
 
     @property
     def keeps_shells(self) -> bool:
-        """Whether a shell can stay in this runner's machine (`start_shell`)."""
+        """Whether this runner's sandbox has resident shells (`start_shell`)."""
         return self.limits.sandbox == "namespaces" and not self.limits.without_shell_state
 
     def start_shell(self, cwd: str | None = None, *, idle_seconds: float) -> Lines:
-        """Starts a shell that stays in a start directory (None: the first one).
+        """Start a resident shell in a start directory (None: the first one).
 
-        Each shell has a machine of its own, so that shells and runs go on beside each other. A
-        machine serves one shell after the other. The shell ends once it waited for its next line
-        for `idle_seconds`. Errors: those of `run`; SandboxError where `keeps_shells` is False.
+        Each shell has a separate machine, so shells and runs are independent. A machine serves one
+        shell after the other. The shell ends after waiting for its next line for `idle_seconds`.
+        Errors: those of `run`; SandboxError if `keeps_shells` is False.
         """
         start = cwd or self.system.declaration.start_directory
         lines, _ = self._started(
@@ -251,10 +252,10 @@ class SandboxRunner(Uncopied):
     def start_terminal(
         self, shell_input: str, cwd: str | None = None, *, idle_seconds: float
     ) -> tuple[Lines, int]:
-        """Starts a shell that runs an input on a terminal, in a start directory, and stays there.
+        """Start a resident shell that runs an input on a terminal, in a start directory.
 
-        Of the lines `look` and `close` alone have a meaning. The descriptor of the terminal's other
-        end is the caller's to close. Errors: those of `start_shell`.
+        Of the returned `Lines`, only `look` and `close` are usable. The caller closes the
+        descriptor of the terminal's other end. Errors: those of `start_shell`.
         """
         start = cwd or self.system.declaration.start_directory
         request = Request(shell_input, cwd=start)
@@ -263,10 +264,10 @@ class SandboxRunner(Uncopied):
         )
 
     def lend_shell(self, cwd: str) -> Lines:
-        """A shell as `start_shell` gives it, for whoever can run its lines again.
+        """Start a shell like `start_shell`, for callers that can run its lines again.
 
-        Once `lends` other shells were lent, the oldest one that runs nothing is ended for the next
-        one. Where all run something, one more is lent. Errors: those of `start_shell`.
+        Once `lends` other shells are lent, the oldest idle one is ended to make room. If none is
+        idle, one more is lent. Errors: those of `start_shell`.
         """
         with self._lending:
             self._lent = [lines for lines in self._lent if not lines.given_back]
@@ -282,7 +283,7 @@ class SandboxRunner(Uncopied):
     def _started(
         self, start: str, start_in: Callable[[ShellSandbox], Started]
     ) -> tuple[Lines, Started]:
-        """A shell in a machine that waited for one, or in a new one, and what starting it gave."""
+        """Start a shell in an idle or new machine, and return it with the result of `start_in`."""
         if not self.keeps_shells:
             raise SandboxError(
                 "no shell stays in this sandbox",
@@ -310,20 +311,20 @@ class SandboxRunner(Uncopied):
         return Lines(sandbox, lines, start, self._machines.append), given
 
     def read(self, path: str) -> bytes | None:
-        """The content of a regular file of the pristine system, by its absolute path.
+        """Return the content of a regular file of the pristine system, by its absolute path.
 
         None where the path leads to no regular file.
         """
         return self.system.content(path)
 
     def close(self) -> None:
-        """Ends the sandbox, and every shell; closing twice does nothing.
+        """End the sandbox and every shell; closing twice does nothing.
 
         Calls of other threads are interrupted, and raise SandboxError.
         """
         self._closed = True
         self._sandbox.close()  # first, since another thread may hold the lock and wait for it
-        for sandbox in list(self._opened):  # what another thread opens now, it closes
+        for sandbox in list(self._opened):  # another thread closes what it opens now
             sandbox.close()
 
     def __enter__(self) -> Self:
@@ -348,10 +349,10 @@ class SandboxRunner(Uncopied):
         return replace(behavior, volatile=True) if disturbed else behavior
 
     def _survived(self, request: Request, sandboxes: int) -> Execution | None:
-        """The execution in the first sandbox that the run did not break.
+        """Return the execution in the first sandbox that the run did not break.
 
-        None where the run broke as many as `sandboxes`. Errors: SandboxError where a new sandbox
-        fails an empty input, too: then the run did not break it.
+        None if the run broke as many as `sandboxes`. Errors: SandboxError if a new sandbox fails an
+        empty input, too: then the run did not break it.
         """
         for _ in range(sandboxes):
             try:
@@ -361,7 +362,10 @@ class SandboxRunner(Uncopied):
         return None
 
     def _replay(self, request: Request) -> Behavior:
-        """What a history did, executed or remembered. A volatile behavior is never remembered."""
+        """Return a history's behavior, executed or remembered.
+
+        Volatile behaviors are never remembered.
+        """
         known = self._replayed.pop(request, None) or self._executed(request)
         if not known.volatile:
             self._replayed[request] = known
@@ -372,10 +376,10 @@ class SandboxRunner(Uncopied):
     def since(
         self, before: Behavior, whole: Behavior, cwd: str, *, of_moved: bool = False
     ) -> Behavior:
-        """What was done in a start directory after `before`: the difference from it to `whole`.
+        """Return the behavior after `before`: the difference from it to `whole`.
 
-        `whole` is a run that did again what `before` did, and then more. With `of_moved` there are
-        digests of moved files as well.
+        `whole` is a run in the start directory `cwd` that repeated `before` and then did more. With
+        `of_moved` moved files have digests as well.
         """
         if _is_unknown(whole):
             return whole
@@ -408,7 +412,7 @@ class SandboxRunner(Uncopied):
         )
 
     def _pristine_network(self) -> bytes:
-        """The untouched network, read until it is the same twice: later patches rest on it."""
+        """Return the untouched network, read until it is stable: later patches depend on it."""
         with self._lock:
             return self._read_network()
 
@@ -427,7 +431,7 @@ class SandboxRunner(Uncopied):
         if start not in self._recorders:
             empty = self._sandbox.run(Request("", cwd=start))
             if empty.shell is None and not self.limits.without_shell_state:
-                # something outside ended that shell: no later run could be compared with it
+                # an outside event ended that shell, so it is no baseline for later runs
                 raise SandboxError(f"an empty input in {start} did not tell the state of its shell")
             self._recorders[start] = Recorder(
                 start=start,
@@ -442,16 +446,16 @@ class SandboxRunner(Uncopied):
 
 
 def _shows_a_kill(execution: Execution) -> bool:
-    """Whether a program of the run was killed, and by no limit, as far as that can be told.
+    """Whether a program of the run was probably killed, and not by a limit.
 
-    The exit code, the exit codes of the last pipeline, and words in the output tell it. The host
-    may have killed the program (its out-of-memory killer, somebody's `pkill`). An input that kills
-    a program itself does so in every run.
+    The evidence is the exit code, the exit codes of the last pipeline, and words in the output. The
+    host may have killed the program (its out-of-memory killer, a `pkill`). An input that kills a
+    program itself does so in every run.
     """
     if execution.limits_hit:
         return False
     output, shell = execution.output, execution.shell or b""
-    # this is asked of every run, and plain text is found ten times as fast as a pattern
+    # checked for every run: finding plain text is ten times as fast as a pattern
     in_words = b"Killed" in output or b"signal 9" in output
     return (
         execution.exit_code == _KILLED
@@ -461,7 +465,7 @@ def _shows_a_kill(execution: Execution) -> bool:
 
 
 def _unknown(request: Request) -> Behavior:
-    """The behavior of a run that breaks its sandboxes: killed, and nothing else is known of it."""
+    """Return the behavior of a run that breaks its sandboxes: killed, with unknown effects."""
     separate = b"" if request.separate else None
     return Behavior(
         exit_code=_KILLED,
@@ -478,7 +482,7 @@ def _unknown(request: Request) -> Behavior:
 
 
 def _touched(document: Mapping[str, Any], *behaviors: Behavior) -> Mapping[str, Any]:
-    """The document without the files that no behavior names: there are thousands of them."""
+    """Return the document without the files that no behavior names: there are thousands of them."""
     names = {
         name
         for behavior in behaviors
@@ -497,8 +501,9 @@ def _is_unknown(behavior: Behavior) -> bool:
 
 
 def _file_stat(entry: IndexEntry) -> FileStat:
-    """The entry as the sandbox shows it: some files have devices mounted over them, and others
-    stand for devices.
+    """Return the file status that the sandbox shows.
+
+    Devices are mounted over some files, and some entries represent devices.
     """
     mounted = entry.path in DEVICES or entry.path == "/dev/ptmx"
     device = stat.S_IFCHR | 0o666 if mounted else device_mode(entry.target)
@@ -520,17 +525,17 @@ def open_sandbox(
     *,
     sandbox: str | None = None,
 ) -> SandboxRunner:
-    """An open sandbox of a built system (None: the default one), ready to run inputs.
+    """Open a sandbox of a built system (None: the default one), ready to run inputs.
 
-    `sandbox` overrides the limit of that name. `namespaces` is the host's own kernel; `microvm`,
-    `microvm-bare` and `firecracker` are a machine of its own. On a simulated processor such a
-    machine needs longer limits of time than the default ones. In a `microvm-bare` an input is root
-    of the machine, and its shell's state is not read.
+    `sandbox` overrides the limit of that name. `namespaces` uses the host's kernel; `microvm`,
+    `microvm-bare` and `firecracker` start a virtual machine. On a simulated processor a virtual
+    machine needs longer time limits than the default ones. In a `microvm-bare` the input runs as
+    the machine's root, and its shell's state is not read.
 
-    Errors: UnknownSystemError, SystemNotBuiltError and SystemCorruptError say what to do.
-    UsageError: the argument names no system. HostError (exit status 3, with the fix): this host
-    forbids what isolation needs. ShellStateError, a HostError: the changes that inputs make to
-    their shell cannot be read, and `Limits(without_shell_state=True)` does not allow that.
+    Errors: UnknownSystemError, SystemNotBuiltError and SystemCorruptError, with a hint. UsageError:
+    the argument names no system. HostError (exit status 3, with the fix): this host forbids a
+    feature that isolation needs. ShellStateError, a HostError: the changes of the shell's state
+    cannot be read. `Limits(without_shell_state=True)` accepts that.
     """
     built = system if isinstance(system, System) else find_system(system)
     if sandbox is not None:

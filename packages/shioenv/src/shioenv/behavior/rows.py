@@ -1,9 +1,9 @@
-"""Rows typed one after the other in one shell, and rows of shells beside that shell, in one run.
+"""Rows typed one after the other in one shell, and rows of shells beside it, in one run.
 
-The shell gets the rows from `native/inside/rows.c`, which calls bash's own functions. A row goes
-through no name that an earlier row can define, disable or alias. Where every input has a bash of
-its own (`Limits.without_shell_state`), no code of ours is inside that bash. Rows go through `eval`
-there, which rows can redefine.
+The shell gets the rows from `native/inside/rows.c`, which calls bash's own functions. A row passes
+through no name that an earlier row can define, disable or alias. With `Limits.without_shell_state`
+each input runs in an unmodified bash without preloaded code. Rows go through `eval` there, which
+rows can redefine.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from shioenv.sandbox.base import LONGEST_INPUT, LONGEST_STDIN, Request
 
 
 class RowKind(StrEnum):
-    """How a row is run: `ROW_*` of `native/inside/rows.h`."""
+    """The kind of a row: `ROW_*` of `native/inside/rows.h`."""
 
     TYPED = "t"
     """The row is run in the shell."""
     AGAIN = "a"
-    """The row is run in the shell once more. Its output is known already, and discarded."""
+    """The row is run in the shell once more. Its output is already known, and discarded."""
     BESIDE = "b"
     """The row is run in a newly executed bash, in the start directory."""
     BESIDE_AGAIN = "c"
     """As `BESIDE`, once more. The row's output is discarded."""
     END = "e"
-    """The shell of the rows before this one ends, with every process that they left behind."""
+    """The shell of the rows before this one ends, with every process that they left running."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row, and how it is run."""
+    """A row with its kind."""
 
     how: RowKind
     text: str = ""
@@ -48,10 +48,10 @@ _ENTER: Final = (
     'cd -P -- "$1" && own=$PWD && cd -- "$1" || exit; shift; '
     '[[ $PWD = "$own" ]] || set -- PWD="$PWD" "$@"; exec /usr/bin/env -i "$@"'
 )
-"""Executes the words after a directory there, with their environment alone.
+"""Executes the words after a directory there, with only the environment in those words.
 
-`PWD` is part of it where a symbolic link leads there, as `native/inside/directory.c` has it.
-Where the directory is gone, `cd` reports it, and the exit status is 1.
+`PWD` is added where a symbolic link leads there, as in `native/inside/directory.c`. Where the
+directory is gone, `cd` reports it, and the exit status is 1.
 """
 _READ_ON: Final = 'eval "exec < /dev/null; $(< /dev/stdin)"'
 
@@ -64,11 +64,11 @@ def request_of(
     separate: bool = False,
     wall_seconds: float | None = None,
 ) -> Request:
-    """The request that runs rows in a start directory, with an empty standard input for the rows.
+    """Return the request that runs rows in a start directory, with empty standard input for them.
 
-    Where `env`, the environment of a new shell, is given, a bash with no code of ours runs them.
-    Errors: InputError for a row longer than an input may be, and for rows that have more than
-    `LONGEST_STDIN` bytes together. Each row counts one or two bytes more than its own.
+    With `env`, the environment of a new shell, an unmodified bash runs them. Errors: InputError for
+    a row longer than an input may be, and for rows with more than `LONGEST_STDIN` bytes together.
+    Each row counts one or two bytes more than it has.
     """
     rows = list(rows)
     for row in rows:
@@ -95,12 +95,12 @@ def request_of(
 
 
 def _packed(rows: Iterable[Row]) -> bytes:
-    """The rows as bytes, each with its kind before it and a NUL behind it."""
+    """Return the rows as bytes, each with its kind before it and a NUL after it."""
     return b"".join(os.fsencode(f"{row.how}{row.text}\0") for row in rows)
 
 
 def _written(rows: Sequence[Row], cwd: str, env: Mapping[str, str]) -> str:
-    """The rows as one input for a bash with no code of ours; at most one of them ends a shell."""
+    """Return the rows as one input for an unmodified bash; at most one of them ends a shell."""
     ends = [number for number, row in enumerate(rows) if row.how is RowKind.END]
     if ends:
         typed = "\n".join(_line(row, cwd, env) for row in rows[: ends[-1]])

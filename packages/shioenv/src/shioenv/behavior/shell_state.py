@@ -1,9 +1,9 @@
-"""The shell's own state, read from the dump that the shell leaves at its end.
+"""The shell's own state, parsed from the dump that the shell writes at its end.
 
-The dump is sections. Each is a NUL byte, a name, a newline and what bash's own builtin of that name
-prints. The dump comes out of a process that may have done anything to itself, so it is untrusted.
-Reading takes time linear in the dump's length. A dump that is not exactly as bash writes it is
-`Malformed`: the whole shell state is unknown then, and the run goes on.
+The dump consists of sections. Each is a NUL byte, a name, a newline and the output of bash's
+builtin of that name. The process that writes it may have been manipulated, so the dump is
+untrusted. Parsing takes time linear in the dump's length. A dump that differs from bash's format is
+`Malformed`: the whole shell state is unknown then, and the run continues.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ State: TypeAlias = dict[str, Any]
 DECLARE, FUNCTIONS, SHOPT, SET = "declare -p", "function", "shopt -p", "set +o"
 LIMITS, ALIASES, UMASK, TRAPS, GROUPS = "ulimit -a", "alias -p", "umask", "trap -p", "groups"
 SECTIONS = (DECLARE, FUNCTIONS, SHOPT, SET, LIMITS, ALIASES, UMASK, TRAPS, GROUPS)
-"""Every section of a dump, in any order. Each function has a `function` section of its own."""
+"""Every section of a dump, in any order. Each function has a separate `function` section."""
 _MOST_SECTIONS = 10_000
 
 LEFT_OUT = frozenset(
@@ -33,9 +33,9 @@ LEFT_OUT = frozenset(
         *("PIPESTATUS", "FUNCNAME", "DIRSTACK", "GROUPS", "SHELLOPTS", "BASHOPTS"),
     }
 )
-"""Variables that are not recorded, with every `BASH_*` and `EPOCH*` (D-3). Some count, some say how
-the shell was started, some repeat `cwd`, `groups`, `settings` or `shell_options`.
-"""
+"""Variables that are not recorded, along with every `BASH_*` and `EPOCH*` (D-3). Some are counters,
+some depend on how the shell was started, and some repeat `cwd`, `groups`, `settings` or
+`shell_options`."""
 
 _LEVEL = b"declare -x SHLVL="
 _LEFT_OUT_PREFIXES = ("BASH_", "EPOCH")
@@ -65,11 +65,11 @@ _EVENTS = frozenset({"EXIT", "DEBUG", "ERR", "RETURN"})
 
 
 class Malformed(Exception):  # noqa: N818 - it never leaves this package
-    """The dump is not what bash writes."""
+    """The dump differs from bash's format."""
 
 
 class ShellDump:
-    """A dump that is read as far as somebody asks. Errors: Malformed, where it is not bash's."""
+    """A lazily parsed dump. Errors: Malformed, where it is not in bash's format."""
 
     def __init__(self, dump: bytes, groups: Mapping[int, str]) -> None:
         """`groups` are the system's group names by number."""
@@ -79,23 +79,23 @@ class ShellDump:
         self._states: dict[str, State] = {}
 
     def state(self, name: str) -> State:
-        """The context fields that one section fills, with their values."""
+        """Return the context fields that one section fills, with their values."""
         if name not in self._states:
             self._states[name] = section_state(name, self.sections[name], self._groups)
         return self._states[name]
 
     def fields(self) -> State:
-        """The context fields that all sections fill, with their values."""
+        """Return the context fields that all sections fill, with their values."""
         return merged(self.state(name) for name in self.sections)
 
     @cached_property
     def declarations(self) -> Declarations:
-        """The variables, to compare others with."""
+        """The variables, for comparisons with others."""
         return Declarations(self.sections[DECLARE], self.state(DECLARE))
 
 
 def sections(dump: bytes) -> Sections:
-    """The contents of a dump's sections by name.
+    """Return the contents of a dump's sections by name.
 
     Those of functions are joined, with a NUL byte before each. Errors: Malformed for a missing,
     doubled or unknown section.
@@ -119,16 +119,16 @@ def sections(dump: bytes) -> Sections:
 
 
 def section_state(name: str, content: bytes, groups: Mapping[int, str]) -> State:
-    """The context fields that one section fills, with their values.
+    """Return the context fields that one section fills, with their values.
 
-    `groups` are the system's group names by number. Errors: Malformed where the section is not
-    what bash writes.
+    `groups` are the system's group names by number. Errors: Malformed where the section is not in
+    bash's format.
     """
     return _READERS[name](content, groups)
 
 
 def merged(states: Iterable[State]) -> State:
-    """The context fields that several sections fill together; some fill `env` or `settings` too."""
+    """Merge the context fields of several sections; some sections share `env` or `settings`."""
     document: State = {}
     for part in states:
         for field, values in part.items():
@@ -145,10 +145,10 @@ def is_left_out(name: str) -> bool:
 
 
 class Declarations:
-    """Compares `declare -p` after a run with that before, without parsing what did not change."""
+    """Compares `declare -p` after a run with that before, without parsing unchanged lines."""
 
     def __init__(self, before: bytes, parsed: State) -> None:
-        """`parsed` is what `section_state` makes of them."""
+        """`parsed` is the result of `section_state` for them."""
         lines = frozenset(before.splitlines(keepends=True))
         recorded = {line for line in lines if not _line_is_left_out(line)}
         self._comparable = len(parsed["env"]) + len(parsed["settings"]) == len(recorded)
@@ -160,10 +160,10 @@ class Declarations:
         self._known = lines | self._levels
 
     def unchanged(self, after: bytes) -> bool:
-        """Whether only left-out variables differ; False also where that takes parsing to tell.
+        """Whether only left-out variables differ; may be False where only parsing could decide.
 
-        Lines are compared as a set. That is sound where every line of the first dump is a
-        declaration of its own. A value of several lines begins with a line that is not among them.
+        Lines are compared as a set. That is sound if every line of the first dump is a complete
+        declaration. A value of several lines begins with a line that is not among them.
         """
         if not self._comparable:
             return False
@@ -174,7 +174,7 @@ class Declarations:
 
 
 def _lowered(line: bytes) -> bytes | None:
-    """The declaration of the shell's level one lower; None where the level is no number."""
+    """Return the declaration of the shell's level minus one; None if the level is no number."""
     match = _DECLARATION.fullmatch(line)
     value = _unquoted(match[3]).decode("ascii", "replace") if match and match[3] else ""
     return b'%b"%d"\n' % (_LEVEL, int(value) - 1) if value.isdecimal() else None
@@ -193,7 +193,7 @@ _short_is_left_out = lru_cache(maxsize=2048)(_is_left_out)
 
 
 def _contiguous(pattern: re.Pattern[bytes], content: bytes) -> Iterator[re.Match[bytes]]:
-    """Every match of the pattern, one right behind the other. Malformed where one is missing."""
+    """Yield every match of the pattern, without gaps. Malformed where one is missing."""
     position = 0
     while position < len(content):
         match = pattern.match(content, position)
@@ -204,11 +204,11 @@ def _contiguous(pattern: re.Pattern[bytes], content: bytes) -> Iterator[re.Match
 
 
 def _declarations(content: bytes, _: Mapping[int, str]) -> State:
-    """Exported variables as `env`, all others as `settings`.
+    """Return exported variables as `env`, all others as `settings`.
 
-    A value is its text; that of an array is bash's own `([0]="a" [1]="b")`. Where a value alone
-    does not tell a variable, its whole declaration stands for it. Such variables have further
-    attributes, have no value, or are exported arrays. The last two kinds stand in `settings`.
+    A value is its text; that of an array is bash's own `([0]="a" [1]="b")`. Where the value alone
+    is ambiguous, the whole declaration replaces it. Such variables have further attributes, have no
+    value, or are exported arrays. The last two kinds are in `settings`.
     """
     env: dict[str, str] = {}
     settings: dict[str, str] = {}
@@ -222,7 +222,7 @@ def _declarations(content: bytes, _: Mapping[int, str]) -> State:
 
 
 def _declaration(match: re.Match[bytes]) -> tuple[bool, str, str] | None:
-    """Whether a variable stands in `env`, its name and its text; None for a left-out variable."""
+    """Return whether a variable belongs in `env`, its name and its text; None if left out."""
     flags, raw, value = match[1].decode(), match[2], match[3]
     name = raw.decode()
     if is_left_out(name):
@@ -238,13 +238,13 @@ def _declaration(match: re.Match[bytes]) -> tuple[bool, str, str] | None:
 
 @lru_cache(maxsize=2048)
 def _short_declaration(line: bytes) -> tuple[bool, str, str] | None:
-    """As `_declaration`, remembered: from run to run most variables are as they were."""
+    """Cached `_declaration`: most variables do not change between runs."""
     match = _DECLARATION.fullmatch(line)
     return None if match is None else _declaration(match)
 
 
 def _functions(content: bytes, _groups: Mapping[int, str]) -> State:
-    """Functions: definitions by name, without headers. Exported ones stand in `env` as well."""
+    """Return function definitions by name, without headers. Exported ones are in `env` as well."""
     functions: dict[str, str] = {}
     env: dict[str, str] = {}
     for definition in content.split(b"\0")[1:]:
@@ -266,7 +266,7 @@ def _shopt(content: bytes, _: Mapping[int, str]) -> State:
 
 
 def _set(content: bytes, _: Mapping[int, str]) -> State:
-    """The options of `set -o` among the settings as `-o NAME`, which no variable can be called."""
+    """Return the options of `set -o` as settings named `-o NAME`, which no variable can have."""
     matches = _contiguous(_SET, content)
     names = ((match, match[2].decode("ascii", "replace")) for match in matches)
     return {"settings": {f"-o {name}": match[1] == b"-" for match, name in names}}
@@ -283,9 +283,9 @@ def _aliases(content: bytes, _: Mapping[int, str]) -> State:
 
 
 def _traps(content: bytes, _: Mapping[int, str]) -> State:
-    """Traps as `trap SIGNAL` among the settings: the context has no field for traps.
+    """Return traps as settings named `trap SIGNAL`, because the context has no field for traps.
 
-    In POSIX mode bash also lists traps that are not set, as `-`, and leaves out the SIG of names.
+    In POSIX mode bash also lists traps that are not set, as `-`, and omits the SIG of names.
     """
     traps: dict[str, str] = {}
     for match in _contiguous(_TRAP, content):
@@ -326,6 +326,6 @@ _READERS: Mapping[str, Callable[[bytes, Mapping[int, str]], State]] = {
 
 
 def _unquoted(value: bytes) -> bytes:
-    """The value that bash wrote in quotes as `value`."""
+    """Return the value that bash wrote in quotes as `value`."""
     text = unquoted(value.decode("utf-8", "surrogateescape"))
     return text.encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""State of a machine that no patch names, read from outside to compare final states."""
+"""State of a machine outside context patches, read from outside to compare final states."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNRECORDED: Final = (
     "services", "IPC objects", "message queues", "neighbours", "proxies of neighbours",
     "MPTCP endpoints", "MPTCP limits", "labels of addresses", "next hops",
 )  # fmt: skip
-"""What `unrecorded` reads, in the order in which `PROBE` prints it."""
+"""The parts that `unrecorded` reads, in the order in which `PROBE` prints them."""
 
 PROBE: Final = r"""cd /proc || exit
 echo [1-9]*
@@ -32,20 +32,19 @@ addrlabel show
 nexthop show
 X
 :"""
-"""An input that prints this state. Of IPC objects it prints numbers, permissions and sizes, since
-keys of `ipcmk` are drawn."""
+"""An input that prints this state. For IPC objects it prints IDs, permissions and sizes, since keys
+of `ipcmk` are random."""
 
 SECONDS: Final = 30.0
-"""Seconds that the probe may take; it needs a thousandth of it where the host is idle."""
+"""Seconds that the probe may take; on an idle host it needs a thousandth of that."""
 
 _OF_IP: Final = 6
 
 
 def unrecorded(printed: bytes, declaration: SystemDeclaration) -> Mapping[str, bytes] | None:
-    """The state by its names in `UNRECORDED`, from what `PROBE` printed; None where that is no
-    such output.
+    """Parse the output of `PROBE` into the state by its names in `UNRECORDED`; None if malformed.
 
-    Of processes only those count that the machine declares. What a system has no program for is
+    Only processes that the machine declares count. A part for which the system has no program is
     empty.
     """
     parts = printed.split(b"\0")

@@ -1,1 +1,1 @@
-"""Datasets: synthesised, executed and scored inputs, kept so that nothing is lost or doubled."""
+"""Datasets of synthesised, executed and scored inputs, stored without loss or duplication."""

@@ -1,8 +1,8 @@
-"""Datasets in formats that other tools open: Parquet, the Hugging Face layout, JSON Lines.
+"""Export datasets in formats of other tools: Parquet, the Hugging Face layout, JSON Lines.
 
 Records are read and written in batches, so memory does not grow with the dataset. pyarrow comes
 with an optional extra and is loaded when it is needed. In the format `chat` records are
-conversations: the user types an input, the assistant answers what was printed.
+conversations: the user types an input, the assistant answers with the output.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ SOURCE_MANIFESTS = "source-manifests"
 """The directory of these manifests in an export of several datasets: `train.json` and so on."""
 
 FILE_RECORDS = 100_000
-"""Records of one Parquet file of the Hugging Face layout at most."""
+"""Maximum number of records in one Parquet file of the Hugging Face layout."""
 
 GROUP_RECORDS = 10_000
-"""Records of a Parquet row group at most; a reader has to hold a whole group."""
+"""Maximum number of records in a Parquet row group; a reader has to load a whole group."""
 
 GROUP_BYTES = 32 * 1024 * 1024
-"""Bytes of a row group at most, as JSON Lines; a larger record has a group for itself."""
+"""Maximum size of a row group in bytes of JSON Lines; a larger record has a separate group."""
 
 _TYPES: Mapping[Any, str] = {
     inspect.StrType: "str",
@@ -92,7 +92,7 @@ Report = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export wrote: where, in which format, and how much."""
+    """The result of an export: path, format, and number of records."""
 
     output: Path
     format: str
@@ -113,17 +113,16 @@ def export(
     licence: str = "unknown",
     report: Report = lambda done, count: None,
 ) -> Exported:
-    """Write a finished dataset to `output`, whole or not at all.
+    """Write a finished dataset to `output`, completely or not at all.
 
-    `directory` may also hold several datasets, as `shioenv.dataset.split` makes it. Each is a split
-    of the format `hf`, named as its directory; the other formats hold one dataset. `format` is one
-    of:
+    `directory` may also contain several datasets, as written by `shioenv.dataset.split`. Each is a
+    split of the format `hf`, named after its directory; the other formats hold one dataset.
+    `format` is one of:
 
     - `parquet`: one file;
     - `hf`: a directory that `datasets.load_dataset(output)` opens. Its card names `licence`, an
-      identifier as the Hugging Face hub knows them;
-    - `jsonl`: one file of the records as they are, compressed where its name ends in `.gz` or
-      `.zst`;
+      identifier of the Hugging Face hub;
+    - `jsonl`: one file of the records as they are, compressed if its name ends in `.gz` or `.zst`;
     - `chat`: such a file with a conversation on each line (`shioenv.dataset.export`);
     - None: the format that `ENDINGS` has for the end of the name `output`; `hf` for a name without
       an ending.
@@ -133,7 +132,7 @@ def export(
 
     Errors: UsageError for an unknown format, or a name with an unknown ending or that of another
     format. UsageError too for a dataset that is not finished or has no records, and for several
-    datasets of different systems. DatasetCorruptError where a shard is not as the manifest says.
+    datasets of different systems. DatasetCorruptError if a shard differs from the manifest.
     MissingExtraError without pyarrow (`parquet`, `hf`). UnknownDatasetError, OutputExistsError.
     """
     directory, output = Path(directory), Path(output)
@@ -152,7 +151,7 @@ def export(
             raise UsageError(f"{parts[name]} has no records", hint="nothing is there to export")
     total = sum(manifest.records for manifest in manifests.values())
     if format not in {"jsonl", "chat"}:
-        parquet_library(_PARQUET)  # fails before anything is written where the library is missing
+        parquet_library(_PARQUET)  # without the library, fail before anything is written
     contexts = _common_contexts(parts, manifests)
     read = (read_records(path, check=True) for path in parts.values())
     records = _told(chain.from_iterable(read), total, report)
@@ -174,9 +173,10 @@ def export(
 
 
 def parts_in(directory: Path) -> Mapping[str, Path]:
-    """By name: the datasets in a directory that is none itself; train, validation, test first.
+    """Return the datasets in a directory that is none itself, by name.
 
-    UsageError for a directory's name that cannot be the name of a split.
+    The order is train, validation, test, then others. UsageError for a directory's name that cannot
+    be the name of a split.
     """
     if os.path.lexists(directory / MANIFEST) or not is_directory(directory):
         return {}
@@ -198,7 +198,7 @@ def by_custom(part: str) -> tuple[int, str]:
 def _common_contexts(
     parts: Mapping[str, Path], manifests: Mapping[str, Manifest]
 ) -> Sequence[Context]:
-    """The contexts of all parts. UsageError where these are of different systems."""
+    """Return the contexts of all parts. UsageError if these are of different systems."""
     (first, one), *others = manifests.items()
     for name, other in others:
         for what in ("system", "system_digest"):
@@ -217,7 +217,7 @@ def _common_contexts(
 
 
 def _format_of(output: Path, asked: str | None) -> str:
-    """The format to write. UsageError where name and request disagree, or neither names one."""
+    """Return the format to write. UsageError if name and request disagree, or neither has one."""
     said = next((kind for ending, kind in ENDINGS.items() if output.name.endswith(ending)), None)
     if asked is not None and asked not in FORMATS:
         raise UsageError(f"no format is called {asked!r}", hint=did_you_mean(asked, FORMATS))
@@ -235,7 +235,7 @@ def _format_of(output: Path, asked: str | None) -> str:
 
 
 def fields_table(kind: type[Struct]) -> str:
-    """The fields of `kind`, a record or a part of one, as rows of a Markdown table."""
+    """Return the fields of `kind`, a record or a part of one, as rows of a Markdown table."""
     return "\n".join(
         f"| `{field.name}` | {_words(field.type)} | {field.type.extra_json_schema['description']} |"
         for field in _fields(kind)
@@ -248,7 +248,7 @@ def _fields(kind: type[Struct]) -> Sequence[Any]:
 
 
 def _words(kind: Any) -> str:
-    """A type for people: `list of str`, `float or null`."""
+    """Return a type as text for people: `list of str`, `float or null`."""
     match kind:
         case inspect.Metadata():
             return _words(kind.type)
@@ -260,7 +260,7 @@ def _words(kind: Any) -> str:
 
 
 def schema(arrow: Any) -> Any:
-    """The Arrow schema of a record, the same for every dataset, whatever a shard holds (D-8).
+    """Return the Arrow schema of a record, the same for every dataset and shard (D-8).
 
     `arrow` is the module pyarrow.
     """
@@ -290,7 +290,10 @@ def schema(arrow: Any) -> Any:
 
 
 def parquet_library(what: str) -> tuple[ModuleType, ModuleType]:
-    """The modules pyarrow and pyarrow.parquet. MissingExtraError, which names `what` needs them."""
+    """Return the modules pyarrow and pyarrow.parquet.
+
+    MissingExtraError without them, for `what`.
+    """
     try:
         import pyarrow
         import pyarrow.parquet
@@ -375,7 +378,7 @@ def _write_layout(
 
 
 def card(manifests: Mapping[str, Manifest], licence: str) -> str:
-    """The dataset card: a YAML header for the hub, then what the records are and hold.
+    """Return the dataset card: a YAML header for the hub, then a description of the records.
 
     `manifests` are those of the splits, by name.
     """
@@ -426,14 +429,14 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
             [f"shioenv {plan.version}", "kernel " + ", ".join(manifest.kernels), *manifest.layers]
         ),
     }
-    if plan.limits is None:  # records without a manifest: only what they say is known
+    if plan.limits is None:  # records without a manifest: only their fields are known
         facts |= dict.fromkeys(("seed", "commands", "grammars", "versions"), "unknown")
         facts["system"] = plan.system or "unknown"
     return facts
 
 
 def size_category(count: int) -> str:
-    """The hub's name for a number of rows."""
+    """Return the hub's name for a number of rows."""
     return _SIZES[min(max(len(str(count)), 3), 7) - 3]
 
 
@@ -455,13 +458,12 @@ SYSTEM = (
 
 
 def chats(records: Iterable[Record]) -> Iterator[bytes]:
-    """A line of JSON for each conversation, in the order of the records.
+    """Yield a line of JSON for each conversation, in the order of the records.
 
     `messages` has the turns: the system's, then one of the user and one of the assistant for each
     input. `exit_codes` has an exit code for each answer, and `session_ids` a record's number.
-    Inputs that were typed in one shell are one conversation, as far as their records follow each
-    other. Where the records of earlier inputs are missing, a conversation begins with the inputs
-    that led there in the system's turn.
+    Inputs that were typed in one shell are one conversation, as long as their records are
+    consecutive. If the records of earlier inputs are missing, the system's turn lists these inputs.
     """
     session: list[Record] = []
     for record in records:

@@ -1,4 +1,4 @@
-"""Datasets from lists of inputs: each line parsed, executed, scored and recorded."""
+"""Make datasets from lists of inputs: parse, execute, score and record each line."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ from shioenv.system.store import find_system
 
 @dataclass(frozen=True, slots=True)
 class CommandList:
-    """A file of inputs, one a line, and how they are read.
+    """A file of inputs, one per line, with settings for reading it.
 
-    A line is an input as text, or a JSON object with `input` and perhaps `cwd`, its start
+    A line is an input as text, or a JSON object with `input` and optionally `cwd`, its start
     directory.
     """
 
     path: str | Path
     sampler: str = "commands"
-    """The name that the records give as their sampler."""
+    """The sampler's name in the records."""
     seed: int = 0
-    """The seed that draws start directories and sub-inputs."""
+    """The seed for drawing start directories and sub-inputs."""
     start_directories: tuple[str, ...] = ()
-    """Start directories of lines that name none; empty: those that the system declares."""
+    """Start directories of lines without one; empty: those that the system declares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,11 @@ class ImportSummary:
 
     summary: Summary
     lines: int
-    """Lines of the list."""
+    """Number of lines of the list."""
     rejected: tuple[Rejection, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The import for programs."""
+        """Return the import as JSON for programs."""
         return {**self.summary.to_json(), "lines": self.lines, "rejected": reasons(self.rejected)}
 
 
@@ -82,24 +82,25 @@ def import_commands(
 ) -> ImportSummary:
     """Make a dataset in `directory` of the inputs in a list.
 
-    `read` reads the file in place of `read_list`, as `shioenv.dataset.sessions` does with logs.
+    `read` replaces `read_list` as the reader of the file, for example for logs in
+    `shioenv.dataset.sessions`.
 
-    Each input is parsed by the grammars of the system's versions. It is executed in the start
-    directory that its line names, else in one drawn by the list's seed. It is scored and recorded
-    as `generate` does it. The same list, arguments and system give the same bytes, whatever the
-    executor. A call that was interrupted goes on when repeated.
+    Each input is parsed with the grammars of the system's versions. It is executed in the start
+    directory of its line, else in one drawn with the list's seed. It is scored and recorded as in
+    `generate`. The same list, arguments and system give the same bytes, with any executor. Repeat
+    an interrupted call to resume it.
 
     A line that cannot be recorded is left out and listed with its number:
 
     - it is empty, only a comment, not UTF-8, or too long;
-    - it holds a NUL byte, half a character, or more than 400 arguments;
+    - it has a NUL byte, half a character, or more than 400 arguments;
     - its input is the same as an earlier one;
     - its JSON object has a history, or `input` or `cwd` twice;
-    - its start directory is not there, or is no plain absolute path.
+    - its start directory does not exist, or is no plain absolute path.
 
-    Errors: ImportFileError where no line can be recorded, or more than a million lines cannot.
-    ImportFileError too where the file is no list of inputs. These, StartDirectoryError and those of
-    `find_system` come before anything is written; then those of `generate`.
+    Errors: ImportFileError if no line can be recorded, or more than a million lines cannot.
+    ImportFileError too if the file is no list of inputs. These, StartDirectoryError and those of
+    `find_system` are raised before anything is written; then those of `generate`.
     """
     built = find_system(system)
     grammars = load_grammars(versions=built.versions)
@@ -133,12 +134,12 @@ def import_commands(
 Reader: TypeAlias = Callable[
     [CommandList, InputParser, Sequence[str], Callable[[str], bool]], "Accepted"
 ]
-"""Reads a file, with a parser, start directories, and whether another one is there."""
+"""Reads a file, with a parser, start directories, and a predicate for other existing ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A list as it was read."""
+    """A parsed list."""
 
     sha256: str
     """The SHA-256 of the file."""
@@ -150,7 +151,7 @@ class Accepted:
     rejected: tuple[Rejection, ...]
 
     def elsewhere(self, directories: Sequence[str]) -> list[str]:
-        """The start directories of samples that are not among `directories`, sorted."""
+        """Return the start directories of samples that are not among `directories`, sorted."""
         return sorted({json.loads(sample)[1] for sample in self.samples}.difference(directories))
 
 
@@ -163,7 +164,7 @@ def import_list(
     executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> ImportSummary:
-    """Do the work of `import_commands` once list and plan are known."""
+    """Do the work of `import_commands` with a parsed list and a plan."""
     summary = run(
         directory,
         plan,
@@ -189,10 +190,10 @@ def read_list(
     directories: Sequence[str],
     exists: Callable[[str], bool] = lambda directory: True,
 ) -> Accepted:
-    """The inputs of a file's lines, parsed.
+    """Parse the inputs of a file's lines.
 
-    An input that names no start directory starts in one of `directories`. `exists` tells whether
-    another start directory is there. Errors: ImportFileError.
+    An input without a start directory gets one of `directories`. `exists` returns whether another
+    start directory exists. Errors: ImportFileError.
     """
     reader = _Reader(commands, parser, directories, exists)
     digest = hashlib.sha256()
@@ -213,7 +214,7 @@ _ONE_A_LINE = (
 )
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
-"""Ends of names of tables, with the separator of their columns."""
+"""Extensions of tables, with the separator of their columns."""
 _COLUMNS = re.compile(
     "inputs?|cmds?|commands?|bash|invocation|nl|output|cwd|exit_code|id|index|description|prompt|"
     "question|answer|text"
@@ -222,7 +223,7 @@ _COLUMNS = re.compile(
 
 
 def _refuse_table(path: Path, first: bytes) -> None:
-    """ImportFileError for a table, told by its name or its first line: rows are no inputs."""
+    """Raise ImportFileError for a table, detected by its name or its first line."""
     ending = Path(path.name.lower().removesuffix(".gz").removesuffix(".zst")).suffix
     between = _TABLES.get(ending) or _between_columns(first)
     if between is None:
@@ -237,12 +238,12 @@ def _refuse_table(path: Path, first: bytes) -> None:
 
 
 def _between_columns(line: bytes) -> str | None:
-    """The separator in a line of columns' names; None for another line."""
+    """Return the separator in a line of columns' names; None for another line."""
     for between in _TABLES.values():
         parts = line.decode("utf-8", "replace").lower().split(between)
         names = [part.strip().strip('"') for part in parts]
         known = sum(_COLUMNS.fullmatch(name) is not None for name in names)
-        least = len(names) if between == "\t" else 1  # a tab separates words in Bash as well
+        least = len(names) if between == "\t" else 1  # a tab separates Bash words as well
         if len(names) > 1 and known >= least and all(map(str.isidentifier, names)):
             return between
     return None
@@ -255,15 +256,15 @@ _KEY = re.compile(r'(?>(?:\[\s*)*)\{(?:\s*"\s*:|"\Z)')
 _GROUP = re.compile(r"[;&]\s*\}")
 """The end of a group of commands in Bash, whose first command may be called `x:`."""
 _OPENED = re.compile(r"[\[{][\[{\s]*+")
-"""A line of nothing but opening brackets and blanks."""
+"""A line that has only opening brackets and blanks."""
 _LIST = re.compile(r'\[(?>(?:[\s\[\]{}:,"]|-?\d[\d.eE+-]*+|true|false|null)*)')
 """A JSON list, perhaps cut short."""
 _TEST = re.compile(r"(?:\[(?P<two>\[)?)\s(?:[^\[\]{},]*\s)?\](?(two)\])")
-"""A test in Bash that by chance is a JSON list as well: `[ "x" ]`."""
+"""A test in Bash that happens to be a JSON list as well: `[ "x" ]`."""
 
 
 def _is_json(text: str) -> bool:
-    """Whether a line that begins with a bracket is JSON, whole or a part, and not Bash."""
+    """Whether a line that begins with a bracket is JSON, complete or partial, rather than Bash."""
     bare = _QUOTED.sub('"', text)
     if _KEY.match(bare):
         return _GROUP.search(bare) is None
@@ -294,9 +295,9 @@ class _Reader:
         self.rejected: list[Rejection] = []
 
     def read(self, number: int, content: bytes) -> None:
-        """Reads one line, given without its end.
+        """Parse one line, without its end.
 
-        ImportFileError for JSON without an input, or where too many lines were rejected.
+        ImportFileError for JSON without an input, or if too many lines were rejected.
         """
         text, reason = readable(content)
         document = None if reason else self._document(number, text)
@@ -320,9 +321,9 @@ class _Reader:
             self.rejected.append(Rejection.of(number, content, reason))
 
     def _document(self, number: int, text: str) -> dict[str, Any] | None:
-        """The JSON object with an `input` in a line; None where the line is an input as text.
+        """Return the JSON object with an `input` in a line; None for an input as text.
 
-        ImportFileError for other JSON, which would else be executed as an input.
+        ImportFileError for other JSON, which would otherwise be executed as an input.
         """
         text = text.strip()
         if not text.startswith(("{", "[")):
@@ -358,7 +359,7 @@ class _Reader:
         return dict(document)
 
     def _sample(self, text: str, cwd: str) -> str | None:
-        """Adds an input; the reason where it cannot be added, else None."""
+        """Add an input; return the reason if it cannot be added, else None."""
         sample, reason = sample_of(self._parser, text, cwd)
         reason = reason or self._distinct.refusal(sample)
         if reason is None:
@@ -369,7 +370,7 @@ class _Reader:
 def sample_of(
     parser: InputParser, text: str, cwd: str, history: tuple[str, ...] = ()
 ) -> tuple[bytes, str | None]:
-    """An input as `Accepted.samples` holds it, and the reason where it cannot be recorded."""
+    """Return an input as in `Accepted.samples`, and the reason if it cannot be recorded."""
     shell_input = parser.parse(text)
     if len(session_text(cwd, shell_input).encode()) > LONGEST_INPUT:
         return b"", "too long"
@@ -381,13 +382,13 @@ def sample_of(
 
 
 def _is_volatile(parser: InputParser, command: str) -> bool:
-    """Whether the grammar of a command declares what it does as volatile."""
+    """Whether the grammar of a command declares its behavior as volatile."""
     grammar = parser.grammar(without_assignments(command), ())
     return grammar is not None and bool(grammar.header.volatile)
 
 
 def readable(content: bytes) -> tuple[str, str | None]:
-    """The text of a line, and the reason why it is no input; None where it may be one."""
+    """Return the text of a line, and the reason if it is no input, else None."""
     if b"\0" in content:
         return "", "a NUL byte"
     try:
@@ -402,17 +403,17 @@ def readable(content: bytes) -> tuple[str, str | None]:
 
 
 def _repeated(text: str) -> str | None:
-    """The reason against a JSON object with a key twice, of which readers take the last."""
+    """Return the reason for refusing an object with a duplicate key: parsers use the last one."""
     for name in ("input", "cwd"):
         if text.count(f'"{name}"') > 1:
-            pairs = json.loads(text, object_pairs_hook=list)  # of the outermost object as well
+            pairs = json.loads(text, object_pairs_hook=list)  # includes the outermost object
             if sum(key == name for key, _ in pairs) > 1:
                 return f"`{name}` is there twice"
     return None
 
 
 def _unusable(document: dict[str, Any]) -> str | None:
-    """The reason why the input of a JSON object cannot be recorded; None where it can."""
+    """Return the reason if the input of a JSON object cannot be recorded, else None."""
     if document.get("history"):
         return "inputs before it in the same shell"
     cwd = document.get("cwd")

@@ -1,9 +1,9 @@
-"""Datasets generated: one stream of samples, executed by many processes, kept in order.
+"""Generate datasets: many processes execute one stream of samples, in a fixed order.
 
 Sampling is cheap and happens in this process, so the stream is the same for any number of workers.
-A record's number is the place of its sample in the stream. The draws of a record's score depend
-only on the seed and on that number. The job of executors turns a sample into the line that holds
-its record. `add_scores` executes the inputs of a dataset again, to score them.
+A record's number is its sample's index in the stream. The draws of a record's score depend only on
+the seed and on that number. The executors' job turns a sample into its record's line. `add_scores`
+executes the inputs of a dataset again, to score them.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ from shioenv.system.store import System, find_system
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come; reported at its start, after each record, and with every note."""
+    """The progress of a run; reported at its start, after each record, and with every note."""
 
     done: int
-    """Finished records, those of earlier runs included."""
+    """Finished records, including those of earlier runs."""
     count: int
-    """Records wanted."""
+    """Number of wanted records."""
     kept: int
-    """Records that were there when the run started."""
+    """Number of existing records when the run started."""
     executions: int
-    """Executions that the scores of this run's records took."""
+    """Number of executions for the scores of this run's records."""
     volatile: int
     """Volatile records among those of this run."""
     seconds: float
@@ -77,25 +77,25 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run of `generate` or of an import did."""
+    """The result of a run of `generate` or of an import."""
 
     directory: Path
     manifest: Manifest
     new: int
     """Records that this run made."""
     executions: int
-    """Executions that the scores of the new records took."""
+    """Number of executions for the scores of the new records."""
     retried: int
-    """Records begun again because a sandbox broke or a worker died."""
+    """Records that were restarted because a sandbox broke or a worker died."""
     restarts: int
     """Workers that were replaced."""
     seconds: float
-    """Seconds that the run took."""
+    """Duration of the run in seconds."""
     effort: Effort
     """Times and counts of the executions behind the new records."""
 
     def to_json(self) -> dict[str, Any]:
-        """The summary for programs."""
+        """Return the summary as JSON for programs."""
         manifest, plan = self.manifest, self.manifest.plan
         of_all = ("count", "records", "volatile", "mean_executions")
         of_run = ("new", "executions", "retried", "restarts")
@@ -113,12 +113,12 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a dataset is kept, and how. Errors: UsageError for an unknown compression."""
+    """The directory and format of a dataset. Errors: UsageError for an unknown compression."""
 
     directory: str | Path
     compression: str | None = None
-    """The compression of the shards, one of `COMPRESSIONS`. None: the compression that an existing
-    dataset has; a new dataset is not compressed."""
+    """The compression of the shards, one of `COMPRESSIONS`. None: that of an existing dataset; a
+    new dataset is not compressed."""
 
     def __post_init__(self) -> None:
         if self.compression not in (None, *COMPRESSIONS):
@@ -129,13 +129,13 @@ class Destination:
 
 
 def _silent(progress: Progress) -> None:
-    """Reports to nobody."""
+    """Report nothing."""
 
 
 def shown_progress() -> Callable[[Progress], None]:
-    """What shows progress on standard error, where that is a terminal or belongs to a notebook.
+    """Return a function that shows progress on standard error, on a terminal or in a notebook.
 
-    It writes one line again and again. Elsewhere it shows nothing.
+    It rewrites one line. Elsewhere it shows nothing.
     """
     notebook = "ipykernel" in sys.modules
     if sys.stderr is None or not (notebook or sys.stderr.isatty()):
@@ -162,7 +162,7 @@ def shown_progress() -> Callable[[Progress], None]:
 
 
 _SHOWN_EACH = 0.2
-"""Seconds between two lines of progress, at least."""
+"""Minimum number of seconds between two updates of progress."""
 
 
 def generate(
@@ -179,24 +179,23 @@ def generate(
 ) -> Summary:
     """Make a dataset of `count` executed and scored inputs in `directory`.
 
-    A `Destination` as `directory` also says how the shards are compressed. A call that was
-    interrupted goes on when repeated. A larger `count` makes a dataset longer.
+    A `Destination` as `directory` also sets the compression of the shards. Repeat an interrupted
+    call to resume it. A larger `count` extends a dataset.
 
-    The same arguments and system give the same bytes, whatever the `executor` is and however often
-    the run was killed. Volatile records only have the same number, input and arguments. Without an
-    `executor` processes of this machine do the work, one a processor.
+    The same arguments and system give the same bytes, with any `executor` and any number of
+    restarts. Of volatile records only number, input and arguments are the same. Without an
+    `executor` processes of this machine do the work, one per processor.
 
-    `settings` are those of the `drawing` that differ: `seed`, `commands`, `policy` and the others.
-    `system` is a name or file as `open_sandbox` takes it. `limits` bounds each
-    execution (None: `LIMITS`, 2 seconds of wall time). `scoring` says how inputs are scored. Its
-    None stands for the scoring of an existing dataset, in a new dataset for `USUAL`. `report` is
-    called with the progress. Without one, a line on standard error shows it where a person looks:
-    on a terminal and in a notebook.
+    `settings` override those of the `drawing`: `seed`, `commands`, `policy` and the others.
+    `system` is a name or file as in `open_sandbox`. `limits` apply to each execution (None:
+    `LIMITS`, 2 seconds of wall time). `scoring` has the settings of scores. By default they are
+    those of an existing dataset, and `USUAL` in a new dataset. `report` is called with the
+    progress. By default it is shown on standard error, on a terminal and in a notebook.
 
     Errors before anything is written: UsageError, and those of `find_system`, `sample` and
-    `open_sandbox`. Later errors: DatasetBusyError, DatasetMismatchError (which names what differs),
-    DatasetCorruptError, DatasetStorageError, GenerationError. After any of them the same call goes
-    on. KeyboardInterrupt passes through once everything finished is on the disk.
+    `open_sandbox`. Later errors: DatasetBusyError, DatasetMismatchError (which names the
+    differences), DatasetCorruptError, DatasetStorageError, GenerationError. After any of them the
+    same call resumes. KeyboardInterrupt is raised again once everything finished is on the disk.
     """
     place = directory if isinstance(directory, Destination) else Destination(directory)
     drawing = drawing.but(**settings)
@@ -220,10 +219,10 @@ def generate(
 
 
 def enlarged(count: int, found: int, wanted: int) -> int:
-    """A larger number of records to generate, so that `wanted` of them are of some kind.
+    """Return a larger number of records to generate, so that `wanted` of them are of some kind.
 
-    Among the `count` records so far, `found` are of that kind. The number is as many as this share
-    demands, plus 5% of what is missing.
+    Among the `count` records so far, `found` are of that kind. The number is that expected from
+    this share, plus 5% of the missing records.
     """
     return count + math.ceil(1.05 * (wanted - found) * count / max(found, 1))
 
@@ -235,7 +234,7 @@ def plan_of(
     scoring: Scoring = USUAL,
     limits: Limits | None = None,
 ) -> Plan:
-    """The plan of a dataset drawn from these grammars on this system.
+    """Return the plan of a dataset drawn from these grammars on this system.
 
     Errors: StartDirectoryError, UsageError for an unknown or faulty policy, and those of
     `own_grammars`.
@@ -264,7 +263,7 @@ _OWN = "sha256:"
 
 
 def _label(directory: str) -> str:
-    """What a dataset keeps of a directory of own grammars: the digest of its grammars."""
+    """Return the label of a directory of own grammars: the digest of its grammars."""
     if not directory or directory.startswith(_OWN):
         return directory
     own = own_grammars(directory)
@@ -274,10 +273,10 @@ def _label(directory: str) -> str:
 def grammar_digest(
     grammars: Iterable[Grammar], tokens: Mapping[str, Mapping[str, Sequence[str]]]
 ) -> str:
-    """SHA-256 of everything that inputs are drawn from: productions, weights and system tokens.
+    """Return the SHA-256 of everything from which inputs are drawn.
 
-    Comments and the layout of the files take no part. `tokens` holds, by start directory, the
-    values of system tokens.
+    That is productions, weights and system tokens, without comments and the layout of the files.
+    `tokens` has the values of system tokens by start directory.
     """
     digest = hashlib.sha256()
 
@@ -306,16 +305,16 @@ def run(
     report: Callable[[Progress], None] = _silent,
     notes: Sequence[str] = (),
 ) -> Summary:
-    """Do the work of `generate` once plan and samples are known: record the first `count` samples.
+    """Do the work of `generate` with a given plan: record the first `count` samples.
 
     `system` is the name or file of the plan's system, which must have the plan's digest. `notes`
-    are for a person, and reported first. Errors: those of `generate`, and UsageError where there
-    are fewer samples.
+    are for a person, and reported first. Errors: those of `generate`, and UsageError if there are
+    fewer samples.
     """
     if count < 1:
         raise UsageError(f"cannot generate {count} records", hint="at least 1")
     executor = executor or LocalExecutor()
-    with suppress(UnknownDatasetError):  # the store refuses to add to an older layout
+    with suppress(UnknownDatasetError):  # the store refuses to extend an older layout
         there = read_manifest(directory).plan
         compression = plan.compression or there.compression
         plan = replace(plan, record_schema=there.record_schema, compression=compression)
@@ -358,7 +357,7 @@ def run(
 
 
 def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[tuple[int, Wanted]]:
-    """The samples not recorded yet, numbered. UsageError where the stream ends before `count`."""
+    """Yield the numbered samples not recorded yet. UsageError if there are fewer than `count`."""
     stream = iter(samples)
     for number in range(count):
         drawn = next(stream, None)
@@ -370,7 +369,7 @@ def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[tup
 
 
 class Teller:
-    """Counts what a run has done and reports it; `count` records are wanted in all."""
+    """Counts the results of a run and reports them; `count` is the number of wanted records."""
 
     def __init__(self, count: int, report: Callable[[Progress], None]) -> None:
         self.kept = self.new = self.executions = self.volatile = 0
@@ -384,7 +383,7 @@ class Teller:
         return time.monotonic() - self._started
 
     def drawn(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        """The samples; the processor time of drawing them is counted."""
+        """Yield the samples, and count the processor time of drawing them."""
         stream = iter(samples)
         while True:
             began = time.thread_time()
@@ -395,7 +394,7 @@ class Teller:
             yield sample
 
     def add(self, line: Line) -> None:
-        """Count a new record in and report."""
+        """Count a new record and report."""
         self.new += 1
         self.volatile += line.volatile
         self.executions += line.executions
@@ -405,7 +404,7 @@ class Teller:
         self.tell()
 
     def tell(self, note: str | None = None) -> None:
-        """Report how far the run has come, with a note for a person."""
+        """Report the progress of the run, with a note for a person."""
         self._report(
             Progress(
                 done=self.kept + self.new,
@@ -420,7 +419,7 @@ class Teller:
 
 
 class Wanted(NamedTuple):
-    """A sample on its way to an executor: only what decides its record, in few bytes."""
+    """A sample on its way to an executor: the parts that determine its record, in few bytes."""
 
     input_args: list[str]
     cwd: str
@@ -430,14 +429,14 @@ class Wanted(NamedTuple):
 
     @classmethod
     def of(cls, sample: Sample) -> Wanted:
-        """The part of a sample that travels; how it was drawn stays behind."""
+        """Return the part of a sample that executors need, without the details of drawing."""
         return cls(
             sample.input.input_args, sample.cwd, sample.volatile, sample.mistake, sample.history
         )
 
     @property
     def session(self) -> Session:
-        """The sample as a session of one row."""
+        """Return the sample as a session of one row."""
         return Session(self.cwd, (Input.from_marked(self.input_args),), self.history)
 
     def __str__(self) -> str:
@@ -446,7 +445,7 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Makes lines of numbered samples, and contexts of start directories."""
+    """Converts numbered samples into lines, and start directories into contexts."""
 
     sampler: str
     seed: int
@@ -454,7 +453,7 @@ class Recording:
     schema: int
 
     def __call__(self, lane: Lane, task: tuple[int, Wanted | str]) -> Line | Context:
-        """The line of an executed and scored sample with its effort, or a directory's context."""
+        """Return the line of an executed and scored sample, or a directory's context."""
         number, wanted = task
         if isinstance(wanted, str):
             return lane.context(wanted)
@@ -483,7 +482,7 @@ class Recording:
 
 
 def recording(plan: Plan, system: str) -> NumberedJob[Wanted | str, Line | Context]:
-    """The job that makes records and contexts of a plan; `system` is its system's name or file."""
+    """Return the job that makes records and contexts of a plan on its system, by name or file."""
     return NumberedJob(
         Recording(
             plan.drawing.sampler,
@@ -511,12 +510,12 @@ def add_scores(
     """Make a scored dataset in `directory` of the inputs of `source`, which has no scores.
 
     The records are those that `generate` or the import would have made with this scoring, byte for
-    byte, except volatile ones. Every execution is made again. A call that was interrupted goes on
-    when repeated. `system` names the system where it was built from a file.
+    byte, except volatile ones. Every execution is repeated. Repeat an interrupted call to resume
+    it. `system` names the system if it was built from a file.
 
-    Errors: UsageError where the source is not finished, was scored, or is a selection, whose
-    records are not numbered through. UsageError too for a `scoring` with a budget of 0.
-    DatasetMismatchError where another release made the source. Those of `generate`.
+    Errors: UsageError if the source is not finished, was scored, or is a selection, whose record
+    numbers have gaps. UsageError too for a `scoring` with a budget of 0. DatasetMismatchError if
+    another release made the source. Those of `generate`.
     """
     manifest = finished_manifest(source)
     plan = manifest.plan
@@ -546,7 +545,7 @@ def add_scores(
 
 
 def _samples(source: str | Path) -> Iterator[Sample]:
-    """The samples of the records; the sample of a volatile record is declared volatile."""
+    """Yield the samples of the records; the sample of a volatile record is declared volatile."""
     for record in read_records(source, check=True):
         yield Sample(
             Input.from_marked(record.input_args),

@@ -22,23 +22,23 @@ class Imported(Protocol):
 
     @property
     def rejected(self) -> tuple[Rejection, ...]:
-        """The lines that were left out."""
+        """Return the lines that were left out."""
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """The import for programs."""
+        """Return the import as JSON for programs."""
         ...
 
     def rows(self) -> dict[str, str]:
-        """Labels and texts for people."""
+        """Return labels and texts for people."""
         ...
 
 
 class Importer(Protocol):
     """Makes a dataset in `directory` of the files at `source`.
 
-    `sampler` is the name that the records give as their sampler. `report` is called with the number
-    of lines read.
+    `sampler` is the sampler's name in the records. `report` is called with the number of lines
+    read.
     """
 
     def __call__(
@@ -49,9 +49,9 @@ class Importer(Protocol):
 
 
 def find_importer(name: str) -> Importer:
-    """The importer of a format.
+    """Return the importer of a format.
 
-    Errors: UsageError for an unknown format. MissingExtraError where its package is not installed.
+    Errors: UsageError for an unknown format. MissingExtraError if its package is not installed.
     """
     importer: Importer | None = find_guest(GROUP, name)
     if importer is not None:

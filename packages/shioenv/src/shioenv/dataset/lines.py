@@ -1,4 +1,4 @@
-"""Lines of files from which records are made: reading, rejecting, telling equal inputs apart."""
+"""Lines of imported files: reading, rejecting, finding duplicate inputs."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ REJECTED = "rejected.ndjson"
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A line that an import left out, and why."""
+    """A line that an import left out, with the reason."""
 
     line: int
     """The number of the line, from 1."""
     text: str
-    """The first 500 characters of the line at most."""
+    """The first 500 characters of the line."""
     reason: str
     file: str | None = None
-    """The name of the file where the import may read several; else None."""
+    """The name of the file if the import may read several; else None."""
 
     @classmethod
     def of(cls, line: int, content: bytes, reason: str, file: str | None = None) -> Rejection:
-        """The rejection of a line with this content."""
+        """Return the rejection of a line with this content."""
         return cls(line, content[:2000].decode("utf-8", "replace")[:500], reason, file)
 
     def to_json(self) -> dict[str, Any]:
-        """The rejection for programs."""
+        """Return the rejection as JSON for programs."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 MOST_REJECTED = 1_000_000
-"""Lines of a list that an import may leave out; with more of them it fails. A hostile file may
-hold a gigabyte of lines."""
+"""Maximum number of lines that an import may leave out; with more it fails. A hostile file may have
+a gigabyte of lines."""
 
 
 def reasons(rejected: Iterable[Rejection]) -> dict[str, int]:
-    """The number of rejected lines by reason, the most frequent first."""
+    """Return the number of rejected lines by reason, in descending order."""
     return dict(Counter(rejection.reason for rejection in rejected).most_common())
 
 
 def told(rejected: Iterable[Rejection], most: int | None = None) -> str:
-    """The `most` frequent reasons (None: all) as a part of a message."""
+    """Return the `most` frequent reasons (None: all) as a part of a message."""
     counts = list(reasons(rejected).items())[:most]
     return ", ".join(f"{count} lines: {reason}" for reason, count in counts) or "it is empty"
 
@@ -73,15 +73,14 @@ def write_rejections(directory: Path, rejected: Sequence[Rejection]) -> None:
 def read_lines(
     path: str | Path, pass_on: Callable[[bytes], None] = lambda line: None
 ) -> Iterator[tuple[int, bytes]]:
-    """The lines of a text file without their ends, numbered from 1.
+    """Yield the lines of a text file without their ends, numbered from 1.
 
-    The file may be compressed by gzip or Zstandard. A byte order mark at the beginning is left out.
-    `pass_on` is called with each line as it stands in the file, before anything else is done with
-    the line.
+    The file may be compressed by gzip or Zstandard. A byte order mark at the beginning is removed.
+    `pass_on` is first called with each line's original bytes.
 
-    Errors: ImportFileError where the file cannot be read, is no regular file, or is no text. A file
-    is no text where it begins like another kind of file. So is one of whose first mebibyte more
-    than a tenth is control characters or not UTF-8.
+    Errors: ImportFileError if the file cannot be read, is no regular file, or is no text. A file is
+    no text if it begins like another kind of file. Nor is it if over a tenth of its first mebibyte
+    is control characters or not UTF-8.
     """
     size = foreign = 0
     try:
@@ -104,7 +103,7 @@ def read_lines(
 
 _HEAD = 512
 PARQUET = re.compile(rb"PAR1[\x00-\x08\x0e-\x1f]")
-"""The beginning of a Parquet file: its magic number, and a field of the structure behind it."""
+"""The beginning of a Parquet file: its magic number, and a field of the structure after it."""
 _BEGINNINGS = {
     PARQUET.pattern: "a Parquet file",
     rb"ARROW1\0\0": "an Arrow file",
@@ -123,7 +122,7 @@ _BEGINNINGS = {
     rb"(?i:<!doctype\s+html[\s>])": "HTML",
     rb"(?i:<html(?:\s[^<>\n]*)?>[ \t\r]*(?:[<\n]|\Z))": "HTML",
 }
-"""Beginnings of files that are no lists of inputs, though lines of them may look like inputs.
+"""Beginnings of files that are no lists of inputs, though some of their lines may look like inputs.
 
 No input matches: `BZh=9`, `PAR1=x` and `<html.txt sort` are Bash.
 """
@@ -136,7 +135,7 @@ _OF_TWO_BYTES = {
 }
 """Beginnings of texts in other encodings of Unicode: a byte order mark, or ASCII characters."""
 _LOOKED_AT = 1 << 20
-"""Bytes of a file that decide whether the file is text."""
+"""Number of leading bytes that determine whether a file is text."""
 _CONTROLS = bytes({*range(32), 127} - {*b"\b\t\n\v\f\r\x1b"})
 _OTHERS = bytes({*range(256)} - {*_CONTROLS})
 _TEXT = (
@@ -147,7 +146,7 @@ _MARKS = (BOM_UTF16_LE, BOM_UTF16_BE, BOM_UTF32_BE)
 
 
 def _refuse_known(path: str | Path, begin: bytes) -> None:
-    """ImportFileError where a file begins like another kind of file."""
+    """Raise ImportFileError for a file that begins like another kind of file."""
     for sign, encoding in _OF_TWO_BYTES.items():
         if re.match(sign, begin):
             family = encoding[:6] if begin.startswith(_MARKS) else encoding
@@ -162,7 +161,7 @@ def _refuse_known(path: str | Path, begin: bytes) -> None:
 
 
 def _refuse_one_line(path: str | Path, line: bytes) -> None:
-    """ImportFileError for a file whose lines all end in CR alone, and which so is one line."""
+    """Raise ImportFileError for a file that is one line because its lines end in CR alone."""
     if not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
         raise ImportFileError(
             f"{path}: CR alone ends its lines",
@@ -171,7 +170,7 @@ def _refuse_one_line(path: str | Path, line: bytes) -> None:
 
 
 def _foreign(line: bytes) -> int:
-    """The number of bytes in a line that are control characters or not UTF-8."""
+    """Return the number of bytes in a line that are control characters or not UTF-8."""
     controls = len(line.translate(None, _OTHERS))
     try:
         line.decode()
@@ -190,13 +189,13 @@ def _refuse_foreign(path: str | Path, size: int, foreign: int) -> None:
 
 
 class Distinct:
-    """Finds inputs that were there before, by the first 16 bytes of their SHA-256."""
+    """Finds duplicate inputs, by the first 16 bytes of their SHA-256."""
 
     def __init__(self) -> None:
         self._seen: set[bytes] = set()
 
     def refusal(self, content: bytes) -> str | None:
-        """Why the input is refused; None where it occurs for the first time."""
+        """Return the reason why the input is refused; None at its first occurrence."""
         key = hashlib.sha256(content).digest()[:16]
         if key in self._seen:
             return "the same input as an earlier one"
@@ -206,5 +205,5 @@ class Distinct:
 
 @cache
 def shipped_parser() -> InputParser:
-    """A parser of inputs with all shipped grammars, for no system in particular."""
+    """Return a parser of inputs with all shipped grammars, independent of a system."""
     return InputParser(load_grammars())

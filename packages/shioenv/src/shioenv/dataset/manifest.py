@@ -1,4 +1,4 @@
-"""The manifest of a dataset: the plan that decides its bytes, and its files."""
+"""The manifest of a dataset: its files, and the plan that determines its bytes."""
 
 from __future__ import annotations
 
@@ -38,66 +38,68 @@ FORMAT = "shioenv-dataset"
 SCHEMA_VERSION = 7
 """The version of the manifest, raised whenever a key is added, removed, or changes its meaning."""
 READ = (4, 5, 6, SCHEMA_VERSION)
-"""Versions of manifests that are read.
+"""Supported versions of manifests.
 
-In version 4 a missing `estimator` is the paper's. Before version 6 `session_length` is called
-`history`, and limits have a key of their own for the sandbox `inside` a microVM. Before version 7
-there are no own grammars, and no merged and no split datasets."""
+In version 4 a missing `estimator` is the paper's. Before version 6 `session_length` is named
+`history`, and limits have a separate key for the sandbox `inside` a microVM. Before version 7 there
+are no own grammars, and no merged and no split datasets.
+"""
 
 MANIFEST = "manifest.json"
 DATA = "data"
 SHARD_ENDING = ".ndjson"
 CONTEXTS = "contexts"
 ORIGINS = ("filter", "merge", "commands", "records", "released")
-"""Kinds of datasets that no sampler drew here."""
+"""Kinds of datasets whose inputs no sampler of this package drew."""
 COMPRESSIONS = {"zstd": SUFFIX}
-"""Compressions of shards by name, with the ending that they add to the shards' names."""
+"""Compressions of shards by name, with the suffix that they add to the shards' names."""
 JOURNAL = re.compile(r"([0-9]{5,})\.journal\Z")
-"""Names of journals, which hold the finished records of a shard that is not full yet."""
+"""Names of journals, which contain the finished records of a shard that is not full yet."""
 _CONTEXT = re.compile(rf"{CONTEXTS}/[0-9]{{5,}}\.json\Z")
 _LATER = {"mistakes": 0.0, "session_length": 1}
-"""Settings of drawing that older manifests lack, with the values that they stand for there."""
+"""Settings of drawing that older manifests lack, with their values there."""
 
 SHARD_RECORDS = 1000
-"""Records of every shard but the last (Appendix A: "files of 1K entries")."""
+"""Number of records of every shard but the last (Appendix A: "files of 1K entries")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything that decides a dataset's bytes, except the number of records.
+    """Everything that determines a dataset's bytes, except the number of records.
 
     Two datasets with equal plans begin with the same records. Only volatile records may differ, and
     these have the same number, input and arguments.
     """
 
     drawing: Drawing
-    """How inputs were drawn, with everything named: policy by its label, commands and start
-    directories in full. Where no sampler drew the inputs, `sampler` names who wrote them."""
+    """The settings of drawing in full: policy by its label, all commands and start directories. If
+    no sampler drew the inputs, `sampler` names their author."""
     scoring: Scoring | None
-    """How the inputs were scored; None where that is not known."""
+    """The settings of scores; None if unknown."""
     system: str
-    """The system's name; "" where it is not known."""
+    """The system's name; "" if unknown."""
     system_digest: str
-    """The system's digest; on systems with equal digests the same inputs do the same things. ""
-    where it is not known."""
+    """The system's digest; on systems with equal digests the same inputs have the same behavior. ""
+    if unknown."""
     packages: Mapping[str, str] = field(default_factory=dict)
-    """Versions of the system's packages. The digest decides them, so they are never compared."""
+    """Versions of the system's packages. The digest determines them, so they are never compared."""
     grammar_digest: str
-    """SHA-256 of everything that inputs were drawn from (`grammar_digest`); "" where not known."""
+    """SHA-256 of everything from which inputs were drawn (`grammar_digest`); "" if unknown."""
     limits: Limits | None
-    """Bounds of every execution; None where they are not known."""
+    """Limits of every execution; None if unknown."""
     version: str
-    """The version of this package that drew, executed and scored; "" where not known."""
+    """The version of this package that drew, executed and scored; "" if unknown."""
     record_schema: int = RECORD_SCHEMA_VERSION
-    """The schema version of the records: a dataset has one."""
+    """The schema version of all records of the dataset."""
     compression: str | None = None
-    """How the shards are compressed, one of `COMPRESSIONS`; None: they are not."""
+    """The compression of the shards, one of `COMPRESSIONS`; None without compression."""
     origin: Mapping[str, Any] | None = None
-    """Where the inputs come from; None where a sampler drew them here.
+    """The origin of the inputs; None if a sampler of this package drew them.
 
     `kind` is one of `ORIGINS`. `filter` is a selection from a parent, or a part of a split; `merge`
-    is several datasets put together. `commands` is a list of inputs, `records` an export without
-    its manifest, `released` records of the paper's authors."""
+    combines several datasets. `commands` is a list of inputs, `records` an export without its
+    manifest, `released` records of the paper's authors.
+    """
 
     def __post_init__(self) -> None:
         drawing = replace(self.drawing, policy=self.drawing.chosen_policy)
@@ -105,16 +107,16 @@ class Plan:
 
     @property
     def kind(self) -> str:
-        """What made the dataset: `generate`, or the origin's kind."""
+        """The kind of the dataset's source: `generate`, or the origin's kind."""
         return "generate" if self.origin is None else str(self.origin["kind"])
 
     @property
     def executed(self) -> bool:
-        """Whether this package executed the inputs; of a released dataset it did not."""
+        """Whether this package executed the inputs, unlike those of a released dataset."""
         return bool(self.system)
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as the manifest holds it."""
+        """Return the plan in the form of the manifest."""
         drawing = msgspec.to_builtins(self.drawing)
         grammar = {"digest": self.grammar_digest, "commands": drawing.pop("commands")}
         if own := drawing.pop("own_grammars"):
@@ -140,11 +142,11 @@ class Plan:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Plan:
-        """The plan in a manifest.
+        """Parse the plan in a manifest.
 
         Errors for another document: KeyError, TypeError, ValueError, LimitsError, UsageError.
         """
-        beside = ("commands", "own_grammars")  # which stand under `grammar`
+        beside = ("commands", "own_grammars")  # which are under `grammar`
         names = [item.name for item in fields(Drawing) if item.name not in beside]
         grammar = _part(document["grammar"], _Grammar, "$.grammar")
         if "history" in document:
@@ -154,7 +156,7 @@ class Plan:
         drawn |= {"commands": grammar.commands, "own_grammars": grammar.own}
         system = _part(document["system"], _System, "$.system")
         limits = document["limits"]
-        named = {}  # the limits that are texts
+        named = {}  # limits with text values
         if isinstance(limits, dict):
             for name in limits.keys() & {"sandbox", "inside"}:
                 named[name] = _part(limits[name], str, f"$.limits.{name}")
@@ -175,9 +177,10 @@ class Plan:
         )
 
     def differences(self, asked: Plan) -> tuple[str, ...]:
-        """What another plan says differently, a line each: `seed: 7 in the dataset, 8 asked for`.
+        """Return the differences from another plan: `seed: 7 in the dataset, 8 asked for`.
 
-        Versions of packages inside the system are not compared: the system's digest decides them.
+        Versions of packages inside the system are not compared: the system's digest determines
+        them.
         """
         here, there = (dict(_leaves(plan.to_json())) for plan in (self, asked))
         return tuple(
@@ -188,10 +191,10 @@ class Plan:
 
 
 def refuse_older_records(directory: str | Path, plan: Plan) -> None:
-    """Raise DatasetMismatchError where the records have a version that is no longer made.
+    """Raise DatasetMismatchError if the records have a version that is no longer written.
 
-    A new record would have the old number with what this version writes. That differs in contents,
-    in moves after a history, and in the `cd` before the rows.
+    A new record would have the old version number with the contents of this version. Contents,
+    moves after a history, and the `cd` before the rows differ.
     """
     if plan.record_schema != RECORD_SCHEMA_VERSION:
         versions = f"{plan.record_schema} in the dataset, {RECORD_SCHEMA_VERSION} asked for"
@@ -211,21 +214,21 @@ class Shard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sha256: str
     """The SHA-256 of the lines, whether the file is compressed or not."""
     inputs_sha256: str
-    """The SHA-256 of each record's number, input and arguments: equal in every run, even where
-    records are volatile."""
+    """The SHA-256 of each record's number, input and arguments: equal in every run, even if records
+    are volatile."""
     volatile: Count
     """Volatile records."""
     executions: Count
-    """Executions that the scores of the records took."""
+    """Number of executions for the scores of the records."""
 
     @property
     def number(self) -> int:
-        """The shard's place in the dataset, from 0, as its name says."""
+        """The shard's number in the dataset, from 0, which is part of its name."""
         return int(Path(self.file).name.partition(".")[0])
 
 
 class ContextFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The file that holds the context before every input of one start directory."""
+    """The file with the context before every input of one start directory."""
 
     cwd: str
     file: str
@@ -261,13 +264,13 @@ class _Filtered(Struct):
 
 
 def inputs_line(session_id: int, text: str, input_args: Sequence[str]) -> bytes:
-    """The bytes of one record over which a shard's `inputs_sha256` is taken."""
+    """Return the bytes of one record that a shard's `inputs_sha256` covers."""
     document = [session_id, text, input_args]
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 class Tally:
-    """The manifest's facts about a shard, counted while its records pass."""
+    """The manifest's facts about a shard, counted record by record."""
 
     def __init__(self) -> None:
         self.records = self.volatile = self.executions = 0
@@ -284,23 +287,23 @@ class Tally:
         return self._inputs.hexdigest()
 
     def input(self, line: bytes) -> None:
-        """Counts an input in, given as the bytes of `inputs_line`."""
+        """Count an input, given as the bytes of `inputs_line`."""
         self._inputs.update(line)
 
     def line(self, content: bytes, *, volatile: bool, executions: int) -> None:
-        """Counts a record in, given as its line; its input is counted by `input`."""
+        """Count a record, given as its line; its input is counted by `input`."""
         self._whole.update(content)
         self.records += 1
         self.volatile += volatile
         self.executions += executions
 
     def record(self, record: Record, content: bytes) -> None:
-        """Counts a record in with its input."""
+        """Count a record with its input."""
         self.input(inputs_line(record.session_id, record.input, record.input_args))
         self.line(content, volatile=record.volatile, executions=record.n_executions)
 
     def shard(self, file: str) -> Shard:
-        """The shard of the records that were counted."""
+        """Return the shard of the records that were counted."""
         return Shard(
             file=file, **{name: getattr(self, name) for name in Shard.__struct_fields__[1:]}
         )
@@ -308,23 +311,23 @@ class Tally:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """A dataset's description of itself, rewritten whenever a shard is finished."""
+    """The description of a dataset, rewritten whenever a shard is finished."""
 
     plan: Plan
     count: int
-    """Records wanted."""
+    """Number of wanted records."""
     kernels: tuple[str, ...]
-    """Releases of the hosts' kernels under which records were made; `uname -r` and others show
-    them."""
+    """Releases of the hosts' kernels under which records were made, which `uname -r` and others
+    print."""
     layers: tuple[str, ...] = ()
-    """The lower layers of the system's files on these hosts, as `layer_of` names them."""
+    """The lower layers of the system's files on these hosts, as named by `layer_of`."""
     contexts: tuple[ContextFile, ...] = ()
-    """The contexts to which patches apply, one a start directory; none where nothing was executed
-    here."""
+    """The contexts to which patches apply, one per start directory; none if this package executed
+    nothing."""
     shards: tuple[Shard, ...] = ()
     """The finished shards, in order."""
     repaired: tuple[Mapping[str, Any], ...] = ()
-    """Shards made again with other bytes, which only volatile records may cause. Each has the keys
+    """Shards recreated with other bytes, which only volatile records may cause. Each has the keys
     `file`, `was_sha256`, `volatile`."""
 
     @cached_property
@@ -344,7 +347,7 @@ class Manifest:
 
     @property
     def executions(self) -> int:
-        """Executions that the scores of records in finished shards took."""
+        """Number of executions for the scores of records in finished shards."""
         return sum(shard.executions for shard in self.shards)
 
     @property
@@ -353,23 +356,23 @@ class Manifest:
         return self.executions / self.records if self.records else None
 
     def with_shard(self, shard: Shard) -> Manifest:
-        """The manifest after `shard` was finished."""
+        """Return the manifest after `shard` was finished."""
         shards = [*self.without_shard(shard.number).shards, shard]
         return replace(self, shards=tuple(sorted(shards, key=lambda shard: shard.number)))
 
     def with_repaired(self, shard: Shard) -> Manifest:
-        """The manifest after a listed shard was made again with other bytes."""
+        """Return the manifest after a listed shard was recreated with other bytes."""
         was = next(other.sha256 for other in self.shards if other.number == shard.number)
         note = {"file": shard.file, "was_sha256": was, "volatile": shard.volatile}
         others = (other for other in self.repaired if other["file"] != shard.file)
         return replace(self.with_shard(shard), repaired=(*others, note))
 
     def without_shard(self, number: int) -> Manifest:
-        """The manifest without the shard of this number, which is to be made again."""
+        """Return the manifest without the shard of this number, which is to be recreated."""
         return replace(self, shards=tuple(shard for shard in self.shards if shard.number != number))
 
     def to_json(self) -> dict[str, Any]:
-        """The manifest as a JSON document; the same for any number of workers."""
+        """Return the manifest as a JSON document, independent of the number of workers."""
         return {
             "format": FORMAT,
             "schema_version": SCHEMA_VERSION,
@@ -387,12 +390,12 @@ class Manifest:
         }
 
     def encode(self) -> bytes:
-        """The bytes of the manifest's file: indented JSON, ended by a newline."""
+        """Return the bytes of the manifest's file: indented JSON, ended by a newline."""
         return (json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def finished_manifest(directory: str | Path) -> Manifest:
-    """The manifest of a dataset that is finished: all wanted records are in shards.
+    """Return the manifest of a finished dataset: all wanted records are in shards.
 
     Errors: UnknownDatasetError, DatasetCorruptError, UsageError for an unfinished dataset.
     """
@@ -407,9 +410,9 @@ def finished_manifest(directory: str | Path) -> Manifest:
 
 
 def scoring_there(directory: str | Path) -> Scoring:
-    """How the records of the dataset in a directory are scored.
+    """Return the settings of scores of the dataset in a directory.
 
-    `USUAL` where there is no dataset, or its scoring is not known. Errors: DatasetCorruptError.
+    `USUAL` if there is no dataset, or its settings are unknown. Errors: DatasetCorruptError.
     """
     with suppress(UnknownDatasetError):
         return read_manifest(directory).plan.scoring or USUAL
@@ -417,7 +420,7 @@ def scoring_there(directory: str | Path) -> Scoring:
 
 
 def decode_manifest(content: bytes, source: str) -> Manifest:
-    """The manifest that `Manifest.encode` wrote as `content`.
+    """Parse the bytes of `Manifest.encode`.
 
     DatasetCorruptError, which names `source`, for other content.
     """
@@ -463,10 +466,10 @@ def decode_manifest(content: bytes, source: str) -> Manifest:
 
 
 def read_manifest(directory: str | Path) -> Manifest:
-    """The manifest of the dataset in a directory.
+    """Return the manifest of the dataset in a directory.
 
-    Errors: UnknownDatasetError where there is none, DatasetCorruptError for a damaged one,
-    DatasetStorageError where this user may not read it.
+    Errors: UnknownDatasetError if there is none, DatasetCorruptError for a damaged one,
+    DatasetStorageError without permission to read it.
     """
     path = Path(directory) / MANIFEST
     try:
@@ -489,12 +492,12 @@ def read_manifest(directory: str | Path) -> Manifest:
 
 
 def shard_file(number: int, compression: str | None = None) -> str:
-    """The name of a shard's file, relative to the dataset's directory."""
+    """Return the name of a shard's file, relative to the dataset's directory."""
     return f"{DATA}/{number:05}{SHARD_ENDING}{COMPRESSIONS.get(compression or '', '')}"
 
 
 def _part(value: Any, kind: Any, place: str = "$") -> Any:
-    """A part of a manifest converted to `kind`. ValueError, with the place, for another type."""
+    """Convert a part of a manifest to `kind`. ValueError, with the place, for another type."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -520,7 +523,7 @@ def _origin(value: Any) -> Mapping[str, Any] | None:
 
 
 def _scoring_json(scoring: Scoring | None) -> dict[str, Any]:
-    """The keys of a manifest about scoring; target and process budget where there is one."""
+    """Return the keys of a manifest about scores; target and process budget only if given."""
     if scoring is None:
         return {"budget": 0, "noise_runs": 0}
     names = ("budget", "noise_runs", "estimator")

@@ -1,4 +1,4 @@
-"""Several datasets of one system made one."""
+"""Merge several datasets of one system."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from shioenv.files.regular import read_regular
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What a merge made."""
+    """The result of a merge."""
 
     manifest: Manifest
     equal: int
-    """Records left out, because an earlier one has the same input, directory and history."""
+    """Records left out because an earlier one has the same input, directory and history."""
 
 
 def merge(
@@ -38,12 +38,12 @@ def merge(
 ) -> Merged:
     """Make a new dataset in `directory` of the records of all `sources`, in their order.
 
-    Records get new numbers; all else of them stays. Of equal inputs the first is kept. The manifest
-    names each source by the SHA-256 of its manifest. What the plans say of drawing is that of the
-    first source, with the commands and start directories of all. `report` is called with the number
-    of records read and in all.
+    Records get new numbers and are otherwise unchanged. Of equal inputs the first is kept. The
+    manifest names each source by the SHA-256 of its manifest. The settings of drawing are those of
+    the first source, with the commands and start directories of all. `report` is called with the
+    number of records read and in all.
 
-    Errors: UsageError for fewer than two sources, or one that is not finished. UsageError too where
+    Errors: UsageError for fewer than two sources, or one that is not finished. UsageError too if
     system, limits, scoring, sampler, release or layout differ. DatasetCorruptError,
     UnknownDatasetError, OutputExistsError, DatasetStorageError.
     """
@@ -75,7 +75,7 @@ def merge(
 
 
 def _plan(paths: Sequence[Path], manifests: Sequence[Manifest]) -> Plan:
-    """The plan of the merged dataset. UsageError where sources do not fit together."""
+    """Return the plan of the merged dataset. UsageError if sources do not fit together."""
     plans = [manifest.plan for manifest in manifests]
     first = plans[0]
     for path, plan in zip(paths[1:], plans[1:], strict=True):

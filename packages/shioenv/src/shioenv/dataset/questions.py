@@ -1,4 +1,4 @@
-"""Lists of inputs that are yet to be run, each with the state in which it is asked."""
+"""Lists of inputs to be run, each with its initial state."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _KEYS = ("id", "input", "cwd", "kind", "steps", "history")
 
 @dataclass(frozen=True)
 class Question:
-    """An input, and the state it is asked in."""
+    """An input with its initial state."""
 
     id: str
     input: str
     cwd: str | None = None
     """The start directory; None: the system's first one."""
     kind: str | None = None
-    """What sort of person or place the input comes from, in the words of its file."""
+    """The kind of person or place that the input comes from, as named in its file."""
     steps: str = "single"
     """One of `STEPS`."""
     history: tuple[str, ...] = ()
     """The inputs that were typed before in the same shell, oldest first."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever else the file says of the input."""
+    """Other keys of the input in the file."""
 
     def to_json(self) -> dict[str, Any]:
-        """The question as a line of a file; `question_of` reads it."""
+        """Return the question as a line of a file; `question_of` parses it."""
         known = {name: getattr(self, name) for name in _KEYS}
         known["history"] = list(self.history) or None
         return {name: value for name, value in known.items() if value is not None} | dict(
@@ -48,7 +48,7 @@ class Question:
 
 
 def question_of(document: Mapping[str, Any], number: int, source: str) -> Question:
-    """The question that a line's JSON object holds. Errors: SuiteError, which names the line."""
+    """Parse the JSON object of a line. Errors: SuiteError, which names the line."""
 
     def wrong(what: str) -> SuiteError:
         return SuiteError(f"{source}:{number}: {what}")
@@ -77,15 +77,16 @@ def question_of(document: Mapping[str, Any], number: int, source: str) -> Questi
 
 
 def read_questions(inputs: str | Path) -> list[Question]:
-    """The inputs of a file, one a line, or the shipped `public`, `public-dev` or `public-test`.
+    """Read the inputs of a file, or the shipped `public`, `public-dev` or `public-test`.
 
-    A line is plain text, or a JSON object with `input`, and perhaps `id`, `cwd`, `kind`, `steps`
-    and `history`. Empty lines and lines that begin with `#` count for nothing.
+    There is one input per line. A line is plain text, or a JSON object with `input`, and optionally
+    `id`, `cwd`, `kind`, `steps` and `history`. Empty lines and lines that begin with `#` are
+    skipped.
 
-    `steps` is what the file says. Where the file does not say, it is `single` for one command
-    without operator, redirection or substitution, and `multi` for anything else. Errors: SuiteError
-    for a file that cannot be read or holds no inputs, and for a line that is no input. SuiteError
-    for two inputs with one id. UsageError for a name such as `public-x` that is no file.
+    Without `steps` in the file, it is `single` for one command without operator, redirection or
+    substitution, and `multi` for anything else. Errors: SuiteError for a file that cannot be read
+    or has no inputs, and for a line that is no input. SuiteError for two inputs with one id.
+    UsageError for a name such as `public-x` that is no file.
     """
     questions = list(_read(inputs))
     if not questions:

@@ -1,6 +1,6 @@
-"""Contents of a dataset's directory: records one after the other, contexts of patches.
+"""Readers of a dataset's directory: its records in order, and the contexts of patches.
 
-A file for each start directory holds the context to which its patches apply.
+Each start directory has a file with the context to which its patches apply.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _REPAIR = "shioenv dataset verify names every fault, shioenv dataset repair make
 def read_records(
     directory: str | Path, *, check: bool = False, unfinished: bool = False
 ) -> Iterator[Record]:
-    """The records of the finished shards in order, read a line at a time.
+    """Yield the records of the finished shards in order, read a line at a time.
 
-    With `check` no record is given of a shard whose bytes are not those of the manifest. With
-    `unfinished` the finished records of other shards are given as well, in the order of their
-    numbers. These are in the journals of a run that was stopped or still goes on.
+    With `check`, a shard that differs from the manifest yields no records. With `unfinished` the
+    finished records of other shards are yielded as well, in the order of their numbers. These are
+    in the journals of a run that was stopped or is still running.
 
-    Errors: UnknownDatasetError at once. DatasetCorruptError with file and line where a record
-    cannot be read. DatasetCorruptError at the end of a shard with more or fewer records than the
-    manifest says. With `check` also DatasetCorruptError at the end of a changed shard.
+    Errors: UnknownDatasetError at once. DatasetCorruptError with file and line if a record cannot
+    be read. DatasetCorruptError at the end of a shard with another number of records than in the
+    manifest. With `check` also DatasetCorruptError at the end of a changed shard.
     """
     directory = Path(directory)
     shards = read_manifest(directory).shards
@@ -40,14 +40,14 @@ def read_records(
 
 
 def count_unfinished(directory: str | Path) -> int:
-    """The number of finished records that are in no finished shard. Errors: as `read_records`."""
+    """Return the number of finished records outside finished shards. Errors: as `read_records`."""
     directory = Path(directory)
     journals = _journals(directory, read_manifest(directory).shards)
     return sum(1 for journal in journals.items() for _ in _kept(*journal))
 
 
 def _journals(directory: Path, shards: tuple[Shard, ...]) -> dict[int, Path]:
-    """By number: the journals of shards that the manifest does not list."""
+    """Return the journals of shards that the manifest does not list, by number."""
     listed = {shard.number for shard in shards}
     try:
         paths = [*(directory / DATA).iterdir()]
@@ -76,7 +76,7 @@ def _records(
 
 
 def _kept(number: int, path: Path) -> Iterator[Record]:
-    """The records in a shard's journal by number; of two with one number the later."""
+    """Yield the records in a shard's journal by number; of duplicates the later one."""
     found: dict[int, Record] = {}
     try:
         for line in sound_lines(path):
@@ -85,7 +85,7 @@ def _kept(number: int, path: Path) -> Iterator[Record]:
                 if record.session_id // SHARD_RECORDS == number:
                     found[record.session_id] = record
     except FileNotFoundError:
-        return  # its shard was finished meanwhile
+        return  # its shard is finished now
     except OSError as error:
         raise _corrupt(f"{path} cannot be read: {error.strerror}") from None
     for _, record in sorted(found.items()):
@@ -123,10 +123,10 @@ _WRITTEN_AGAIN = "shioenv dataset repair writes it again"
 
 
 def read_contexts(directory: str | Path) -> dict[str, Context]:
-    """By start directory: the contexts before a dataset's inputs, to which their patches apply.
+    """Return the contexts before a dataset's inputs, to which patches apply, by start directory.
 
-    Empty for records that this package did not execute, or that have no manifest of their own.
-    Errors: UnknownDatasetError. DatasetCorruptError for a file that is gone or was changed.
+    Empty for records that this package did not execute, or that have no manifest. Errors:
+    UnknownDatasetError. DatasetCorruptError for a missing or changed file.
     """
     manifest = read_manifest(directory)
     contexts = {}
@@ -142,10 +142,9 @@ def read_contexts(directory: str | Path) -> dict[str, Context]:
 def checked_contexts(
     directory: Path, contexts: Iterable[ContextFile]
 ) -> Iterator[tuple[ContextFile, Context | str]]:
-    """Each listed file with the context that it holds, read once.
+    """Yield each listed file with its context, read once.
 
-    In place of the context stands a text that says what is wrong, where a file is not as the
-    manifest says.
+    If a file differs from the manifest, a description of the problem replaces the context.
     """
     for kept in contexts:
         try:
@@ -164,7 +163,7 @@ def checked_contexts(
 
 
 def context_problems(directory: Path, contexts: Iterable[ContextFile]) -> Iterator[tuple[str, str]]:
-    """The files of contexts that are not as the manifest says, each with what is wrong."""
+    """Yield the context files that differ from the manifest, each with its problem."""
     for kept, context in checked_contexts(directory, contexts):
         if isinstance(context, str):
             yield kept.file, context

@@ -1,8 +1,8 @@
-"""Records that this package exported, brought back as they were; nothing is executed.
+"""Import records that this package exported, without executing anything.
 
-A Hugging Face layout holds the manifest of the exported dataset. So that dataset is made again,
-byte for byte. JSON Lines and a Parquet file hold only records. The records are kept as they are.
-What only a manifest says (digest of the system, seed, limits, contexts) stays unknown.
+A Hugging Face layout contains the manifest of the exported dataset. So that dataset is restored
+byte for byte. JSON Lines and a Parquet file contain only records, which stay as they are. Facts
+that only a manifest has (digest of the system, seed, limits, contexts) stay unknown.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from shioenv.files.regular import is_directory, open_regular, read_regular
 from shioenv.synthesis.drawing import Drawing
 
 KINDS = ("commands", "records", "released", "sessions")
-"""Kinds of imports: a list of inputs, our own records, records of the paper's authors, and logs of
-honeypots."""
+"""Kinds of imports: a list of inputs, records of this package, records of the paper's authors, and
+logs of honeypots."""
 
 SUFFIXES = (".parquet", ".ndjson", ".jsonl", ".json")
 _ROWS = 100
-"""Records of a Parquet file that are turned into Python values at a time."""
+"""Number of a Parquet file's records that are converted to Python values at a time."""
 
 Report = Callable[[int], None]
 
 
 def kind_of(source: str | Path) -> str:
-    """The kind, of `KINDS`, of an import of a file or directory, told by the content.
+    """Detect the kind, of `KINDS`, of an import of a file or directory from its content.
 
-    The kind `released` is never told: it has to be asked for. Errors: ImportFileError for a source
-    of no kind, and for records that are not ours.
+    The kind `released` is never detected: it has to be requested. Errors: ImportFileError for a
+    source of no kind, and for records of other packages.
     """
     source = directory = Path(source)
     if is_directory(source):
@@ -92,15 +92,15 @@ def import_records(
     or the Hugging Face layout. Each record stays as it is, its number, scores and flags included.
     `report` is called with the number of records done.
 
-    With the layout's `source-manifest.json` the dataset is the exported one, byte for byte. Without
-    that file the manifest has the origin `records`, and is empty where records say nothing.
+    With the layout's `source-manifest.json` the exported dataset is restored byte for byte. Without
+    that file the manifest has the origin `records`, and no values for facts that records lack.
 
     Errors: ImportFileError with file and line:
 
-    - where something is no record, or a record contradicts itself (`record_problems`);
-    - where records are of several samplers, systems or schema versions;
-    - where records are not in the order of their numbers, or an input is there twice;
-    - where the records are not those of the manifest.
+    - if something is no record, or a record contradicts itself (`record_problems`);
+    - if records are of several samplers, systems or schema versions;
+    - if records are not in the order of their numbers, or an input occurs twice;
+    - if the records are not those of the manifest.
 
     DatasetCorruptError for a damaged `source-manifest.json`. MissingExtraError without pyarrow
     (Parquet). OutputExistsError, DatasetStorageError.
@@ -141,10 +141,10 @@ def has_parts(source: str | Path) -> bool:
 def import_parts(
     source: str | Path, directory: str | Path, *, report: Report = lambda done: None
 ) -> Mapping[str, Manifest]:
-    """Make the datasets whose parts an export of several datasets holds, byte for byte.
+    """Restore the datasets in an export of several datasets, byte for byte.
 
-    Each is a directory below `directory`, named as its split. Returned are the manifests by split.
-    Errors: those of `import_records`.
+    Each is a directory below `directory`, named after its split. The manifests are returned by
+    split. Errors: those of `import_records`.
     """
     source, directory = Path(source), Path(directory)
     paths = [*(source / SOURCE_MANIFESTS).glob("*.json")]
@@ -169,7 +169,7 @@ def import_parts(
 
 
 def _exported(source: Path, directory: Path, report: Report) -> Manifest:
-    """Make the dataset that the manifest beside the records describes."""
+    """Restore the dataset that the manifest beside the records describes."""
     with new_directory(directory) as temporary:
         return _restore(source, source / SOURCE_MANIFEST, _files(source), temporary, report)
 
@@ -207,7 +207,7 @@ def _contexts(source: Path, manifest: Manifest) -> Iterator[Context]:
 
 
 def _plan(record: Record) -> Plan:
-    """The plan of a dataset, as far as its first record tells it."""
+    """Return the plan of a dataset, as far as its first record determines it."""
     drawing = Drawing(
         sampler=record.sampler, policy="", horizon=0, composite_share=0.0, max_segments=0
     )
@@ -224,7 +224,7 @@ def _plan(record: Record) -> Plan:
 
 
 class _Same:
-    """Compares records with those before: a dataset has one sampler, system and schema version."""
+    """Compares records with earlier ones: a dataset has one sampler, system and schema version."""
 
     def __init__(self) -> None:
         self._first: Record | None = None
@@ -232,7 +232,7 @@ class _Same:
         self._distinct = Distinct()
 
     def check(self, place: str, record: Record) -> None:
-        """ImportFileError where a record cannot follow the records before."""
+        """Raise ImportFileError where a record cannot follow the records before."""
         first = self._first = self._first or record
         for name in ("sampler", "system", "schema_version"):
             one, other = getattr(first, name), getattr(record, name)
@@ -254,7 +254,7 @@ class _Same:
 
 
 def _refuse_damaged(place: str, record: Record, plan: Plan) -> None:
-    """ImportFileError for a record in which `shioenv dataset verify` would find a problem."""
+    """Raise ImportFileError for a record in which `shioenv dataset verify` finds a problem."""
     problem = next(record_problems(record, plan.scoring, executed=plan.executed), None)
     if problem is not None:
         raise ImportFileError(
@@ -265,7 +265,7 @@ def _refuse_damaged(place: str, record: Record, plan: Plan) -> None:
 
 
 def _behind(done: int, report: Report) -> Report:
-    """Report a number of records behind those that are done."""
+    """Return a report function that adds the records that are already done."""
     return lambda count: report(done + count)
 
 
@@ -276,7 +276,7 @@ def _told(records: Iterator[tuple[str, Record]], report: Report) -> Iterator[tup
 
 
 def _files(source: Path) -> list[Path]:
-    """The files of records in a directory, or in its `data`, in the order of their numbers."""
+    """Return the files of records in a directory or its `data`, in the order of their numbers."""
     for place in (source / "data", source):
         paths = [path for path in place.glob("*") if _kind(path)]
         if paths:
@@ -293,13 +293,13 @@ def _kind(path: Path) -> bool:
 
 
 def _numbered(path: Path) -> list[int | str]:
-    """Sorts `x10` behind `x9`."""
+    """Sort `x10` after `x9`."""
     parts = re.split(r"([0-9]+)", f"a{path.name}")
     return [int(part) if place % 2 else part for place, part in enumerate(parts)]
 
 
 def _read(path: Path) -> Iterator[tuple[str, Record]]:
-    """The records of a file, each with its place."""
+    """Yield the records of a file, each with its place."""
     documents = _rows(path) if _is_parquet(path) else _lines(path)
     for place, line in documents:
         try:
@@ -321,7 +321,7 @@ def _is_parquet(path: Path) -> bool:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, bytes | str]]:
-    """The rows of a Parquet file as lines of JSON."""
+    """Yield the rows of a Parquet file as lines of JSON."""
     arrow, parquet = parquet_library("importing Parquet")
     try:
         with open_regular(path) as file:
@@ -347,7 +347,7 @@ def _rows(path: Path) -> Iterator[tuple[str, bytes | str]]:
 
 
 def _document(row: dict[str, Any]) -> dict[str, Any]:
-    """The fields of the record from which `export` made a row."""
+    """Return the fields of the record from which `export` made a row."""
     digests = row["content_digests"]
     if row["schema_version"] <= DIGESTS_BY_NAME:
         digests = {pair["name"]: pair["sha256"] for pair in digests}
@@ -356,7 +356,7 @@ def _document(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _segment(segment: dict[str, Any]) -> dict[str, Any]:
-    """A segment without the fields that its record did not have: their columns are null."""
+    """Return a segment without the fields that its record lacked: their columns are null."""
     if segment["exact"] is not None:
         return segment
     return {name: value for name, value in segment.items() if value is not None}

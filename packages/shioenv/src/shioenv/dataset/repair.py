@@ -1,12 +1,11 @@
-"""Shards that were damaged or lost, made again from what the manifest says.
+"""Regenerate damaged or lost shards from the manifest.
 
-Inputs are drawn again by the seed. Their digest tells whether system, grammars and version still
-give the same inputs. Records that are not volatile come out byte for byte, as the shard's own
-SHA-256 proves. Of volatile records the old lines are kept where they survived. Lost volatile
-records may come out otherwise; the manifest then says so. Nothing else explains other bytes.
+Inputs are drawn again with the seed. Their digest shows whether system, grammars and version still
+produce the same inputs. Records that are not volatile are reproduced byte for byte, as the shard's
+SHA-256 proves. The old lines of volatile records are kept if they survived. Lost volatile records
+may differ; the manifest then notes that. No other reason for different bytes is accepted.
 
-The store makes a damaged shard in the same way as a lost one. This module decides which lines the
-shard is made of.
+The store treats a damaged shard like a lost one. This module chooses the lines of the new shard.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ from shioenv.synthesis.traces import Sample
 from shioenv.system.store import find_system
 
 Samples = Callable[[int], Iterator[Sample]]
-"""A function that gives the first samples of a stream, given their number."""
+"""A function that returns the first samples of a stream, given their number."""
 
 _GIVEN = ("input", "input_args", "cwd", "system", "sampler")
-"""Fields of a record that are known before it is made."""
+"""Fields of a record that are known before its execution."""
 
 INSTEAD = {
     "commands": "import the same list again: shioenv dataset import SRC --out DIR",
@@ -49,25 +48,25 @@ INSTEAD = {
     "filter": "select from its parent again: shioenv dataset filter SRC --out DIR",
     "merge": "merge its sources again: shioenv dataset merge SRC SRC --out DIR",
 }
-"""By kind of dataset: how a dataset is made again that was not generated."""
+"""Instructions for recreating a dataset that was not generated, by its kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """One file that was made again: a shard, or a context (whose counts are 0)."""
+    """One recreated file: a shard, or a context (whose counts are 0)."""
 
     file: str
     """Relative to the dataset's directory."""
     was: str
-    """What was wrong with the file: `gone` or `changed`."""
+    """The file's damage: `gone` or `changed`."""
     identical: bool
-    """Whether the new bytes are those that the manifest describes."""
+    """Whether the new bytes match the manifest."""
     volatile: int
     """Volatile records in the shard."""
     salvaged: int
-    """Records that came out otherwise, and were taken from what was left of the file."""
+    """Records that differed, and were recovered from the rest of the file."""
     differing: dict[int, tuple[str, ...]]
-    """By number: the fields in which a written record differs from the one still in the file."""
+    """The fields in which a written record differs from the one still in the file, by number."""
 
     def to_json(self) -> dict[str, Any]:
         """The repair for programs."""
@@ -83,16 +82,16 @@ def repair(
     executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[Repaired, ...]:
-    """Make the damaged shards and contexts of a generated dataset again; () where none is damaged.
+    """Recreate the damaged shards and contexts of a generated dataset; () if none is damaged.
 
-    `system` names the system where it was built from a file. `policy` is the policy's file where
-    the inputs were drawn by one. `own_grammars` is the directory of own grammars where the inputs
-    were drawn from such. `executor` is as `generate` takes it.
+    `system` names the system if it was built from a file. `policy` is the policy's file if a policy
+    drew the inputs. `own_grammars` is the directory of own grammars if the inputs were drawn from
+    such. `executor` is that of `generate`.
 
-    Errors: RepairError for a dataset that was not generated, or for bytes that nothing explains.
-    UsageError where the inputs were drawn from own grammars, and no directory of them is given.
+    Errors: RepairError for a dataset that was not generated, or for unexplained differences.
+    UsageError if the inputs were drawn from own grammars, and their directory is not given.
     DatasetCorruptError for other inputs or contexts than the manifest describes.
-    DatasetMismatchError where system, grammars or version are others. UnknownDatasetError,
+    DatasetMismatchError if system, grammars or version differ. UnknownDatasetError,
     DatasetBusyError, DatasetStorageError, those of `find_system` and of opening a sandbox. After an
     error only the files that were finished before are changed.
     """
@@ -140,7 +139,7 @@ def repair_with(
     executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[Repaired, ...]:
-    """Do the work of `repair` once the stream of samples is known."""
+    """Do the work of `repair` with a given stream of samples."""
     manifest = read_manifest(directory)
     with Store(directory, manifest.plan, manifest.count, kernel=None, remake=True) as store:
         damaged = {shard.number: shard for shard in manifest.shards if shard.number in store.gone}
@@ -170,7 +169,7 @@ def repair_with(
 
 
 def _remade_context(store: Store, number: int, context: Context) -> Repaired:
-    """Gives the store a context again. DatasetCorruptError where the context is another one now."""
+    """Add a context to the store again. DatasetCorruptError if it differs from the manifest."""
     cwd = context.document["cwd"]
     listed = (known.file for known in store.manifest.contexts if known.cwd == cwd)
     was = "changed" if (store.directory / next(listed, "")).is_file() else "gone"
@@ -187,7 +186,7 @@ def _intact(directory: Path, shard: Shard) -> bool:
 
 
 def _remade(store: Store, shard: Shard, new: list[Record]) -> Repaired:
-    """Gives the store the records of a shard. RepairError where nothing explains other bytes."""
+    """Add the records of a shard to the store. RepairError for unexplained differences."""
     path = store.directory / shard.file
     was = "changed" if path.exists() else "gone"
     left = _left(path)
@@ -210,10 +209,10 @@ def _remade(store: Store, shard: Shard, new: list[Record]) -> Repaired:
 
 
 def _best(shard: Shard, path: Path, new: list[Record], left: Mapping[int, Record]) -> list[Record]:
-    """The records to write: those whose SHA-256 is the manifest's, else old and new ones mixed.
+    """Return the records to write: those that match the manifest's SHA-256, else a mixture.
 
-    In the mixture volatile records are the old ones where they survived. RepairError where no
-    volatile record explains that the bytes are others.
+    The mixture has old volatile records if they survived, and new ones otherwise. RepairError if no
+    volatile record explains the different bytes.
     """
     old = {
         record.session_id: left[record.session_id]
@@ -231,7 +230,7 @@ def _best(shard: Shard, path: Path, new: list[Record], left: Mapping[int, Record
     if survived < shard.volatile or any(r.volatile and r.session_id not in old for r in new):
         return kept
     if survived and all(old.get(record.session_id) == record for record in kept):
-        return new  # all records of the file are sound, so one that is volatile was changed
+        return new  # all records of the file are valid, so a volatile one was changed
     raise RepairError(
         f"{path}: other bytes than the manifest describes, though no volatile record was lost",
         hint="shioenv dataset verify --replay 50 tells whether inputs behave differently here",
@@ -239,7 +238,7 @@ def _best(shard: Shard, path: Path, new: list[Record], left: Mapping[int, Record
 
 
 def _left(path: Path) -> dict[int, Record]:
-    """By number: the records in a damaged shard whose lines are written as records are."""
+    """Return the records in a damaged shard whose lines are valid, by number."""
     standing: dict[int, Record] = {}
     with suppress(OSError), reading(path) as stream:
         for line in lines(stream):
@@ -251,12 +250,12 @@ def _left(path: Path) -> dict[int, Record]:
 
 
 def _fits(old: Record, new: Record) -> bool:
-    """Whether an old record may have been made of the same input, as far as can be told."""
+    """Whether an old record is possibly a record of the same input."""
     return all(getattr(old, name) == getattr(new, name) for name in _GIVEN) and not any(
         record_problems(old)
     )
 
 
 def _sha256(records: list[Record]) -> str:
-    """The SHA-256 of a shard of these records."""
+    """Return the SHA-256 of a shard of these records."""
     return hashlib.sha256(b"".join(map(encode, records))).hexdigest()

@@ -1,4 +1,4 @@
-"""Scores added to records that have none: the same inputs, executed again and scored."""
+"""Add scores to records that have none, by executing their inputs again."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def add_scores(
     """Make a scored dataset in `directory` of the inputs of `source`, which has no scores.
 
     The records are those that `generate` or the import would have made with this scoring, byte for
-    byte, except volatile ones. Every execution is made again. A call that was interrupted goes on
-    when repeated. `system` names the system where it was built from a file.
+    byte, except volatile ones. Every execution is repeated. Repeat an interrupted call to resume
+    it. `system` names the system if it was built from a file.
 
-    Errors: UsageError where the source is not finished, was scored, or is a selection, whose
-    records are not numbered through. UsageError too for a `scoring` with a budget of 0.
-    DatasetMismatchError where another release made the source. Those of `generate`.
+    Errors: UsageError if the source is not finished, was scored, or is a selection, whose record
+    numbers have gaps. UsageError too for a `scoring` with a budget of 0. DatasetMismatchError if
+    another release made the source. Those of `generate`.
     """
     manifest = finished_manifest(source)
     plan = manifest.plan
@@ -65,7 +65,7 @@ def add_scores(
 
 
 def _samples(source: str | Path) -> Iterator[Sample]:
-    """The samples of the records; the sample of a volatile record is declared volatile."""
+    """Yield the samples of the records; the sample of a volatile record is declared volatile."""
     for record in read_records(source, check=True):
         yield Sample(
             Input.from_marked(record.input_args),

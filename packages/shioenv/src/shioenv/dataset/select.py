@@ -1,4 +1,4 @@
-"""A dataset made of selected records of another: training sets, as the paper cuts them."""
+"""Select records of a dataset into a new one: training sets, as in the paper."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from shioenv.files.regular import read_regular
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which records are kept: those that meet every given bound; a bound itself is met.
+    """Inclusive bounds for selecting records. Selected records meet all of them.
 
     A record without a score (no argument can be removed) meets no bound on irreducibility, not even
-    0 (D-2). A record whose `necessary` is not known meets no bound on `necessary`. Errors:
-    UsageError for bounds on scores, arguments or exit codes that no record can meet.
+    0 (D-2). A record with an unknown `necessary` meets no bound on `necessary`. Errors: UsageError
+    for bounds on scores, arguments or exit codes that no record can meet.
     """
 
     min_irreducibility: float | None = None
     max_irreducibility: float | None = None
     strict: bool = False
-    """Whether the bounds on irreducibility are bounds on `irreducibility_strict`."""
+    """Whether the bounds on irreducibility apply to `irreducibility_strict`."""
     min_necessary: float | None = None
     max_necessary: float | None = None
     commands: tuple[str, ...] = ()
-    """Every command of the input has to be one of these; empty: any command."""
+    """Allowed commands: every command of the input must be one of these; empty: any command."""
     exclude_volatile: bool = False
     exit_codes: tuple[int, ...] = ()
-    """The exit code has to be one of these; empty: any exit code."""
+    """Allowed exit codes; empty: any exit code."""
     min_arguments: int | None = None
     max_arguments: int | None = None
     count: int | None = None
-    """Only the first `count` records that meet the bounds are kept; None: all."""
+    """Maximum number of records: the first that meet the bounds; None: all."""
 
     def __post_init__(self) -> None:
         for name, low, high, most in (
@@ -60,7 +60,7 @@ class Selection:
                 raise UsageError(f"no exit code is {code}", hint="they are 0 to 255")
 
     def keeps(self, record: Record) -> bool:
-        """Whether a record meets the bounds; `count` takes no part."""
+        """Whether a record meets the bounds, apart from `count`."""
         score = record.irreducibility_strict if self.strict else record.irreducibility
         return (
             _within(score, self.min_irreducibility, self.max_irreducibility)
@@ -72,7 +72,7 @@ class Selection:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The bounds that are given."""
+        """Return the bounds that are given."""
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in asdict(self).items()
@@ -100,12 +100,12 @@ def select(
     """Make a new dataset in `directory` of the selected records of `source`, in order.
 
     The lines are those of the source, `session_id` included, so that a record can be found in the
-    source (and executed again). The manifest holds the source's plan, the digest of the source's
+    source (and executed again). The manifest contains the source's plan, the digest of the source's
     manifest, and the selection. The same source and selection give the same bytes. `report` is
     called with the number of records read and in all.
 
-    Errors: UsageError where no record is selected, a command of the selection has no record, or
-    the source is not finished. DatasetCorruptError where a shard is not as the manifest says.
+    Errors: UsageError if no record is selected, a command of the selection has no record, or the
+    source is not finished. DatasetCorruptError if a shard differs from the manifest.
     UnknownDatasetError, OutputExistsError, DatasetStorageError.
     """
     source, directory = Path(source), Path(directory)
@@ -136,7 +136,7 @@ def select(
 
 
 def selected_plan(source: Path, manifest: Manifest, selection: Mapping[str, Any]) -> Plan:
-    """The plan of a selection from the dataset `source`, whose manifest is given."""
+    """Return the plan of a selection from the dataset `source`, whose manifest is given."""
     digest = hashlib.sha256(read_regular(source / MANIFEST)).hexdigest()
     parent: dict[str, Any] = {"manifest_sha256": digest, "records": manifest.records}
     if manifest.plan.origin is not None:

@@ -1,4 +1,4 @@
-"""Inputs with their histories, from the logs of honeypots: ours, and Cowrie's own.
+"""Inputs with their histories, from the logs of this package's honeypot and of Cowrie.
 
 Both have a JSON object on each line, with the names of Cowrie's events and fields.
 """
@@ -23,10 +23,10 @@ from shioenv.grammar.parse import InputParser
 from shioenv.sandbox.base import LONGEST_INPUT
 
 MOST_HISTORY: Final = 100
-"""Lines before an input at most; ours, because each of them is run for each of its sub-inputs."""
+"""Maximum number of lines before an input; ours, because each is run for every sub-input."""
 
 _HARMLESS: Final = ("empty", "only a comment")
-"""Why a line is no input that changes nothing for those after it."""
+"""Reasons for leaving out a line that do not affect later lines."""
 
 
 def read_sessions(
@@ -35,13 +35,13 @@ def read_sessions(
     directories: Sequence[str],
     exists: Callable[[str], bool] = lambda directory: True,
 ) -> Accepted:
-    """The lines of a log's sessions, each with those before it in its shell as its history.
+    """Return the lines of a log's sessions, each with the lines before it in its shell as history.
 
     A session starts in the first of `directories`. Left out are lines that `import_commands` would
     leave out, and those with more than `MOST_HISTORY` lines before them. So are lines that history
-    or completion filled in, lines that the log cut, and those that end no command, like `cat <<E`.
-    All that follows a line that is left out is left out in its shell, as that line ran. So is what
-    follows a line that leaves its shell. Errors: ImportFileError.
+    or completion filled in, lines that the log cut, and incomplete commands such as `cat <<E`. A
+    line that was left out did run, so all later lines of its shell are left out too. So are those
+    after a line that leaves its shell. Errors: ImportFileError.
     """
     digest = hashlib.sha256()
     shells: dict[tuple[str, int], _Typed] = {}
@@ -68,14 +68,14 @@ def read_sessions(
 
 
 class _Typed:
-    """What was typed in a shell so far."""
+    """The lines typed in a shell so far."""
 
     def __init__(self) -> None:
         self.history: list[str] = []
         self._over = ""
 
     def take(self, line: VisitorLine) -> tuple[tuple[str, ...], str | None]:
-        """The lines before a line, which comes before those that follow, and why it is no input."""
+        """Add a line; return the lines before it and the reason if it is left out."""
         before = tuple(self.history)
         reason = self._over or self._refusal(line)
         if reason is None:
@@ -101,7 +101,7 @@ class _Typed:
 
 
 def _is_whole(text: str) -> bool:
-    """Whether a line ends each command that it begins, here-documents included."""
+    """Whether a line completes each command that it begins, here-documents included."""
     try:
         source = read(text)
     except Refused:
@@ -112,7 +112,7 @@ def _is_whole(text: str) -> bool:
 
 
 def _leaves(source: Source) -> bool:
-    """Whether a command of the shell's own may end it: `exit`, or `exec` of a program."""
+    """Whether a command in the shell itself may end it: `exit`, or `exec` of a program."""
     for job in source.program:
         for _, pipeline in job.pipelines:
             match pipeline.stages:
@@ -127,21 +127,21 @@ TYPED: Final = "cowrie.command.input"
 
 @dataclass(frozen=True, slots=True)
 class VisitorLine:
-    """A line of a visitor's."""
+    """A line that a visitor typed or sent."""
 
     number: int
     """The number of the line in the log, from 1."""
     shell: tuple[str, int]
-    """The shell that it was typed in: the session, and its channel where the log tells it."""
+    """The shell that received it: the session, and its channel if the log has it."""
     text: str
     is_known: bool
-    """Whether the text is what ran: the log has all of it, and no key filled in the rest."""
+    """Whether the text is exactly the input that ran: neither cut nor completed by a key."""
 
 
 def events(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The events of a log, each with the number of its line.
+    """Yield the events of a log, each with the number of its line.
 
-    What is no event is passed over: a line that a full disk cut, another program's, or one that is
+    Malformed lines are skipped: a line that a full disk cut, another program's, or one that is
     nested too deeply.
     """
     for number, line in lines:
@@ -162,7 +162,7 @@ def is_cut(event: Mapping[str, Any], name: str) -> bool:
 
 
 def typed_lines(lines: Iterable[tuple[int, bytes]]) -> Iterator[VisitorLine]:
-    """What was typed, in the order of the log."""
+    """Yield the typed lines, in the order of the log."""
     for number, event in events(lines):
         text, channel = event.get("input"), event.get("channel", 0)
         if event["eventid"] == TYPED and isinstance(text, str) and isinstance(channel, int):

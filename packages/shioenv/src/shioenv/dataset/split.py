@@ -1,4 +1,4 @@
-"""A dataset split into parts of which none gives another away."""
+"""Split a dataset into parts without leakage between them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shioenv.errors import UsageError
 from shioenv.files.durable import new_directory
 
 REST = "train"
-"""The part of all that is in no other part."""
+"""The part of all records that are in no other part."""
 PARTS = (REST, "validation", "test")
 """The parts of a dataset, in the order in which other tools list them."""
 
@@ -30,9 +30,9 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """How much of a dataset goes into each part, 0 to 1; `train` gets the rest.
+    """The share of each part, 0 to 1; `train` gets the rest.
 
-    Errors: UsageError where nothing is left for `train`, or nothing is split off.
+    Errors: UsageError if nothing is left for `train`, or nothing is split off.
     """
 
     test: float = 0.1
@@ -47,7 +47,7 @@ class Shares:
             )
 
     def part_of(self, group: str, seed: int) -> str:
-        """The part of a group, which the group and the seed alone decide."""
+        """Return the part of a group, which only the group and the seed determine."""
         digest = hashlib.sha256(f"{seed}\0{group}".encode("utf-8", "surrogatepass")).digest()
         place = int.from_bytes(digest[:8]) / 2**64
         if place < self.test:
@@ -56,7 +56,7 @@ class Shares:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parts that get something."""
+        """Return the parts with a share above 0."""
         return (REST, "test", *(["validation"] if self.validation else []))
 
 
@@ -70,14 +70,13 @@ def split(
 ) -> Mapping[str, Manifest]:
     """Make a directory of datasets, `train`, `test` and perhaps `validation`, of all records.
 
-    Records that `group_of` takes for one group go into one part. The seed and the group alone
-    decide which: a longer dataset of the same inputs keeps its parts. So shares are of groups, and
-    hold for records about. Records stay as they are, numbers included, and each part is a selection
-    of `source`. Returned are the manifests by part. `report` is called with the number of records
-    read and in all.
+    Records of one group (`group_of`) go into one part. Only the seed and the group determine the
+    part: a longer dataset of the same inputs keeps its parts. So the shares apply to groups, and
+    approximately to records. Records stay as they are, numbers included, and each part is a
+    selection of `source`. The manifests are returned by part. `report` is called with the number of
+    records read and in all.
 
-    Errors: UsageError where a part would be empty, or the source is not finished. Those of
-    `select`.
+    Errors: UsageError if a part would be empty, or the source is not finished. Those of `select`.
     """
     source, directory = Path(source), Path(directory)
     manifest = finished_manifest(source)
@@ -106,7 +105,7 @@ def split(
 
 
 def group_of(record: Record) -> str:
-    """The group of a record, which is that of its input (`group_of_input`).
+    """Return the group of a record, which is that of its input (`group_of_input`).
 
     A record with a history is in the group of the first input of its session, so that a session
     stays together.
@@ -115,10 +114,10 @@ def group_of(record: Record) -> str:
 
 
 def group_of_input(typed: str) -> str:
-    """The group of an input: inputs that differ in numbers, names and the order of words are one.
+    """Return the group of an input: numbers, names and the order of words make no difference.
 
-    It is the set of words of the normal form, letters of a bundle taken apart. An input without a
-    normal form is its own group, but for its numbers.
+    It is the set of words of the normal form, with bundled letters separated. Inputs without a
+    normal form are one group only if they differ in nothing but numbers.
     """
     form = normal(typed)
     if form is None:

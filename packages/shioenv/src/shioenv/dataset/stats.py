@@ -1,4 +1,4 @@
-"""A dataset in numbers, counted in one pass; memory does not grow with the number of records."""
+"""Statistics of a dataset, counted in one pass; memory does not grow with the number of records."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ FLAGS = ("volatile", "timed_out", "output_truncated", "patch_truncated")
 """Flags of a record that are counted."""
 
 BINS = 20
-"""Equally wide parts of 0 to 1 that irreducibility is counted in; 1 itself is in the last."""
+"""Number of equally wide bins of irreducibility from 0 to 1; 1 itself is in the last."""
 
 STEPS = 200
-"""Scores are rounded to 1/200 for quartiles, so that these need no more memory than counts."""
+"""Number of steps from 0 to 1 to which scores are rounded for quartiles, so that counting
+suffices."""
 
 EXPENSIVE = 10
-"""How many of the inputs are listed that took most executions."""
+"""Number of listed inputs with the most executions."""
 
 EFFECTS = (
     "files added",
@@ -73,32 +74,32 @@ _ORDER = ("pipe", "and-or", "sequence", "redirection")
 
 @dataclass(frozen=True, slots=True)
 class GroupStatistics:
-    """Records that have something in common."""
+    """Statistics of a group of records."""
 
     records: int
     failed: int
-    """Records with another exit code than 0."""
+    """Records with a nonzero exit code."""
     scored: int
     """Records with a score; the others have no argument to remove."""
     mean_irreducibility: float | None
-    """Over the records that have a score."""
+    """Mean over the records that have a score."""
     sd_irreducibility: float | None
     """Sample standard deviation; None below two scores."""
     mean_necessary: float | None
-    """Over the records of which `necessary` is known."""
+    """Mean over the records with a known `necessary`."""
     quartiles: tuple[float, ...]
-    """Lower, middle and upper quartile; empty where no record has a score.
+    """Lower, middle and upper quartile; empty if no record has a score.
 
     A quartile is the smallest score, in steps of 1/200, that a quarter (half, three quarters) of
     the scored records do not exceed.
     """
     mean_arguments: float | None
-    """Removable arguments of an input."""
+    """Mean number of removable arguments of an input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """How irreducibility is distributed."""
+    """The distribution of irreducibility."""
 
     scored: int
     """Records with a score."""
@@ -106,19 +107,19 @@ class Scores:
     sd: float | None
     mean_strict: float | None
     necessary_known: int
-    """Records of which `necessary` is known: what leaving out each argument alone does."""
+    """Records with a known `necessary`: the effect of leaving out each argument alone."""
     mean_necessary: float | None
-    """Over these records: the share of arguments whose omission alone changes the behavior."""
+    """Mean over these records: the share of arguments whose omission alone changes the behavior."""
     exact: int
-    """Records with arguments whose score looked at every sub-input."""
+    """Records with arguments whose score covers every sub-input."""
     mean_standard_error: float | None
-    """Over the estimated scores."""
+    """Mean over the estimated scores."""
     zero: int
     """Records with a score of exactly 0."""
     one: int
     """Records with a score of exactly 1."""
     bins: tuple[int, ...]
-    """Records in each of the `BINS` parts of 0 to 1."""
+    """Number of records in each of the `BINS` bins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +134,16 @@ class Expensive:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """A dataset in numbers.
+    """Statistics of a dataset.
 
-    Mappings by a number are in the order of the number, other mappings the most frequent first,
-    unless their docstrings say otherwise.
+    Mappings by a number are sorted by the number, other mappings by descending frequency, unless
+    their docstrings differ.
     """
 
     records: int
     sampler: str
     seed: int | None
-    """None where the seed is not known."""
+    """None if the seed is unknown."""
     budget: int
     system: str
     failed: int
@@ -169,7 +170,7 @@ class Statistics:
     limits_hit: Mapping[str, int]
     """Records that reached a limit, by the limit's name."""
     mistakes: Mapping[str, int]
-    """Records with a mistake made on purpose, by the mistake's class."""
+    """Records with a deliberate mistake, by the mistake's class."""
     histories: Mapping[int, int]
     """Records by the length of their history."""
     effects: Mapping[str, int]
@@ -180,15 +181,15 @@ class Statistics:
     The bounds are 0, then powers of 4; each class ends where the next begins.
     """
     expensive: tuple[Expensive, ...]
-    """The `EXPENSIVE` inputs that took most executions, the most first."""
+    """The `EXPENSIVE` inputs with the most executions, in descending order."""
 
     def to_json(self) -> dict[str, Any]:
-        """The numbers for programs."""
+        """Return the statistics as JSON for programs."""
         return asdict(self)
 
 
 def statistics(directory: str | Path) -> Statistics:
-    """The finished records of a dataset in numbers, records in journals included.
+    """Return statistics of the finished records of a dataset, records in journals included.
 
     Errors: those of `read_manifest`, and of `read_records` with `check`.
     """
@@ -197,7 +198,7 @@ def statistics(directory: str | Path) -> Statistics:
 
 
 def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
-    """Any records in numbers, read once; the plan tells sampler, seed, budget and system."""
+    """Return statistics of any records, read once; `plan` has sampler, seed, budget and system."""
     whole = _Tally()
     commands, compositions = defaultdict[str, _Tally](_Tally), defaultdict[str, _Tally](_Tally)
     arguments, segments = defaultdict[int, _Tally](_Tally), defaultdict[int, _Tally](_Tally)
@@ -285,24 +286,24 @@ def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
 
 
 def command_of(record: Record) -> str:
-    """The first token of a record's input; "" where the input has none."""
+    """Return the first token of a record's input; "" if the input has none."""
     return record.input_args[0] if record.input_args else ""
 
 
 def operators_of(record: Record) -> list[str]:
-    """The operators of a record's input; a `;` stands for the end of a row before another one."""
+    """Return the operators of a record's input, with `;` for the end of each row but the last."""
     first, *further = [row.operators for row in rows_of(record.input_args)] or [()]
     return [*first, *(operator for row in further for operator in (";", *row))]
 
 
 def composition(operators: Iterable[str]) -> str:
-    """The kinds of operators of an input: `one command`, `pipe`, `pipe + redirection`."""
+    """Return the kinds of operators of an input: `one command`, `pipe`, `pipe + redirection`."""
     kinds = {_KINDS.get(operator, "redirection") for operator in operators}
     return " + ".join(kind for kind in _ORDER if kind in kinds) or "one command"
 
 
 def effects_of(record: Record) -> frozenset[str]:
-    """The kinds of `EFFECTS` that a record shows; at least one, which may be `nothing`."""
+    """Return the kinds of `EFFECTS` of a record; at least one, which may be `nothing`."""
     shown = set()
     on_files = False
     for operation in ContextPatch.from_json(record.context_patch).operations:
@@ -320,12 +321,12 @@ def effects_of(record: Record) -> frozenset[str]:
 
 
 def bin_of(score: float) -> int:
-    """The number, from 0, of the part of the `BINS` that a score is in."""
+    """Return the number, from 0, of the bin of a score."""
     return min(int(score * BINS), BINS - 1)
 
 
 def size_class(size: int) -> int:
-    """The lower bound of the class that an output of `size` bytes is in: 0, 1, 4, 16, 64, ..."""
+    """Return the lower bound of the size class of an output: 0, 1, 4, 16, 64, ..."""
     return 4 ** ((size.bit_length() - 1) // 2) if size else 0
 
 
@@ -352,7 +353,7 @@ class _Moments:
 
 
 class _Tally:
-    """The records of a group, counted as they pass."""
+    """Counters of a group's records."""
 
     def __init__(self) -> None:
         self.records = self._failed = self._arguments = 0

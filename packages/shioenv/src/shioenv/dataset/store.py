@@ -1,10 +1,10 @@
-"""A dataset's files: shards written whole or not at all, and journals of finished records.
+"""A dataset's files: shards that are written atomically, and journals of finished records.
 
-`data/00000.ndjson` holds exactly 1,000 records; only the last shard may be short. Until a shard is
-full its records lie in `data/00000.journal`, in the order in which they were finished. The records
-of a full shard are written in order to a temporary file. The file takes the shard's name, then the
-manifest lists the shard, then the journal is removed. Killed anywhere in between, the next run
-finds a journal that still has it all.
+`data/00000.ndjson` has exactly 1,000 records; only the last shard may be short. Until a shard is
+full its records are in `data/00000.journal`, in the order in which they were finished. The records
+of a full shard are written in order to a temporary file. The file is renamed to the shard's name,
+then the manifest lists the shard, then the journal is removed. After a kill at any point, the next
+run finds a complete journal.
 """
 
 from __future__ import annotations
@@ -54,12 +54,11 @@ _SHARD = re.compile(r"(\d{5,})\.ndjson(?:\.zst)?\Z")
 class Store:
     """A dataset directory opened for writing by one process; a context manager.
 
-    `accept` is called with every sample of the stream in order, and tells whether it still has to
-    be executed. `append` takes finished records in any order; they survive this process. `report`
+    `accept` is called with every sample of the stream in order, and returns whether it still has to
+    be executed. `append` stores finished records in any order; they survive this process. `report`
     is called with notes for a person. `kernel` is the release under which records are made; None
-    notes none. With `remake` a shard whose bytes are not those of the manifest counts as gone.
-    Errors: DatasetBusyError, DatasetMismatchError, DatasetCorruptError,
-    DatasetStorageError.
+    notes none. With `remake` a shard that differs from the manifest counts as gone. Errors:
+    DatasetBusyError, DatasetMismatchError, DatasetCorruptError, DatasetStorageError.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class Store:
         self._data = self.directory / DATA
         self._passed = 0
         self.gone: set[int] = set()
-        """Numbers of shards that the manifest lists and that have to be made again."""
+        """Numbers of shards that the manifest lists but that have to be recreated."""
         self._journals: dict[int, Journal[_Kept]] = {}
         self._tallies: dict[int, Tally] = {}
         with storage_errors(self.directory), ExitStack() as opened:
@@ -103,8 +102,8 @@ class Store:
     def accept(self, session_id: int, text: str, input_args: list[str]) -> bool:
         """Whether this sample, the next of the stream, still has to be executed.
 
-        DatasetCorruptError where a finished shard holds other inputs than the stream. ValueError
-        for a sample that is not the next one.
+        DatasetCorruptError if a finished shard has other inputs than the stream. ValueError for a
+        sample that is not the next one.
         """
         if session_id != self._passed:
             raise ValueError(f"expected sample {self._passed}, got {session_id}")
@@ -123,7 +122,7 @@ class Store:
         return missing
 
     def append(self, line: Line) -> None:
-        """Keep a finished record; a record that is there already stays as it is."""
+        """Store a finished record; an existing record stays as it is."""
         number = line.session_id // SHARD_RECORDS
         if self._finished(number):
             return
@@ -135,9 +134,9 @@ class Store:
         self._seal_if_whole(number)
 
     def missing_contexts(self) -> Iterator[tuple[int, str]]:
-        """The start directories whose contexts are missing or damaged, as tasks beside samples.
+        """Yield start directories with missing or damaged contexts, as tasks beside samples.
 
-        Each has a number below 0, so that it is told from the number of a sample.
+        Each has a number below 0, which distinguishes it from the number of a sample.
         """
         for number, cwd in enumerate(self.manifest.plan.drawing.start_directories):
             kept = self._contexts.get(cwd)
@@ -145,9 +144,9 @@ class Store:
                 yield -1 - number, cwd
 
     def keep_context(self, number: int, context: Context) -> None:
-        """Keep the context of a task of `missing_contexts`.
+        """Store the context of a task of `missing_contexts`.
 
-        DatasetCorruptError where the manifest describes another context.
+        DatasetCorruptError if the manifest describes another context.
         """
         with storage_errors(self.directory):
             written = write_context(self.directory, -1 - number, context)
@@ -180,7 +179,7 @@ class Store:
                 self._write_manifest(replace(self.manifest, layers=(*layers, layer)))
 
     def close(self) -> None:
-        """Write everything through to the disk and let another process in."""
+        """Flush everything to the disk and release the lock."""
         with storage_errors(self._data):
             self._opened.close()
 
@@ -233,7 +232,7 @@ class Store:
         write_readme(self.directory, manifest.plan)
 
     def _refuse_foreign(self) -> None:
-        """DatasetCorruptError for a directory without a manifest that holds other files."""
+        """Raise DatasetCorruptError for a directory without a manifest but with other files."""
         for entry in sorted(self.directory.iterdir()):
             empty = entry.name == DATA and entry.is_dir() and not any(entry.iterdir())
             if empty or entry.name.startswith(TEMPORARY):
@@ -245,7 +244,7 @@ class Store:
             )
 
     def _refuse_emptied(self, manifest: Manifest) -> None:
-        """DatasetCorruptError where all listed shards are missing.
+        """Raise DatasetCorruptError if all listed shards are missing.
 
         Then their directory is missing: it is not mounted, or not copied yet.
         """
@@ -258,7 +257,7 @@ class Store:
             )
 
     def _intact(self, shard: Shard, kind: str) -> bool:
-        """Whether a listed shard is there. DatasetCorruptError where its bytes are others."""
+        """Whether a listed shard exists. DatasetCorruptError if its bytes differ."""
         path = self.directory / shard.file
         try:
             digest = sha256_of(path)
@@ -270,7 +269,7 @@ class Store:
         if digest == shard.sha256:
             return True
         if self._remake or _journal_path(self._data, shard.number).exists():
-            return False  # a journal: the shard was made again, but the manifest not yet written
+            return False  # a journal: the shard was recreated, but the manifest not yet written
         again = f"remove {path} and import the same list again, or import into another directory"
         raise DatasetCorruptError(
             f"{path} was changed: its SHA-256 is {digest}, the manifest says {shard.sha256}",
@@ -278,7 +277,7 @@ class Store:
         )
 
     def _find_files(self) -> None:
-        """Opens the journals; removes shards not listed yet, which their journals make again."""
+        """Open the journals; remove unlisted shards, which are recreated from their journals."""
         names = [entry.name for entry in self._data.iterdir()]
         journals, shards = (
             {int(match[1]) for match in map(pattern.match, names) if match}
@@ -299,13 +298,13 @@ class Store:
                 self._journal(number)
 
     def _held(self) -> int:
-        """One more than the highest number of a record in shards and journals."""
+        """Return one more than the highest number of a record in shards and journals."""
         shards = [shard.number * SHARD_RECORDS + shard.records for shard in self.manifest.shards]
         journals = [max(kept.values, default=-1) + 1 for kept in self._journals.values()]
         return max([0, *shards, *journals])
 
     def _reopen(self, shard: Shard) -> None:
-        """Turns a short shard back into a journal, because more records are wanted now."""
+        """Convert a short shard back to a journal, because more records are wanted now."""
         journal = _journal_path(self._data, shard.number)
         with reading(self.directory / shard.file) as lines, replacing(journal) as file:
             file.writelines(map(checksummed, lines))
@@ -316,12 +315,12 @@ class Store:
     # writing
 
     def _end(self, number: int) -> int:
-        """One more than the highest number of a record that a shard is to hold."""
+        """Return one more than the highest number of a record in a full shard."""
         return min((number + 1) * SHARD_RECORDS, self.count)
 
     def _journal(self, number: int) -> Journal[_Kept]:
         def read(content: bytes) -> tuple[int, _Kept] | None:
-            """Number and facts of the record in a journal's line; None for a damaged line."""
+            """Return number and facts of the record in a journal's line; None if damaged."""
             try:
                 record = decode(content)
             except RecordError:
@@ -339,7 +338,7 @@ class Store:
         return self._journals[number]
 
     def _stream_passed(self, number: int) -> None:
-        """Compares the inputs of a listed shard with the stream; finishes another shard."""
+        """Compare the inputs of a listed shard with the stream; finish another shard."""
         listed = self._listed.get(number)
         if (
             listed is not None
@@ -388,7 +387,7 @@ class Store:
 
     @property
     def manifest(self) -> Manifest:
-        """The dataset's manifest as it is now."""
+        """The dataset's current manifest."""
         return self._manifest
 
     @manifest.setter
@@ -398,18 +397,18 @@ class Store:
         self._listed = {shard.number: shard for shard in manifest.shards}
 
     def _finished(self, number: int) -> bool:
-        """Whether a shard is listed and does not have to be made again."""
+        """Whether a shard is listed and need not be recreated."""
         return number in self._listed and number not in self.gone
 
 
 class _Kept(NamedTuple):
-    """What the manifest counts of a record in a journal."""
+    """The facts of a record in a journal that the manifest counts."""
 
     volatile: bool
     executions: int
     inputs: bytes | None
-    """None for a record of this run. For a record that was there when the journal was opened: the
-    digest of its input, which the stream has to confirm."""
+    """None for a record of this run. For a record that was in the journal before: the digest of its
+    input, which is compared with the stream."""
 
 
 def _journal_path(data: Path, number: int) -> Path:

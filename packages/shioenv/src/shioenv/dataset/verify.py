@@ -1,6 +1,7 @@
-"""A dataset checked: its files against its manifest, each record against the rules, and replayed.
+"""Check a dataset: its files against its manifest, each record against the rules, and by replay.
 
-`verify` tells everything that can be told without executing. `replay` executes some records again.
+`verify` reports every problem that can be found without executing. `replay` executes some records
+again.
 """
 
 from __future__ import annotations
@@ -80,13 +81,13 @@ _OF_SCORES: Mapping[str, Any] = {
     "exact": False,
     "n_executions": 0,
 }
-"""The fields about scores, with their values in a record that was not scored."""
+"""The score fields, with their values in a record that was not scored."""
 _LIMITS = tuple(item.name for item in fields(Limits))
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, and where."""
+    """A problem and its place."""
 
     file: str
     """Relative to the dataset's directory."""
@@ -94,7 +95,8 @@ class Problem:
     """The line, from 1; None for a problem of the whole file."""
     message: str
     count: int = 1
-    """Places that have a problem of this kind, whose messages differ only in numbers and texts."""
+    """Number of places with this kind of problem, whose messages differ only in numbers and
+    texts."""
     last: str | None = None
     """The last of several places; None for a single one."""
 
@@ -118,7 +120,7 @@ class Verified:
     shards: int
     """Shards that the manifest lists."""
     damaged: tuple[str, ...]
-    """Files of shards whose bytes are not those of the manifest, or which cannot be read."""
+    """Files of shards that differ from the manifest, or that cannot be read."""
     problems: tuple[Problem, ...]
 
     @property
@@ -134,13 +136,13 @@ class Verified:
 def verify(
     directory: str | Path, *, report: Callable[[int, int], None] = lambda done, count: None
 ) -> Verified:
-    """Every problem of a dataset, found without executing anything.
+    """Find every problem of a dataset, without executing anything.
 
     Files are compared with the manifest (presence, hashes, counts). Each record is compared with
-    the schema, and its fields with each other. Its patch has to fit the context before it. Its
-    number and input may occur once. A fault of many records is one problem with a count. `report`
-    is called with the number of records done and wanted. Errors: UnknownDatasetError where there is
-    no dataset; everything else is a problem.
+    the schema, and its fields with each other. Its patch must fit the context before it. Its number
+    and input may occur once. The same fault of many records is one problem with a count. `report`
+    is called with the number of records done and wanted. Errors: UnknownDatasetError if there is no
+    dataset; everything else is a problem.
     """
     directory = Path(directory)
     try:
@@ -154,7 +156,7 @@ def verify(
 
 
 def _grouped(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """The problems, those of records grouped where they differ only in numbers and texts."""
+    """Return the problems, those of records grouped if they differ only in numbers and texts."""
     kinds: dict[str, Problem] = {}
     for problem in problems:
         key = _VARYING.sub("#", problem.message) if problem.line else str(problem)
@@ -196,7 +198,7 @@ class _Check:
         yield from self._others()
 
     def _read_contexts(self) -> Iterator[Problem]:
-        """Keeps the contexts that patches apply to; yields the problems of their files."""
+        """Store the contexts to which patches apply; yield the problems of their files."""
         manifest = self._manifest
         for kept, context in checked_contexts(self._directory, manifest.contexts):
             if isinstance(context, str):
@@ -250,7 +252,7 @@ class _Check:
                 yield Problem(shard.file, None, f"{what} is {is_so}, the manifest says {says}")
 
     def _before(self, record: Record) -> Mapping[str, Any] | None:
-        """The context to which a record's patch applies; None where it is not known."""
+        """Return the context to which a record's patch applies; None if it is unknown."""
         if not record.history:
             return self._contexts.get(record.cwd)
         typed, after = self._row
@@ -292,16 +294,16 @@ class _Check:
 def record_problems(
     record: Record, scoring: Scoring | None = None, *, executed: bool = True
 ) -> Iterator[str]:
-    """The contradictions in a record, a message each.
+    """Yield the contradictions in a record, one message each.
 
-    With `scoring` a record also has to be one that this scoring can give. With a `target_se` or a
-    `process_budget` a score need not be exact where the budget covers all sub-inputs. A record that
-    was not `executed` by this package has no scores of its own, so only their range is checked.
+    With `scoring`, the record is also checked against these settings. With a `target_se` or a
+    `process_budget` a score need not be exact if the budget covers all sub-inputs. This package did
+    not compute the scores of records that it has not `executed`, so only their range is checked.
     """
     yield from _input_problems(record)
     yield from _behavior_problems(record)
     if executed:
-        # older versions kept no channels of a truncated output
+        # older versions did not store the channels of a truncated output
         may_be_missing = record.volatile or record.output_truncated
         if (record.stdout is None) != (record.stderr is None) or (
             record.stdout is None and not may_be_missing
@@ -380,7 +382,7 @@ def _limit_problems(record: Record) -> Iterator[str]:
 
 
 def _unscored_problems(record: Record) -> Iterator[str]:
-    """The contradictions in a record that says that it has no score."""
+    """Yield the contradictions in a record without a score."""
     bare = [ScoredSegment(command=s.command, n_arguments=s.n_arguments) for s in record.segments]
     for name, nothing in (*_OF_SCORES.items(), ("segments", bare)):
         if getattr(record, name) != nothing:
@@ -432,9 +434,9 @@ def _necessary(record: Record) -> float | None:
 
 
 def _is_effect(effect: Effect) -> bool:
-    """Whether an effect is possible.
+    """Whether an effect is valid.
 
-    It has a channel exactly where leave-one-out is true, and a contribution of -1 to 1 or none.
+    It has a channel exactly if leave-one-out is true, and a contribution of -1 to 1 or none.
     """
     return effect.channel in ([*Channel] if effect.leave_one_out else [None]) and (
         effect.contribution is None or -1 <= effect.contribution <= 1
@@ -458,12 +460,12 @@ def _pooled_problem(name: str, score: float | None, record: Record) -> Iterator[
 
 @dataclass(frozen=True, slots=True)
 class Otherwise:
-    """A record that did not come out the same."""
+    """A record whose replay differed."""
 
     session_id: int
     input: str
     fields: tuple[str, ...]
-    """The fields that came out otherwise."""
+    """The fields that differed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,9 +475,9 @@ class Replayed:
     replayed: int
     """Records executed again."""
     volatile: int
-    """Volatile records among them, which may come out otherwise."""
+    """Volatile records among them, which may differ."""
     differing: tuple[Otherwise, ...]
-    """Records that are not volatile and did not come out byte-identical."""
+    """Records that are not volatile and were not byte-identical."""
     made_on: str
     """Kernels and lower layers of the hosts on which the dataset was made."""
     here: str
@@ -483,7 +485,7 @@ class Replayed:
 
     @property
     def ok(self) -> bool:
-        """Whether every record that is not volatile came out byte-identical."""
+        """Whether every record that is not volatile was byte-identical."""
         return not self.differing
 
     def to_json(self) -> dict[str, Any]:
@@ -500,12 +502,12 @@ def replay(
     opener: Opener = open_sandbox,
     report: Callable[[int, int], None] = lambda done, count: None,
 ) -> Replayed:
-    """Execute and score `count` records again, drawn by `seed`, and compare them byte for byte.
+    """Execute and score `count` records again, drawn with `seed`, and compare them byte for byte.
 
-    A dataset with fewer records is replayed whole. `system` names the system where it was built
+    A dataset with fewer records is replayed completely. `system` names the system if it was built
     from a file. `report` is called with the number of records done and wanted. Errors: UsageError
-    for a count below 1, or for records that cannot be executed again. DatasetMismatchError where
-    another build of the system is here, or where the records have an earlier schema version. Those
+    for a count below 1, or for records that cannot be executed again. DatasetMismatchError if the
+    installed build of the system differs, or if the records have an earlier schema version. Those
     of `read_records` and of opening a sandbox.
     """
     if count < 1:

@@ -1,8 +1,8 @@
-"""A writer of datasets, for work of which nothing has to survive an interruption.
+"""A writer of datasets, for short tasks that need not survive an interruption.
 
-Records come in order. The README beside them lets the Hugging Face library open the records. Its
-header names the files of records and the types of all fields. Without the header the library would
-take each JSON file for records, and would guess the types of a field from the first shard.
+Records are added in order. The README beside them lets the Hugging Face library open the records.
+Its header lists the record files and the types of all fields. Without the header the library would
+read each JSON file as records, and would guess the types of a field from the first shard.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from shioenv.files.durable import atomic_write, replacing
 
 
 class ShardWriter:
-    """Writes records in order into shards of 1,000; holds a shard in memory at most."""
+    """Writes records in order into shards of 1,000; at most one shard is in memory."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ShardWriter:
         return self._manifest.records + len(self._pending)
 
     def add(self, record: Record) -> None:
-        """Adds the next record. Errors: RecordError for text that UTF-8 cannot hold."""
+        """Add the next record. Errors: RecordError for text that UTF-8 cannot encode."""
         content = encode(record)
         self._tally.record(record, content)
         self._pending.append(content)
@@ -65,12 +65,12 @@ class ShardWriter:
             self._seal()
 
     def keep_contexts(self, contexts: Iterable[Context]) -> None:
-        """Writes the contexts to which the patches apply."""
+        """Write the contexts to which the patches apply."""
         written = tuple(write_context(self._directory, *item) for item in enumerate(contexts))
         self._manifest = replace(self._manifest, contexts=written)
 
     def finish(self, plan: Plan | None = None) -> Manifest:
-        """Write what is left, the manifest and the README; `plan` replaces the first plan."""
+        """Write the remaining records, the manifest and the README; `plan` overrides the first."""
         if self._pending:
             self._seal()
         manifest = self._manifest
@@ -131,7 +131,7 @@ def write_readme(directory: Path, plan: Plan, parts: Iterable[str] = ()) -> None
 
 
 def data_files(paths: Mapping[str, str]) -> Iterator[str]:
-    """The lines of a README's header that name the files of each split."""
+    """Yield the lines of a README's header that name the files of each split."""
     yield "configs:"
     yield "- config_name: default"
     yield "  data_files:"
@@ -141,10 +141,10 @@ def data_files(paths: Mapping[str, str]) -> Iterator[str]:
 
 
 def _features(plan: Plan) -> Iterator[str]:
-    """The lines of a header with the type of each field.
+    """Yield the lines of a header with the type of each field.
 
-    There are none for older records: in their `content_digests` file names are keys, for which
-    the library has no type.
+    There are none for older records: in their `content_digests` file names are keys, for which the
+    library has no type.
     """
     if plan.record_schema == SCHEMA_VERSION:
         yield "dataset_info:"
@@ -155,7 +155,7 @@ def _features(plan: Plan) -> Iterator[str]:
 def _fields(kind: Any, executed: bool, indent: str) -> Iterator[str]:
     absent = {field.name for field in structs.fields(kind.cls) if field.default is UNSET}
     for field in kind.fields:
-        if executed or field.name not in absent:  # records of others lack them
+        if executed or field.name not in absent:  # released records lack them
             yield f"{indent}- name: {field.name}"
             yield from _type(field.type, executed, f"{indent}  ", "dtype")
 
@@ -176,10 +176,10 @@ def _type(kind: Any, executed: bool, indent: str, key: str) -> Iterator[str]:
 
 
 def write_context(directory: Path, number: int, context: Context) -> ContextFile:
-    """Write the context of a start directory through to the disk; its entry for the manifest.
+    """Write the context of a start directory to the disk, and return its entry for the manifest.
 
-    `number` is the place of the start directory in the plan. The file holds one JSON object on one
-    line, with every field of a context. The same context gives the same bytes.
+    `number` is the index of the start directory in the plan. The file contains one JSON object on
+    one line, with every field of a context. The same context gives the same bytes.
     """
     (directory / CONTEXTS).mkdir(exist_ok=True)
     content = context.to_json().encode() + b"\n"

@@ -1,6 +1,6 @@
-"""Gymnasium environments: they draw, execute and score by the same functions as datasets.
+"""Gymnasium environments, which draw, execute and score with the same functions as datasets.
 
-Importing this package imports Gymnasium and registers the ids of the environments.
+Importing this package imports Gymnasium and registers the environments' IDs.
 """
 
 from shioenv.registration import register

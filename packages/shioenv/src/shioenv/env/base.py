@@ -1,4 +1,4 @@
-"""The base of both environments: begin an episode, have its session scored, end it, show it."""
+"""The base class of both environments: it starts, scores, ends and renders episodes."""
 
 from __future__ import annotations
 
@@ -20,37 +20,36 @@ from shioenv.errors import EnvironmentOptionError, EpisodeError, did_you_mean, u
 METADATA: Final[Mapping[str, Any]] = {"render_modes": ["ansi"], "render_fps": 4}
 
 NO_ROOM: Final = "HORIZON"
-"""The code of the one fault that costs nothing: there is no room left."""
+"""The code of the only fault without a penalty: there is no room left."""
 
 Step: TypeAlias = tuple[ObsType, float, bool, bool, dict[str, Any]]
 
 
 class EpisodeOptions(ScoringOptions, total=False):
-    """The options that every environment has beside its own."""
+    """The options that every environment accepts besides the specific ones."""
 
     start_directories: Iterable[str] | None
-    """`reset` draws one of these, all equally likely (None: those that the system declares)."""
+    """`reset` draws one of these uniformly (None: those that the system declares)."""
     rewards: rewards.Reward
-    """The function that gives the reward of an executed session (default: `irreducibility`)."""
+    """The reward function of an executed session (default: `irreducibility`)."""
     render_mode: str | None
-    """`ansi`: `render` gives the session as text. None: `render` gives nothing."""
+    """`ansi`: `render` returns the session as text. None: `render` returns None."""
 
 
 class SessionEnv(gymnasium.Env[ObsType, ActType]):
     """An environment whose episodes write a session, which is executed and scored at the end.
 
-    Before its first reset an environment can be copied and pickled. The copy is made with the same
-    options.
+    An environment can be copied and pickled before its first reset. The copy has the same options.
     """
 
     metadata: dict[str, Any] = dict(METADATA)  # noqa: RUF012
     sampler: str
-    """The name that records give as the sampler of their input."""
+    """The sampler's name in records."""
     resets_with: ClassVar[tuple[str, ...]] = ("cwd",)
     """The keys that `options` of `reset` may have."""
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        """Remember the arguments, with which a copy is made."""
+        """Store the arguments, for making copies."""
         made = super().__new__(cls)
         made._made_with = args, options
         return made
@@ -62,7 +61,7 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
         horizon: int,
         **options: Unpack[EpisodeOptions],
     ) -> None:
-        """Make the common part of an environment.
+        """Initialize the common part of an environment.
 
         A start directory has at most `max_length` characters. `horizon` is the number of arguments
         by which some rewards divide. Errors: EnvironmentOptionError, TypeError for an unknown
@@ -96,7 +95,7 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
         self._score_seed = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The arguments from which a copy is made. Errors: EpisodeError after the first reset."""
+        """Return the arguments for making a copy. Errors: EpisodeError after the first reset."""
         if self._episodes:
             raise used_environment()
         return _remade, (type(self), *self._made_with, self.spec)
@@ -104,14 +103,14 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[ObsType, dict[str, Any]]:
-        """Begin an episode in which nothing is written yet; its first observation and info.
+        """Begin an episode with an empty session, and return its first observation and info.
 
-        The start directory is `options["cwd"]`. Without this option the environment's own generator
-        draws one of `start_directories`, all equally likely. Errors: EnvironmentOptionError for an
-        unknown option, or for a text that is no start directory.
+        The start directory is `options["cwd"]`. Without this option the environment's generator
+        draws one of `start_directories` uniformly. Errors: EnvironmentOptionError for an unknown
+        option, or for a text that is no start directory.
         """
         super().reset(seed=seed)
-        # directory and seed are drawn even where options decide: options shift no later episode
+        # always draw directory and seed, so that options do not change later episodes
         cwd = self.start_directories[int(self.np_random.integers(len(self.start_directories)))]
         self._score_seed = int(self.np_random.integers(1 << 63))
         for name in options or {}:
@@ -128,19 +127,19 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
         return self._observation(), self._info()
 
     def step(self, action: ActType) -> Step[ObsType]:
-        """Take an action; its observation, reward, `terminated`, `truncated` and info.
+        """Take an action, and return observation, reward, `terminated`, `truncated` and info.
 
-        Errors: ActionError for an action that cannot be read. EpisodeError where no episode is
-        running. Errors of the sandbox leave the state as it was: the action may be repeated.
+        Errors: ActionError for a malformed action. EpisodeError if no episode is running. Errors of
+        the sandbox leave the state unchanged: the action may be retried.
         """
         if not self._running:
             raise EpisodeError("no episode is running", hint="call reset first")
         return self._take(action)
 
     def render(self) -> str | None:
-        """The session so far as text, with output, exit code and score once it was executed.
+        """Return the session so far as text, with output, exit code and score once it was executed.
 
-        None where the environment was made without `render_mode="ansi"`.
+        None if the environment was made without `render_mode="ansi"`.
         """
         if self.render_mode is None:
             if self.spec is not None:
@@ -151,17 +150,17 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
         return f"$ cd {self._cwd}\n{self._written()}{after}"
 
     def close(self) -> None:
-        """Close the sandbox if this environment opened one; any number of calls."""
+        """Close the sandbox if this environment opened one; may be called any number of times."""
         self.scorer.close()
 
     @property
     def scored(self) -> ScoredSession | None:
-        """The executed session with all parts of its score, and its record; None before."""
+        """The executed session with its complete score and its record; None before execution."""
         return self._scored if isinstance(self._scored, ScoredSession) else None
 
     @property
     def outcome(self) -> Outcome | None:
-        """What the `scorer` made of the session; None before the session was handed over."""
+        """The result of `scorer.score`; None before the session was scored."""
         return self._scored
 
     def _score(self, session: Session) -> Outcome:
@@ -192,23 +191,23 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
 
     @abstractmethod
     def _begin(self, cwd: str, options: Mapping[str, Any]) -> None:
-        """Resets the state for an episode in `cwd`. EnvironmentOptionError where none can begin."""
+        """Reset the state for an episode in `cwd`. EnvironmentOptionError where none can begin."""
 
     @abstractmethod
     def _take(self, action: ActType) -> Step[ObsType]:
-        """Takes an action of a running episode; the results as `step` gives them."""
+        """Take an action of a running episode; return the results in the form of `step`."""
 
     @abstractmethod
     def _observation(self) -> ObsType:
-        """The observation of the state."""
+        """Return the observation of the state."""
 
     @abstractmethod
     def _facts(self) -> dict[str, Any]:
-        """The entries of `info` that describe the state."""
+        """Return the entries of `info` that describe the state."""
 
     @abstractmethod
     def _written(self) -> str:
-        """The state as lines of text."""
+        """Return the state as lines of text."""
 
 
 _OPTIONS: Final = EpisodeOptions.__optional_keys__
@@ -220,18 +219,17 @@ def _remade(
     options: dict[str, Any],
     spec: EnvSpec | None,
 ) -> SessionEnv[Any, Any]:
-    """Another environment, made with the same options."""
+    """Return a new environment with the same options."""
     env = kind(*args, **options)
     env.spec = spec
     return env
 
 
 def checked_directories(directories: Iterable[str], max_length: int) -> tuple[str, ...]:
-    """The start directories as a tuple, checked as texts.
+    """Return the start directories as a tuple, with their syntax checked.
 
-    Whether they exist in the system shows only when something is executed there. Errors:
-    EnvironmentOptionError where there is none, or where one is no absolute path on one line of at
-    most `max_length` characters.
+    Their existence in the system is checked at execution. Errors: EnvironmentOptionError if there
+    is none, or if one is no absolute path on one line of at most `max_length` characters.
     """
     named = (directories,) if isinstance(directories, str) else tuple(directories)
     if not named:

@@ -1,4 +1,4 @@
-"""`ShIOEnv-Grammar-v0`: an input written production by production, then executed and scored."""
+"""`ShIOEnv-Grammar-v0`: derive an input production by production, then execute and score it."""
 
 from __future__ import annotations
 
@@ -27,53 +27,53 @@ from shioenv.system.catalogue import catalogue as catalogue_of
 from shioenv.system.store import find_system
 
 MAX_SYMBOLS: Final = 128
-"""Symbols and argument borders that an observation holds at most."""
+"""Maximum number of symbols and argument borders in an observation."""
 
 PADDING: Final = 0
 BORDER: Final = 1
-"""The number that stands in an observation where an argument ends."""
+"""The number that marks the end of an argument in an observation."""
 
 GCS: Final = "gcs"
-"""The sampler that permits only what is grammatical."""
+"""The sampler that permits only grammatical inputs."""
 
 UNIFORM: Final = "uniform"
-"""Given as `command`: each episode draws a command, all equally likely."""
+"""The value of `command` with which each episode draws a command uniformly."""
 
 Observation: TypeAlias = dict[str, Any]
 
 
 class ActionFault(StrEnum):
-    """Why an action ended the episode without an execution: the codes of `info["error"]`."""
+    """The reasons that end an episode without an execution: the codes of `info["error"]`."""
 
     MASKED_ACTION = "MASKED_ACTION"
-    """The mask forbids the production: not permitted here, or it makes too many arguments."""
+    """The mask forbids the production: it is not permitted here, or adds too many arguments."""
     TOO_LONG = "TOO_LONG"
-    """An argument has become longer than a cell of `ShIOEnv-v0` holds."""
+    """An argument is longer than a cell of `ShIOEnv-v0`."""
     EMPTY_INPUT = "EMPTY_INPUT"
-    """The finished input holds nothing at all; only unconstrained samplers permit that."""
+    """The finished input is empty; only unconstrained samplers permit that."""
     HORIZON = "HORIZON"
-    """The derivation has no room left, or takes too many steps. This fault costs nothing."""
+    """The derivation has no room left, or takes too many steps. There is no penalty."""
 
 
 class GrammarEnv(SessionEnv[Observation, SupportsInt]):
     """The leftmost derivation of an input as a Markov decision process (Section 3.2).
 
-    The state is a partly expanded input. An action is one of all the productions of the loaded
+    The state is a partly expanded input. An action is one of all productions of the loaded
     grammars, which are bound to the system. The production expands the leftmost nonterminal.
 
-    The mask (in the observation and in `info`) permits what the sampler permits there:
+    The mask (in the observation and in `info`) permits the productions that the sampler permits
+    there:
 
     - `gcs`: the productions of the leftmost nonterminal;
-    - `ucs`: every command's options in an option's place;
+    - `ucs`: every command's options in the place of an option;
     - `ucs-universal`: every production at every nonterminal of a grammar.
 
-    The mask never permits a production after which the mandatory arguments no longer fit into
-    `max_arguments`.
+    The mask never permits a production after which the mandatory arguments exceed `max_arguments`.
 
-    Once no nonterminal is left, the input is executed and scored as in `ShIOEnv-v0`: the same
-    reward, the same info. The episode ends at -10 with a masked action, an argument of more than 64
-    characters, or an empty input. It ends at 0 where the derivation has no room left or takes too
-    many steps (`ActionFault`).
+    Once no nonterminal is left, the input is executed and scored as in `ShIOEnv-v0`, with the same
+    reward and info. The episode ends at -10 with a masked action, an argument of more than 64
+    characters, or an empty input. It ends at 0 if the derivation has no room left or takes too many
+    steps (`ActionFault`).
 
     The observation has three parts. `symbols` is the state as numbers: 0 is padding, 1 the end of
     an argument, and from 2 up come the symbols of `vocabulary`. `leftmost` is the number of the
@@ -99,16 +99,16 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         catalogue: Catalogue | Callable[[str], Catalogue] | None = None,
         **options: Unpack[EpisodeOptions],
     ) -> None:
-        """Make the environment: load and bind grammars; nothing is executed.
+        """Load and bind grammars; nothing is executed.
 
         Environments of a process with the same grammars share them. `commands` names the grammars
-        to load, and sets of them (default: `paper`, own ones too), `grammars` replaces these. With
-        `command` every episode begins with its command chosen: the named one, or with `uniform` one
-        that each reset draws anew. `catalogue` holds the values of system tokens, or is called with
-        a start directory and gives them (default: the values of the built system). The other
-        options are as in `ShIOEnv`. Errors: UnknownGrammarError, UnknownSamplerError,
-        EnvironmentOptionError, UnknownSystemError, UsageError. UnboundTokenError where no command
-        is left. SystemNotBuiltError without a catalogue.
+        and grammar sets to load (default: `paper`, own grammars too), `grammars` replaces these.
+        With `command` every episode begins with a chosen command: the named one, or with `uniform`
+        one that each reset draws anew. `catalogue` contains the values of system tokens, or is a
+        callable that returns them for a start directory (default: the values of the built system).
+        The other options are as in `ShIOEnv`. Errors: UnknownGrammarError, UnknownSamplerError,
+        EnvironmentOptionError, UnknownSystemError, UsageError. UnboundTokenError if no command is
+        left. SystemNotBuiltError without a catalogue.
         """
         self.max_arguments = require_count("max_arguments", max_arguments)
         self.max_symbols = require_count("max_symbols", max_symbols)
@@ -137,7 +137,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         self.productions: tuple[Production, ...] = self.tables.productions
         """The production of each action."""
         self.vocabulary: tuple[Symbol, ...] = self.tables.vocabulary
-        """The symbols of observations: the number of a symbol is its place here plus 2."""
+        """The symbols of observations: the number of a symbol is its index here plus 2."""
         self._number = self.tables.number
         self._command = self._checked_command(command)
         self.action_space = spaces.Discrete(len(self.productions))
@@ -155,7 +155,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         command = self._command
         if "command" in options:
             command = self._checked_command(options["command"])
-        if UNIFORM in (self._command, command):  # drawn even where options decide
+        if UNIFORM in (self._command, command):  # options must not shift the generator
             drawn = int(self.np_random.integers(len(place.commands)))
             if command == UNIFORM:
                 command = list(place.commands)[drawn]
@@ -166,7 +166,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         self._derivation = Derivation(self._table, START)
         self._expansions = 0
         self.taken: list[int] = []
-        """The actions of this episode; the choice of a given command is the first."""
+        """The actions of this episode, beginning with the choice of a given command."""
         self._permit()
         if command is not None:
             self._expand(int(self.permitted[place.commands[command]]))
@@ -202,16 +202,16 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
 
     @property
     def permitted(self) -> NDArray[np.int64]:
-        """The actions that may be taken at the leftmost nonterminal, (permitted,)."""
+        """The actions that are permitted at the leftmost nonterminal, (permitted,)."""
         return self._permitted.actions
 
     @property
     def n_permitted(self) -> int:
-        """How many actions are permitted now; 0 while no episode is running."""
+        """The number of permitted actions; 0 while no episode is running."""
         return len(self._permitted.actions) if self._running else 0
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Which actions are permitted now, (actions,); none while no episode is running."""
+        """Return the mask of permitted actions, (actions,); all False if no episode is running."""
         return self._mask().astype(np.bool_)
 
     @property
@@ -225,7 +225,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         return f"$ {self._input(self._state).text}\n"
 
     def _permit(self) -> None:
-        """Finds the productions that may be taken now."""
+        """Find the productions that are permitted now."""
         derivation = self._derivation
         assert derivation.leftmost != BREAK
         table = self._table
@@ -298,7 +298,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
 
 
 def number_of(action: SupportsInt, count: int) -> int:
-    """The action as an integer from 0 and below `count`. Errors: ActionError for anything else."""
+    """Return the action as an integer from 0 and below `count`. Errors: ActionError otherwise."""
     value: Any = action.item() if isinstance(action, np.ndarray) and action.ndim == 0 else action
     if isinstance(value, (int, np.integer)) and 0 <= value < count:
         return int(value)

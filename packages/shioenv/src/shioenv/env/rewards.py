@@ -1,7 +1,7 @@
-"""Rewards of an executed session: functions of what the session did and scored, and constants.
+"""Rewards of an executed session: functions of its behavior and score, and constants.
 
-Any function of a `ScoredSession` can be a reward. `docs/reference/environment.md` says what each of
-these functions teaches.
+Any function of a `ScoredSession` can be a reward. `docs/reference/environment.md` describes the
+behavior that each of these functions teaches.
 """
 
 from __future__ import annotations
@@ -20,31 +20,33 @@ INVALID: Final = -10.0
 """The reward of an action that the rules forbid (Section C.1.2)."""
 
 NOTHING: Final = 0.0
-"""The reward of every other step that executes nothing, and of a session that a gate stops."""
+"""The reward of every other step without an execution, and of a session that a gate rejects."""
 
 SEES_ALONE: Final = 24
 """The budget that suffices to leave out each of up to twelve arguments alone.
 
 The estimator `balanced` does so with at least eleven sub-inputs more than arguments, `stratified`
-with at least twice as many. With a smaller budget `necessary` pays long inputs next to nothing, and
-teaches short ones."""
+with at least twice as many. With a smaller budget `necessary` rewards long inputs hardly at all,
+and teaches short ones.
+"""
 
 FAILED: Final = -1.0
-"""What `paper_v1` gives for an input that fails."""
+"""The reward of `paper_v1` for an input that fails."""
 
 
 def irreducibility(scored: ScoredSession) -> float:
-    """The irreducibility, 0 to 1 (Section 3.3); 0 where nothing can be removed (D-2)."""
+    """Return the irreducibility, 0 to 1 (Section 3.3); 0 if nothing can be removed (D-2)."""
     value = scored.score.irreducibility
     return NOTHING if value is None else float(value)
 
 
 def necessary(scored: ScoredSession) -> float:
-    """The number of arguments that change the behavior when left out alone, per horizon (ours).
+    """Return the number of arguments that change the behavior when omitted, per horizon (ours).
 
-    The value is 0 to 1, since a session has no more arguments than the horizon. An argument that
-    does nothing, or the same as another, earns nothing. An argument whose omission was not run
-    earns nothing either, so score with a budget of at least `SEES_ALONE`.
+    Each argument is omitted alone. The value is 0 to 1, since a session has no more arguments than
+    the horizon. An argument without an effect, or with the same effect as another, earns nothing.
+    An argument whose omission was not run earns nothing either, so score with a budget of at least
+    `SEES_ALONE`.
     """
     segments = scored.score.segments
     counted = sum(
@@ -54,11 +56,11 @@ def necessary(scored: ScoredSession) -> float:
 
 
 def paper_v1(margin: float = 0.0) -> Reward:
-    """The reward that the paper's first version gives for the last step of an episode.
+    """Return the reward that the paper's first version gives for the last step of an episode.
 
-    The reward is -1 where the input fails. Otherwise it is the share of necessary arguments less
-    the margin, times the number of arguments over the horizon. The first version also paid at each
-    step for what the score gained, which takes an execution at each step. Without discounting, this
+    The reward is -1 if the input fails. Otherwise it is the share of necessary arguments less the
+    margin, times the number of arguments over the horizon. The first version also rewarded the
+    score's increase at each step, which takes an execution at each step. Without discounting, this
     reward lacks only that. Errors: EnvironmentOptionError for a margin that is not 0 to 1.
     """
     if not 0 <= margin <= 1:
@@ -73,12 +75,12 @@ def _paper_v1(margin: float, scored: ScoredSession) -> float:
 
 
 class Gate:
-    """A reward that is 0 unless the session meets each condition that is switched on.
+    """A reward that is 0 unless the session meets each enabled condition.
 
     `success`: the session ended with exit code 0. `steady`: the session is not volatile. `unseen`:
-    this gate has not paid before for the same start directory with the same words, in any order and
-    however quoted. For `unseen` the gate remembers a number for each session that it passed. Give
-    several environments one gate, or each of them pays once for the same input.
+    this gate has not rewarded the same start directory with the same words before, in any order and
+    quoting. For `unseen` the gate stores a number for each session that it rewarded. Share one gate
+    between environments, or each of them rewards the same input once.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class Gate:
         self._paid: set[int] = set()
 
     def __call__(self, scored: ScoredSession) -> float:
-        """The value of the reward, or 0 where a condition is not met."""
+        """Return the value of the reward, or 0 if a condition is not met."""
         if self.success and scored.behavior.exit_code:
             return NOTHING
         if self.steady and scored.volatile:

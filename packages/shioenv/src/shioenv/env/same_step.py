@@ -1,4 +1,4 @@
-"""Environments side by side, in one process."""
+"""A vector of environments in one process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Vector: TypeAlias = tuple[
 
 
 class SameStepVectorEnv(VectorEnv[Any, Any, Any]):
-    """Environments side by side; one whose episode ends is reset in the same step.
+    """A vector of environments; one whose episode ends is reset in the same step.
 
     Its last observation and info are in `final_obs` and `final_info` (`AutoresetMode.SAME_STEP`).
     """
@@ -32,7 +32,7 @@ class SameStepVectorEnv(VectorEnv[Any, Any, Any]):
     }
 
     def __init__(self, envs: Sequence[gymnasium.Env[Any, Any]]) -> None:
-        """Hold the environments, which have the same spaces; nothing is begun yet."""
+        """Store the environments, which have the same spaces; no episode begins yet."""
         self.envs = list(envs)
         self.num_envs = len(self.envs)
         self.single_observation_space = self.envs[0].observation_space
@@ -50,7 +50,7 @@ class SameStepVectorEnv(VectorEnv[Any, Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """Begin a new episode in each environment.
 
-        With a seed, environment i gets `seed + i`. A list gives each environment its own seed.
+        With a seed, environment i gets `seed + i`. A list has a separate seed for each environment.
         `options` are those of the environments, the same for all. Errors: those of their `reset`,
         and EnvironmentOptionError for a list of another length than `num_envs`.
         """
@@ -100,16 +100,16 @@ class SameStepVectorEnv(VectorEnv[Any, Any, Any]):
         )
 
     def _taken(self, actions: Iterable[Any]) -> Iterable[Taken]:
-        """The results of the actions, environment by environment."""
+        """Yield the results of the actions, environment by environment."""
         return (env.step(action) for env, action in zip(self.envs, actions, strict=True))
 
     def _end(self, number: int) -> None:
-        """Called where an episode has ended, before its environment is reset."""
+        """Handle the end of an episode, before its environment is reset."""
 
     def _complete(
         self, rewards: NDArray[np.float64], finals: dict[int, tuple[Any, dict[str, Any]]]
     ) -> None:
-        """Called once all actions were taken; rewards and last infos may be changed."""
+        """Complete a step after all actions; may change rewards and last infos."""
 
     def _seeds(self, seed: int | None) -> list[int | None]:
         return [None if seed is None else seed + number for number in range(self.num_envs)]

@@ -1,4 +1,4 @@
-"""A finished session executed and scored, as both environments do at the end of an episode."""
+"""Execute and score a finished session, at the end of an episode of either environment."""
 
 from __future__ import annotations
 
@@ -28,73 +28,75 @@ from shioenv.system.declare import SystemDeclaration, load_declaration
 from shioenv.system.store import find_system
 
 RunnerSource: TypeAlias = Runner | Callable[[], Runner]
-"""A runner, which its owner closes, or a callable that opens one, which is closed here."""
+"""A runner, which its owner closes, or a callable that opens one, which the scorer closes."""
 
 
 class ScoringOptions(TypedDict, total=False):
-    """The options that say how an environment executes and scores."""
+    """The options for executing and scoring in an environment."""
 
     scoring: Scoring | None
-    """How sessions are scored (None: `Scoring()`); never given together with one of its fields."""
+    """The settings of scores (None: `Scoring()`); not to be combined with one of its fields."""
     budget: int | None
-    """Sub-inputs per session at most; this and the next four options are fields of `Scoring`."""
+    """Maximum number of sub-inputs per session; this and the next four are fields of `Scoring`."""
     noise_runs: int | None
-    """Runs of each session that give its noise threshold."""
+    """Number of runs of each session for its noise threshold."""
     estimator: str | None
-    """How sub-inputs are chosen."""
+    """The estimator, which chooses sub-inputs."""
     target_se: float | None
-    """Standard error at which no more sub-inputs are run."""
+    """Standard error at which sampling of sub-inputs stops."""
     process_budget: int | None
-    """Processes that all sub-inputs of a session may start, counted by its first run."""
+    """Maximum number of processes of all sub-inputs of a session, estimated from its first run."""
     limits: Limits | None
-    """Bounds of every run in the sandbox (None: `Limits()`)."""
+    """Limits of every run in the sandbox (None: `Limits()`)."""
     wall_seconds: float | None
-    """Short for `limits` with this one field; never given together with `limits`."""
+    """Short for `limits` with this one field; not to be combined with `limits`."""
     own_grammars: str | Path | None
-    """The directory of own grammars (None: `$SHIOENV_GRAMMARS`, where that is set)."""
+    """The directory of own grammars (None: `$SHIOENV_GRAMMARS`, if set)."""
     runner: RunnerSource | None
-    """What runs inputs in place of the sandbox: a runner, or a callable that opens one."""
+    """The runner in place of the sandbox, or a callable that opens one."""
     record: bool
-    """Whether info holds a whole record at the end (the default). Without a record nothing is
-    executed that the score does not need."""
+    """Whether the last info contains a whole record (the default). Otherwise only executions for
+    the score are made."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredSession:
-    """What a session did and how it scored: the argument of a reward."""
+    """A session's behavior and score: the argument of a reward."""
 
     session: Session
     behavior: Behavior
     """The behavior of the session's first run."""
     score: Score
     volatile: bool
-    """Whether another run may do something else, as far as is known.
+    """Whether another run is known to possibly behave differently.
 
-    Known is what a grammar declares, what shows in the noise runs or the output, and that the wall
-    time was over. With a record, the files that were written are looked at as well."""
+    The signs are a grammar's declaration, differences between noise runs, the output, and a
+    timeout. With a record, the written files are read as well.
+    """
     horizon: int
-    """The number of arguments by which some rewards divide. Of `ShIOEnv-v0` it is
-    `max_commands * max_segments * max_arguments`, of `ShIOEnv-Grammar-v0` `max_arguments`."""
+    """The number of arguments by which some rewards divide. For `ShIOEnv-v0` it is `max_commands *
+    max_segments * max_arguments`, for `ShIOEnv-Grammar-v0` `max_arguments`."""
     record: Record | None
-    """The session's record; None where the environment makes none."""
+    """The session's record; None if the environment makes none."""
     cache_hits: int
-    """Behaviors of sub-inputs that were not executed because an earlier episode had done so."""
+    """Number of sub-inputs that were not executed because an earlier episode had executed them."""
 
     def info(self) -> dict[str, Any]:
-        """Every field of the record by its name, and `cache_hits`; all values are fresh copies.
+        """Return every field of the record by name, and `cache_hits`; all values are fresh copies.
 
-        Without a record: the fields that are known without one (`KNOWN`, the input, `volatile`).
+        Without a record: the fields that are available without one (`KNOWN`, the input,
+        `volatile`).
         """
         info: dict[str, Any] = to_builtins(self._known() if self.record is None else self.record)
         info["cache_hits"] = self.cache_hits
         return info
 
     def reward(self, function: Callable[[ScoredSession], float]) -> float:
-        """The value of `function` for this session."""
+        """Return the value of `function` for this session."""
         return float(function(self))
 
     def shown(self) -> str:
-        """The result for people: the output, then exit code and score in one line."""
+        """Return the result for people: the output, then exit code and score in one line."""
         score, behavior = self.score, self.behavior
         if score.irreducibility is None:
             value = "irreducibility undefined, nothing to remove"
@@ -126,22 +128,22 @@ KNOWN = (
     "exit_code", "output", "timed_out", "irreducibility", "necessary", "exact", "standard_error",
     "n_arguments", "n_executions",
 )  # fmt: skip
-"""Fields of a record that info holds even without a record, beside the input."""
+"""Fields of a record that info contains even without a record, besides the input."""
 
 
 class Outcome(Protocol):
-    """What a scorer made of a session: scored already, or still being scored."""
+    """The result of scoring a session, complete or pending."""
 
     def info(self) -> dict[str, Any]:
-        """The entries of `info` about the outcome."""
+        """Return the entries of `info` about the outcome."""
         ...
 
     def reward(self, function: Callable[[ScoredSession], float]) -> float:
-        """The reward of the step that executed the session."""
+        """Return the reward of the step that executed the session."""
         ...
 
     def shown(self) -> str:
-        """The outcome for people."""
+        """Return the outcome as text for people."""
         ...
 
 
@@ -156,18 +158,18 @@ class Scorer(Protocol):
     def score(
         self, session: Session, seed: int, *, session_id: int, sampler: str, horizon: int
     ) -> Outcome:
-        """The outcome of the session; see `SessionScorer.score`."""
+        """Return the outcome of the session; see `SessionScorer.score`."""
         ...
 
     def close(self) -> None:
-        """Close the sandboxes that were opened here; any number of calls."""
+        """Close the sandboxes that this scorer opened; may be called any number of times."""
         ...
 
 
 class SessionScorer:
     """Executes and scores sessions on one system; opens its sandbox at the first session.
 
-    `close` closes the sandbox that was opened here, never a runner that was passed in. A later
+    `close` closes only a sandbox that the scorer opened, never a runner that was passed in. A later
     session opens a new sandbox. `cache` may be shared with other scorers of the same options.
     Errors: EnvironmentOptionError, UsageError, UnknownSystemError.
     """
@@ -193,19 +195,18 @@ class SessionScorer:
     def score(
         self, session: Session, seed: int, *, session_id: int, sampler: str, horizon: int
     ) -> ScoredSession:
-        """The session's score, and its record where records are made.
+        """Return the session's score, and its record if records are made.
 
         The noise runs and each distinct sub-input are executed. All of them start in the session's
-        directory (D-27). For a record one run has two pipes; it counts as a noise run
-        where it can (D-9).
+        directory (D-27). For a record one run has two pipes; it counts as a noise run if possible
+        (D-9).
 
         A first run that times out is repeated before it counts (D-10). A session that times out is
-        scored from at most 8 sub-inputs. `seed` decides which sub-inputs are drawn where not all of
-        them fit the budget.
+        scored from at most 8 sub-inputs. `seed` determines the drawn sub-inputs if not all of them
+        fit the budget.
 
-        Where a sandbox that was opened here breaks, everything is done once more in a new one.
-        Errors: those of the sandbox. A sandbox that was opened here is closed then, whatever state
-        it was left in.
+        If a sandbox that the scorer opened breaks, everything is repeated once in a new one.
+        Errors: those of the sandbox, after which a sandbox that the scorer opened is closed.
         """
 
         def score(runner: Executing) -> ScoredSession:
@@ -232,7 +233,7 @@ class SessionScorer:
         return self._sandbox.repeat(score) if self._given is None else score(self._given)
 
     def close(self) -> None:
-        """Close the sandbox if this scorer opened one; any number of calls."""
+        """Close the sandbox if this scorer opened one; may be called any number of times."""
         self._sandbox.close()
 
     def _open(self) -> Executing:
@@ -242,12 +243,12 @@ class SessionScorer:
 
 
 def is_open(source: RunnerSource | None) -> bool:
-    """Whether `source` is a runner, and not a callable that opens one."""
+    """Whether `source` is a runner rather than a callable that opens one."""
     return hasattr(source, "run") and not isinstance(source, type)
 
 
 def declaration_of(system: str | None) -> SystemDeclaration:
-    """The declaration of a shipped system, which need not be built, or of a system of one's own.
+    """Return the declaration of a shipped system, which need not be built, or of a user's system.
 
     Errors: UnknownSystemError.
     """
@@ -258,15 +259,15 @@ def declaration_of(system: str | None) -> SystemDeclaration:
 
 
 def is_declared_volatile(session: Session, own: OwnGrammars | None = None) -> bool:
-    """Whether the grammar of a command in `session` says that two runs may differ (D-2v).
+    """Whether the grammar of a command in `session` declares that two runs may differ (D-2v).
 
-    `own` grammars stand before the shipped ones.
+    `own` grammars take precedence over the shipped ones.
     """
     return any(_is_volatile(_command(part), own) for row in session.rows for part in row.segments)
 
 
 def _command(segment: Segment) -> str:
-    """The command of a segment: the first word that sets no variable."""
+    """Return the command of a segment: the first word that sets no variable."""
     words = [segment.command, *(argument.text for argument in segment.arguments)]
     return without_assignments(" ".join(words)).partition(" ")[0]
 
@@ -283,10 +284,10 @@ _FIELDS = ("budget", "noise_runs", "estimator", "target_se", "process_budget")
 
 
 def scoring_of(options: ScoringOptions) -> Scoring:
-    """How an environment scores: the option `scoring`, else `Scoring()` with the given fields.
+    """Return the settings of scores: the option `scoring`, else `Scoring()` with the given fields.
 
-    Errors: EnvironmentOptionError where both are given, or the budget is not at least 1. UsageError
-    for another field with a value that makes no sense.
+    Errors: EnvironmentOptionError if both are given, or the budget is not at least 1. UsageError
+    for another field with an invalid value.
     """
     given = {name: options[name] for name in _FIELDS if options.get(name) is not None}  # type: ignore[literal-required]
     scoring = options.get("scoring")
@@ -305,9 +306,9 @@ def scoring_of(options: ScoringOptions) -> Scoring:
 
 
 def limits_of(options: ScoringOptions) -> Limits | None:
-    """The bounds of runs; None for the usual ones.
+    """Return the limits of runs; None for the default ones.
 
-    Errors: EnvironmentOptionError where `wall_seconds` and `limits` are both given; LimitsError.
+    Errors: EnvironmentOptionError if `wall_seconds` and `limits` are both given; LimitsError.
     """
     limits, wall_seconds = options.get("limits"), options.get("wall_seconds")
     if wall_seconds is None:
@@ -321,7 +322,10 @@ def limits_of(options: ScoringOptions) -> Limits | None:
 
 
 def require_count(name: str, value: object) -> int:
-    """The value, which is an integer of at least 1. Errors: EnvironmentOptionError for another."""
+    """Return the value if it is an integer of at least 1.
+
+    Errors: EnvironmentOptionError otherwise.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise EnvironmentOptionError(f"{name} is {value!r}", hint="it is a whole number from 1 up")
     return value

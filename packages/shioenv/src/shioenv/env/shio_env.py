@@ -1,4 +1,4 @@
-"""`ShIOEnv-v0`: write a session argument by argument, then have it executed and scored."""
+"""`ShIOEnv-v0`: write a session argument by argument, then execute and score it."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ MAX_SEGMENTS: Final = 3
 MAX_ARGUMENTS: Final = 12
 
 CELLS_BESIDE_ARGUMENTS: Final = 4
-"""Cells of a segment that hold no arguments: command, operator, redirection and its target."""
+"""Cells of a segment besides arguments: command, operator, redirection and its target."""
 
 Grid: TypeAlias = tuple[tuple[str, ...], ...]
 Action: TypeAlias = Mapping[str, Any] | Sequence[Any]
 
 
 class ActionFault(StrEnum):
-    """Why an action ended the episode without an execution: the codes of `info["error"]`."""
+    """The reasons that end an episode without an execution: the codes of `info["error"]`."""
 
     EXEC_WITH_INPUT = "EXEC_WITH_INPUT"
-    """The executing action brings text."""
+    """The executing action has text."""
     FLAGS_BOTH_SET = "FLAGS_BOTH_SET"
-    """The action asks to execute and to begin a row at once."""
+    """The action both executes and begins a row."""
     TOO_LONG = "TOO_LONG"
     """The text has more characters than a cell."""
     EMPTY_INPUT = "EMPTY_INPUT"
-    """The text to add is empty, or holds nothing but no-space marks."""
+    """The text to add is empty, or has only no-space marks."""
     BAD_CHAR = "BAD_CHAR"
-    """The text holds a NUL, a newline, or what UTF-8 cannot hold."""
+    """The text contains a NUL, a newline, or a character that UTF-8 cannot encode."""
     NO_COMMAND = "NO_COMMAND"
-    """No row has been begun that could be appended to, or executed."""
+    """There is no row to append to, or to execute."""
     HORIZON = "HORIZON"
     """The session has no more rows, the row no more commands or cells, or the command no more
-    arguments. Only this fault costs nothing."""
+    arguments. Only this fault has no penalty."""
 
 
 class ShIOEnv(SessionEnv[Grid, Action]):
@@ -58,23 +58,22 @@ class ShIOEnv(SessionEnv[Grid, Action]):
     An action is a dictionary, or the paper's triple in the same order: `input_addition`,
     `exec_action` and `new_global`. `input_addition` has 0 to 64 characters, no-space marks included
     (`-l<ns>`); the other two are 0 or 1. An action appends a cell to the current row, begins a row,
-    or executes. Operators (`| && || ; > >>`) are cells of their own.
+    or executes. Operators (`| && || ; > >>`) are separate cells.
 
-    The observation is the whole state: `max_commands + 1` rows of
-    `max_segments * (max_arguments + 4)` cells. Row 0 is ("cd", start directory). Empty cells are
-    "".
+    The observation is the whole state: `max_commands + 1` rows of `max_segments * (max_arguments +
+    4)` cells. Row 0 is ("cd", start directory). Empty cells are "".
 
     The executing action ends the episode (`terminated`). Its reward is the irreducibility of the
-    session, 0 where the irreducibility is undefined. Its info holds every field of a dataset
+    session, 0 if the irreducibility is undefined. Its info contains every field of a dataset
     record. Filling the last cell of the last row executes as well, and also sets `truncated`.
 
     All other rewards are 0, except -10 for an action against the rules. Such an action ends the
     episode, and changes and executes nothing; `info["error"]` names the rule (`ActionFault`).
-    Going past a bound ends the episode in the same way, but at reward 0 (D-1). The bounds are the
+    Exceeding a bound ends the episode in the same way, but at reward 0 (D-1). The bounds are the
     rows, the cells and commands of a row, and the arguments of a command.
 
-    `info` always holds `h` (the current row), `l` (cells written in that row), `cwd`, `row_full`
-    and `error` (None or a code). No sandbox is opened before the first execution.
+    `info` always contains `h` (the current row), `l` (number of cells in that row), `cwd`,
+    `row_full` and `error` (None or a code). No sandbox is opened before the first execution.
     """
 
     sampler = "env"
@@ -89,7 +88,7 @@ class ShIOEnv(SessionEnv[Grid, Action]):
         max_argument_length: int = MAX_ARGUMENT_LENGTH,
         **options: Unpack[EpisodeOptions],
     ) -> None:
-        """Make the environment; nothing is executed or opened yet.
+        """Prepare the environment; nothing is executed or opened yet.
 
         `system` is a declared system's name (default: the default system). `max_commands` counts
         the rows after row 0, `max_segments` the commands of a row, which operators join, and
@@ -133,7 +132,7 @@ class ShIOEnv(SessionEnv[Grid, Action]):
 
     @property
     def session(self) -> Session:
-        """The session that has been written so far."""
+        """The session written so far."""
         return self._session(self._rows)
 
     def _session(self, rows: list[tuple[str, ...]]) -> Session:
@@ -161,7 +160,7 @@ class ShIOEnv(SessionEnv[Grid, Action]):
         return None if self._is_within((*self._rows[-1], text)) else ActionFault.HORIZON
 
     def _is_within(self, row: tuple[str, ...]) -> bool:
-        """Whether a row keeps to all its bounds; only its last cell is new."""
+        """Whether a row is within all its bounds; only its last cell is new."""
         if len(row) > self.columns:
             return False
         segments = Input.from_marked(row).segments
@@ -189,7 +188,7 @@ class ShIOEnv(SessionEnv[Grid, Action]):
 
 
 def read_action(action: Action) -> tuple[str, bool, bool]:
-    """The text of an action, whether to execute, and whether to begin a row.
+    """Return the text of an action, whether to execute, and whether to begin a row.
 
     The action is a dictionary or a triple. Errors: ActionError for anything else.
     """

@@ -1,7 +1,8 @@
 """Observation and action spaces: shell text as a Gymnasium space, grids of texts, and actions.
 
-Gymnasium's own `Text` keeps its characters in tables, and every cell of a vectorised grid has its
-own copy of them. So all of Unicode does not fit. `ShellText` decides membership by a rule instead.
+Gymnasium's `Text` stores its characters in tables, and every cell of a vectorised grid has a copy
+of them. For all of Unicode that takes too much memory. `ShellText` decides membership by a rule
+instead.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from gymnasium.spaces import utils as flattening
 from numpy.typing import NDArray
 
 MAX_ARGUMENT_LENGTH: Final = 64
-"""Characters of one cell, and of one action's text (Section C.1.1)."""
+"""Maximum number of characters in a cell, and in an action's text (Section C.1.1)."""
 
 PADDING: Final = ""
-"""The text of a cell to which nothing was written."""
+"""The text of an empty cell."""
 
 SAMPLED: Final = frozenset(string.ascii_letters + string.digits + string.punctuation + " ")
-"""The characters of sampled texts: printable ASCII. Other texts may hold far more."""
+"""The characters of sampled texts: printable ASCII. Other texts may contain far more."""
 
 ACTION_FIELDS: Final = ("input_addition", "exec_action", "new_global")
 """The fields of an action, in the order of the paper's triple (Section C.1.2)."""
@@ -30,9 +31,10 @@ _MAX_CODE_POINT: Final = 0x10FFFF
 
 
 def is_shell_text(text: str) -> bool:
-    """Whether a row of shell input can hold `text`: valid as UTF-8, without NUL and newline.
+    """Whether `text` is valid in a row of shell input: UTF-8 without NUL and newline.
 
-    Lone surrogates have no UTF-8, NUL ends a string for the kernel, a newline would end the row.
+    Lone surrogates have no UTF-8 encoding, NUL ends a string for the kernel, and a newline would
+    end the row.
     """
     if "\0" in text or "\n" in text:
         return False
@@ -63,7 +65,7 @@ class ShellText(spaces.Text):
 
 
 def action_space(max_length: int = MAX_ARGUMENT_LENGTH) -> spaces.Dict:
-    """The space of actions: a text to add, whether to execute, whether to begin a row (E3)."""
+    """Return the space of actions: a text, whether to execute, whether to begin a row (E3)."""
     text, execute, begin = ACTION_FIELDS
     return spaces.Dict(
         {text: ShellText(max_length), execute: spaces.Discrete(2), begin: spaces.Discrete(2)}
@@ -71,21 +73,21 @@ def action_space(max_length: int = MAX_ARGUMENT_LENGTH) -> spaces.Dict:
 
 
 def grid_space(rows: int, columns: int, max_length: int = MAX_ARGUMENT_LENGTH) -> spaces.Tuple[Any]:
-    """The space of observations: `rows` tuples of `columns` texts each (E8)."""
+    """Return the space of observations: `rows` tuples of `columns` texts each (E8)."""
     return spaces.Tuple(
         [spaces.Tuple([ShellText(max_length) for _ in range(columns)]) for _ in range(rows)]
     )
 
 
 def code_points(text: str, length: int) -> NDArray[np.int32]:
-    """The text's code points, (length,), padded with 0."""
+    """Return the text's code points, (length,), padded with 0."""
     points = np.zeros(length, dtype=np.int32)  # (length,)
     points[: len(text)] = [ord(char) for char in text]
     return points
 
 
 def text_of(points: NDArray[np.integer[Any]]) -> str:
-    """The text of code points that are padded with 0."""
+    """Return the text of code points that are padded with 0."""
     return "".join(map(chr, points[: np.count_nonzero(points)].tolist()))
 
 

@@ -1,7 +1,7 @@
 """Adapters for Stable-Baselines3: `GrammarVectorEnv` as its `VecEnv`, and an embedding.
 
-The algorithms are those of Stable-Baselines3; `examples/rl` shows them at work. This module needs
-the extra `rl`.
+The algorithms are those of Stable-Baselines3; `examples/rl` uses them. This module needs the extra
+`rl`.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from stable_baselines3.common.vec_env import VecEnv
 from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
 
 THREADS = 1
-"""Threads of torch in a process that trains here. The networks are small, and the sandboxes need
-the processors: with a thread for each, training is many times slower on a loaded machine."""
+"""Number of torch's threads in a training process. The networks are small, and the sandboxes need
+the processors: with one thread per processor, training is many times slower on a loaded machine."""
 
 torch.set_num_threads(THREADS)
 
 EMBEDDED = 32
-"""Length of the vector that stands for one production or nonterminal (ours)."""
+"""Length of the embedding of one production or nonterminal (ours)."""
 
 
 class StableVecEnv(VecEnv):  # type: ignore[misc]
-    """A `GrammarVectorEnv` in the form that Stable-Baselines3 wants.
+    """A `GrammarVectorEnv` with the interface of Stable-Baselines3.
 
     A vector that defers needs `DeferredRewards`. The info of a step that ends an episode is the
     last info of that episode, with `terminal_observation`. Without deferred rewards the info also
-    holds `episode`: `r` is the reward, `l` the number of steps, `t` the seconds since this object
-    was made. With deferred rewards `collect` gives the `episode` of each.
+    contains `episode`: `r` is the reward, `l` the number of steps, `t` the seconds since this
+    object was made. With deferred rewards `collect` returns the `episode` of each.
     """
 
     def __init__(self, vector: GrammarVectorEnv) -> None:
-        """Take over a vector, which is closed with this object."""
+        """Wrap a vector, which is closed with this object."""
         self.vector = vector
         self.render_mode = None
         self._actions: Any = None
@@ -60,7 +60,7 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
         return [None if seed is None else seed + number for number in range(self.num_envs)]
 
     def reset(self) -> Any:
-        """Begin new episodes; their first observations."""
+        """Begin new episodes, and return their first observations."""
         observations, _ = self.vector.reset(seed=self._first_seed)
         self._first_seed = None
         self._returns[:] = 0
@@ -73,7 +73,7 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
         self._actions = actions
 
     def step_wait(self) -> tuple[Any, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
-        """Take the kept actions; observations, rewards, which episodes ended, and infos."""
+        """Take the kept actions; return observations, rewards, which episodes ended, and infos."""
         observations, rewards, terminated, truncated, batch = self.vector.step(self._actions)
         self._returns += rewards
         self._lengths += 1
@@ -103,7 +103,7 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
         return observations, rewards.astype(np.float32), terminated | truncated, infos
 
     def collect(self) -> tuple[NDArray[np.float64], list[EndedEpisode], list[dict[str, Any]]]:
-        """The two results of `GrammarVectorEnv.collect`, and the `episode` of each ended episode.
+        """Return the two results of `GrammarVectorEnv.collect`, and each ended episode's `episode`.
 
         These are all episodes that ended since the last call or reset, executed or not.
         """
@@ -118,7 +118,10 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
         self.vector.close()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """The values of an attribute, one an environment. AttributeError where it is missing."""
+        """Return the values of an attribute, one per environment.
+
+        AttributeError if it is missing.
+        """
         if attr_name == "render_mode":
             return [None for _ in self._chosen(indices)]
         return [env.get_wrapper_attr(attr_name) for env in self._chosen(indices)]
@@ -131,7 +134,7 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
     def env_method(
         self, method_name: str, *args: Any, indices: Any = None, **options: Any
     ) -> list[Any]:
-        """The results of a method, such as `action_masks`, one an environment."""
+        """Return the results of a method, such as `action_masks`, one per environment."""
         envs = self._chosen(indices)
         return [env.get_wrapper_attr(method_name)(*args, **options) for env in envs]
 
@@ -147,11 +150,11 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
 
 
 class DeferredRewards(BaseCallback):  # type: ignore[misc]
-    """Puts the rewards of a rollout's episodes into its buffer, once all of them are scored.
+    """Writes the rewards of a rollout's episodes into its buffer, once all of them are scored.
 
-    For on-policy algorithms (PPO, A2C, MaskablePPO) on a vector that defers. The algorithm's own
-    logger shows these rewards like any others. `told` is called with the executed episodes of each
-    rollout. Training ends where `told` returns False.
+    For on-policy algorithms (PPO, A2C, MaskablePPO) on a vector that defers. The algorithm's logger
+    shows these rewards like any others. `told` is called with the executed episodes of each
+    rollout. Training ends if it returns False.
     """
 
     def __init__(self, told: Callable[[Sequence[EndedEpisode]], bool] = lambda ended: True) -> None:
@@ -176,17 +179,17 @@ class DeferredRewards(BaseCallback):  # type: ignore[misc]
 
 
 class TokenEmbedding(BaseFeaturesExtractor):  # type: ignore[misc]
-    """A `ProductionHistory` for a network: the embeddings of its numbers, one behind the other."""
+    """Embeds a `ProductionHistory` for a network: the embeddings of its numbers, concatenated."""
 
     def __init__(self, observation_space: gymnasium.spaces.Box, embedded: int = EMBEDDED) -> None:
-        """Make the embedding of the space's vocabulary: a vector of `embedded` numbers for each."""
+        """Create an embedding with `embedded` numbers for each token of the space's vocabulary."""
         tokens = int(np.prod(observation_space.shape))
         super().__init__(observation_space, tokens * embedded)
         size = int(observation_space.high.max()) + 1
         self.embedding = torch.nn.Embedding(size, embedded, padding_idx=0)
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
-        """(batch, tokens) to (batch, tokens * embedded)."""
+        """Map (batch, tokens) to (batch, tokens * embedded)."""
         embedded: torch.Tensor = self.embedding(observations.long()).flatten(1)
         return embedded
 

@@ -1,4 +1,4 @@
-"""The productions of `ShIOEnv-Grammar-v0`, numbered once and shared by its environments."""
+"""The numbered productions of `ShIOEnv-Grammar-v0`, shared by its environments."""
 
 from __future__ import annotations
 
@@ -24,40 +24,39 @@ from shioenv.system.catalogue import catalogue as catalogue_of
 from shioenv.system.store import System
 
 START: Final = Nonterminal("env:input")
-"""The nonterminal that every episode starts from: its productions choose the command."""
+"""The start symbol of every episode: its productions choose the command."""
 
 SHARED: Final = 8
-"""Sets of tables that are kept for later environments; the longest unused are dropped first."""
+"""Number of cached sets of tables; the least recently used are dropped first."""
 
 Catalogue: TypeAlias = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Permitted:
-    """The actions that may be taken at one nonterminal, in the order of its productions."""
+    """The actions that are permitted at one nonterminal, in the order of its productions."""
 
     actions: NDArray[np.int64]
     """The numbers of these actions, (permitted,)."""
     index: Mapping[int, int]
-    """The place in `actions` of each number."""
+    """The index in `actions` of each number."""
     productions: Sequence[Production]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What can be written in one start directory."""
+    """The permitted productions in one start directory."""
 
     table: ProductionTable
     commands: Mapping[str, int]
-    """By command: the place of its production among those of `START`."""
+    """Index of each command's production among those of `START`."""
 
 
 class GrammarTables:
     """The productions of grammars in some start directories, numbered as actions.
 
-    The tables never change, apart from answers that are remembered. Errors: UnboundTokenError where
-    a directory has the values for no command. UnknownSamplerError. EnvironmentOptionError without a
-    grammar.
+    The tables never change, apart from cached answers. Errors: UnboundTokenError if a directory has
+    the values for no command. UnknownSamplerError. EnvironmentOptionError without a grammar.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class GrammarTables:
         sampler: str,
     ) -> None:
         self.places: dict[str, Place] = {}
-        """By start directory: what can be written there."""
+        """The permitted productions by start directory."""
         every: dict[Production, None] = {}
         for cwd in directories:
             values = catalogue(cwd) if callable(catalogue) else catalogue
@@ -86,25 +85,25 @@ class GrammarTables:
         self.number = {symbol: 2 + place for place, symbol in enumerate(self.vocabulary)}
         """The number of each symbol in observations, from 2 up."""
         self.nonterminals = sum(isinstance(symbol, Nonterminal) for symbol in self.vocabulary)
-        """How many symbols of `vocabulary` are nonterminals."""
+        """The number of nonterminals in `vocabulary`."""
         self.most = max(
             len(place.table.choices(place.table.code(symbol)).productions)
             for place in self.places.values()
             for symbol in place.table.nonterminals
         )
-        """How many actions are permitted at once, at most."""
+        """The maximum number of actions that are permitted at once."""
         self._action = {production: number for number, production in enumerate(self.productions)}
         self._permitted: dict[int, Permitted] = {}
 
     def permitted(self, choices: CompiledChoices) -> Permitted:
-        """The actions that stand for these choices."""
+        """Return the actions for these choices."""
         productions = choices.productions
         known = self._permitted.get(id(productions))
         if known is None:
             numbers = [self._action[production] for production in productions]
             index = {number: place for place, number in enumerate(numbers)}
             known = Permitted(np.array(numbers, np.int64), index, productions)
-            self._permitted[id(productions)] = known  # keeps `productions`, so the id stays taken
+            self._permitted[id(productions)] = known  # keeps `productions`, so the id stays unique
         return known
 
 
@@ -119,10 +118,10 @@ def shared_tables(
     sampler: str,
     own: OwnGrammars | None = None,
 ) -> GrammarTables:
-    """The tables of grammars on a built system; a process keeps `SHARED` sets.
+    """Return the tables of grammars on a built system; a process caches `SHARED` sets.
 
-    `commands` names the grammars and sets of them, as a drawing does (None: the default).
-    Errors: UnknownGrammarError, UsageError where the system lacks a named command, and those of
+    `commands` names grammars and grammar sets, as in a `Drawing` (None: the default). Errors:
+    UnknownGrammarError, UsageError if the system lacks a named command, and those of
     `GrammarTables`.
     """
     names = None if commands is None else tuple(commands)
@@ -156,7 +155,7 @@ def _bound(grammars: Sequence[Grammar], values: Catalogue) -> list[Grammar]:
 
 
 def _vocabulary(productions: Sequence[Production]) -> tuple[Symbol, ...]:
-    """Every symbol of the productions, nonterminals first, else in the order they occur."""
+    """Return every symbol of the productions, nonterminals first, then in order of occurrence."""
     occurring: dict[Symbol, None] = {START: None}
     for production in productions:
         occurring.setdefault(production.head)
@@ -166,7 +165,7 @@ def _vocabulary(productions: Sequence[Production]) -> tuple[Symbol, ...]:
 
 
 def place_named(places: Mapping[str, Place], cwd: str) -> Place:
-    """The place of a start directory. Errors: EnvironmentOptionError for another directory."""
+    """Return the place of a start directory. Errors: EnvironmentOptionError for others."""
     if cwd not in places:
         raise EnvironmentOptionError(
             f"{cwd!r} is none of this environment's start directories",

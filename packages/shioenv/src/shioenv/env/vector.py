@@ -1,4 +1,4 @@
-"""The vector of `ShIOEnv-Grammar-v0`: many inputs written at once, scored in a few sandboxes."""
+"""The vector of `ShIOEnv-Grammar-v0`: many environments with a few shared sandboxes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ class EndedEpisode:
     """An executed episode of a vector."""
 
     step: int
-    """The number of the step that ended the episode, counted from 0 at the last `collect` or reset.
-    """
+    """The number of the step that ended the episode, from 0 at the last `collect` or reset."""
     env: int
     """The number of the environment, from 0."""
     reward: float
@@ -40,10 +39,10 @@ class EndedEpisode:
 
 
 class SharedScorer:
-    """Scores sessions in several sandboxes, each in a thread of its own; none waits for another.
+    """Scores sessions in parallel, in several sandboxes with a thread each.
 
     `score` returns at once. The sandboxes share the behaviors of sub-inputs. Errors: those of
-    `SessionScorer`, and EnvironmentOptionError for a runner that is open already.
+    `SessionScorer`, and EnvironmentOptionError for a runner that is already open.
     """
 
     def __init__(self, system: str | None, sandboxes: int, options: ScoringOptions) -> None:
@@ -64,11 +63,11 @@ class SharedScorer:
         return self._scorers[0].declaration
 
     def score(self, session: Session, seed: int, **how: Any) -> PendingSession:
-        """Has the session scored; `how` is as `SessionScorer.score` takes it."""
+        """Start scoring the session; `how` are the keyword arguments of `SessionScorer.score`."""
         return PendingSession(self._threads.submit(self._score, session, seed, how))
 
     def close(self) -> None:
-        """Begin no other session, wait for those being scored, and close the sandboxes."""
+        """Start no further session, wait for running ones, and close the sandboxes."""
         self._threads.shutdown(wait=True, cancel_futures=True)
         for scorer in self._scorers:
             scorer.close()
@@ -92,7 +91,7 @@ def _refuse(*_: object) -> NoReturn:
 class _Unscored(float):
     """The reward of a session that is being scored: a wrapper may pass it on, but not use it.
 
-    Its value is no number, for extensions that read the value of a float without its methods.
+    Its value is NaN, for extensions that read the value of a float without its methods.
     """
 
     __slots__ = ()
@@ -110,20 +109,20 @@ _UNSCORED: Final = _Unscored("nan")
 
 @dataclass(frozen=True, slots=True)
 class PendingSession:
-    """A session that is being scored: nobody can use its reward as long as it is unknown."""
+    """A session that is being scored: its reward is unknown and cannot be used yet."""
 
     future: Future[ScoredSession]
 
     def info(self) -> dict[str, Any]:
-        """No entries."""
+        """Return no entries."""
         return {}
 
     def reward(self, function: Reward) -> float:
-        """Return a value that may be passed on, and raises an error where it is used."""
+        """Return a placeholder that may be passed on, but raises an error when used."""
         return _UNSCORED
 
     def shown(self) -> str:
-        """A line that says that the session is being scored."""
+        """Return a line for a session that is being scored."""
         return "[being scored]\n"
 
 
@@ -133,12 +132,12 @@ class GrammarVectorEnv(SameStepVectorEnv):
     `gymnasium.make_vec("ShIOEnv-Grammar-v0", num_envs=16)` makes such a vector. A step takes an
     action in all environments. An environment whose episode ends is reset in the same step
     (`AutoresetMode.SAME_STEP`). Its last observation and info are in `final_obs` and `final_info`.
-    The inputs of the ended episodes are scored side by side.
+    The inputs of the ended episodes are scored in parallel.
 
-    With `defer` a step waits for no score. Its rewards of executed episodes are 0, and `collect`,
-    called once a rollout, gives the rewards that these episodes earned. Rewards are computed in the
-    order of steps and environments. So a seed gives the same rewards with and without `defer`, in
-    whatever order sessions were scored.
+    With `defer` a step waits for no score. Its rewards of executed episodes are 0. `collect`,
+    called once per rollout, returns the true rewards of these episodes. Rewards are computed in the
+    order of steps and environments. So a seed determines the rewards, with and without `defer`, in
+    any order of scoring.
     """
 
     def __init__(
@@ -151,11 +150,11 @@ class GrammarVectorEnv(SameStepVectorEnv):
         wrap: Sequence[Wrapper] = (),
         **options: Any,
     ) -> None:
-        """Make the environments; nothing is executed or opened yet.
+        """Prepare the environments; nothing is executed or opened yet.
 
-        `sandboxes` is how many sessions are scored at once (default: two a processor). `wrap` lists
-        the wrappers around each environment, the innermost first, such as `LocalActions`. Sessions
-        are scored later, so a wrapper in `wrap` that uses the reward of one raises
+        `sandboxes` is the number of sessions scored at once (default: two per processor). `wrap`
+        lists the wrappers around each environment, the innermost first, such as `LocalActions`.
+        Sessions are scored later, so a wrapper in `wrap` that uses a session's reward raises
         EnvironmentOptionError in `step`: wrap the vector instead. The other options are those of
         `GrammarEnv`, but `runner` must be a callable that opens a runner, and there is no
         `render_mode`. Errors: those of `GrammarEnv`.
@@ -189,10 +188,10 @@ class GrammarVectorEnv(SameStepVectorEnv):
         seed: int | list[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin a new episode in each environment; scores that were not collected are forgotten.
+        """Begin a new episode in each environment; uncollected scores are discarded.
 
-        Sessions that no sandbox has begun are no longer executed. With a seed, environment i gets
-        `seed + i`. A list gives each environment its own seed. `options` are those of
+        Sessions that no sandbox has begun are not executed any more. With a seed, environment i
+        gets `seed + i`. A list has a separate seed for each environment. `options` are those of
         `GrammarEnv.reset`, the same for all. Errors: those of `GrammarEnv.reset`, and
         EnvironmentOptionError for a list of another length than `num_envs`.
         """
@@ -204,20 +203,20 @@ class GrammarVectorEnv(SameStepVectorEnv):
     def step(self, actions: ActType) -> Vector:
         """Take an action in each environment; see the class for episodes that end.
 
-        Errors: EpisodeError before a reset. ActionError for an action that cannot be read:
-        environments before its own have taken their actions then. Without `defer` also errors of
-        the sandbox. With an error the scores of this step are lost.
+        Errors: EpisodeError before a reset. ActionError for a malformed action: earlier
+        environments have taken their actions then. Without `defer` also errors of the sandbox. With
+        an error the scores of this step are lost.
         """
         self._ended_now = []
         return super().step(actions)
 
     def collect(self) -> tuple[NDArray[np.float64], list[EndedEpisode]]:
-        """The rewards of the episodes that were executed since the last call or reset.
+        """Return the rewards of the episodes that were executed since the last call or reset.
 
         Waits until all of these episodes are scored. The rewards are an array of (steps,
-        environments), to be added to the rewards that the steps gave. With it come the episodes, in
-        the order of steps and environments. Errors: those of the sandbox; these episodes are lost
-        then.
+        environments), to be added to the rewards of the steps. The second result is the episodes,
+        in the order of steps and environments. Errors: those of the sandbox; these episodes are
+        lost then.
         """
         steps = self._steps
         episodes = self._scored()
@@ -228,15 +227,15 @@ class GrammarVectorEnv(SameStepVectorEnv):
         return rewards, episodes
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Close the sandboxes; sessions that are still to be scored are forgotten."""
+        """Close the sandboxes; sessions that are not scored yet are discarded."""
         self.scorer.close()
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Which actions each environment permits now, (environments, actions)."""
+        """Return the mask of permitted actions, (environments, actions)."""
         return np.stack([env.get_wrapper_attr("action_masks")() for env in self.envs])
 
     def _taken(self, actions: Iterable[Any]) -> Iterable[Taken]:
-        """Yield the results of the actions, each with 0 for a reward that is not known yet."""
+        """Yield the results of the actions, with 0 for each reward that is not known yet."""
         for inner, taken in zip(self._inner, super()._taken(actions), strict=True):
             observation, reward, ended, cut, info = taken
             if isinstance(inner.outcome, PendingSession) and (ended or cut):

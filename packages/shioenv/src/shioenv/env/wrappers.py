@@ -24,7 +24,7 @@ UTF_8: Final = "utf-8"
 ENCODINGS: Final = (CODE_POINTS, UTF_8)
 
 BYTES_PER_CHARACTER: Final = 4
-"""Bytes of a character in UTF-8, at most."""
+"""Maximum number of bytes of a character in UTF-8."""
 
 
 class IntegerObservation(
@@ -33,16 +33,16 @@ class IntegerObservation(
     """The observation as one array of fixed shape: rows x columns x units, padded with 0.
 
     A unit is a code point (int32, one per character). With `encoding="utf-8"` a unit is a byte
-    (uint8, four per character). No text holds a NUL, so nothing is lost: `texts` gives the cells
-    back. Use this for networks, and for `gymnasium.make_vec` with shared memory, which cannot carry
-    nested text.
+    (uint8, four per character). No text contains a NUL, so the encoding is lossless: `texts`
+    decodes it. Use this for networks, and for `gymnasium.make_vec` with shared memory, which cannot
+    transfer nested text.
     """
 
     def __init__(self, env: gymnasium.Env[Grid, Action], encoding: str = CODE_POINTS) -> None:
-        """Wrap an environment that observes a grid of texts.
+        """Wrap an environment whose observations are grids of texts.
 
         `encoding` is one of `ENCODINGS`. Errors: EnvironmentOptionError for another encoding, or
-        for an environment that observes something else.
+        for an environment with other observations.
         """
         RecordConstructorArgs.__init__(self, encoding=encoding)
         gymnasium.ObservationWrapper.__init__(self, env)
@@ -65,7 +65,7 @@ class IntegerObservation(
             self.observation_space = Box(0, 255, (rows, columns, self._units), np.uint8)
 
     def observation(self, observation: Grid) -> IntegerGrid:
-        """The grid as integers, (rows, columns, units)."""
+        """Return the grid as integers, (rows, columns, units)."""
         grid = np.zeros(self.observation_space.shape or (), self.observation_space.dtype)
         for row, texts in enumerate(observation):
             for column, text in enumerate(texts):
@@ -81,7 +81,7 @@ class IntegerObservation(
 
 
 def texts(grid: IntegerGrid) -> Grid:
-    """The texts of the cells of an `IntegerObservation`; the dtype of `grid` tells its encoding."""
+    """Decode the cells of an `IntegerObservation`; the dtype of `grid` determines the encoding."""
     if grid.dtype == np.uint8:
         return tuple(tuple(cell.tobytes().rstrip(b"\0").decode() for cell in row) for row in grid)
     return tuple(tuple(text_of(cell) for cell in row) for row in grid)
@@ -91,22 +91,23 @@ Tokens: TypeAlias = NDArray[np.int32]
 Wrapped: TypeAlias = gymnasium.Env[Any, Any]
 
 HISTORY: Final = 16
-"""Productions that a `ProductionHistory` shows by default."""
+"""Default number of productions in a `ProductionHistory`."""
 
 AHEAD: Final = 3
-"""Numbers before these productions: leftmost nonterminal, command, number of arguments."""
+"""Count of the numbers before these productions: leftmost nonterminal, command, number of
+arguments."""
 
 ACTION_MASK: Final = "action_mask"
 OBSERVATIONS: Final = "observations"
 
 
 class LocalActions(gymnasium.Wrapper[Any, SupportsInt, Any, SupportsInt], RecordConstructorArgs):
-    """Actions numbered among the permitted ones: a `Discrete` of as many as are ever permitted.
+    """Actions numbered among the permitted ones, in the smallest `Discrete` that suffices.
 
     Action k is the k-th production that the mask permits. With all commands and `gcs` there are at
     most 96 actions instead of all 18,000. The masks (of the observation, of `info`, and
-    `action_masks()`) have that length, and begin with a 1 for each permitted production. An action
-    from there on is a masked action.
+    `action_masks()`) have that length, and begin with a 1 for each permitted production. Larger
+    actions count as masked actions.
     """
 
     def __init__(self, env: Wrapped) -> None:
@@ -140,7 +141,7 @@ class LocalActions(gymnasium.Wrapper[Any, SupportsInt, Any, SupportsInt], Record
         return self._shortened(observation, info, (reward, terminated, truncated))
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Which actions are permitted now, (actions,); none while no episode is running."""
+        """Return the mask of permitted actions, (actions,); all False if no episode is running."""
         return self._mask().astype(np.bool_)
 
     def _mask(self) -> NDArray[np.int8]:
@@ -156,13 +157,13 @@ class LocalActions(gymnasium.Wrapper[Any, SupportsInt, Any, SupportsInt], Record
 
 
 class ProductionHistory(gymnasium.ObservationWrapper[Tokens, Any, Any], RecordConstructorArgs):
-    """The observation as a few numbers: what is to be expanded, and what was taken last.
+    """The observation as a few numbers: the next nonterminal and the latest productions.
 
-    The numbers stand for the leftmost nonterminal, the first production (the command), how many
-    arguments are finished, and the last `length` productions, the newest first. 0 stands where
-    there is none. All numbers come from one vocabulary of `size` numbers. So a network needs only
-    one embedding of that vocabulary, with the rows of an observation put one behind the other. The
-    mask is in `info` and comes from `action_masks()`.
+    The numbers are the leftmost nonterminal, the first production (the command), the number of
+    finished arguments, and the last `length` productions, the newest first. A missing one is 0. All
+    numbers come from one vocabulary of `size` numbers. So a network needs only one embedding of
+    that vocabulary, whose vectors for an observation are concatenated. The mask is in `info` and is
+    returned by `action_masks()`.
     """
 
     def __init__(self, env: Wrapped, length: int = HISTORY) -> None:
@@ -181,7 +182,7 @@ class ProductionHistory(gymnasium.ObservationWrapper[Tokens, Any, Any], RecordCo
         self.observation_space = spaces.Box(0, self.size - 1, shape, np.int32)
 
     def observation(self, observation: Any) -> Tokens:
-        """The numbers, (3 + length,), read from the environment's state; the argument is unused."""
+        """Return the numbers, (3 + length,), from the environment's state; ignore the argument."""
         inner = self._inner
         tokens = np.zeros(AHEAD + self.length, np.int32)  # (3 + length,)
         leftmost = inner.state.leftmost
@@ -197,7 +198,7 @@ class ProductionHistory(gymnasium.ObservationWrapper[Tokens, Any, Any], RecordCo
         return tokens
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """The mask of the wrapped environment as booleans."""
+        """Return the mask of the wrapped environment as booleans."""
         return action_masks_of(self.env)
 
 
@@ -206,10 +207,10 @@ class MaskedObservation(
 ):
     """The observation as floats from 0 to 1, with the action mask beside them.
 
-    This is the form that RLlib's `ActionMaskingTorchRLModule` reads. `observations` holds the
-    wrapped observation without its mask, flattened. The number of a `Discrete` is one-hot there,
-    and a number of a `Box` is scaled by its bounds. `action_mask` has a 1 for each permitted
-    action. Wrap other wrappers of this module in this one, not the other way round.
+    This is the input format of RLlib's `ActionMaskingTorchRLModule`. `observations` is the wrapped
+    observation without its mask, flattened. The number of a `Discrete` is one-hot there, and a
+    number of a `Box` is scaled by its bounds. `action_mask` has a 1 for each permitted action. Wrap
+    other wrappers of this module in this one, not the other way round.
     """
 
     def __init__(self, env: Wrapped) -> None:
@@ -237,7 +238,7 @@ class MaskedObservation(
         self.observation_space = masked
 
     def observation(self, observation: Any) -> dict[str, NDArray[np.float32]]:
-        """The floats, (numbers,), and the mask, (actions,)."""
+        """Return the floats, (numbers,), and the mask, (actions,)."""
         flat = np.asarray(spaces.flatten(self._unmasked, observation), np.float64)
         return {
             OBSERVATIONS: ((flat - self._low) / self._range).astype(np.float32),
@@ -245,18 +246,21 @@ class MaskedObservation(
         }
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """The mask of the wrapped environment as booleans."""
+        """Return the mask of the wrapped environment as booleans."""
         return action_masks_of(self.env)
 
 
 def action_masks_of(env: Wrapped) -> NDArray[np.bool_]:
-    """Which actions of a wrapped grammar environment are permitted now, (actions,)."""
+    """Return the mask of a wrapped grammar environment's permitted actions, (actions,)."""
     masks: NDArray[np.bool_] = env.get_wrapper_attr("action_masks")()
     return masks
 
 
 def grammar_env_of(env: Wrapped) -> GrammarEnv:
-    """The grammar environment inside all wrappers. Errors: EnvironmentOptionError where none is."""
+    """Return the grammar environment inside all wrappers.
+
+    EnvironmentOptionError if there is none.
+    """
     inner = env.unwrapped
     if not isinstance(inner, GrammarEnv):
         raise EnvironmentOptionError(f"{env} does not write by productions of grammars")

@@ -1,1 +1,1 @@
-"""Which arguments mattered: exact scores and estimates over any `behave` callable."""
+"""Exact and estimated scores of arguments' effects, for any `behave` callable."""

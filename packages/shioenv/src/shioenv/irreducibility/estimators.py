@@ -1,4 +1,4 @@
-"""Estimators of irreducibility: which sub-inputs are looked at, and how much each counts.
+"""Estimators of irreducibility, which choose sub-inputs and their weights.
 
 The sub-inputs are every kept-index set, or a sample of them. All estimators but the paper's are
 unbiased for every budget. `docs/design/estimators.md` compares the estimators.
@@ -15,17 +15,17 @@ from typing import Protocol, TypeAlias
 from shioenv.errors import UsageError, did_you_mean
 
 OUTSIDE = 3
-"""Fewest draws of `balanced` among sub-inputs that lack a needed argument.
+"""Minimum number of draws by `balanced` among sub-inputs that lack a needed argument.
 
 An argument is needed if leaving out this argument alone changes the behavior. The number is ours,
 because with most commands the behavior of these sub-inputs differs too.
 """
 
 LEFT_FOR_BALANCE = 8 + OUTSIDE
-"""Least budget beyond leave-one-out with which `balanced` runs every leave-one-out.
+"""Minimum budget beyond leave-one-out with which `balanced` runs every leave-one-out.
 
-It is enough for an array of 8 rows and `OUTSIDE` draws. With a smaller budget, `balanced` does
-without leave-one-out.
+It is enough for an array of 8 rows and `OUTSIDE` draws. With a smaller budget, `balanced` omits
+leave-one-out.
 """
 
 LEFT_LATER = 4 + OUTSIDE
@@ -36,40 +36,40 @@ class Look(Protocol):
     """Runs sub-inputs."""
 
     def __call__(self, kept: Kept) -> bool:
-        """Whether the sub-input behaves otherwise than the full input."""
+        """Whether the sub-input behaves differently from the full input."""
         ...
 
     def known(self, kept: Kept) -> bool:
-        """Whether the sub-input was run already, so that looking at it costs nothing."""
+        """Whether the sub-input was run already, so that looking it up is free."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SamplePart:
-    """Sub-inputs that were drawn in one way, for one population of sub-inputs."""
+    """Sub-inputs drawn by one method from one population."""
 
     drawn: Sequence[Weighted]
-    """One item for each draw. The weights add up to what the population counts in the mean."""
+    """One item for each draw. The weights add up to the population's weight in the mean."""
     whole: bool = False
-    """Whether the population itself was taken, and nothing was drawn."""
+    """Whether the complete population was taken, without draws."""
     balanced: tuple[int, ...] = ()
-    """Arguments each of which half of the draws keep; a quarter of the draws keep any two of them.
+    """Balanced arguments: half of the draws keep each, and a quarter keep any two of them.
 
-    The effect of a single one of these arguments takes no part in the error.
+    The effect of a single one of these arguments does not contribute to the error.
     """
 
 
 Estimator: TypeAlias = Callable[[int, int, random.Random, Look], Sequence[SamplePart]]
 """Chooses the sub-inputs of an estimate, in parts.
 
-An estimator is given n, a budget below 2^n - 1, a generator, and a way to look at sub-inputs
-beforehand. The estimate is the weighted mean of Delta over the parts. The number of new sub-inputs
-is at most the budget.
+Its arguments are n, a budget below 2^n - 1, a generator, and a callable that runs sub-inputs in
+advance. The estimate is the weighted mean of Delta over the parts. The number of new sub-inputs is
+at most the budget.
 """
 
 
 def estimator_named(name: str) -> Estimator:
-    """The estimator of this name. Errors: UsageError."""
+    """Return the estimator of this name. Errors: UsageError."""
     if name not in ESTIMATORS:
         raise UsageError(f"no estimator is called {name!r}", hint=did_you_mean(name, ESTIMATORS))
     return ESTIMATORS[name]
@@ -80,7 +80,7 @@ def _paper(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePa
 
 
 def pps(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePart]:
-    """Independent draws, with probabilities proportional to the number of arguments kept.
+    """Draw independently, with probabilities proportional to the number of arguments kept.
 
     The estimate is a plain mean.
     """
@@ -88,10 +88,10 @@ def pps(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePart]
 
 
 def stratified(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePart]:
-    """Every leave-one-out, then sub-inputs of each size without replacement (D-13).
+    """Take every leave-one-out, then sub-inputs of each size without replacement (D-13).
 
-    Each size gets at least one draw, and more in proportion to its weight. A budget below 2 n does
-    not reach: the sample is that of `pps` then.
+    Each size gets at least one draw, and more in proportion to its weight. A budget below 2 n is
+    too small: the sample is that of `pps` then.
     """
     alone = [leave_out(n, index) for index in range(n)]
     left = budget - sum(not look.known(kept) for kept in alone)
@@ -117,9 +117,9 @@ def stratified(n: int, budget: int, rng: random.Random, look: Look) -> list[Samp
 
 
 def _allotted(weights: Sequence[float], caps: Sequence[int], draws: int) -> list[int]:
-    """The number of draws of each population, at most its cap.
+    """Return the number of draws of each population, at most its cap.
 
-    The draws are handed out one by one, each where it lowers the variance most.
+    The draws are assigned one by one, each where it lowers the variance most.
     """
     given = [1] * len(caps)
     for _ in range(draws - len(caps)):
@@ -134,18 +134,18 @@ def _allotted(weights: Sequence[float], caps: Sequence[int], draws: int) -> list
 
 
 def balanced(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePart]:
-    """Every leave-one-out, then balanced samples of what leave-one-out leaves open (ours).
+    """Take every leave-one-out, then balanced samples of the remaining sub-inputs (ours).
 
     An argument is needed if leaving out this argument alone changes the behavior. Leaving out more
     arguments with it mostly changes the behavior too. So the other sub-inputs are two populations:
 
-    - The sub-inputs that keep all needed arguments. Where these sub-inputs are few, all are taken,
-      else those of orthogonal arrays. In an array the effects of single arguments cancel. From 16
-      rows on, the effects of pairs and triples mostly cancel too.
-    - The sub-inputs that lack a needed argument. These sub-inputs get what is left of the budget,
-      drawn as by `pps`.
+    - The sub-inputs that keep all needed arguments. If they are few, all are taken, otherwise those
+      of orthogonal arrays. In an array the effects of single arguments cancel. From 16 rows on, the
+      effects of pairs and triples mostly cancel too.
+    - The sub-inputs that lack a needed argument. They get the rest of the budget, drawn as by
+      `pps`.
 
-    A budget that reaches little beyond leave-one-out is spent on arrays over all sub-inputs.
+    A budget that barely exceeds leave-one-out is spent on arrays over all sub-inputs.
     """
     alone = [leave_out(n, index) for index in range(n)]
     new = sum(not look.known(kept) for kept in alone)
@@ -188,7 +188,7 @@ def _arrays(
     rng: random.Random,
     weight: float,
 ) -> list[SamplePart]:
-    """The budget as arrays of 2^m rows, the largest array first.
+    """Spend the budget on arrays of 2^m rows, the largest array first.
 
     No array has less than a quarter of the rows of the largest. The weight of an array is
     proportional to the square of its rows, because smaller arrays balance less.
@@ -205,12 +205,12 @@ def _arrays(
 def _array(
     n: int, free: Sequence[int], needed: Sequence[int], bits: int, rng: random.Random, weight: float
 ) -> SamplePart:
-    """An orthogonal array of 2^bits rows: the `needed` arguments and some of the `free` ones kept.
+    """Draw an orthogonal array of 2^bits rows, which keep the `needed` and some `free` arguments.
 
     The rows are a coset of a random linear code. The probability of a coset is proportional to the
     number of arguments that all rows keep together. The row of the full input is left out. So the
-    mean over the rows, each weighed by the arguments that it keeps, is unbiased, and never outside
-    0 to 1.
+    mean over the rows, each weighed by the number of arguments that it keeps, is unbiased, and
+    always between 0 and 1.
 
     There is a column for each free argument:
 
@@ -240,7 +240,7 @@ def _array(
 
 
 def _columns(n: int, bits: int, rng: random.Random) -> list[int]:
-    """Columns of `bits` bits for n arguments: not zero, and odd and different if possible.
+    """Draw columns of `bits` bits for n arguments: not zero, and odd and different if possible.
 
     With 0 bits every column is 0.
     """
@@ -256,7 +256,7 @@ def _columns(n: int, bits: int, rng: random.Random) -> list[int]:
 
 
 def _supersets(needed: Sequence[int], free: Sequence[int]) -> Iterator[Kept]:
-    """The proper subsets that hold all `needed` indices, without the empty subset."""
+    """Yield the proper subsets that have all `needed` indices, without the empty subset."""
     for mask in range((1 << len(free)) - 1):
         more = (index for place, index in enumerate(free) if mask >> place & 1)
         kept = tuple(sorted((*needed, *more)))
@@ -265,10 +265,10 @@ def _supersets(needed: Sequence[int], free: Sequence[int]) -> Iterator[Kept]:
 
 
 def _proportional(n: int, rng: random.Random) -> Kept:
-    """A proper subset drawn with a probability proportional to its size.
+    """Draw a proper subset with a probability proportional to its size.
 
-    One argument is drawn and kept, then each of the others is kept by chance. So each set can come
-    from each of its members.
+    One argument is drawn and kept, then each of the others is kept with probability one half. So
+    each set can result from each of its members.
     """
     while True:
         mask = rng.getrandbits(n) | 1 << rng.randrange(n)
@@ -288,10 +288,10 @@ DRAWS: Mapping[str, Callable[[int], tuple[int, int]]] = {
     "stratified": lambda n: (n, 2 * n),
     "balanced": lambda n: (LEFT_FOR_BALANCE, LEFT_LATER),
 }
-"""By name, what the estimators that look at every leave-one-out want for n arguments.
+"""Sample sizes for n arguments, by name, of the estimators that run every leave-one-out.
 
-The first number is how many sub-inputs the first sample wants beside the leave-one-outs. The second
-number is how many a later sample wants, for which the leave-one-outs are known.
+The first number is the size of the first sample beyond the leave-one-outs. The second is the size
+of a later sample, for which the leave-one-outs are known.
 """
 
 
@@ -301,27 +301,27 @@ Kept: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
-    """A kept-index set and how much its contrast counts in the mean."""
+    """A kept-index set and the weight of its contrast in the mean."""
 
     kept: Kept
     weight: float
 
 
 def proper_subsets(n: int) -> Iterator[Kept]:
-    """Every proper subset of n indices, by size, the empty subset first: 2^n - 1 of them."""
+    """Yield every proper subset of n indices, by size, the empty subset first: 2^n - 1 of them."""
     masks = sorted(range((1 << n) - 1), key=int.bit_count) if n else []
     return (kept_of(mask) for mask in masks)
 
 
 def total_weight(n: int) -> int:
-    """The number of arguments kept, summed over all proper subsets: n 2^(n-1) - n."""
+    """Return the number of arguments kept, summed over all proper subsets: n 2^(n-1) - n."""
     return n * (1 << (n - 1)) - n if n else 0
 
 
 def paper(n: int, budget: int, rng: random.Random) -> list[Weighted]:
-    """`budget` proper subsets, drawn uniformly with replacement, weighed by size (Section 3.3).
+    """Draw `budget` proper subsets uniformly with replacement, weighed by size (Section 3.3).
 
-    Where all drawn subsets are empty, the estimate would be 0/0, so all are drawn again. `n` is at
+    If all drawn subsets are empty, the estimate would be 0/0, so all are drawn again. `n` is at
     least 2. Deterministic for a generator's state. Errors: UsageError for a budget below 1, and for
     fewer than 2 arguments.
     """
@@ -334,11 +334,11 @@ def paper(n: int, budget: int, rng: random.Random) -> list[Weighted]:
 
 
 def exhaustive(n: int) -> list[Weighted]:
-    """Every proper subset that weighs anything, weighed by size; for one argument the empty subset.
+    """Return every proper subset of nonzero weight; for one argument the empty subset.
 
-    With one argument the only proper sub-input is the command alone. Its weight is 0, and the score
-    would be 0/0. This contrast alone says whether the argument matters, so it counts 1 (ours,
-    because the paper is silent).
+    Subsets are weighed by size. With one argument the only proper sub-input is the command alone.
+    Its weight is 0, and the score would be 0/0. This contrast alone decides whether the argument
+    matters, so it counts 1 (ours, because the paper does not define it).
     """
     if n == 1:
         return [Weighted((), 1.0)]
@@ -346,11 +346,11 @@ def exhaustive(n: int) -> list[Weighted]:
 
 
 def water_fill(caps: Sequence[int], budget: int) -> list[int]:
-    """The budget spread evenly, no share above its cap.
+    """Spread the budget evenly, no share above its cap.
 
-    What one share cannot use goes to the others. A remainder goes to the shares with the largest
+    The unused part of a share goes to the others. A remainder goes to the shares with the largest
     caps, and of equal caps to the earlier ones. Every share with a cap above 0 is at least 1, even
-    where the budget does not reach.
+    if the budget is too small.
     """
     shares = [0] * len(caps)
     left = budget
@@ -362,10 +362,10 @@ def water_fill(caps: Sequence[int], budget: int) -> list[int]:
 
 
 def leave_out(n: int, index: int) -> Kept:
-    """All of n indices but one."""
+    """Return all of n indices but one."""
     return tuple(other for other in range(n) if other != index)
 
 
 def kept_of(mask: int) -> Kept:
-    """The indices of the bits that are set."""
+    """Return the indices of the bits that are set."""
     return tuple(index for index in range(mask.bit_length()) if mask >> index & 1)

@@ -1,8 +1,8 @@
-"""Irreducibility: how much of an input its behavior depends on.
+"""Irreducibility: the share of an input on which its behavior depends.
 
 R* = E[|O| Delta(s, s[O])] / E[|O|], O uniform over the proper subsets of the argument indices
-(Section 3.3). Nothing here knows where behaviors come from: `behave` may be a sandbox, a table in a
-test, or a trained predictor.
+(Section 3.3). This module is independent of the source of behaviors: `behave` may be a sandbox, a
+table in a test, or a trained predictor.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.spread import pooled, spread, together
 
 Behave: TypeAlias = Callable[[str], Behavior]
-"""Gives the behavior of a rendered input on the pristine system. Every call is a run of its own."""
+"""Returns the behavior of a rendered input on the pristine system. Every call is a separate run."""
 
 
 class Cache(Protocol):
     """Behaviors by rendered text, of one system, start directory and set of limits."""
 
     def get(self, text: str, /) -> Behavior | None:
-        """The behavior of a text; None where it is not known."""
+        """Return the behavior of a text; None if it is unknown."""
         ...
 
     def update(self, behaviors: Mapping[str, Behavior], /) -> None:
-        """Keeps behaviors that were executed."""
+        """Store executed behaviors."""
         ...
 
 
 MOST_ARGUMENTS = 400
-"""Most removable arguments of a command that is scored: a float can hold `(2 ** 400) ** 2`."""
+"""Maximum removable arguments of a scored command: a float can hold `(2 ** 400) ** 2`."""
 
 _OF_SEGMENTS = tuple(
     name for name in ScoredSegment.__struct_fields__ if name not in {"arguments", "executed"}
@@ -58,26 +58,26 @@ _OF_RECORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """One sub-input held against its full input."""
+    """The comparison of one sub-input with its full input."""
 
     kept: Kept
     """The indices of the arguments that were kept."""
     text: str
     """The sub-input as it was run."""
     weight: float
-    """What the contrast counts in the mean, all its draws together.
+    """The contrast's weight in the mean, over all its draws.
 
-    0 where the contrast was run only for the explanation, or to decide what to draw.
+    0 if the contrast was run only for the explanation, or to decide what to draw.
     """
     difference: Difference | None
-    """What differed under the noise threshold; None where the behaviors are the same."""
+    """The difference under the noise threshold; None where the behaviors are the same."""
     strict: Difference | None
-    """What differed under the strict threshold; None where the behaviors are the same."""
+    """The difference under the strict threshold; None where the behaviors are the same."""
     draws: int
-    """How often the sub-input was drawn."""
+    """The number of times that the sub-input was drawn."""
 
     def to_json(self) -> dict[str, Any]:
-        """Kept indices, text, weight, the channel that differs under each threshold, similarity."""
+        """Return kept indices, text, weight, each threshold's differing channel, and similarity."""
         return {
             "kept": list(self.kept),
             "input": self.text,
@@ -90,30 +90,30 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentEffect:
-    """The effect of one argument, told from the same executions as the score."""
+    """The effect of one argument, estimated from the same executions as the score."""
 
     index: int
-    """The argument's place among the arguments of its segment, from 0."""
+    """The argument's index among the arguments of its segment, from 0."""
     text: str
     """The argument with its no-space marks."""
     leave_one_out: bool | None
-    """Whether leaving out this argument alone changes the behavior; None where that was not run."""
+    """Whether leaving out this argument alone changes the behavior; None if that was not run."""
     channel: Channel | None
-    """The channel that differs without this argument; None where none does, or that was not run."""
+    """The channel that differs without this argument; None if none does, or that was not run."""
     contribution: float | None
-    """How much oftener the behavior differs without the argument than with it, -1 to 1.
+    """The share of differing behaviors without the argument minus that with it, -1 to 1.
 
-    The sub-inputs that were drawn count here, and the full input too where the score is exact. None
-    where all of these have the argument, or none does.
+    The drawn sub-inputs count here, and the full input too if the score is exact. None if all of
+    these have the argument, or none does.
     """
 
     def to_json(self) -> dict[str, Any]:
-        """The effect as `shioenv score --json` shows it."""
+        """Return the effect as `shioenv score --json` shows it."""
         return {"index": self.index, "argument": self.text, **asdict(self.recorded)}
 
     @property
     def recorded(self) -> Effect:
-        """The effect as a record holds it. The record's tokens say which argument is meant."""
+        """The effect as stored in a record. The record's tokens identify the argument."""
         return Effect(
             leave_one_out=self.leave_one_out,
             channel=None if self.channel is None else str(self.channel),
@@ -137,16 +137,16 @@ class SegmentScore:
     volatile: bool = False
     arguments: tuple[ArgumentEffect, ...] = ()
     contrasts: tuple[Contrast, ...] = ()
-    """Every distinct sub-input that was looked at."""
+    """Every distinct sub-input that was run."""
 
     @property
     def mattered(self) -> tuple[Contrast, ...]:
-        """The sub-inputs that did something else than the full input."""
+        """The sub-inputs that behaved differently from the full input."""
         return tuple(contrast for contrast in self.contrasts if contrast.difference)
 
     @property
     def recorded(self) -> ScoredSegment:
-        """The segment as a record holds it: numbers, no contrasts."""
+        """The segment as stored in a record: numbers, no contrasts."""
         shared = {name: getattr(self, name) for name in _OF_SEGMENTS}
         arguments = [argument.recorded for argument in self.arguments]
         return ScoredSegment(**shared, arguments=arguments)
@@ -154,7 +154,7 @@ class SegmentScore:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """An input's irreducibility, with how it was found."""
+    """An input's irreducibility, with details of its estimate."""
 
     irreducibility: float | None
     """0 to 1 under the noise threshold; None where no argument can be removed."""
@@ -163,17 +163,16 @@ class Score:
     necessary: float | None
     """Share of the arguments whose omission alone changes the behavior, 0 to 1.
 
-    None where no argument can be removed, or where an argument's omission was not run. Ours,
-    because a few such arguments make nearly every sub-input differ, whatever the other arguments
-    do.
+    None if no argument can be removed, or if an argument's omission was not run. Ours, because a
+    few such arguments make nearly every sub-input differ, independent of the other arguments.
     """
     exact: bool
-    """Whether every proper sub-input that weighs anything was run; True where there is none."""
+    """Whether every proper sub-input of nonzero weight was run; True if there is none."""
     standard_error: float | None
-    """Standard error of `irreducibility`: 0 where exact, None where undefined or from one draw.
+    """Standard error of `irreducibility`: 0 if exact, None if undefined or from one draw.
 
-    It is 0 as well where all draws say the same: `interval` is the honest measure there. Of
-    `stratified` and `balanced` samples it is an upper estimate.
+    It is 0 as well if all draws agree: use `interval` as the measure there. For `stratified` and
+    `balanced` samples it is an upper estimate.
     """
     interval: tuple[float, float] | None
     """95% confidence interval (Wilson's, with the effective number of draws).
@@ -183,7 +182,7 @@ class Score:
     n_arguments: int
     """Arguments that can be removed, over all segments."""
     n_executions: int
-    """How many runs the score rests on: the noise runs and each distinct sub-input.
+    """The number of runs that determine the score: the noise runs and each distinct sub-input.
 
     Runs that were taken from a cache count too, so the number is the same on every worker.
     """
@@ -192,11 +191,14 @@ class Score:
     volatile: bool
     """Whether runs of the full input, or of a prefix that was scored, disagree (D-2v)."""
     behavior: Behavior
-    """The behavior of the full input's first run, which sub-inputs are held against."""
+    """The behavior of the full input's first run, with which sub-inputs are compared."""
     segments: tuple[SegmentScore, ...] = field(default=())
 
     def to_json(self, *, contrasts: bool = False) -> dict[str, Any]:
-        """The score as `shioenv score --json` shows it; `contrasts` adds every sub-input run."""
+        """Return the score in the form of `shioenv score --json`.
+
+        `contrasts` adds every sub-input run.
+        """
         segments = []
         for segment in self.segments:
             document = to_builtins(segment.recorded)
@@ -216,7 +218,7 @@ class Score:
         }
 
     def record_fields(self) -> dict[str, Any]:
-        """The record fields that a score fills, by name. The caller fills `volatile`."""
+        """Return the record fields that a score fills, by name. The caller fills `volatile`."""
         shared = {name: getattr(self, name) for name in _OF_RECORDS}
         return {**shared, "segments": [segment.recorded for segment in self.segments]}
 
@@ -230,25 +232,25 @@ def estimate_irreducibility(
     explain: bool = False,
     cache: Cache | None = None,
 ) -> Score:
-    """The score of an input, or of a session's rows.
+    """Return the score of an input, or of a session's rows.
 
-    The score is exact where 2^n - 1 <= budget. Otherwise it is estimated from at most
-    `scoring.budget` sub-inputs, chosen by the scoring's estimator.
+    The score is exact if 2^n - 1 <= budget. Otherwise it is estimated from at most `scoring.budget`
+    sub-inputs, chosen by the scoring's estimator.
 
-    With a `target_se`, sub-inputs are looked at in batches:
+    With a `target_se`, sub-inputs are run in batches:
 
     - The first batch has 16 sub-inputs. If the estimator begins with every leave-one-out, the first
       batch has all of these and some more.
     - Each later batch has as many sub-inputs as were drawn before.
-    - The batches of a segment end where its standard error is at most the target, and its interval
-      is no wider than the target allows.
-    - The score is exact only where all sub-inputs were looked at, whatever the budget covers.
-    - Each batch is a sample of its own. So where no sub-input is spared, the estimate is a little
-      less sure than without a target.
+    - A segment's batches end once its standard error is at most the target, and its interval is no
+      wider than the target allows.
+    - The score is exact only if all sub-inputs were run, even if the budget covers them.
+    - Each batch is an independent sample. So if no sub-input is saved, the estimate is slightly
+      less precise than without a target.
     - An estimate that stops where draws agree is not quite unbiased.
 
-    Each segment is scored on the prefix that ends with it, with noise runs and a threshold of its
-    own. Rows before it are held constant. The scores are averaged by number of arguments. The
+    Each segment is scored on the prefix that ends with it, with separate noise runs and a separate
+    threshold. Rows before it are held constant. The scores are averaged by number of arguments. The
     budget is spread over the segments (D-2, I13); each segment with arguments gets at least one
     sub-input. With one argument, the score is Delta against the command alone. Without an argument
     there is no score, but the full input is run all the same.
@@ -256,17 +258,17 @@ def estimate_irreducibility(
     With a `process_budget`, an input whose first run started many processes has fewer sub-inputs
     (`Scoring.within`).
 
-    `noise_runs` executions of each scored prefix give the noise threshold. These executions are
-    never taken from the cache. Sub-inputs are held against the first execution. Sub-inputs of a
-    segment with the same rendered text share one execution. `cache` shares executions between
-    segments and calls too. Nothing that a volatile input did enters the cache.
+    `noise_runs` executions of each scored prefix determine the noise threshold. These executions
+    are never taken from the cache. Sub-inputs are compared with the first execution. Sub-inputs of
+    a segment with the same rendered text share one execution. `cache` shares executions between
+    segments and calls too. Executions of a volatile input never enter the cache.
 
-    `explain` also runs each argument's leave-one-out where the budget left it out. These runs do
-    not enter the estimate.
+    `explain` also runs each argument's leave-one-out that the budget left out. These runs do not
+    enter the estimate.
 
-    Scores are deterministic for `behave` and the generator's state. Whatever `behave` raises passes
-    through, so no score rests on a failed execution. Errors: UsageError for a session without rows,
-    a budget of 0, or a command of more than `MOST_ARGUMENTS` arguments.
+    Scores are deterministic for `behave` and the generator's state. Exceptions of `behave` are not
+    caught, so no score is based on a failed execution. Errors: UsageError for a session without
+    rows, a budget of 0, or a command of more than `MOST_ARGUMENTS` arguments.
     """
     rows = (shell_input,) if isinstance(shell_input, Input) else tuple(shell_input)
     if not rows:
@@ -357,7 +359,7 @@ class _Trial:
             self._cache.update({text: self.full})
 
     def contrast(self, text: str) -> tuple[Difference | None, Difference | None]:
-        """Delta of the prefix and a sub-input: under the noise threshold and the strict one."""
+        """Return Delta of the prefix and a sub-input, under the noise and the strict threshold."""
         if text not in self.seen:
             self.seen[text] = self._compare(self._behavior(text))
         return self.seen[text]
@@ -375,14 +377,14 @@ class _Trial:
     def _compare(self, reduced: Behavior) -> tuple[Difference | None, Difference | None]:
         noise = self.noise
         difference = differs(self.full, reduced, noise.threshold, ignore=noise.ignored)
-        if difference is not None:  # the strict threshold is never lower
+        if difference is not None:  # the strict threshold is never below the other one
             return difference, difference
         strict = differs(self.full, reduced, noise.strict_threshold, ignore=noise.ignored)
         return None, strict
 
 
 class _Looked:
-    """Sub-inputs that were looked at, as contrasts with a weight of 0."""
+    """Sub-inputs that were run, as contrasts with a weight of 0."""
 
     def __init__(self, target: _Target, trial: _Trial) -> None:
         self.contrasts: dict[Kept, Contrast] = {}
@@ -487,13 +489,13 @@ def _necessary(arguments: Iterable[ArgumentEffect]) -> float | None:
 
 
 def _share(weighed: Sequence[tuple[float, Difference | None]]) -> float:
-    """The share of the sub-inputs that differ, each counted by its weight."""
+    """Return the share of the sub-inputs that differ, each counted by its weight."""
     differing = math.fsum(weight for weight, difference in weighed if difference is not None)
     return differing / math.fsum(weight for weight, _ in weighed)
 
 
 def _pooled(scores: Sequence[SegmentScore]) -> dict[str, Any]:
-    """The segments' scores averaged by their number of arguments (D-2), as fields of a `Score`."""
+    """Average the segments' scores by their number of arguments (D-2), as fields of a `Score`."""
     scored = [score for score in scores if score.n_arguments]
     total = sum(score.n_arguments for score in scored)
     names = ("irreducibility", "irreducibility_strict", "standard_error", "interval")
@@ -518,6 +520,6 @@ def _pooled(scores: Sequence[SegmentScore]) -> dict[str, Any]:
 def _by_arguments(
     scores: Sequence[SegmentScore], value: Callable[[SegmentScore], float | None]
 ) -> float:
-    """The mean weighed by number of arguments, rounded once: exactly 1 where all values are 1."""
+    """Return the mean weighed by arguments, rounded once: exactly 1 where all values are 1."""
     total = sum(score.n_arguments for score in scores)
     return float(sum(score.n_arguments * Fraction(value(score) or 0.0) for score in scores) / total)

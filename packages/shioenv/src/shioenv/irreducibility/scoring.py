@@ -1,4 +1,4 @@
-"""How scores are made: the one set of settings that all callers pass on."""
+"""The settings of scores, which all callers pass on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shioenv.errors import UsageError
 from shioenv.irreducibility.estimators import DRAWS, Estimator, estimator_named
 
 LEAST_SUB_INPUTS = 4
-"""Sub-inputs of an input that `Scoring.process_budget` leaves in any case (ours)."""
+"""Minimum number of sub-inputs under `Scoring.process_budget` (ours)."""
 
 FIRST_BATCH = 16
 """Draws of the first batch, after which the target error is checked (ours).
@@ -20,30 +20,30 @@ Each later batch has as many draws as all batches before it.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoring:
-    """How many executions a score may take, and which.
+    """Settings that limit and choose a score's executions.
 
     The names are those of the command line and of manifests. Errors: UsageError for a value out of
     range, and for an unknown estimator.
     """
 
     budget: int = 32
-    """Most sub-inputs that are run for an input (the paper's M). 0: inputs are not scored."""
+    """Maximum number of sub-inputs run for an input (the paper's M). 0: inputs are not scored."""
     noise_runs: int = 3
-    """Runs that give the noise threshold of each scored input (the paper's N); at least 1."""
+    """Number of runs for the noise threshold of each scored input (the paper's N); at least 1."""
     estimator: str = "balanced"
-    """How sub-inputs are chosen where the budget does not cover all: one of `ESTIMATORS`."""
+    """The method of choosing sub-inputs if the budget does not cover all: one of `ESTIMATORS`."""
     target_se: float | None = None
-    """Standard error at which no more sub-inputs are run, above 0 and at most 1.
+    """Standard error at which sampling stops, above 0 and at most 1.
 
     None: the budget alone decides.
     """
 
     process_budget: int = 0
-    """Most processes that the sub-inputs of an input may start together (ours); 0: any number.
+    """Maximum number of processes of all sub-inputs of an input together (ours); 0: no limit.
 
-    Each sub-input counts as many as the first run of the whole input started. The budget becomes a
-    half, a quarter and so on of itself until they fit, and no less than `LEAST_SUB_INPUTS`. Such
-    inputs are few and dear: `find -exec` over many files, `xargs -n 1`.
+    Each sub-input counts as many as the first run of the whole input started. The budget is halved
+    until they fit, but not below `LEAST_SUB_INPUTS`. Such inputs are rare and expensive: `find
+    -exec` over many files, `xargs -n 1`.
     """
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class Scoring:
         estimator_named(self.estimator)
 
     def within(self, processes: int) -> Scoring:
-        """These settings for an input whose first run started so many processes."""
+        """Return these settings for an input whose first run started this number of processes."""
         budget = self.budget
         while self.process_budget and budget * processes > self.process_budget:
             if budget <= LEAST_SUB_INPUTS:
@@ -76,14 +76,14 @@ class Scoring:
         return estimator_named(self.estimator)
 
     def batches(self, n: int, share: int) -> Iterator[int | None]:
-        """The sizes of the samples that are taken one after the other for n arguments.
+        """Yield the sizes of consecutive samples for n arguments.
 
-        The samples have at most `share` sub-inputs together. A size of None stands for every
-        sub-input. Without a `target_se` there is one sample.
+        The samples have at most `share` sub-inputs together. A size of None means every sub-input.
+        Without a `target_se` there is one sample.
 
-        The first sample reaches everything that the estimator looks at before it draws. Each later
-        sample draws as many sub-inputs as were drawn before. A remainder that is too small to draw
-        from goes to the last sample.
+        The first sample covers everything that the estimator runs before it draws. Each later
+        sample draws as many sub-inputs as were drawn before. A remainder that is too small for a
+        sample is added to the last one.
         """
         every, done = (1 << n) - 1, 0
         alone = n if self.estimator in DRAWS else 0
@@ -102,14 +102,14 @@ def _from_the_start(n: int) -> tuple[int, int]:
 
 
 USUAL = Scoring(process_budget=320)
-"""The settings of datasets, where none are given.
+"""The default settings of datasets.
 
 Of 3,000 inputs of the policy `mixed`, 0.6% start more than the ten processes that 32 sub-inputs can
-have. Their first runs took 6% of the time of all.
+have. Their first runs took 6% of the total time.
 """
 
 UNSCORED = Scoring(budget=0, noise_runs=2)
-"""Settings without scores. Each input is executed twice, which shows where it is volatile."""
+"""Settings without scores. Each input is executed twice, to detect volatile ones."""
 
 THE_PAPERS = Scoring(budget=64, estimator="paper")
-"""The settings of the paper, for all scores that are compared with the paper's numbers."""
+"""The paper's settings, for all scores that are compared with the paper's numbers."""

@@ -1,4 +1,4 @@
-"""How sure an estimate is: its standard error and interval, from the sample behind the estimate."""
+"""The uncertainty of an estimate: its standard error and interval, from the estimate's sample."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Counted: TypeAlias = Mapping[Kept, tuple[float, int]]
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How far an estimate may be off."""
+    """The uncertainty of an estimate."""
 
     standard_error: float | None
-    """None where a part has a single draw. 0 where all draws of each part say the same."""
+    """None where a part has a single draw. 0 where all draws of each part agree."""
     interval: tuple[float, float]
-    """The 95% interval (Wilson's). Where all draws say the same, it still has a width."""
+    """The 95% interval (Wilson's). Its width is above 0 even where all draws agree."""
 
     @property
     def doubt(self) -> float:
@@ -35,9 +35,10 @@ class Spread:
 
 
 def pooled(samples: Sequence[Sequence[SamplePart]]) -> list[SamplePart]:
-    """One sample made of independent samples, each weighed by its number of draws.
+    """Combine independent samples into one, each weighed by its number of draws.
 
-    What was taken whole does not count as draws, because it is the same in each sample.
+    Populations that were taken completely do not count as draws, because they are the same in each
+    sample.
     """
     if len(samples) == 1:
         return list(samples[0])
@@ -55,9 +56,9 @@ def pooled(samples: Sequence[Sequence[SamplePart]]) -> list[SamplePart]:
 
 
 def together(drawn: Iterable[Weighted]) -> dict[Kept, tuple[float, int]]:
-    """The weight and number of each set's draws, sets in the order they were first drawn.
+    """Return the weight and number of each set's draws, in the order of first draws.
 
-    A set that weighs nothing is left out, because it need not be run.
+    A set of weight 0 is left out, because it need not be run.
     """
     counted: dict[Kept, tuple[float, int]] = {}
     for item in drawn:
@@ -68,7 +69,7 @@ def together(drawn: Iterable[Weighted]) -> dict[Kept, tuple[float, int]]:
 
 
 def spread(parts: Sequence[SamplePart], differs: Callable[[Kept], bool]) -> Spread:
-    """The spread of the weighted mean over all parts, each sampled independently of the others."""
+    """Return the spread of the weighted mean over all parts, which were sampled independently."""
     pieces = [_piece(part, differs) for part in parts]
     total = math.fsum(piece.weight for piece in pieces)
     errors = [piece.variance for piece in pieces]
@@ -121,10 +122,10 @@ def _unexplained(
     value: float,
     squares: float,
 ) -> float:
-    """The variance without the effects of single arguments, as in a regression on these.
+    """Return the residual variance after a regression on the effects of single arguments.
 
-    The result is more than the true variance, which lacks most effects of pairs and triples too.
-    Infinite where there are too few draws.
+    It overestimates the true variance, in which most effects of pairs and triples cancel too.
+    Infinite if there are too few draws.
     """
     draws = len(part.drawn)
     freedom = draws - 1 - len(part.balanced)
@@ -143,7 +144,7 @@ def _unexplained(
 
 
 def _wilson(size: float, value: float) -> tuple[float, float]:
-    """Wilson's 95% interval for a share; `size` is the effective number of draws."""
+    """Return Wilson's 95% interval for a share; `size` is the effective number of draws."""
     shrunk = 1 + Z * Z / size
     middle = (value + Z * Z / (2 * size)) / shrunk
     variance = value * (1 - value) / size + Z * Z / (4 * size * size)

@@ -1,1 +1,1 @@
-"""A machine that stays: shells that run a line and wait for the next one."""
+"""Shells whose machine persists between lines, and other shells with the same interface."""

@@ -1,4 +1,4 @@
-"""Models that answer inputs without executing them; another package brings them."""
+"""Models that answer inputs without executing them; a separate package provides them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from shioenv.errors import MissingExtraError
 from shioenv.guests import find_guest, installed_points
 
 GROUP = "shioenv.answerers"
-"""The group of entry points by which a package brings models: `default`, as `load_model` is, and
-`names`, a function that gives the names of models."""
+"""The entry-point group of packages that provide models: `default`, a function like `load_model`,
+and `names`, a function that returns the models' names."""
 
 
 class DescribedMachine(Protocol):
-    """The machine that a model is asked about."""
+    """The machine that a model predicts."""
 
     def has_directory(self, path: str) -> bool:
-        """Whether a path is a directory of the machine, so that an input can start there."""
+        """Whether an input can start at this path, because it is a directory of the machine."""
         ...
 
     def state(self, cwd: str | None = None) -> State:
-        """The state that an input starts from, by default in the machine's start directory."""
+        """Return the initial state in a directory, by default the machine's start directory."""
         ...
 
 
@@ -33,17 +33,17 @@ class Answerer(Runner, Guesser, Protocol):
 
     @property
     def version(self) -> str:
-        """What exactly the model is; every result shows it."""
+        """The model's exact version, which every result shows."""
         ...
 
     @property
     def system(self) -> str | None:
-        """The name of the system that the model was made on; None if unknown."""
+        """The name of the system on which the model was trained; None if unknown."""
         ...
 
     @property
     def world(self) -> DescribedMachine:
-        """The machine that the model is asked about."""
+        """The machine that the model predicts."""
         ...
 
 
@@ -57,23 +57,23 @@ def load_model(
     world: DescribedMachine | None = None,
     without: Collection[str] = (),
 ) -> Answerer:
-    """A model, ready to be asked: `load_model().run("ls -l").output`.
+    """Return a loaded model: `load_model().run("ls -l").output`.
 
     Loading starts no process and needs no built system.
 
     - `name`: a model's name, or the path of a packed model or of its directory. The default is the
       model that comes with the package.
-    - `seq2seq`: a sequence model, by name or path, which answers where it is surer than the memory.
-      A sequence model needs the extra `train`.
+    - `seq2seq`: a sequence model, by name or path. It answers where its confidence exceeds the
+      memory's. A sequence model needs the extra `train`.
     - `stages`: answers commands that read a pipe (default: the model itself). Every answer that
-      used it calls it `stages_name`.
+      used it names it `stages_name`.
     - `abstain_below`: the model abstains below this confidence, 0 to 1 (default: never).
-    - `world`: the machine that is asked about (default: the machine that the model was made on).
-      `world_called` gives that of a built system.
+    - `world`: the machine to predict (default: the machine on which the model was trained).
+      `world_called` returns that of a built system.
     - `without`: sources of answers that are left out: `rules`, `functions`, `records`.
 
-    Errors: ModelError with the names that are known, or for what holds no model. UsageError for an
-    unknown source. MissingExtraError where no package for models is installed.
+    Errors: ModelError for an unknown name, with the known names, or for a file without a model.
+    UsageError for an unknown source. MissingExtraError where no package for models is installed.
     """
     load = _default().load()
     model: Answerer = load(
@@ -84,13 +84,13 @@ def load_model(
 
 
 def model_names() -> list[str]:
-    """The names that `load_model` takes; none where no package for models is installed."""
+    """Return the names that `load_model` takes; none where no package for models is installed."""
     names = find_guest(GROUP, "names")
     return sorted(names()) if names else []
 
 
 def answerer_package() -> str:
-    """The name of the package that brings models: it holds their code and the default model.
+    """Return the name of the package that holds the models' code and the default model.
 
     Errors: MissingExtraError where none is installed.
     """

@@ -1,4 +1,4 @@
-"""Shells without a machine that stays: lines are run again, or answered by a runner."""
+"""Shells without a persistent machine: a runner answers each line, or lines are run again."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from shioenv.sandbox.base import LARGEST, refuse_limit
 
 
 class AskedShell(Closing):
-    """A runner that is asked about each line, in the state that the lines before it left.
+    """A shell whose lines a runner answers, each in the state that the lines before it left.
 
-    A model answers from the state. Only what the state holds lives on between the lines.
+    A model answers from the state. Only the contents of the state persist between lines.
     """
 
     def __init__(
@@ -32,10 +32,10 @@ class AskedShell(Closing):
         self.ended = False
         """See `Shell.ended`."""
         self.answer: Answer | None = None
-        """The answer to the newest line; None where the runner declined, and before the first."""
+        """The answer to the newest line; None if the runner declined, and before the first line."""
 
     def run(self, line: str, *, timeout: float | None = None) -> Behavior:
-        """See `Shell.run`. A runner that does not execute takes no notice of a `timeout`."""
+        """See `Shell.run`. A runner that does not execute ignores `timeout`."""
         with self._turn:
             if self.ended:
                 raise ended(line)
@@ -60,8 +60,8 @@ class AskedShell(Closing):
 class RepeatedShell(Closing):
     """A shell that runs all earlier lines again, on the pristine machine, for each new line.
 
-    Nothing lives on between the lines, and a line costs more the more there were. This is what is
-    left where no shell stays in a machine. It is also the oracle for shells that stay.
+    No process persists between lines, and a line's cost grows with the number of lines before it.
+    It is the fallback for sandboxes without resident shells, and the oracle for resident shells.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class RepeatedShell(Closing):
         self.state = runner.state(cwd)
         """See `Shell.state`."""
         self.ended = False
-        """Whether a line reached a limit. Whether one was `exit` nobody can tell from outside:
-        lines after it do nothing."""
+        """Whether a line reached a limit. Whether a line was `exit` is unknown from outside: lines
+        after it do nothing."""
 
     def run(self, line: str, *, timeout: float | None = None) -> Behavior:
-        """See `Shell.run`. The lines that are run again have the same time each."""
+        """See `Shell.run`. The time limit of repeated lines is the same, for each of them."""
         with self._turn:
             return self._run(line, timeout)
 
@@ -114,22 +114,22 @@ class RepeatedShell(Closing):
 
 
 class HybridShell(Closing):
-    """A model's shell above a machine's: the model answers what it is sure of.
+    """A model's shell with a machine as fallback: the model answers where it is confident enough.
 
-    What the model answered was not run. The machine runs it before the next line that the machine
-    answers, so that this line finds what it should. From there on the state is the machine's.
+    Lines that the model answered were not run. The machine runs them before the next line that it
+    answers, so that this line finds their effects. From then on the state is the machine's.
     """
 
     def __init__(self, model: Runner, machine: Shell, confidence: float) -> None:
-        """The model answers where it is at least so sure, from 0 to 1. The machine is closed."""
+        """Use the model from this confidence on, 0 to 1; `close` closes the machine too."""
         self._model, self._confidence = model, confidence
         self.machine = machine
-        """What runs the lines that the model does not answer."""
+        """The shell that runs the lines that the model does not answer."""
         self._turn = RLock()
         self._start = self._state = machine.state
         self._owed: list[tuple[str, float | None]] = []
         self.answer: Answer | None = None
-        """The model's answer to the newest line; None where the machine ran the line."""
+        """The model's answer to the newest line; None if the machine ran it."""
 
     @property
     def ended(self) -> bool:
@@ -164,9 +164,9 @@ class HybridShell(Closing):
         return behavior
 
     def settled(self) -> Shell:
-        """The machine's shell, once it ran what the model answered.
+        """Return the machine's shell after it ran the lines that the model answered.
 
-        Who changes the machine in another way than by `run` calls `follow` afterwards.
+        Callers that change the machine by other means than `run` call `follow` afterwards.
         """
         with self._turn:
             for owed, seconds in self._owed:
@@ -176,7 +176,7 @@ class HybridShell(Closing):
             return self.machine
 
     def follow(self) -> None:
-        """Takes the machine's state for the next line's."""
+        """Use the machine's state for the next line."""
         self._state = self.machine.state
 
     def patch(self) -> ContextPatch:

@@ -1,4 +1,4 @@
-"""A shell on a terminal: prompts, history, completion, programs that take the whole screen."""
+"""An interactive shell on a terminal: prompts, history, completion, full-screen programs."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from shioenv.live.cast import Cast
 from shioenv.live.shell import IDLE_SECONDS, Closing, nothing
 
 INTERACTIVE: Final = "exec env TERM={terminal} bash -i"
-"""The interactive shell, with the system's own rc files; ours, because a login shows the same."""
+"""The interactive shell, with the system's own rc files; ours, because a login reads the same."""
 
 QUIET_SECONDS: Final = 0.15
-"""Seconds without output after which a shell that reads is taken to show its prompt."""
+"""Seconds without output after which a shell that reads is assumed to show its prompt."""
 
 _PIECE = 1 << 16
 _ENTER = (b"\r", b"\n", b"\x04", b"\x03")
 
 
 class TerminalShell(Closing):
-    """An interactive shell on a terminal of its own, in a machine of its own.
+    """An interactive shell on a separate terminal and machine.
 
-    Bytes go in by `send` and come out by `read`. Of the shell itself (variables, functions,
-    options, the directory) nothing is told: bash holds these for itself.
+    Bytes go in by `send` and come out by `read`. The shell's own state (variables, functions,
+    options, the directory) is not reported, because bash keeps it in its memory.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class TerminalShell(Closing):
         idle_seconds: float = IDLE_SECONDS,
         close: Callable[[], None] | None = None,
     ) -> None:
-        """Starts the shell. `terminal` is what programs are told of it (`$TERM`).
+        """Start the shell. `terminal` is the value of `$TERM`.
 
-        The shell ends once nobody looked at it for `idle_seconds`. `close` is called once it is
-        closed. Errors: those of `SandboxRunner.start_terminal`.
+        The shell ends after `idle_seconds` without a look. `close` is called once it is closed.
+        Errors: those of `SandboxRunner.start_terminal`.
         """
         self._lines, self._master = runner.start_terminal(
             INTERACTIVE.format(terminal=terminal), cwd, idle_seconds=idle_seconds
@@ -61,24 +61,24 @@ class TerminalShell(Closing):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more comes from the shell: it ended, or it hung up."""
+        """Whether the shell has ended or hung up, so that it prints nothing more."""
         return self._over
 
     @property
     def busy(self) -> bool:
-        """Whether another process than the shell was in front at the last `look`."""
+        """Whether a process other than the shell was in the foreground at the last `look`."""
         return self._lines.busy
 
     def resize(self, rows: int, columns: int) -> None:
-        """Gives the terminal another size, of which its programs are told."""
+        """Resize the terminal and notify its programs."""
         size = struct.pack("HHHH", rows, columns, 0, 0)
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
 
     def send(self, data: bytes) -> int:
-        """Types bytes, as many as the terminal takes now, and returns their number.
+        """Type as many bytes as the terminal accepts now, and return their number.
 
-        Control characters are signals, as on any terminal. A terminal takes a few thousand bytes
-        that no program has read. It takes none while what it shows is read by nobody, nor at the
+        Control characters are signals, as on any terminal. A terminal buffers a few thousand bytes
+        that no program has read. It accepts none while its output is unread, nor after the shell's
         end.
         """
         try:
@@ -90,18 +90,21 @@ class TerminalShell(Closing):
             return 0
 
     def read(self, timeout: float | None = None) -> bytes:
-        """What is shown next; empty where nothing is within `timeout` seconds, and at the end."""
+        """Return the next output; empty at the end, and without output within `timeout` seconds."""
         if self._over or not select.select([self._master], [], [], timeout)[0]:
             return b""
         try:
             data = os.read(self._master, _PIECE)
-        except OSError:  # EIO: nobody has the terminal open any more
+        except OSError:  # EIO: no process has the terminal open any more
             data = b""
         self._over = not data
         return data
 
     def look(self) -> Behavior:
-        """What changed since the last look. Errors: SandboxError, after which it is gone."""
+        """Return the changes since the last look.
+
+        Errors: SandboxError, after which the shell is gone.
+        """
         return self._lines.look()
 
     def attach(
@@ -112,10 +115,10 @@ class TerminalShell(Closing):
         recording: Cast | None = None,
         at_prompt: Callable[[Behavior], None] | None = None,
     ) -> None:
-        """Connects the shell with a terminal of the caller's, until the shell ends.
+        """Connect the shell with a terminal of the caller, until the shell ends.
 
-        `keyboard` and `screen` are descriptors. The size follows the caller's terminal.
-        `at_prompt` is called with what changed, each time the shell is back at its prompt.
+        `keyboard` and `screen` are descriptors. The size follows the caller's terminal. `at_prompt`
+        is called with the changes each time the shell is back at its prompt.
         """
         with _raw(keyboard), self._following(screen):
             due, typed = None, b""
@@ -147,7 +150,7 @@ class TerminalShell(Closing):
         self._tell(recording, at_prompt)
 
     def close(self) -> None:
-        """Hangs up, and ends everything in the machine; closing twice does nothing."""
+        """Hang up and end everything in the machine; closing twice does nothing."""
         self._over = True
         if self._master >= 0:
             os.close(self._master)
@@ -159,7 +162,7 @@ class TerminalShell(Closing):
     def _tell(
         self, recording: Cast | None, at_prompt: Callable[[Behavior], None] | None
     ) -> float | None:
-        """Tells what changed; when to look again, where a program is in front."""
+        """Report the changes; return when to look again where a program is in the foreground."""
         if recording is None and at_prompt is None:
             return None
         behavior = self.look()
@@ -172,7 +175,7 @@ class TerminalShell(Closing):
 
     @contextmanager
     def _following(self, screen: int) -> Iterator[None]:
-        """The size of the caller's terminal, now and whenever it changes."""
+        """Keep the size of the caller's terminal, now and whenever it changes."""
 
         def follow(*_: object) -> None:
             try:
@@ -191,7 +194,7 @@ class TerminalShell(Closing):
 
 @contextmanager
 def _raw(keyboard: int) -> Iterator[None]:
-    """The caller's terminal hands every key on."""
+    """Set the caller's terminal to raw mode, so that it passes every key on."""
     if not os.isatty(keyboard):
         yield
         return

@@ -1,7 +1,7 @@
-"""What happened in a shell, as a recording that `asciinema play` plays.
+"""Recordings of a shell's events in a form that `asciinema play` plays.
 
-The form is asciicast 2: a header, then a line for each event. `o` is what was shown, `i` is what
-was typed. A marker (`m`) holds a behavior as JSON, in the form of `shioenv run --json`.
+The format is asciicast 2: a header, then a line for each event. `o` is output, `i` is typed input.
+A marker (`m`) holds a behavior as JSON, in the form of `shioenv run --json`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from shioenv.live.shell import Closing
 
 
 class Cast(Closing):
-    """A recording that is written while things happen.
+    """A recording that is written as events happen.
 
-    Errors: OutputExistsError for a file that is there, DatasetStorageError here and later.
+    Errors: OutputExistsError for an existing file, DatasetStorageError here and later.
     """
 
     def __init__(self, file: Path, title: str, rows: int = 24, columns: int = 80) -> None:
@@ -38,23 +38,23 @@ class Cast(Closing):
         self._write({**header, "timestamp": int(time.time())})
 
     def shown(self, data: bytes) -> None:
-        """Bytes that the shell wrote."""
+        """Record bytes that the shell wrote."""
         self._event("o", data)
 
     def typed(self, data: bytes) -> None:
-        """Bytes that somebody typed."""
+        """Record bytes that were typed."""
         self._event("i", data)
 
     def did(self, line: str | None, behavior: Behavior) -> None:
-        """What a line did (None: what was done up to a prompt)."""
+        """Record a line's behavior; `line` is None for all changes up to a prompt."""
         self.marked(marker(line, behavior))
 
     def marked(self, text: str) -> None:
-        """A marker with a text."""
+        """Record a marker with a text."""
         self._write([self._now(), "m", text])
 
     def close(self) -> None:
-        """Ends the recording; closing twice does nothing."""
+        """End the recording; closing twice does nothing."""
         self._file.close()
 
     def _now(self) -> float:
@@ -72,7 +72,7 @@ class Cast(Closing):
 
 
 def marker(line: str | None, behavior: Behavior) -> str:
-    """The text of the marker for what a line did; see `Cast.did`."""
+    """Return the text of the marker for a line's behavior; see `Cast.did`."""
     return json.dumps({"line": line, **behavior_json(behavior)})
 
 
@@ -80,14 +80,14 @@ class CastEvent(NamedTuple):
     """An event of a recording."""
 
     seconds: float
-    """Since its beginning."""
+    """Seconds since the recording's beginning."""
     kind: str
-    """`o` for what was shown, `i` for what was typed, `m` for a marker."""
+    """`o` for output, `i` for typed input, `m` for a marker."""
     text: str
 
 
 def read_cast(file: Path) -> Iterator[CastEvent]:
-    """The events of a recording. A line that is none, as where it was cut, is passed over.
+    """Iterate over a recording's events. Malformed lines, such as a cut one, are skipped.
 
     Errors: OSError as `open_regular` raises it.
     """
@@ -112,23 +112,23 @@ _HARMLESS: Final = re.compile(
 _LONGEST: Final = 4096
 
 RESET: Final = "\x1b[0m\x1b[r\x1b[?1049l\x1b[?25h\x1b[?2004l"
-"""Puts a terminal back on which `Harmless` texts were shown."""
+"""Resets a terminal after `Harmless` texts were shown on it."""
 
 
 class Harmless:
-    """Makes texts of a recording fit to be shown on somebody's terminal.
+    """Filters a recording's texts so that they are safe to show on a terminal.
 
-    Whoever was recorded may have written anything. What does more than move, colour and erase is
-    left out: titles, the clipboard, other character sets, questions that a terminal answers. A
-    sequence that is cut goes with the next text. Each ESC that is left begins a sequence that is
-    harmless.
+    The recorded programs may have written anything. Escape sequences that do more than move, colour
+    and erase are left out. Examples are titles, the clipboard, other character sets, and queries
+    that a terminal answers. A sequence that is cut is kept for the next text. Each ESC that remains
+    begins a harmless sequence.
     """
 
     def __init__(self) -> None:
         self._kept = ""
 
     def of(self, text: str) -> str:
-        """What is left of the next text."""
+        """Return the harmless part of the next text."""
         text = self._kept + text
         cut = _UNFINISHED.search(text, max(0, len(text) - _LONGEST))
         self._kept = text[cut.start() :] if cut else ""

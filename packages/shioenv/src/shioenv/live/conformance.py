@@ -1,7 +1,7 @@
-"""Scripts of several lines that every shell runs alike, and what two shells did otherwise.
+"""Scripts that every shell must run alike, and the comparison of two shells.
 
-The oracle is `RepeatedShell`. Where a shell that stays is right and the oracle is not, the script
-stands in `OTHERWISE` with the reason.
+The oracle is `RepeatedShell`. `OTHERWISE` lists the scripts for which a resident shell is right and
+the oracle is not, with reasons.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SCRIPTS: Final[tuple[Script, ...]] = (
     ("true | false | true", 'echo "${PIPESTATUS[@]}"', "false", "echo $PIPESTATUS"),
     ("kill -9 $BASHPID & wait $!", "echo $?", "(kill -15 $BASHPID)", "echo $?"),
     ("test -f README.md", "echo $?", "[[ -d documents ]]", "echo $?", "[ 1 -gt 2 ]", "echo $?"),
-    # faults of a line reach no further
+    # errors of a line do not affect later lines
     ("echo 'open", "echo after"), ("( echo", "echo after"), ("if true", "echo after"),
     ("echo )", "echo $?", "echo after"), ("for x in", "echo after"), ("cat <<END\nx", "echo after"),
     ("echo ${", "echo $?"), ("echo $((1/0))", "echo $?"), ("case x in", "echo $?", "echo after"),
@@ -132,7 +132,7 @@ SCRIPTS: Final[tuple[Script, ...]] = (
     ("x=$(sleep .01 & echo now)", "echo $x"), ("coproc cat", "echo in >&${COPROC[1]}",),
     ("sleep .01 &", "wait $!", "echo $?"), ("yes | head -2", "seq 3 | while read n; do x=$n; done",
      "echo [$x]"),
-    # what a line must not see of the mechanism
+    # the mechanism must be invisible to lines
     ("ls /proc/$$/fd", "echo $-", "cat /proc/$$/cmdline | tr '\\0' ' '", "grep ^Seccomp "
      "/proc/$$/status"),
     ("echo $LINENO", "echo\necho $LINENO", "caller", "echo ${#BASH_SOURCE[@]} ${#FUNCNAME[@]}"),
@@ -157,7 +157,7 @@ SCRIPTS: Final[tuple[Script, ...]] = (
     ("python3 -c 'print(1)'", "python3 -c 'import sys; sys.exit(3)'", "echo $?"),
     ("awk 'BEGIN { print 1 + 1 }'", "perl -e 'print 1'", "sort -R /dev/null", "expr 2 \\* 3"),
     ("seq 1 300 | tail -1", "yes | head -1000 | wc -l", "head -c 1000 /dev/zero | wc -c"),
-    # signals and what is waited for
+    # signals and waiting
     ("trap 'echo int' INT", "kill -INT $BASHPID", "(kill -INT $BASHPID) & wait $!", "echo $?"),
     ("sleep 9 & p=$!", "kill $p", "wait $p", "echo $?", "kill $p"),
     ("bash -c 'kill -INT $$'", "echo $?", "bash -c 'kill -QUIT $$'", "echo $?", "echo on"),
@@ -187,7 +187,7 @@ SCRIPTS: Final[tuple[Script, ...]] = (
     ("echo a > f; exec 5>> f", "echo b >&5", "echo c > f", "echo d >&5", "cat f", "exec 5>&-"),
     ("ls nowhere README.md > o 2> e", "wc -l o e", "ls nowhere &> both", "cat both", "rm o e both"),
     ("echo a | tee f >&2", "cat f - <<< b", "cat f f > g", "cat < f > h; cmp f h", "echo $?"),
-    # set -e, and lines that fail
+    # set -e, and failing lines
     ("set -e", "x=$(false) || echo caught", "local y=1 || echo no", "((0)) || echo zero", "((0))"),
     ("set -e", "f() { false; echo in; }", "f || echo caught", "! f", "f", "echo never"),
     ("set -e", "trap 'echo bye $?' EXIT", "true", "(false)", "echo never"),
@@ -207,7 +207,7 @@ SCRIPTS: Final[tuple[Script, ...]] = (
     ("su ubuntu -c 'id -un; pwd'", "id -un", "su -s /bin/sh nobody -c id", "chroot / id -u"),
     ("python3 - <<E\nimport os\nos.chdir('/'); print(os.getcwd())\nE", "pwd",
      "python3 -c 'open(\"made\", \"w\").write(\"x\")'", "cat made"),
-    # files, seen from several lines
+    # files across lines
     ("ln -s documents l", "cd l", "pwd", "pwd -P", "cd ..", "pwd", "cd -P l", "cd -", "rm l"),
     ("mkdir d; cd d", "mv ../d ../e", "pwd", "pwd -P", "touch f", "cd ../e", "ls", "rm -r ../e"),
     ("touch -r README.md f", "[ f -nt README.md ] || echo same", "chmod 0 f", "cat f", "rm -f f"),
@@ -252,7 +252,7 @@ SCRIPTS: Final[tuple[Script, ...]] = (
      "exec 7>&-", "cat out", "rm -r out r", "pwd"),
     ("crontab -l", "which sh", "stat -c %n /", "df / | wc -l", "free | wc -l"),
 )  # fmt: skip
-"""Each is run line by line, until its shell has ended."""
+"""Scripts, each run line by line until its shell has ended."""
 
 _TRAPPED: Final = "a repeated shell ends with each line, so each line runs the trap"
 _REDIRECTED: Final = "what exec alone does to descriptors counts for its line in a repeated shell"
@@ -272,18 +272,18 @@ OTHERWISE: Final[dict[Script, str]] = {
     ("sleep 9 &", "disown", "jobs", "kill $!", "echo $?"): _LEFT,
     ("read -t .1 x < <(sleep 1)", "echo $?", "wait", "read -n 2 y <<< abc", "echo $y"): _LEFT,
 }  # fmt: skip
-"""Scripts that a shell that stays runs otherwise, each with the reason."""
+"""Scripts for which a resident shell differs from the oracle, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """What two shells did otherwise with a line of a script."""
+    """A difference between two shells in one line of a script."""
 
     number: int
     """The line's number in its script, from 1."""
     line: str
     what: str
-    """What differs: `exit_code`, `output`, `patch`, ..."""
+    """The field that differs: `exit_code`, `output`, `patch`, ..."""
     one: object
     other: object
 
@@ -295,12 +295,12 @@ _OF_DIRECTORIES = frozenset({"links", "size", "year", "month", "day", "time"})
 
 
 def differences(one: Shell, other: Shell, script: Sequence[str]) -> Iterator[Disagreement]:
-    """Runs a script in two new shells, line by line, and tells what they did otherwise.
+    """Run a script in two new shells, line by line, and yield their differences.
 
-    It ends with the line that ends one of them. Two ways to tell one thing are no difference. A
-    shell that stays tells that a file moved. A repeated shell tells that a file is gone and another
-    one is there. A repeated shell tells the date of a directory in which one line made a file and
-    another line removed it.
+    The run stops after the line that ends one of the shells. Equivalent reports are no difference.
+    For a moved file, a resident shell reports a move, and a repeated shell a removal and an
+    addition. Where one line creates a file and a later one removes it, only a repeated shell
+    reports the directory's time.
     """
     for number, line in enumerate(script, 1):
         if other.ended:
@@ -322,9 +322,9 @@ def differences(one: Shell, other: Shell, script: Sequence[str]) -> Iterator[Dis
 def _changes(
     behavior: Behavior, files: Mapping[str, Mapping[str, object]]
 ) -> tuple[set[str], set[str], set[str], dict[str, str]]:
-    """What is gone, what is new, what else changed, and new contents of what did not move.
+    """Return removed, added and otherwise changed names, and new contents of files that stayed.
 
-    `files` are those that are there afterwards.
+    `files` are those after the line.
     """
     gone, new, rest = set(), set(), set()
     for operation in behavior.patch.operations:
@@ -347,7 +347,7 @@ def _is_directory(entry: Mapping[str, object]) -> bool:
 
 
 def refuses_lines(shell: Shell) -> bool:
-    """Whether an ended shell says so to whoever gives it a line."""
+    """Whether an ended shell raises ShellEndedError for a further line."""
     try:
         shell.run("echo never")
     except ShellEndedError:

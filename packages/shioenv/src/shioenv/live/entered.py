@@ -1,4 +1,4 @@
-"""A machine that commands enter from outside: any number at once, each in processes of its own."""
+"""A machine into which any number of commands are started from outside, as separate processes."""
 
 from __future__ import annotations
 
@@ -28,100 +28,101 @@ from shioenv.sandbox.base import (
 from shioenv.system.store import System
 
 START_SECONDS: Final = 60.0
-"""Seconds that the start of a command may take; ours, because a machine may be busy."""
+"""Seconds that starting a command may take; ours, because a machine may be busy."""
 
 _LAUNCH: Final = (
     "exec 9<&0 0</dev/null; set -m\n"
     "( cd {cwd} 2>&8 && {{ unset OLDPWD; {words}\n{run}; }}; {say} ) 8>&2 2>&9 &\n"
     "printf 'group %d\\n' $! >&9"
 )
-"""Starts a command in the background, in a group of its own, and says on the talk which one it is.
+"""Starts a command in the background, and reports its process group on the control channel.
 
-Job control makes the group, and leaves the command the signals that a shell has.
+Job control creates the group, and gives the command the signals that a shell has.
 """
 
 _READ_WORDS: Final = 'eval "set -- $(/usr/bin/head -c {length} <&9)"'
-"""Sets the words that the talk is sent first. An input could not hold so many bytes."""
+"""Sets the words to the first bytes of the control channel: an input cannot hold so many."""
 
 RUN: Final = '"$@" 2>&8 8>&- 9>&-'
-"""Runs the words that are set, without the talk.
+"""Runs the words that are set, without access to the control channel.
 
-What Bash says of a command that a signal killed goes to the talk, and quotes this text. So nothing
-that a command's words say can stand on the talk.
+When a signal kills a command, Bash reports that on the control channel and quotes this text. So a
+command's words never appear on the control channel.
 """
 
 SAY_STATUS: Final = "printf 'status %d\\n' $? >&9"
-"""Says on the talk how the command before ended."""
+"""Reports the previous command's exit status on the control channel."""
 
 _TOLD = re.compile(rb"(group|status) ([0-9]{1,10})\s*")
 
 
 def told(line: bytes) -> tuple[str, int] | None:
-    """What a line of the talk says: `group` or `status`, and its number; None for another line."""
+    """Parse a line of the control channel: `group` or `status`, and its number; None for others."""
     found = _TOLD.fullmatch(line)
     return (found[1].decode(), int(found[2])) if found else None
 
 
 OUTPUT: Final = 16 * MEBIBYTE
-"""Bytes kept of each output of a command; what comes later is read and dropped."""
+"""Bytes kept of each output of a command; later bytes are read and dropped."""
 
 DRAIN_SECONDS: Final = 0.1
-"""Seconds for which outputs are read after the command has ended, where it left them to others."""
+"""Seconds for which outputs are read after a command's end, where other processes hold them
+open."""
 
 _PIECE: Final = 1 << 16
 
-_LONGEST_WORDS: Final = LONGEST_INPUT // 2  # in an input that holds the directory too
+_LONGEST_WORDS: Final = LONGEST_INPUT // 2  # the input contains the directory too
 
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What is to be run in a machine, as `docker exec` takes it."""
+    """A command to be run in a machine, with the options of `docker exec`."""
 
     text: str = ""
-    """The text, as `bash -c` is given it."""
+    """The command's text, an argument of `bash -c`."""
     program: Sequence[str] = ()
-    """A program and its arguments, to be run in place of a text."""
+    """A program and its arguments, run in place of a text."""
     cwd: str = "/"
-    """The directory to start in, absolute."""
+    """The absolute path of the start directory."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables besides those that the machine's processes have."""
+    """Variables added to those of the machine's processes."""
     user: str | None = None
     """The name or number of the user to run as; None for root."""
     fed: bool = False
-    """Standard input is what the talk is sent; else it is at its end."""
+    """Whether standard input is read from the control channel; else it is empty."""
     reads: bool = False
-    """It changes nothing of the machine."""
+    """Whether the command leaves the machine unchanged."""
 
 
 class EnteredMachine(Closing):
-    """A machine of its own, pristine at first. Threads' calls are taken one after the other.
+    """A separate machine, pristine at first. Calls from several threads run one after the other.
 
-    Commands share files, network and time. What a command leaves running goes on. Nothing inside
-    can end the machine. A limit ends the processes, not the machine.
+    Commands share files, network and time. Processes that a command leaves running continue.
+    Nothing inside can end the machine. A limit ends the processes, not the machine.
     """
 
     def __init__(
         self, system: System, limits: Limits, *, idle_seconds: float = IDLE_SECONDS
     ) -> None:
-        """Opens the machine. Errors: those of `open_sandbox`; UsageError for a microVM's limits."""
+        """Open the machine. Errors: those of `open_sandbox`; UsageError for a microVM's limits."""
         if limits.sandbox != "namespaces" or limits.without_shell_state:
             raise UsageError("commands enter a machine in namespaces alone")
         self.system, self._idle_seconds = system, idle_seconds
         self._sandbox = cast("ShellSandbox", default_sandbox(system, limits))
 
     def start(self, command: Command) -> Entered:
-        """Starts a command. Its talk says `group N` at once, and `status N` when it has ended.
+        """Start a command. Its control channel prints `group N` at once, and `status N` at its end.
 
-        N are the number of its process group and its exit code. A talk that ends without a status
-        was killed. Errors: InputError for a text that no input can hold; SandboxError where the
-        machine does not start it.
+        The numbers are those of the process group and the exit status. A channel that closes
+        without a status means that the command was killed. Errors: InputError for a text that no
+        input can hold; SandboxError where the machine does not start it.
         """
         return start(command, self.system, self._enter)
 
     def end_group(self, group: int) -> None:
-        """Kills a process group inside. Errors: SandboxError."""
+        """Kill a process group inside. Errors: SandboxError."""
         end_group(group, self._enter)
 
     def _enter(self, text: str) -> Entered:
@@ -129,9 +130,9 @@ class EnteredMachine(Closing):
         return self._sandbox.enter(request, idle_seconds=self._idle_seconds)
 
     def changes(self) -> Execution:
-        """Ends every process, and tells what changed since the machine was pristine.
+        """End every process, and return the changes since the machine was pristine.
 
-        Nothing of the machine runs while its files are read, and no program of the machine reads
+        Nothing in the machine runs while its files are read, and no program of the machine reads
         them. Errors: SandboxError, after which the machine is gone.
         """
         execution = self._sandbox.look()
@@ -144,11 +145,14 @@ class EnteredMachine(Closing):
             return network_fields(other.network()) == network_fields(network)
 
     def renew(self) -> None:
-        """Ends everything in the machine, which is pristine afterwards. Errors: SandboxError."""
+        """Reset the machine to its pristine state, and end everything in it.
+
+        Errors: SandboxError.
+        """
         self._sandbox.end_shell()
 
     def close(self) -> None:
-        """Ends the machine with all that is in it."""
+        """End the machine and everything in it."""
         self._sandbox.close()
 
 
@@ -157,7 +161,7 @@ def start(command: Command, system: System, enter: Callable[[str], Entered]) -> 
     program = command.program or ("/bin/bash", "-c", command.text)
     given = [*(f"{name}={value}" for name, value in command.env.items()), *program]
     for word in given:
-        Request(word).argument()  # as long as Linux takes one
+        Request(word).argument()  # check the length that Linux allows
     words = " ".join(map(quoted, ["/usr/bin/env", *given]))
     words = f"{_as_user(command.user, system)}{words}"
     sent = words.encode("utf-8", "surrogateescape")
@@ -176,7 +180,7 @@ def start(command: Command, system: System, enter: Callable[[str], Entered]) -> 
 
 
 def send_first(entered: Entered, order: bytes) -> None:
-    """Send what an input that was entered reads first. Errors: SandboxError, with all closed."""
+    """Send the first bytes that a started input reads. Errors: SandboxError, with all closed."""
     try:
         with socket.socket(fileno=os.dup(entered.talk)) as talk:
             talk.settimeout(START_SECONDS)
@@ -193,7 +197,7 @@ def end_group(group: int, enter: Callable[[str], Entered]) -> None:
 
 
 def _as_user(user: str | None, system: System) -> str:
-    """The words that make the program behind them a user's, whose home is in HOME."""
+    """Return the command words that run the program after them as a user, with HOME set."""
     if user is not None and user.isdecimal():
         number = int(user)
         names = {there: name for name, there in system.users.items()}
@@ -209,38 +213,39 @@ def _as_user(user: str | None, system: System) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How a command ended."""
+    """The result of a command."""
 
     exit_code: int
-    """As bash gives it; 137 for a command of which nobody said how it ended: it was killed."""
+    """The exit status as bash reports it; 137 for a command without a reported status: it was
+    killed."""
     output: bytes
     errors: bytes
     whole: bool
-    """Whether `output` is all of it."""
+    """Whether `output` is complete."""
     errors_whole: bool = True
-    """Whether `errors` is all of it."""
+    """Whether `errors` is complete."""
 
 
 class Running:
-    """A command that was started, as the event loop of the caller sees it."""
+    """A started command, for use in the caller's event loop."""
 
     def __init__(self, entered: Entered, group: int | None = None) -> None:
-        """`group` is what the talk said of it, where that was read already (`group_of`)."""
+        """`group` is the process group, if `group_of` already read it."""
         self._entered: Entered | None = entered
         self.group = group
-        """The number of its process group inside, once it was told."""
+        """The number of its process group inside, once the control channel reported it."""
         self.printed = (b"", b"")
-        """Output and errors that were kept, once `finish` ended, also where it was cancelled."""
+        """Output and errors that were kept, available after `finish` ended or was cancelled."""
 
     async def finish(
         self, given: IO[bytes] | None = None, into: IO[bytes] | None = None, most: int = OUTPUT
     ) -> Finished:
-        """How the command ended, once it has; what it left running goes on.
+        """Wait for the command's end; processes that it left running continue.
 
-        It is fed with the bytes of `given`. At most `most` bytes of its output go `into` a file, or
-        into the result; without a file, `most` bounds the errors too. Nobody waits for a command
-        that has more for a file. May be called once, and be cancelled, which does not end the
-        command.
+        Standard input is the bytes of `given`. At most `most` bytes of its output are written
+        `into` a file or returned. Without a file, `most` bounds the errors too. A command with more
+        output than fits into the file is not awaited. May be called once. Cancelling the call does
+        not end the command.
         """
         assert self._entered is not None
         entered, self._entered = self._entered, None
@@ -249,7 +254,7 @@ class Running:
             os.fdopen(descriptor, "rb", buffering=0)
             for descriptor in (entered.output, entered.errors)
         )
-        closing = [talk.close, output.close, errors.close]  # each, until a transport has it
+        closing = [talk.close, output.close, errors.close]  # or transports' close
         feeding, kept = [], []
         try:
             reader, writer = await asyncio.open_connection(sock=talk)
@@ -276,8 +281,8 @@ class Running:
         return Finished(exit_code, told, wrong, whole, errors_whole)
 
     async def _status(self, reader: asyncio.StreamReader) -> int:
-        """The exit code, as the talk tells it. Whoever is root inside can tell another one."""
-        with suppress(ValueError, ConnectionError):  # of a line that is too long
+        """Return the exit code from the control channel. Root inside the machine can forge it."""
+        with suppress(ValueError, ConnectionError):  # a line is too long
             while line := await reader.readline():
                 word, number = told(line) or ("", 0)
                 if word == "status":
@@ -287,7 +292,7 @@ class Running:
         return 137
 
     def close(self) -> None:
-        """Closes what nobody reads; after `finish` there is nothing to close."""
+        """Close the command's ends, unless `finish` already did."""
         if self._entered is not None:
             close(self._entered)
         self._entered = None
@@ -306,9 +311,9 @@ async def _kept(
     most: int,
     enough: Callable[[], None] | None,
 ) -> tuple[bytes, bool]:
-    """The first bytes of a stream, which were written `into` a file instead, and if that is all.
+    """Return a stream's first bytes, or write them `into` a file; and whether that is all.
 
-    `enough` is called as soon as there are more; without it, the stream is read to its end.
+    `enough` is called as soon as there are more. Without it, the stream is read to its end.
     """
     kept, length = [], 0
     while piece := await reader.read(_PIECE):
@@ -325,7 +330,7 @@ async def _kept(
 
 
 async def _feed(writer: asyncio.StreamWriter, given: IO[bytes] | None) -> None:
-    with suppress(ConnectionError):  # nobody reads any more
+    with suppress(ConnectionError):  # the command has closed its input
         while given is not None and (piece := given.read(_PIECE)):
             writer.write(piece)
             await writer.drain()
@@ -333,10 +338,10 @@ async def _feed(writer: asyncio.StreamWriter, given: IO[bytes] | None) -> None:
 
 
 def group_of(entered: Entered) -> int | None:
-    """The process group of a command that was just started; None where its talk does not say it."""
+    """Return a newly started command's process group; None where the control channel lacks it."""
     with socket.socket(fileno=os.dup(entered.talk)) as talk:
         talk.settimeout(START_SECONDS)
-        # unbuffered: what the talk says behind that line is left to be read
+        # unbuffered: the bytes after that line stay in the channel
         with suppress(OSError), talk.makefile("rb", buffering=0) as lines:
             word, number = told(lines.readline(32)) or ("", 0)
             return number if word == "group" else None
@@ -344,6 +349,6 @@ def group_of(entered: Entered) -> int | None:
 
 
 def close(entered: Entered) -> None:
-    """Closes all ends of what was entered."""
+    """Close all descriptors of a started input."""
     for descriptor in (entered.talk, entered.output, entered.errors):
         os.close(descriptor)

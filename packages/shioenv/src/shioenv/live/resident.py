@@ -1,4 +1,4 @@
-"""A shell that stays in a machine, its forks, and its lines in a file."""
+"""A resident shell: it stays in a machine, can be forked, and can be saved to a file."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ from shioenv.sandbox.base import MEBIBYTE, Entered, Limits, refuse_limit
 from shioenv.system.store import System
 
 LARGEST_SAVED: Final = 64 * MEBIBYTE
-"""Bytes of the largest saved shell; ours, because its lines are typed by people and agents."""
+"""Largest size of a saved shell in bytes; ours, because people and agents type its lines."""
 
 RESTORE_SECONDS: Final = 600.0
-"""Seconds that the lines of a saved shell may take together; ours, because a file says how many."""
+"""Seconds that the lines of a saved shell may take together; ours, because the file is
+untrusted."""
 
 _FORMAT = "shioenv shell 1"
 
 
 class Told(msgspec.Struct, frozen=True):
-    """A line that was run, with what it printed and how it ended as a digest."""
+    """A line that was run, with a digest of its output and exit status."""
 
     line: str
     did: str
@@ -46,7 +47,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Saved(msgspec.Struct, frozen=True):
-    """A shell in a file."""
+    """The contents of a saved shell's file."""
 
     format: str
     system: str
@@ -54,14 +55,14 @@ class Saved(msgspec.Struct, frozen=True):
     cwd: str
     lines: list[Told]
     whole: str
-    """What all lines did together, as a digest."""
+    """A digest of the combined changes of all lines."""
 
 
 class ResidentShell(Closing):
-    """A shell that stays in a machine: real processes live on between its lines.
+    """A shell that stays in a machine, so that its processes persist between lines.
 
-    Time goes on from the declared instant. What a process of an earlier line does is told with the
-    line in whose time it happened. A line waits for the processes that it started, at most for
+    Time continues from the declared instant. A background effect is attributed to the line during
+    which it happens. A line waits for the processes that it started, at most for
     `Limits.background_seconds`. Threads may share a shell, which takes their lines one by one.
     """
 
@@ -73,15 +74,15 @@ class ResidentShell(Closing):
         idle_seconds: float = IDLE_SECONDS,
         close: Callable[[], None] | None = None,
     ) -> None:
-        """Starts the shell on a machine of the runner's; `close` is called once it is closed."""
+        """Start the shell on one of the runner's machines; `close` is called once it is closed."""
         self._runner, self._cwd, self._idle_seconds = runner, cwd, idle_seconds
         self._lines: Lines = runner.start_shell(cwd, idle_seconds=idle_seconds)
         self._close = close or nothing
         self._state = runner.state(cwd)
-        self._bookkeeping = RLock()  # of the state; whoever holds it waits for no line
-        self._waiting: list[tuple[tuple[str, ...], Behavior]] = []  # for the state to be worked out
+        self._bookkeeping = RLock()  # guards the state, and is never held while a line runs
+        self._waiting: list[tuple[tuple[str, ...], Behavior]] = []  # not yet applied to the state
         self._told: list[Told] = []
-        self._did: str | None = None  # what all lines did, where it was asked since the last one
+        self._did: str | None = None  # digest of all changes, if computed since the last line
 
     @property
     def ended(self) -> bool:
@@ -90,7 +91,7 @@ class ResidentShell(Closing):
 
     @property
     def state(self) -> State:
-        """See `Shell.state`. The state is worked out when it is asked for."""
+        """See `Shell.state`. The state is computed on first use."""
         with self._bookkeeping:
             while self._waiting:
                 lines, behavior = self._waiting[0]
@@ -112,22 +113,21 @@ class ResidentShell(Closing):
             return behavior
 
     def beside(self, text: str, *, timeout: float | None = None) -> Behavior:
-        """What an input does in a shell of its own in the same machine, in the start directory.
+        """Run an input in a separate shell of the same machine, in the start directory.
 
-        The input finds files, network and host name as the lines left them, and nothing of their
-        shell. What it does to the machine, later lines find. A fork does not repeat it. Errors:
-        those of `run`.
+        The input finds the lines' files, network and host name, but not their shell. Later lines
+        find what it changed in the machine. A fork does not repeat it. Errors: those of `run`.
         """
         with self._lines.turn():
             self._did = None
             return self._lines.beside(text, wall_seconds=timeout)
 
     def enter(self, text: str, *, wall_seconds: float, idle_seconds: float) -> Entered:
-        """Starts an input beside the lines, which talks both ways; see `Lines.enter`."""
+        """Start an input beside the lines, with a control channel; see `Lines.enter`."""
         return self._lines.enter(text, wall_seconds=wall_seconds, idle_seconds=idle_seconds)
 
     def look(self) -> Behavior:
-        """What changed since the newest line or look, by what entered the machine or goes on.
+        """Return the changes by background and entered processes since the newest line or look.
 
         Errors: SandboxError.
         """
@@ -144,12 +144,12 @@ class ResidentShell(Closing):
         return self._lines.whole().patch
 
     def fork(self, *, exact: bool = True) -> ResidentShell:
-        """Another shell on a machine of its own, where the same lines were run.
+        """Return a new shell on a separate machine, where the same lines were run.
 
-        Lines of one shell are nothing to the other from then on. The lines are run again, so
-        processes, connections and open files are there as well. Each line has to do what it did:
-        ForkError names the first that did not, such as `date` or a race. With `exact` False the
-        fork goes its own way. Errors: those of `run`.
+        The two shells are independent from then on. The lines are run again, so processes,
+        connections and open files exist there as well. Each line has to do the same again.
+        ForkError names the first that did not, such as `date` or a race. With `exact` False such
+        differences are accepted. Errors: those of `run`.
         """
         shell = ResidentShell(self._runner, self._cwd, idle_seconds=self._idle_seconds)
         try:
@@ -162,10 +162,10 @@ class ResidentShell(Closing):
         return shell
 
     def save(self, file: str | Path) -> None:
-        """Writes the shell to a file: its lines, and what each did as a digest.
+        """Write the shell's lines to a file, with a digest of each line's behavior.
 
-        `restore` makes the shell of the file again, on any host with the same system. A file that
-        is there is replaced. Errors: DatasetStorageError.
+        `restore` recreates the shell from the file, on any host with the same system. An existing
+        file is replaced. Errors: DatasetStorageError.
         """
         system = self._runner.system
         with self._lines.turn(closed=True):
@@ -176,7 +176,7 @@ class ResidentShell(Closing):
             atomic_write(Path(file), f"{text}\n".encode())
 
     def interrupt(self) -> None:
-        """Ends the machine at once, from any thread; a line that runs raises SandboxError."""
+        """End the machine at once, from any thread; a running line raises SandboxError."""
         self._lines.interrupt()
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ class ResidentShell(Closing):
         close()
 
     def _repeat(self, lines: list[Told], whole: str | None, seconds: float = math.inf) -> None:
-        """Runs lines of another shell; with `whole`, each has to do what it did there."""
+        """Run the lines of another shell; with `whole`, each has to do the same as there."""
         behavior = Behavior(0, b"")
         end = time.monotonic() + seconds
         for number, told in enumerate(lines, 1):
@@ -205,7 +205,7 @@ class ResidentShell(Closing):
                     hint="with exact=False the other shell goes its own way",
                 )
         self._told = list(lines)
-        if lines:  # the last line tells what all of them changed
+        if lines:  # the last line's behavior has the changes of all lines
             self._waiting.append((tuple(told.line for told in lines), behavior))
             self._did = _digest(behavior, changes=True)
         if whole and self._whole() != whole:
@@ -223,11 +223,11 @@ class ResidentShell(Closing):
 def shell_of(
     runner: SandboxRunner, cwd: str | None = None, *, idle_seconds: float = IDLE_SECONDS
 ) -> ResidentShell | RepeatedShell:
-    """A shell on a machine of a runner's, in a start directory (None: the first one).
+    """Open a shell on one of a runner's machines, in a start directory (None: the first one).
 
-    Other shells and runs of the runner go on beside it. Where no shell can stay (a microVM, a bash
-    that is run anew for each input), each line runs the lines before it again. Errors: those of
-    `SandboxRunner.run`.
+    It runs beside the runner's other shells and runs. Some sandboxes keep no shell: a microVM, or a
+    bash executed anew for each input. There each line runs the lines before it again. Errors: those
+    of `SandboxRunner.run`.
     """
     cwd = cwd or runner.system.declaration.start_directory
     if not runner.keeps_shells:
@@ -242,12 +242,12 @@ def open_shell(
     *,
     idle_seconds: float = IDLE_SECONDS,
 ) -> ResidentShell:
-    """A shell on a machine of its own, which is thrown away when the shell is closed.
+    """Open a shell on a separate machine, which is discarded when the shell is closed.
 
-    `cwd` is the start directory (None: the system's first one). Of `limits`, time and output are
-    each line's, and memory, processes and disk are the shell's. The shell ends once it waited for
-    its next line for `idle_seconds`. Errors: those of `open_sandbox`; SandboxError for a sandbox
-    that keeps no shell, as a microVM.
+    `cwd` is the start directory (None: the system's first one). The `limits` of time and output
+    apply to each line. Those of memory, processes and disk apply to the shell. The shell ends after
+    waiting for its next line for `idle_seconds`. Errors: those of `open_sandbox`; SandboxError for
+    a sandbox that keeps no shell, such as a microVM.
     """
     runner = open_sandbox(system, limits)
     try:
@@ -265,12 +265,12 @@ def restore(
     *,
     seconds: float = RESTORE_SECONDS,
 ) -> ResidentShell:
-    """The shell that `ResidentShell.save` wrote, made again by running its lines.
+    """Recreate a shell that `ResidentShell.save` wrote, by running its lines again.
 
-    `system` is the system to make it on (None: the one that the file names). The lines may take
-    `seconds` together, above 0 and at most a day. Errors: LimitsError for `seconds`, and those of
-    `open_shell`. SavedShellError for a damaged file, one of more than 64 MiB, or one of another
-    system. It is raised as well for lines that do something else now, or take too long.
+    `system` overrides the system that the file names. The lines may take `seconds` together, above
+    0 and at most a day. Errors: LimitsError for `seconds`, and those of `open_shell`.
+    SavedShellError for a damaged file, one of more than 64 MiB, or one of another system. It is
+    raised as well for lines that behave differently now, or take too long.
     """
     refuse_limit("seconds", seconds)
     path = Path(file)
@@ -307,7 +307,7 @@ def _read(path: Path) -> Saved:
 
 
 def _digest(behavior: Behavior, *, changes: bool = False) -> str:
-    """What tells a behavior from another one: what it printed and how it ended, or `changes`."""
+    """Return a digest of a behavior's output and exit status, or of its `changes`."""
     told: list[object] = [behavior.exit_code, behavior.timed_out, behavior.died_by_signal]
     if changes:
         told = [behavior.patch.operations, sorted(behavior.content_digests.items())]

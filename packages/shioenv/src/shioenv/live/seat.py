@@ -1,4 +1,4 @@
-"""A machine with a thread of its own, for callers in any thread."""
+"""A machine with a dedicated thread, for callers in any thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Closable(Protocol):
     """A machine that can be ended."""
 
     def close(self) -> None:
-        """Ends it; closing twice does nothing."""
+        """End the machine; closing twice does nothing."""
         ...
 
 
@@ -28,7 +28,7 @@ Machine = TypeVar("Machine", bound=Closable)
 
 
 class Seat(Generic[Machine]):
-    """The machine of one agent, with a thread that does nothing else than use the machine.
+    """One agent's machine, with a thread that does nothing but use the machine.
 
     A sandbox takes one call at a time, so all calls come from this thread. The first call of `do`
     opens the machine. Errors: every use raises those of opening it.
@@ -39,7 +39,7 @@ class Seat(Generic[Machine]):
         opened: Callable[[], Machine],
         interrupt: Callable[[Machine], object] | None = None,
     ) -> None:
-        """`opened` opens the machine. `interrupt` ends what a call waits for, from any thread."""
+        """`opened` opens the machine. `interrupt` aborts a running call, from any thread."""
         self._opened, self._interrupt = opened, interrupt
         self._newest: Future[Any] | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shioenv")
@@ -49,13 +49,13 @@ class Seat(Generic[Machine]):
 
     @classmethod
     def at(cls, machine: Machine, interrupt: Callable[[Machine], object]) -> Seat[Machine]:
-        """A seat at a machine that another thread opened, and that lives on with that thread."""
+        """Return a seat for a machine that another thread opened and keeps afterwards."""
         seat = cls(lambda: machine, interrupt)
         seat._machine = machine
         return seat
 
     async def do(self, action: Callable[[Machine], Answer]) -> Answer:
-        """Call an action with the machine, in the machine's thread; what the action returns.
+        """Call an action with the machine in the machine's thread, and return its result.
 
         Errors: those of the action; SandboxError where the seat is closed.
         """
@@ -65,18 +65,17 @@ class Seat(Generic[Machine]):
         return await asyncio.wrap_future(future)
 
     async def complete(self, work: Coroutine[Any, Any, None]) -> None:
-        """Wait for work that goes on to its end where the caller is cancelled."""
+        """Wait for work that runs to its end even if the caller is cancelled."""
         task = asyncio.ensure_future(work)
         self._completing.add(task)  # a loop holds its tasks weakly
         task.add_done_callback(self._completing.discard)
         await asyncio.shield(task)
 
     async def close(self) -> None:
-        """End the machine and the thread, after all calls of `do` that were made before.
+        """End the machine and the thread, after all earlier calls of `do`.
 
-        With `interrupt` a call that goes on is ended.
-        A machine that is being opened is ended as soon as it is open, even where nobody waits for
-        `close` any more. May be called any number of times.
+        With `interrupt`, a running call is ended. A machine that is still being opened is ended as
+        soon as it is open, even after `close` was cancelled. May be called any number of times.
         """
         if self._ended is None:
             if self._interrupt and self._machine and self._newest and not self._newest.done():
@@ -97,7 +96,7 @@ class Seat(Generic[Machine]):
 
 
 def runner_seat(system: str | None = None, limits: Limits | None = None) -> Seat[SandboxRunner]:
-    """A seat at a sandbox in which rows are typed.
+    """Return a seat for a sandbox in which rows are typed.
 
     Errors: every use raises those of `open_sandbox`.
     """
@@ -105,7 +104,7 @@ def runner_seat(system: str | None = None, limits: Limits | None = None) -> Seat
 
 
 class Enterable(Closable, Protocol):
-    """A machine that commands enter from outside, as `EnteredMachine`."""
+    """A machine in which commands can be started from outside, such as `EnteredMachine`."""
 
     def start(self, command: Command) -> Entered:
         """See `EnteredMachine.start`."""
@@ -120,12 +119,12 @@ EnterableMachine = TypeVar("EnterableMachine", bound=Enterable)
 
 
 class CommandTimeoutError(TimeoutError):
-    """A command ran out of time, and was ended with its process group."""
+    """A command timed out, and was ended with its process group."""
 
     def __init__(self, seconds: float | None, output: bytes, errors: bytes) -> None:
         super().__init__(f"Command timed out after {seconds} seconds")
         self.output, self.errors = output, errors
-        """What the command had printed until then."""
+        """The command's output and errors until then."""
 
 
 async def finished(
@@ -137,9 +136,9 @@ async def finished(
     most: int = OUTPUT,
     seconds: float | None = None,
 ) -> Finished:
-    """Start a command and wait until it has ended; see `Running.finish`.
+    """Start a command and wait for its end; see `Running.finish`.
 
-    Where the caller is cancelled, or the time is over, the command's processes are ended. Errors:
+    The command's processes are ended when the caller is cancelled or the time is over. Errors:
     CommandTimeoutError, those of `started`.
     """
     running = await started(seat, command)
@@ -158,7 +157,7 @@ async def finished(
 
 
 async def started(seat: Seat[EnterableMachine], command: Command) -> Running:
-    """A command that was started, in a known process group where its talk says one.
+    """Start a command, and return it with its process group if the control channel reports one.
 
     A command whose caller is cancelled is ended once it started. Errors: those of
     `EnteredMachine.start`.
@@ -190,7 +189,7 @@ async def _end(
 
 
 def _end_entered(machine: Enterable, entered: Entered, group: int | None) -> None:
-    """Kill a command that was just started; it goes on where its talk says no group."""
+    """Kill a newly started command; without a known process group it continues."""
     try:
         if group is not None:
             machine.end_group(group)

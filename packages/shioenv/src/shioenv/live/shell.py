@@ -1,4 +1,4 @@
-"""What every shell does: run line after line, each where the line before it left off."""
+"""The interface of shells: run line after line, each in the state that the line before left."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from shioenv.errors import ShellEndedError
 from shioenv.sandbox.base import Uncopied
 
 IDLE_SECONDS: Final = 3600.0
-"""Seconds for which a shell waits for its next line; ours, because nobody looks longer."""
+"""Seconds for which a shell waits for its next line; ours: a longer pause counts as abandonment."""
 
 
 class Shell(Protocol):
-    """A shell that runs lines, each where the line before it left off."""
+    """A shell that runs lines, each in the state that the line before left."""
 
     @property
     def ended(self) -> bool:
@@ -25,32 +25,32 @@ class Shell(Protocol):
 
     @property
     def state(self) -> State:
-        """The state that the next line starts from. Errors: PatchError where a patch was cut."""
+        """The initial state of the next line. Errors: PatchError if a patch was truncated."""
         ...
 
     def run(self, line: str, *, timeout: float | None = None) -> Behavior:
-        """What the shell does with a line; the patch leads from the end of the line before.
+        """Run a line and return its behavior; the patch starts at the end of the line before.
 
-        `timeout` are seconds that stand for the limit `wall_seconds`. A line that reaches a limit
-        ends the shell. Errors: ShellEndedError where the shell has ended; those of the runner or
-        the sandbox.
+        `timeout`, in seconds, overrides the limit `wall_seconds`. A line that reaches a limit ends
+        the shell. Errors: ShellEndedError where the shell has ended; those of the runner or the
+        sandbox.
         """
         ...
 
     def patch(self) -> ContextPatch:
-        """What all lines did together."""
+        """Return the combined changes of all lines."""
         ...
 
     def close(self) -> None:
-        """Ends the shell, and gives back what it holds; closing twice does nothing."""
+        """End the shell and release its resources; closing twice does nothing."""
         ...
 
 
 class Closing(Uncopied):
-    """What is closed at the end of its `with` block."""
+    """A context manager that closes itself at the end of its `with` block."""
 
     def close(self) -> None:
-        """Gives back what is held; closing twice does nothing."""
+        """Release all resources; closing twice does nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -65,7 +65,7 @@ class Closing(Uncopied):
 
 
 def ended(line: str) -> ShellEndedError:
-    """The error for a line that comes too late."""
+    """Return the error for a line after the shell's end."""
     return ShellEndedError(
         f"the shell has ended: {line!r:.60} cannot be run in it",
         hint="open another one: nothing runs after exit, exec or a limit",
@@ -73,4 +73,4 @@ def ended(line: str) -> ShellEndedError:
 
 
 def nothing() -> None:
-    """Does nothing: what closing is for a shell that holds nothing."""
+    """Do nothing: the default action on closing."""

@@ -1,4 +1,4 @@
-"""Shells of one kind, for one user or for many visitors: of machines, of a model, of both."""
+"""A factory of shells that a machine runs, a model answers, or both."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from shioenv.live.shell import Closing, Shell
 from shioenv.sandbox.base import Limits
 
 SPARE: Final = 2
-"""Machines that wait for the next visitors; ours, because one takes a fifth of a second to open."""
+"""Machines opened in advance for the next visitors; ours, because opening one takes 0.2 seconds."""
 
 SPARE_SECONDS: Final = 7 * 86_400.0
-"""Seconds for which a machine waits for a line; ours, since who serves ends shells earlier."""
+"""Seconds for which a spare machine waits for a line; ours, since servers end shells earlier."""
 
 
 class Shells(Closing):
-    """Opens shells of one kind. Threads may open, use and close different shells at once."""
+    """A factory of shells of one kind. Threads may open, use and close different shells at once."""
 
     def __init__(
         self,
@@ -33,13 +33,16 @@ class Shells(Closing):
         cwd: str | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """Without a `model`, a name or a file, each shell is a machine's.
+        """Prepare to open shells.
 
-        With one the model answers, and nothing is executed. With `machine_below` a machine runs
-        what the model is less sure of than that. `cwd` is the start directory (None: the first
-        one). Errors: those of `open_sandbox` and of `load_model`; StartDirectoryError. UsageError
-        for limits of another sandbox than namespaces, in which no shell stays, and for
-        `machine_below` alone.
+        - `model`: the name or path of the model that answers lines without executing them. By
+          default each shell runs on a machine.
+        - `machine_below`: below this confidence of the model a machine runs the line.
+        - `cwd`: the start directory (default: the system's first one).
+
+        Errors: those of `open_sandbox` and of `load_model`; StartDirectoryError. UsageError for a
+        sandbox other than namespaces, because no other keeps a shell. UsageError for
+        `machine_below` without a model.
         """
         if machine_below is not None and model is None:
             raise UsageError("there is no model above the machine", hint="name it with --model")
@@ -49,7 +52,7 @@ class Shells(Closing):
         self._closed = False
         self._make: Callable[[], Shell] = self._on_machine
         self.system = system
-        """The name of the system that the shells are of; None for the default one."""
+        """The name of the shells' system; None for the default one."""
         if model is not None:
             loaded = load_model(model)
             self.system = system or loaded.system
@@ -75,12 +78,12 @@ class Shells(Closing):
                 raise
 
     def open(self) -> Shell:
-        """A shell for one visitor. Errors: those of `shell_of`."""
+        """Open a shell. Errors: those of `shell_of`."""
         with self._opening:
             return self._spare.popleft() if self._spare else self._make()
 
     def make_ready(self) -> None:
-        """Opens what the next visitors are given; does nothing where that costs nothing."""
+        """Open spare machines for the next shells; do nothing where shells need no machine."""
         while True:
             with self._opening:
                 if self._closed or self._machines is None or len(self._spare) >= SPARE:
@@ -88,7 +91,7 @@ class Shells(Closing):
                 self._spare.append(self._make())
 
     def close(self) -> None:
-        """Ends every shell and every machine. No shell may be in use any more."""
+        """End every shell and every machine. No shell may be in use any more."""
         with self._opening:
             self._closed = True
             self._spare.clear()
@@ -101,7 +104,7 @@ class Shells(Closing):
 
 
 def answered_by(shell: Shell) -> tuple[str, float | None]:
-    """Who answered a shell's newest line, `model` or `machine`, and how sure the model was."""
+    """Return the newest answer's source, `model` or `machine`, and the model's confidence."""
     answer = shell.answer if isinstance(shell, AskedShell | HybridShell) else None
     if answer is not None or isinstance(shell, AskedShell):
         return "model", answer.confidence if answer else None
@@ -109,7 +112,7 @@ def answered_by(shell: Shell) -> tuple[str, float | None]:
 
 
 def interrupt(shell: Shell) -> None:
-    """Ends the machine that a shell waits for, from any thread. A model alone answers soon."""
+    """End the machine that a shell waits for, from any thread. A model alone answers soon."""
     machine = shell.machine if isinstance(shell, HybridShell) else shell
     if isinstance(machine, ResidentShell):
         machine.interrupt()

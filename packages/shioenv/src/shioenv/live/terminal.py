@@ -1,19 +1,18 @@
-"""A shell that goes on from row to row, goes back, and forks, and whose rows can be repeated.
+"""A shell whose rows can be undone, forked, and repeated.
 
-Rows are run in a shell that stays. A fork, a terminal that went back, and one whose shell was lent
-to somebody else since, reach their state by running the rows again. So going back is forgetting
-rows, and a fork is a copy of the list.
+Rows are run in a resident shell. Some terminals run their rows again to restore their state: a
+fork, one after `undo`, and one whose shell was lent elsewhere. So undoing is deleting rows, and a
+fork is a copy of the list.
 
 The behavior of each row when it was typed is kept. A judge compares it with the behavior of the
-repetition: all rows are run again from the pristine system on, in one run.
+repetition: all rows are run again from the pristine system, in one run.
 
-Each question that somebody else asks of the machine runs in a shell of its own, beside the typed
-one. A judge must not ask the shell in which rows were typed: its functions, aliases, traps and
-variables answer as their owner likes.
+A judge's questions about the machine run in separate shells. They must not run in the shell in
+which rows were typed: its owner controls its functions, aliases, traps and variables.
 
-Commands can enter the machine from outside, beside the typed shell and each other, and go on there.
-What they do depends on time and cannot be repeated. So a judge of such a terminal ends every
-process and compares what the sandbox sees from outside.
+Commands can enter the machine from outside, in parallel to the typed shell and each other, and
+continue there. Their effects depend on time and cannot be repeated. So a judge of such a terminal
+ends every process and compares what the sandbox sees from outside.
 """
 
 from __future__ import annotations
@@ -42,18 +41,18 @@ from shioenv.sandbox.base import LARGEST, LONGEST_INPUT, Entered, Limits, Reques
 from shioenv.system.store import System
 
 ROWS: Final = 100
-"""How many rows' processor time all rows of a terminal may use together."""
+"""The number of rows whose processor time all rows of a terminal may use together."""
 
 
 _PROCESSES: Final = 1 << 16
-"""Bytes of the names of all processes, at most."""
+"""Limit in bytes on the listing of all processes."""
 
 
 def for_rows(limits: Limits | None) -> Limits:
-    """The limits of a terminal's machine, where `limits` are those of each row (None: `Limits()`).
+    """Return the limits of a terminal's machine from those of each row (None: `Limits()`).
 
-    All rows are run again for the next row. So their processor time is bounded together, to that of
-    `ROWS` rows. Real time is bounded for each row.
+    All rows are run again for the next row. So their total processor time is limited to that of
+    `ROWS` rows. Real time is limited for each row.
     """
     limits = limits or Limits()
     seconds = min(limits.cpu_seconds * ROWS, LARGEST["cpu_seconds"])
@@ -84,7 +83,7 @@ class LookedAtMachine(Pristine, Protocol):
 
     @property
     def whole_seconds(self) -> float:
-        """How many seconds the newest rows took by themselves."""
+        """Seconds that the newest rows took, without waiting for the sandbox."""
         ...
 
     def type(
@@ -112,7 +111,7 @@ class _Typed:
     beside: bool
     allowed: float
     whole: Behavior
-    """The behavior from the pristine state on, with this row typed last."""
+    """The behavior of all rows from the pristine state up to this row."""
 
     @property
     def again(self) -> Row:
@@ -124,42 +123,42 @@ class _Seen:
     patch: ContextPatch
     digests: Mapping[str, str]
     processes: frozenset[bytes]
-    """The numbers of all processes."""
+    """The IDs of all processes."""
     unrecorded: Mapping[str, bytes] | None
 
     def is_as(self, other: _Seen | None) -> bool:
-        """Whether nothing changed between two looks, as far as it can be read."""
+        """Whether two snapshots of the machine are equal, as far as it can be read."""
         return self.unrecorded is not None and self == other
 
 
 class Terminal:
     """A shell in a start directory of a machine, after a history was typed there.
 
-    `run` types a row. Each row is read by itself: a fault in a row (a quote that is not closed)
-    does not reach into the next. Rows share all that a shell keeps: directory, variables,
-    functions, files. After `exit` or `exec` nothing runs any more, as in any shell. An `exec` with
-    redirections alone redirects for its own row only (ours, because repeated rows print nothing). A
-    row that runs out of time is taken back, with all that it did (ours, as after Ctrl-C, with
-    nothing half done). `beside` runs a row in another shell.
+    `run` types a row. Each row is parsed separately, so an unclosed quote does not affect the next
+    row. Rows share all of the shell's state: directory, variables, functions, files. After `exit`
+    or `exec` nothing runs any more, as in any shell. An `exec` with only redirections applies to
+    that row alone (ours, because repeated rows print nothing). A row that times out is undone
+    completely (ours, as after Ctrl-C, with nothing half done). `beside` runs a row in another
+    shell.
 
     Each row has the machine's limit of real time, and may be as long as an input. All rows together
-    have at most `LONGEST_STDIN` bytes. Forks share the machine, which stays its owner's.
+    have at most `LONGEST_STDIN` bytes. Forks share the machine, which its owner closes.
     """
 
     def __init__(self, machine: LookedAtMachine, cwd: str, history: Iterable[str] = ()) -> None:
         self.machine = machine
         self.start = State(cwd=cwd, history=tuple(history), pristine=machine)
-        """The state that the terminal began in."""
+        """The state in which the terminal started."""
         self._rows: list[_Typed] = []
         self._spent = 0.0
-        self._lines: Lines | None = None  # in which the history and all rows were run
+        self._lines: Lines | None = None  # the shell of the history and all rows
         self.entered = False
-        """Whether a command entered the machine: no row can be repeated or taken back any more."""
-        self._found: _Seen | None = None  # by the first command that entered
+        """Whether a command entered the machine: rows can no longer be repeated or undone."""
+        self._found: _Seen | None = None  # before the first command that entered
 
     @property
     def rows(self) -> list[str]:
-        """The rows that were run and not taken back, in order."""
+        """The rows that were run and not undone, in order."""
         return [row.text for row in self._rows]
 
     @property
@@ -169,20 +168,20 @@ class Terminal:
 
     @property
     def ends_beside(self) -> bool:
-        """Whether the last row was run beside the shell, or there are no rows."""
+        """Whether the last row was run in a separate shell, or there are no rows."""
         return not self._rows or self._rows[-1].beside
 
     @property
     def printed(self) -> bytes:
-        """The output of the last row that was typed; empty where none was typed."""
+        """The output of the last typed row; empty if none was typed."""
         typed = [row.behavior.output for row in self._rows if not row.beside]
         return typed[-1] if typed else b""
 
     def run(self, row: str, *, separate: bool = False) -> Behavior:
-        """Types a row after the others, and returns its behavior.
+        """Type a row after the others, and return its behavior.
 
-        `separate` gives each output channel a pipe, as `Executing.execute` says. Errors: those of
-        the machine; the row then counts as not typed.
+        `separate` gives each output channel a pipe, as in `Executing.execute`. Errors: those of the
+        machine; the row then counts as not typed.
         """
         if self.machine.keeps_shells and not separate:
             return self._typed(row)
@@ -192,16 +191,17 @@ class Terminal:
     def beside(
         self, row: str, *, separate: bool = False, wall_seconds: float | None = None
     ) -> Behavior:
-        """Runs a row in a shell of its own, in the start directory, and returns its behavior.
+        """Run a row in a separate shell, in the start directory, and return its behavior.
 
-        The row finds the machine (files, network, host name) as the typed rows left it, and nothing
-        of their shell. Processes that typed rows left behind are ended first. Rows after this one
-        find what it did to the machine. `wall_seconds` takes the place of the limit of this name.
+        The row finds the machine (files, network, host name) as the typed rows left it, but not
+        their shell. Processes that typed rows left running are ended first. Later rows find what it
+        changed in the machine. `wall_seconds` overrides the limit of this name.
 
-        Where shells stay in the machine, nothing that was typed has a parent, a descriptor or the
-        memory of that shell. The supervisor starts the shell, and whoever could kill it has ended.
-        Errors: TerminalError where the typed shell could not be ended. TerminalError where no shell
-        stays and the shell beside was killed. Those of the machine. The row then counts as not run.
+        In a sandbox with resident shells, no typed process is an ancestor or descendant of that
+        shell, or shares its memory. The supervisor starts the shell, and every process that could
+        kill it has ended. Errors: TerminalError if the typed shell could not be ended.
+        TerminalError if there are no resident shells and the separate shell was killed. Those of
+        the machine. The row then counts as not run.
         """
         self._refuse_entered("repeated")
         if self.machine.keeps_shells:
@@ -213,19 +213,19 @@ class Terminal:
         return self._run(Row(RowKind.BESIDE, row), before, separate=separate, seconds=wall_seconds)
 
     def open(self) -> None:
-        """Types the history now, which else is typed before the first row. Errors: as `run`."""
+        """Type the history now rather than before the first row. Errors: as `run`."""
         self._shell()
 
     def enter(self, command: Command) -> Entered:
-        """Starts a command in the machine, beside the shell; its ends (`EnteredMachine.start`).
+        """Start a command in the machine, in parallel to the shell; see `EnteredMachine.start`.
 
-        The command finds what the rows left, their processes included, and goes on beside later
-        rows. From then on no row can be repeated, taken back or forked, and `beside` is refused. A
-        row that runs out of time or ends its shell ends every process, and what it did stays. The
-        next row finds a new shell in the same machine. A command that only `reads` leaves the
-        terminal as it is. So do commands before the first row that changed nothing and have ended.
-        A relative directory is one of the start directory's. Errors: those of
-        `EnteredMachine.start`; SandboxError where no shell stays in the machine.
+        The command finds what the rows left, their processes included, and continues during later
+        rows. From then on no row can be repeated, undone or forked, and `beside` is refused. A row
+        that times out or ends its shell ends every process, and its changes stay. The next row gets
+        a new shell in the same machine. Some commands leave the terminal as it is: those with
+        `reads`, and those that changed nothing and ended before the first row. Relative directories
+        start at the start directory. Errors: those of `EnteredMachine.start`; SandboxError in a
+        sandbox without resident shells.
         """
         cwd = posixpath.join(self.start.cwd, command.cwd)
         if not (self.entered or command.reads):
@@ -235,13 +235,13 @@ class Terminal:
         return entered
 
     def end_group(self, group: int) -> None:
-        """Kills a process group of a command. Errors: SandboxError."""
+        """Kill a process group of a command. Errors: SandboxError."""
         end_group(group, self._enter)
 
     def undo(self, count: int = 1) -> None:
-        """Takes back so many rows.
+        """Undo the last `count` rows.
 
-        Errors: UsageError where there are fewer; TerminalError where a command entered.
+        Errors: UsageError if there are fewer; TerminalError if a command entered.
         """
         self._refuse_entered("taken back")
         if not 0 <= count <= len(self._rows):
@@ -251,7 +251,7 @@ class Terminal:
             self._lines = None
 
     def fork(self) -> Terminal:
-        """Another terminal with the same rows; rows typed later in one are not in the other.
+        """Return a new terminal with the same rows; later rows of the two are independent.
 
         Errors: TerminalError where a command entered the machine.
         """
@@ -261,12 +261,12 @@ class Terminal:
         return other
 
     def rest(self) -> None:
-        """Gives the machine back. A row that is typed all the same has the rows run again."""
+        """Give the machine back; a later row runs all rows again."""
         if self._lines is not None:
             self._lines.close()
 
     def repeated(self) -> Behavior:
-        """The behavior of the history and all rows, run once more from the pristine state on.
+        """Return the behavior of the history and all rows, run once more from the pristine state.
 
         Only the last row prints, if it was typed. Errors: those of the machine; TerminalError where
         a command entered it.
@@ -277,7 +277,7 @@ class Terminal:
         return self.machine.type([*rows, last], self.start.cwd, wall_seconds=self._patience(None))
 
     def done(self) -> Behavior:
-        """What all rows did together when they were typed, in the form of `since_start`.
+        """Return the combined behavior of all rows as typed, in the form of `since_start`.
 
         Where a command entered the machine, every process is ended first. All that happened there
         until then counts. Errors: those of the machine; TerminalError where the typed shell could
@@ -293,16 +293,16 @@ class Terminal:
         return whole if before is None else self._since(before, whole)
 
     def since_start(self, repeated: Behavior | None = None) -> Behavior:
-        """What all rows did together, without the history; the output is that of the last row.
+        """Return the combined behavior of all rows without the history, with the last row's output.
 
-        `repeated` is what the method of this name gave; None has the rows repeated now.
+        `repeated` is the result of the method of this name; by default the rows are repeated now.
         """
         whole = repeated or self.repeated()
         before = self._alone(self._history)
         return whole if before is None else self._since(before, whole)
 
     def repetitions(self, repeated: Behavior) -> Iterator[tuple[Behavior, Behavior]]:
-        """For each row, two behaviors from the pristine state up to the row.
+        """Yield two behaviors for each row, both from the pristine state up to the row.
 
         In the first the row was typed, in the second it was repeated for the row after it. The
         second behavior of the last row is `repeated`.
@@ -314,28 +314,28 @@ class Terminal:
             yield row.whole, again
 
     def before(self) -> Context:
-        """The context that the terminal began in, to which the patch of `since_start` applies."""
+        """Return the initial context, to which the patch of `since_start` applies."""
         pristine = self.machine.context(self.start.cwd)
         before = self._alone(self._history)
         return Context(before.patch.apply(pristine.document)) if before else pristine
 
     def unrecorded(self) -> Mapping[str, bytes] | None:
-        """What the rows left that no patch names (`behavior.unrecorded`); None: it is unreadable.
+        """Return the rows' effects outside patches (`behavior.unrecorded`); None if unreadable.
 
-        It is read from outside, beside the shell, by the pristine system's programs. Errors: those
-        of the machine; SandboxError where no shell stays in it.
+        The pristine system's programs read it from outside the shell. Errors: those of the machine;
+        SandboxError in a sandbox without resident shells.
         """
         printed = self._shell().apart(PROBE, wall_seconds=SECONDS).output
         return unrecorded(printed, self.machine.system.declaration)
 
     def unrecorded_before(self) -> Mapping[str, bytes] | None:
-        """The same where the terminal began, after its history was typed there."""
+        """Return the same for the initial state, after the history was typed."""
         rows = [*self._history, Row(RowKind.BESIDE, PROBE)]
         asked = self.machine.type(rows, self.start.cwd, wall_seconds=SECONDS)
         return unrecorded(asked.output, self.machine.system.declaration)
 
     def _since(self, before: Behavior, whole: Behavior) -> Behavior:
-        """What was done after the history, with digests of moved files too."""
+        """Return the changes after the history, with digests of moved files too."""
         return self.machine.since(before, whole, self.start.cwd, of_moved=True)
 
     @property
@@ -343,11 +343,11 @@ class Terminal:
         return [Row(RowKind.AGAIN, text) for text in self.start.history]
 
     def _alone(self, rows: list[Row], seconds: float | None = None) -> Behavior | None:
-        """The behavior of rows that are all repeated; None where there are no rows."""
+        """Return the behavior of repeated rows; None where there are no rows."""
         return self.machine.type(rows, self.start.cwd, wall_seconds=seconds) if rows else None
 
     def _typed(self, row: str) -> Behavior:
-        """Types a row in the shell that stays."""
+        """Type a row in the resident shell."""
         Request(row).argument()
         while True:
             lines = self._shell()
@@ -379,12 +379,12 @@ class Terminal:
         return behavior
 
     def _typed_beside_others(self, row: str, lines: Lines) -> Behavior:
-        """Types a row in a machine that was entered, in a new shell where the last one ended."""
+        """Type a row in an entered machine, in a new shell if the last one ended."""
         if lines.ended:
             lines.restart(idle_seconds=LENT_SECONDS)
         try:
             behavior = lines.run(row)
-        except ShellEndedError:  # since its last row, by a limit, say
+        except ShellEndedError:  # since its last row, for example by a limit
             lines.restart(idle_seconds=LENT_SECONDS)
             behavior = lines.run(row)
         allowed = self.machine.limits.wall_seconds
@@ -392,7 +392,7 @@ class Terminal:
         return behavior
 
     def _settled(self) -> Behavior:
-        """What happened in a machine that was entered, where every process was ended."""
+        """Return the behavior in an entered machine, after ending every process."""
         lines = self._shell()
         try:
             return lines.settle()
@@ -404,7 +404,7 @@ class Terminal:
         return lines.enter(text, wall_seconds=START_SECONDS, idle_seconds=LENT_SECONDS)
 
     def _seen(self) -> _Seen:
-        """What the machine is like without its typed shell: what changed, and what runs."""
+        """Return a snapshot of the machine without its typed shell: changes and processes."""
         lines = self._shell()
         lines.look()
         whole, other = lines.whole(), self.unrecorded()
@@ -424,18 +424,18 @@ class Terminal:
             )
 
     def _asked(self, row: str, *, separate: bool, seconds: float | None) -> Behavior:
-        """Runs a row beside the shell that stays, which is ended first with all that it left."""
+        """Run a row in a separate shell, after ending the resident shell and all that it left."""
         Request(row).argument()
         lines = self._shell(ends=True)
-        self._lines = None  # no row can be typed there any more
+        self._lines = None  # no further row can be typed there
         behavior = lines.beside(row, separate=separate, wall_seconds=seconds)
-        if not behavior.timed_out:  # nobody else is left who could have killed it
+        if not behavior.timed_out:  # no other process is left that could have killed it
             allowed = seconds or self.machine.limits.wall_seconds
             self._rows.append(_Typed(row, behavior, True, allowed, lines.whole()))
         return behavior
 
     def _shell(self, *, ends: bool = False) -> Lines:
-        """The shell that stays, in which the history and all rows were run.
+        """Return the resident shell, in which the history and all rows were run.
 
         With `ends` the shell is killed after the last typed row.
         """
@@ -475,11 +475,11 @@ class Terminal:
         return behavior
 
     def _patience(self, seconds: float | None) -> float:
-        """Seconds that a run may take, which repeats all rows before the new one.
+        """Return the time limit in seconds of a run that repeats all rows before the new one.
 
-        They are the new row's own, and 1.5 times as many as the rows before it needed: the machine
-        may be busier now. For the rows before it, they are never more than these were allowed. The
-        seconds added are whole, so that the machine remembers the same rows.
+        It is the new row's limit plus 1.5 times the time that the earlier rows needed: the machine
+        may be busier now. The earlier rows never get more than their own limits. The seconds added
+        are whole, so that the machine remembers the same rows.
         """
         own = seconds or self.machine.limits.wall_seconds
         before = min(ceil(1.5 * self._spent), ceil(sum(row.allowed for row in self._rows)))
@@ -500,7 +500,7 @@ def _killed(row: str) -> TerminalError:
 
 
 def _repeat(lines: Lines, rows: list[Row], last: int | None) -> None:
-    """Runs rows again in a new shell, which is killed before the row of the number `last`."""
+    """Run rows again in a new shell, which is killed before the row of the number `last`."""
     for number, row in enumerate(rows):
         if number == last:
             _kill(lines)
@@ -527,10 +527,10 @@ def _not_ended(error: SandboxError) -> TerminalError:
 
 
 def contents(terminal: Terminal, names: Iterable[str]) -> Mapping[str, bytes]:
-    """Contents of regular files after all rows, by name in `fs`. Unreadable files are missing.
+    """Return contents of regular files after all rows, by name in `fs`, without unreadable files.
 
-    A shell beside prints them as base64, which passes any byte. Files whose names do not fit into
-    one row are missing as well.
+    A separate shell prints them as base64, which represents any byte. Files whose names do not fit
+    into one row are missing as well.
     """
     wanted = list(names)
     if not wanted:

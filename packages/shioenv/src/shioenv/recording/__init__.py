@@ -1,1 +1,1 @@
-"""Sessions turned into records: executed, scored, and checked for being volatile."""
+"""Convert sessions into records: execute, score, and check for volatility."""

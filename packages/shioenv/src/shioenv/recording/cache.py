@@ -1,8 +1,8 @@
-"""Executions shared between records, workers and runs: behaviors by what decides them.
+"""Execution caches that records, workers and runs share, keyed by everything a behavior depends on.
 
 `SessionExecutions` and `MemoryCache` hold behaviors in memory. The behaviors of an `ExecutionCache`
 are in one SQLite file in the user's cache directory. A wrong behavior must never be read from the
-file. So whatever is odd about the file gives a warning, and inputs are executed.
+file. So any irregularity of the file causes a warning, and inputs are executed.
 """
 
 from __future__ import annotations
@@ -36,28 +36,27 @@ from shioenv.sandbox.backends import lower_layer
 from shioenv.sandbox.base import MEBIBYTE, Limits
 
 CACHE_BYTES = 512 * MEBIBYTE
-"""Default bound on the bytes of the file: about a million executions (ours)."""
+"""Default limit on the file's size in bytes: about a million executions (ours)."""
 
 MAX_AGE = 86_400.0
-"""Seconds for which a stored behavior stands for its input (ours). A program that asks the kernel
-itself sees real time. In a system that has the host's time all programs see real time (D-4). A
-behavior may depend on real time and not show it (`find -mtime`, the year in `ls -l`).
-"""
+"""Maximum age in seconds of a stored behavior (ours). A program that asks the kernel itself sees
+real time. In a system with the host's time all programs see real time (D-4). A behavior may depend
+on real time and not show it (`find -mtime`, the year in `ls -l`)."""
 
 CHECKED_SHARE = 0.02
-"""Share of the behaviors found that are executed all the same, and compared (ours)."""
+"""Share of the cache hits that are executed and compared nevertheless (ours)."""
 
 LARGEST_VALUE = MEBIBYTE
-"""Most bytes of a behavior that is kept, compressed."""
+"""Maximum compressed size in bytes of a stored behavior."""
 
 _FILE = "1.sqlite"
 _BUSY_SECONDS = 5.0
 _PAGE = 4096
 _GIVEN_BACK = 1024
-"""Most free pages that one write gives back, so that others do not wait long (ours)."""
+"""Maximum number of free pages that one write releases, to keep the lock short (ours)."""
 
 _REMOVED = 2048
-"""Most executions that one write removes; otherwise it removes an eighth of all (ours)."""
+"""Maximum number of executions that one write removes; otherwise an eighth of all (ours)."""
 
 _CHECKSUM = 16
 _TABLE = """
@@ -66,15 +65,15 @@ CREATE TABLE IF NOT EXISTS executions
 """
 _BEHAVIOR = msgspec.msgpack.Decoder(Behavior)
 _STRUCK = b""
-"""Kept in place of a behavior for an input that was seen to do different things; never removed."""
+"""Permanently replaces the behavior of an input that was seen to behave differently."""
 
 
 class ExecutionCache:
     """Behaviors of one system under one set of limits on this host, for any start directory.
 
-    One thread at a time may use a cache. Any number of threads, each with a cache of its own, share
-    the file. Nothing that goes wrong with the file is raised: `trouble` then says what it is, and
-    every later question is a miss. `use` counts questions, answers and comparisons.
+    One thread at a time may use a cache. Any number of threads, each with a separate cache, share
+    the file. Errors of the file are not raised: `trouble` describes them, and every later lookup is
+    a miss. `use` counts lookups, hits and comparisons.
     """
 
     def __init__(
@@ -110,11 +109,11 @@ class ExecutionCache:
             self._give_up(error)
 
     def of(self, cwd: str) -> Cache:
-        """The behaviors of inputs in one start directory, by the text of the input."""
+        """Return the behaviors of inputs in one start directory, by the text of the input."""
         return _View(self, cwd)
 
     def close(self) -> None:
-        """Close the file; every later question is a miss."""
+        """Close the file; every later lookup is a miss."""
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
@@ -123,7 +122,7 @@ class ExecutionCache:
                 self._give_up(error)
 
     def get(self, cwd: str, text: str) -> Behavior | None:
-        """The behavior of an input. None where it is not known, too old, or to be checked.
+        """Return an input's behavior; None if it is unknown, too old, or selected for a check.
 
         A behavior from the future counts as too old: the host's clock was set back.
         """
@@ -139,16 +138,16 @@ class ExecutionCache:
         return behavior
 
     def update(self, cwd: str, behaviors: Mapping[str, Behavior]) -> None:
-        """Keep executed behaviors. An input that did something else before is struck off.
+        """Store executed behaviors. An input that behaved differently before is disabled.
 
-        Nothing is kept where others are writing to the file for too long.
+        Nothing is stored while the file stays locked for too long.
         """
         encoded = ((self._key(cwd, text), each, encode(each)) for text, each in behaviors.items())
         kept = [(key, each, value) for key, each, value in encoded if value is not None]
         if not kept or self._connection is None:
             return
         try:
-            self._connection.execute("BEGIN IMMEDIATE")  # nobody writes between reading and writing
+            self._connection.execute("BEGIN IMMEDIATE")  # locks out other writers
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY:
                 self._give_up(error)
@@ -160,7 +159,10 @@ class ExecutionCache:
     def _rows(
         self, kept: Iterable[tuple[bytes, Behavior, bytes]]
     ) -> list[tuple[bytes, float, bytes]]:
-        """The rows to write. The row of an input that did something else before strikes it off."""
+        """Return the rows to write.
+
+        An input that behaved differently before gets a disabling row.
+        """
         rows = []
         now = self._clock()
         for key, behavior, value in kept:
@@ -180,7 +182,7 @@ class ExecutionCache:
         return hashlib.blake2b(content, digest_size=16, key=self._salt).digest()
 
     def _read(self, key: bytes) -> tuple[float, Behavior | None] | None:
-        """When an input ran and its behavior (None: different ones); None for an unknown input."""
+        """Return the time and behavior of an input (None: disabled); None for an unknown input."""
         if self._connection is None:
             return None
         try:
@@ -201,7 +203,7 @@ class ExecutionCache:
         return at, behavior
 
     def _write(self, rows: list[tuple[bytes, float, bytes]]) -> None:
-        """Write the rows and end the transaction that `update` began."""
+        """Write the rows and end the transaction of `update`."""
         assert self._connection is not None
         try:
             self._connection.executemany("REPLACE INTO executions VALUES (?, ?, ?)", rows)
@@ -211,10 +213,10 @@ class ExecutionCache:
             self._give_up(error)
 
     def _bound(self) -> None:
-        """Remove the entries that were written first, where the file has reached its bound.
+        """Remove the oldest entries if the file has reached its limit.
 
-        Entries of inputs that are struck off stay. Free pages above the bound are given back, a few
-        at a time, because everybody else waits meanwhile.
+        Entries of disabled inputs stay. Free pages above the limit are released, a few at a time,
+        because other writers wait meanwhile.
         """
         assert self._connection is not None
         pages, free = (
@@ -229,7 +231,7 @@ class ExecutionCache:
                 (_CHECKSUM + len(_STRUCK), _REMOVED),
             )
         above = pages - self._max_bytes // _PAGE
-        if above > 0:  # a step gives back one page; `execute` makes only one step
+        if above > 0:  # a step frees one page, and `execute` makes only one step
             given_back = min(above, _GIVEN_BACK)
             self._connection.executescript(f"PRAGMA incremental_vacuum({given_back})")
 
@@ -245,8 +247,8 @@ class ExecutionCache:
 def _log_ahead(connection: sqlite3.Connection) -> None:
     """Let one connection write while others read, and let a new file shrink.
 
-    A new file has to be locked for that. SQLite does not wait for this lock, and many lanes open
-    the file in the same moment. So this is tried again for up to `_BUSY_SECONDS`.
+    This locks a new file. SQLite does not wait for this lock, and many lanes open the file at the
+    same moment. So this is retried for up to `_BUSY_SECONDS`.
     """
     until = time.monotonic() + _BUSY_SECONDS
     while True:
@@ -261,7 +263,7 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
 
 
 class _View:
-    """The part of a cache for one start directory."""
+    """A view of a cache for one start directory."""
 
     def __init__(self, of: ExecutionCache, cwd: str) -> None:
         self._of, self._cwd = of, cwd
@@ -275,7 +277,7 @@ class _View:
 
 @cache
 def sources_digest(*names: str) -> str:
-    """SHA-256 (hex) of modules, and of all in packages but for byte code, by their dotted names.
+    """Return the SHA-256 (hex) of modules and packages without byte code, by their dotted names.
 
     Errors: ModuleNotFoundError.
     """
@@ -294,9 +296,9 @@ def sources_digest(*names: str) -> str:
 
 
 def host() -> list[Any]:
-    """What behaviors may show of this host.
+    """Return the properties of this host on which behaviors may depend.
 
-    That is its kernel, where systems' files lie, and the hard limits of this process.
+    They are its kernel, the location of systems' files, and the hard limits of this process.
     """
     names = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
     bounds = [resource.getrlimit(getattr(resource, name))[1] for name in names]
@@ -304,7 +306,7 @@ def host() -> list[Any]:
 
 
 def encode(behavior: Behavior) -> bytes | None:
-    """The bytes kept of a behavior; None where too many, or where `decode` gives another one."""
+    """Encode a behavior; None if it is too large, or if `decode` would not restore it."""
     try:
         value = zlib.compress(msgspec.msgpack.encode(behavior), 1)
     except (ValueError, OverflowError):
@@ -315,7 +317,7 @@ def encode(behavior: Behavior) -> bytes | None:
 
 
 def decode(value: bytes) -> Behavior | None:
-    """The behavior that `encode` was given; None for bytes that it did not give."""
+    """Decode the bytes of `encode`; None for other bytes."""
     try:
         return _BEHAVIOR.decode(zlib.decompress(value))
     except (zlib.error, ValueError, ShioenvError):
@@ -327,7 +329,7 @@ def _sealed(key: bytes, value: bytes) -> bytes:
 
 
 def _opened(key: bytes, sealed: object) -> bytes | None:
-    """The value of an entry; None where the entry is not as it was written under this key."""
+    """Return an entry's value; None where it is not as it was written under this key."""
     if not isinstance(sealed, bytes):
         return None
     value = sealed[_CHECKSUM:]
@@ -335,17 +337,17 @@ def _opened(key: bytes, sealed: object) -> bytes | None:
 
 
 CACHED_BEHAVIORS = 4096
-"""Most behaviors kept between sessions; those unused for longest are dropped first."""
+"""Maximum number of behaviors kept between sessions; the least recently used are dropped first."""
 
 CACHED_OUTPUT = 65_536
-"""Most bytes of output of a behavior that is kept."""
+"""Maximum size in bytes of the output of a behavior that is kept."""
 
 
 class SessionExecutions:
-    """Behaviors of one session by text, then those that other sessions left.
+    """Behaviors of one session by text, with those of other sessions as fallback.
 
-    The behaviors of other sessions are used while `hold()` is true. It is no longer true once a
-    sub-input ran out of time, because the executions of other sessions had more time.
+    The behaviors of other sessions are used while `hold()` is true. It becomes false once a
+    sub-input timed out, because the executions of other sessions had more time.
     """
 
     def __init__(self, others: Cache | None, hold: Callable[[], bool]) -> None:
@@ -353,22 +355,22 @@ class SessionExecutions:
         self._others, self._hold = others, hold
 
     def get(self, text: str, /) -> Behavior | None:
-        """The behavior of a text; None where it was not executed."""
+        """Return the behavior of a text; None if it was not executed."""
         behavior = self.own.get(text)
         if behavior is None and self._others is not None and self._hold():
             behavior = self._others.get(text)
         return behavior
 
     def update(self, behaviors: Mapping[str, Behavior], /) -> None:
-        """Keep behaviors for this session. Which other sessions may use is decided at its end."""
+        """Keep behaviors for this session. At its end they may be shared with other sessions."""
         self.own.update(behaviors)
 
 
 class MemoryCache:
-    """Behaviors by text, in one start directory. `at` gives a view for another start directory.
+    """Behaviors by text, in one start directory. `at` returns a view for another start directory.
 
-    All views share one store. The number of its behaviors and their size are bounded, because an
-    environment may live for millions of episodes. `hits` counts the answers of one view. Several
+    All views share one store. The number of its behaviors and their size are limited, because an
+    environment may live for millions of episodes. `hits` counts the hits of one view. Several
     threads may use views of one store.
     """
 
@@ -385,11 +387,11 @@ class MemoryCache:
         self._lock = threading.Lock() if lock is None else lock
 
     def at(self, cwd: str) -> MemoryCache:
-        """A view of the same store for a start directory, with no hits yet."""
+        """Return a view of the same store for a start directory, with no hits yet."""
         return MemoryCache(cwd, self._store, self._capacity, self._lock)
 
     def get(self, text: str, /) -> Behavior | None:
-        """The behavior of a text; None where it is not kept, or not any more."""
+        """Return the behavior of a text; None where it is not kept, or not any more."""
         with self._lock:
             behavior = self._store.get((self._cwd, text))
             if behavior is not None:

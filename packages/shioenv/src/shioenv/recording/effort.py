@@ -1,6 +1,6 @@
 """A finished record on its way to the dataset, with the time and executions that it took.
 
-The time and executions depend on the run, so they are not recorded.
+The time and executions differ between runs, so they are not recorded.
 """
 
 from __future__ import annotations
@@ -11,35 +11,35 @@ from typing import Any
 
 @dataclass(slots=True)
 class Effort:
-    """Counts of one record, or of many together."""
+    """Counts of one record, or sums over many."""
 
     ran: int = 0
-    """Executions that really ran, not answered by another record's."""
+    """Executions that were run rather than taken from another record."""
     own_seconds: float = 0.0
-    """Seconds that executed inputs took by themselves, from their start to the end of their last
-    process, summed over all sandboxes."""
+    """Seconds that executed inputs ran, from their start to the end of their last process, summed
+    over all sandboxes."""
     sandbox_seconds: float = 0.0
-    """Seconds that their executions took beyond `own_seconds`: to start inputs, to read what the
-    inputs changed, and to make a behavior of that."""
+    """Seconds that their executions took beyond `own_seconds`: to start inputs, to read their
+    changes, and to convert them into behaviors."""
     opening_seconds: float = 0.0
-    """Seconds that it took to open sandboxes for the executions."""
+    """Seconds for opening sandboxes for the executions."""
     lane_seconds: float = 0.0
-    """Seconds that records were in work, without waits for a turn, summed over all sandboxes."""
+    """Seconds spent on records, without waits for a turn, summed over all sandboxes."""
     drawing_seconds: float = 0.0
-    """Seconds of processor time that drawing the samples took, which no other count has.
+    """Seconds of processor time for drawing the samples, which no other count includes.
 
-    One process draws. Its waits are not counted: others have the processors then.
+    One process draws. Its waits are not counted: other processes have the processors then.
     """
     asked: int = 0
-    """Executions that were looked up, because another record might have made them."""
+    """Executions that were looked up in the cache."""
     found: int = 0
-    """Executions that were not run, because another record had made them."""
+    """Executions that were found in the cache, and not run."""
     checked: int = 0
-    """Executions that were kept already, and were run all the same."""
+    """Executions that were in the cache, and run nevertheless for a check."""
     differing: int = 0
-    """Checked executions that did something else than what was kept; they are shared no more."""
+    """Checked executions that differed from the cached behavior; they are no longer shared."""
     trouble: str | None = None
-    """Why nothing is shared any more; None where sharing works."""
+    """The reason why nothing is shared any more; None where sharing works."""
 
     def add(self, other: Effort) -> None:
         """Add the counts of another effort."""
@@ -49,9 +49,9 @@ class Effort:
 
     @property
     def places(self) -> dict[str, float]:
-        """Where the time went, in seconds.
+        """Return the seconds spent by activity.
 
-        It goes to the commands, to executing them, to opening sandboxes, to making records, and to
+        The activities are the commands, executing them, opening sandboxes, making records, and
         drawing inputs.
         """
         executing = self.own_seconds + self.sandbox_seconds + self.opening_seconds
@@ -64,7 +64,7 @@ class Effort:
         }
 
     def to_json(self, seconds: float) -> dict[str, Any]:
-        """The effort as JSON for programs; `seconds` is how long the run took."""
+        """Return the effort as JSON for programs; `seconds` is the duration of the run."""
         return {
             "executed": self.ran,
             "executed_per_second": round(self.ran / seconds, 2) if seconds else None,
@@ -92,8 +92,8 @@ class Line:
 
     session_id: int
     content: bytes
-    """The record as `domain.record.encode` gave it."""
+    """The record as encoded by `domain.record.encode`."""
     volatile: bool
     executions: int
     effort: Effort = field(default_factory=Effort)
-    """The time and executions that the record took, which are not stored."""
+    """The time and executions of the record, which are not stored."""

@@ -1,4 +1,4 @@
-"""How long the executions of one session may take, and which are repeated (D-10)."""
+"""Time limits of a session's executions, and rules for repeating them (D-10)."""
 
 from __future__ import annotations
 
@@ -12,58 +12,59 @@ from shioenv.domain.inputs import Session
 from shioenv.domain.runner import Executing, Order, State
 
 HURRIED_SECONDS = 0.25
-"""Least wall time of hurried sub-inputs (`Patience`), in seconds. They are hurried because an input
-that hangs without an argument hangs without further arguments too: `ping` without its count (ours).
-"""
+"""Minimum wall time of hurried sub-inputs (`Patience`), in seconds. They are hurried because an
+input that hangs without an argument hangs without further arguments too: `ping` without its count
+(ours)."""
 
 HASTE = 4
-"""How many times as long a hurried sub-input gets that was busy when its time was over (ours)."""
+"""Factor on the time of a hurried sub-input that timed out while it was working (ours)."""
 
 
 def _cut(behavior: Behavior) -> bool:
-    """Whether processes still ran when the time after the shell's end was over."""
+    """Whether processes still ran at the end of the time allowed after the shell's end."""
     return "background_seconds" in behavior.limits_hit
 
 
 Alone = Callable[[Callable[[], Behavior]], Behavior]
-"""Calls a run while nothing else uses what the run may have lacked."""
+"""Calls a run while no other run competes for its resources."""
 
 
 def at_once(run: Callable[[], Behavior]) -> Behavior:
-    """Call the run at once, where nothing else runs anyway."""
+    """Call the run at once, for callers without parallel runs."""
     return run()
 
 
 class Patience:
-    """Executes a session and its sub-inputs, and decides how much wall time each gets.
+    """Executes a session and its sub-inputs, and decides their limits of wall time.
 
-    The first run of the session is repeated once through `alone` where it timed out, and the second
-    run counts. A sub-input that times out though the session does not is repeated in the same way,
-    unless the session is `volatile` anyway. Where it times out again, or is not repeated, all
+    The first run of the session is repeated once through `alone` if it timed out, and the second
+    run counts. The same applies to a sub-input that times out although the session does not, unless
+    the session is `volatile` anyway. If the sub-input times out again, or is not repeated, all
     further sub-inputs are hurried.
 
     A hurried sub-input gets 20 times the session's own time: at least `HURRIED_SECONDS`, and at
-    most the time of the sub-input that timed out. It is not repeated with the same time. Where it
-    was still at work when its time was over, and not asleep, it lacked time and did not hang. Then
-    it gets four times as long, again and again. Once that reaches the time of the sub-input that
-    timed out, it gets the wall time of every run.
+    most the time of the sub-input that timed out. It is not repeated with the same time. If it was
+    working rather than sleeping when its time was over, it was slow and did not hang. Then it gets
+    four times as long, repeatedly. Once that reaches the time of the sub-input that timed out, it
+    gets the wall time of every run.
 
-    Processes may still run when the time after the shell's end is over. Where that happens in the
-    first run of the session, the run is repeated once through `alone`. It is the same for a
-    sub-input that is not hurried, of a session that is not volatile and does not do so itself.
+    Processes may still run at the end of the time allowed after the shell's end. If that happens in
+    the first run of the session, the run is repeated once through `alone`. So is a sub-input in
+    which that happens, unless it is hurried, the session is volatile, or the session has such
+    processes too.
 
-    A run that breaks its sandboxes is repeated once through `alone`, because something beside it
-    may have taken what it needed. Where it breaks them again, the run itself is the cause. Then all
-    further runs of the session and its sub-inputs get one sandbox each.
+    A run that breaks its sandboxes is repeated once through `alone`, because another run may have
+    taken its resources. If it breaks them again, the run itself is the cause. Then all further runs
+    of the session and its sub-inputs get one sandbox each.
     """
 
     def __init__(
         self, session: Session, runner: Executing, *, alone: Alone = at_once, volatile: bool = False
     ) -> None:
         self.hangs = False
-        """Whether the session itself runs out of time, or breaks its sandboxes."""
+        """Whether the session itself times out, or breaks its sandboxes."""
         self.hurried: float | None = None
-        """Wall time of further sub-inputs in seconds; None until a sub-input ran out of time."""
+        """Wall time of further sub-inputs in seconds; None until a sub-input timed out."""
         self.limits_reached: set[str] = set()
         """Names of the limits that runs of the whole session reached."""
         self._text = session.body
@@ -73,7 +74,7 @@ class Patience:
         self._breaks = self._cut = False
 
     def begin(self) -> Behavior:
-        """Run the session for the first time; the behavior that counts."""
+        """Run the session for the first time, and return the behavior that counts."""
         first = self.whole()
         if first.timed_out or _cut(first):
             first = self._alone(self.whole)
@@ -82,7 +83,7 @@ class Patience:
         return first
 
     def whole(self, order: Order = "as it comes") -> Behavior:
-        """Run the whole session, with its processes in this order; its behavior."""
+        """Run the whole session, with its processes in this order, and return its behavior."""
         began = self._runner.seconds
         behavior = self._executed(
             self._text, **({} if order == "as it comes" else {"order": order})
@@ -92,22 +93,22 @@ class Patience:
         return behavior
 
     def channels(self) -> Behavior:
-        """Run the whole session with two pipes (D-9); its behavior."""
+        """Run the whole session with two pipes (D-9), and return its behavior."""
         behavior = self._executed(self._text, separate=True)
         self.limits_reached.update(behavior.limits_hit)
         return behavior
 
     @property
     def length(self) -> int:
-        """Bytes of the session as it is executed, its history included."""
+        """Size of the executed session in bytes, its history included."""
         return len(os.fsencode("\n".join([*self._state.history, self._text])))
 
     def followed_by(self, line: str) -> Behavior:
-        """Run the session with a line behind it; the behavior of both."""
+        """Run the session followed by a line, and return their joint behavior."""
         return self._executed(f"{self._text}\n{line}")
 
     def part(self, text: str) -> Behavior:
-        """Run a sub-input; its behavior."""
+        """Run a sub-input, and return its behavior."""
         if self.hurried is not None:
             return self._soon(text, self.hurried)
         began = self._runner.seconds
@@ -124,7 +125,7 @@ class Patience:
         return behavior
 
     def _soon(self, text: str, wall: float) -> Behavior:
-        """Run a hurried sub-input, with more time where it was at work when its time was over."""
+        """Run a hurried sub-input, with more time if it was working when it timed out."""
         behavior = self._executed(text, wall_seconds=wall)
         while behavior.timed_out and not self._runner.waited and wall < self._longest:
             wall *= HASTE
@@ -133,7 +134,7 @@ class Patience:
         return behavior
 
     def _seconds_since(self, began: float) -> float:
-        """Seconds that executions took by themselves since `began`, without waits for a turn.
+        """Return the seconds that executions ran since `began`, without waits for a turn.
 
         A sandbox that was opened since then counts from 0.
         """

@@ -1,4 +1,4 @@
-"""A session turned into a record: run and scored, then run once more with two pipes.
+"""Convert a session into a record: run and score it, then run it once more with two pipes.
 
 The records of datasets and of the last steps of environments are made here.
 """
@@ -37,22 +37,23 @@ from shioenv.recording.volatility import (
 from shioenv.sandbox.base import LONGEST_INPUT
 
 TIMED_OUT_BUDGET = 8
-"""Most sub-inputs of a session that times out, as each may take the whole wall time (ours)."""
+"""Maximum sub-inputs of a session that times out: each may take the whole wall time (ours)."""
 
 LOOKS = 8
-"""Most runs that show the files an input wrote (ours): a million bytes of names have room."""
+"""Maximum number of runs that print the written files (ours): enough for a million bytes of
+names."""
 
 ORDERS: tuple[Order, ...] = ("eager", "lazy")
-"""The orders of further runs, for an input with processes beside each other.
+"""The scheduling orders of further runs, for an input with concurrent processes.
 
-These runs only tell whether the input is volatile. The two orders lie furthest apart, so they find
-the same each time. In the first run and the run with two pipes processes go as they come. Ours:
-`soak/orders.py` shows that a further run as it comes finds nothing more.
+These runs serve only to detect a volatile input. The two orders are the extremes, so their results
+are reproducible. The first run and the run with two pipes use the natural order. Ours:
+`soak/orders.py` shows that a further run in natural order detects nothing more.
 """
 
 
 class _Whole:
-    """The runs of a whole session: the noise runs, and the run with two pipes if `piped`."""
+    """The runs of a whole session: the noise runs, and with `piped` the run with two pipes."""
 
     def __init__(
         self, patience: Patience, first: Behavior, noise_runs: int, *, piped: bool
@@ -70,10 +71,10 @@ class _Whole:
         return self._channels
 
     def again(self) -> Behavior:
-        """The next noise run. The first call gives the run that the session began with.
+        """Return the next noise run. The first call returns the session's first run.
 
-        The last noise run may be the run with two pipes. That run has to do the same as the first
-        run, and one of its channels has to be empty.
+        The last noise run may be the run with two pipes. That run must behave like the first run,
+        and one of its channels must be empty.
         """
         self._asked += 1
         if self._asked == 1:
@@ -91,13 +92,13 @@ ROW_END = "\n"
 
 
 def input_args_of(session: Session) -> list[str]:
-    """The tokens of all rows of a session with no-space marks, as a record holds them."""
+    """Return the tokens of all rows of a session with no-space marks, as in a record."""
     first, *further = [row.input_args for row in session.rows]
     return first + [token for row in further for token in (ROW_END, *row)]
 
 
 def rows_of(input_args: Sequence[str]) -> list[Input]:
-    """The rows of a record's `input_args`. Errors: InputError as by `Input.from_marked`."""
+    """Return the rows of a record's `input_args`. Errors: InputError as by `Input.from_marked`."""
     parts = groupby(input_args, ROW_END.__eq__)
     return [Input.from_marked(list(row)) for is_end, row in parts if not is_end]
 
@@ -108,9 +109,9 @@ class Recorded:
 
     session: Session
     behavior: Behavior
-    """The behavior of the first run, with the channels of another run that did the same.
+    """The behavior of the first run, with the channels of another run that behaved the same.
 
-    Where the other run did something else, all is of one of the two runs (`of_one_run`).
+    If the other run differed, everything is from one of the two runs (`of_one_run`).
     """
     score: Score | None
     """The score; None where the budget was 0."""
@@ -124,9 +125,10 @@ class Recorded:
         schema: int = SCHEMA_VERSION,
         mistake: str | None = None,
     ) -> Record:
-        """The session as a record with this number, in the layout of the version `schema`.
+        """Return the session as a record with this number, in the layout of the version `schema`.
 
-        `sampler` is what wrote the sample, `mistake` the class of the mistake in it; None for none.
+        `sampler` is the sampler that drew the sample, `mistake` the class of the mistake in it;
+        None for none.
         """
         scored = self._unscored if self.score is None else self.score.record_fields()
         return Record(
@@ -145,7 +147,7 @@ class Recorded:
 
     @property
     def _unscored(self) -> dict[str, Any]:
-        """The fields about scores: the numbers of arguments, and null for the irreducibility."""
+        """The score fields of an unscored record: numbers of arguments, no irreducibility."""
         segments = [
             ScoredSegment(command=part.command, n_arguments=len(part.arguments))
             for row in self.session.rows
@@ -160,31 +162,29 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecorder:
-    """Executes and scores sessions, and tells whether they are volatile.
+    """Executes and scores sessions, and detects volatile ones.
 
     Every execution, those of sub-inputs included, starts in the session's directory, and runs the
-    rows without the `cd` of a record's `input` (D-27). Within a record,
-    sub-inputs with the same rendered text share one execution. The runs of the whole session are
-    always executed.
+    rows without the `cd` of a record's `input` (D-27). Within a record, sub-inputs with the same
+    rendered text share one execution. The runs of the whole session are always executed.
     """
 
     scoring: Scoring
     cache: Cache | None = None
-    """Shares executions of sub-inputs with other sessions of the same system, start directory and
-    limits; None: no sharing. The executions of a volatile session never enter the cache. Nor do
-    sub-inputs that may do something else another time (`shareable`). The cache is not used any more
-    once a sub-input ran out of time.
-    """
+    """A cache that shares executions of sub-inputs with other sessions of the same system, start
+    directory and limits; None: no sharing. The executions of a volatile session never enter the
+    cache. Nor do sub-inputs that may behave differently another time (`shareable`). The cache is
+    not used any more once a sub-input timed out."""
     orders: tuple[Order, ...] = ORDERS
-    """The orders of further runs, for an input whose shell has processes beside each other."""
+    """The scheduling orders of further runs, for an input whose shell has concurrent processes."""
     thorough: bool = True
-    """Whether more is executed than the score needs: the run with two pipes, and the runs that show
-    the files that were written. Without these runs `stdout` and `stderr` stay unknown. A session
-    whose files hold the date does not count as volatile for that then."""
+    """Whether to execute more than the score needs: the run with two pipes, and the runs that print
+    the written files. Without these runs `stdout` and `stderr` stay unknown. A session whose files
+    contain the date is not detected as volatile then."""
     alone: Alone = at_once
-    """Calls a run while nothing else uses what the run may have lacked; see `Patience`."""
+    """Calls a run while no other run competes for its resources; see `Patience`."""
     clock: Callable[[], float] = time.time
-    """Seconds since 1970 on the host, as programs see them that ask its kernel (D-4)."""
+    """Seconds since 1970 on the host, as seen by programs that ask its kernel (D-4)."""
 
     def record(
         self, session: Session, runner: Executing, rng: Random, *, volatile: bool = False
@@ -195,30 +195,27 @@ class SessionRecorder:
         budget of 0 no session is scored.
 
         One run has two pipes, which fills `stdout` and `stderr` (D-9). It counts as the last noise
-        run where it did the same as the first run and one channel stayed empty. Then no order
-        between the channels is lost, and the noise threshold is what a run with one pipe would
-        give.
+        run if it behaved like the first run and one channel stayed empty. Then no order between the
+        channels is lost, and the noise threshold is the same as with one pipe.
 
         The behavior is volatile in each of these cases:
 
-        - `volatile` says that the input is declared volatile.
+        - `volatile` is true: the input is declared volatile.
         - The session times out or breaks its sandboxes, or its first run is volatile by itself.
-        - A run of the whole session, or of a scored prefix, did something else than another such
-          run (D-2v).
+        - A run of the whole session, or of a scored prefix, differed from another such run (D-2v).
         - A run of the whole session reached a limit of `FOUND_BY_LOOKING`.
-        - The output shows the date of the run, or a written file shows it or got it as its own.
-        - The output or a written file tells by itself that another run may differ (`unsettled`).
-        - The shell has processes beside each other, and a run in another order (`orders`) did
-          something else.
+        - The output shows the date of the run, or a written file contains it or has it as its time.
+        - The output or a written file shows that another run may differ (`unsettled`).
+        - The shell has concurrent processes, and a run in another order (`orders`) differed.
 
-        The written files that hold something are shown by one more run, of the session with a
-        `cat` behind it. There are several such runs where the files' names are more than an input
-        has room for. Where `LOOKS` runs do not suffice, or a single name has no room, there is no
-        such run, and the behavior is volatile.
+        The non-empty written files are printed by one more run, of the session followed by a `cat`.
+        There are several such runs if the files' names do not fit into one input. If more than
+        `LOOKS` runs were needed, or a single name does not fit, there is no such run, and the
+        behavior is volatile.
 
-        Output, exit code, patch and channels are those of runs that did the same, or all of one
-        run. The result is the same for the same runner and state of `rng`. Whatever the runner
-        raises passes through, so nothing is recorded that did not happen.
+        Output, exit code, patch and channels are those of runs that behaved the same, or all of one
+        run. The result is the same for the same runner and state of `rng`. Exceptions of the runner
+        are not caught, so nothing is recorded that did not happen.
         """
         patience = Patience(session, runner, alone=self.alone, volatile=volatile)
         executions = SessionExecutions(self.cache, lambda: patience.hurried is None)
@@ -263,9 +260,9 @@ class SessionRecorder:
     def _writes_date(
         self, session: Session, first: Behavior, patience: Patience, started: float
     ) -> bool:
-        """Whether a written file holds the date of the run, or is `unsettled`.
+        """Whether a written file contains the date of the run, or is `unsettled`.
 
-        True as well where the names of the files that hold something are too long to look at all.
+        True as well if the names of the non-empty files are too long to print the files.
         """
         digests = first.content_digests.items()
         filled = [name for name, digest in digests if digest != NOTHING]
@@ -285,16 +282,14 @@ class SessionRecorder:
         return False
 
     def _races(self, session: Session, first: Behavior, patience: Patience) -> bool:
-        """Whether an input has processes beside each other and does something else in one of the
-        further runs, each in an order of its own.
-        """
+        """Whether an input has concurrent processes and differs in a run with another order."""
         if not races("\n".join([*session.history, session.body])):
             return False
         return any(disagree(first, patience.whole(order), ordered=True) for order in self.orders)
 
 
 def _shown(paths: Iterable[str], room: int) -> Iterator[str]:
-    """Lines that print files, each of fewer bytes than `room` unless a single name needs more."""
+    """Yield lines that print files, each below `room` bytes unless a single name is longer."""
     line, length = ["cat", "--"], len("cat --")
     for path in map(quoted, paths):
         more = len(os.fsencode(path)) + 1

@@ -1,4 +1,4 @@
-"""The score of an input given as text: find its arguments, then run its sub-inputs on a system."""
+"""Score an input given as text: parse its arguments, then run its sub-inputs on a system."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ from shioenv.system.store import System, find_system
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A line with its arguments told apart, and what is uncertain about them."""
+    """A parsed line, with notes on uncertain arguments."""
 
     input: Input
     unknown: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Commands with options that their grammar does not have, each with these options. A word
-    behind such an option may be the option's value, but is read as an argument of its own.
-    """
+    """Commands with options that their grammar lacks, each with these options. A word after such an
+    option may be the option's value, but is parsed as a separate argument."""
     words: tuple[str, ...] = ()
-    """Commands that have arguments but no grammar; each of their words is read as an argument."""
+    """Commands that have arguments but no grammar; each of their words is parsed as an argument."""
 
     @property
     def notes(self) -> list[str]:
-        """Notes on what is uncertain, a line each; none where the grammars know everything."""
+        """Return a note on each uncertain argument; none where the grammars cover everything."""
         return [
             f"{command} has no {', '.join(options)}: each is read as an option without a value"
             for command, options in self.unknown
@@ -45,10 +44,10 @@ class Reading:
 def read_arguments(
     text: str, system: System | None = None, own: OwnGrammars | None = None
 ) -> Reading:
-    """The input in a line of shell, with its arguments told apart.
+    """Parse a line of shell into an input with its arguments.
 
-    The arguments of a command are told by its grammar, in the version that `system` has; `own`
-    grammars stand before the shipped ones. Where a command has no grammar, every shell word is an
+    A command's arguments are parsed with its grammar, in the version that `system` has; `own`
+    grammars take precedence over the shipped ones. Without a grammar, every shell word is an
     argument. Never fails: a line that bash will refuse is an input too.
     """
     words = {word.rpartition("/")[2] for word in re.findall(r"[\w./-]+|[\[:]", text)}
@@ -81,14 +80,14 @@ def score(
     explain: bool = True,
     runner: Runner | None = None,
 ) -> Score:
-    """The irreducibility of an input on a system, with each argument's own effect.
+    """Return the irreducibility of an input on a system, with each argument's effect.
 
-    The score is exact where the budget covers every sub-input. Else it is estimated from at most as
-    many sub-inputs as the budget says, drawn by `seed` (`estimate_irreducibility`). `cwd` is a
-    start directory; None for the system's first one. `runner` may be any runner. Without one, a
-    sandbox of `system` with these `limits` is opened for the call. With one, `limits` are not used,
-    and `system` only says in which versions the grammars tell arguments. Errors: UsageError, and
-    those of `open_sandbox` and the runner.
+    The score is exact if the budget covers every sub-input. Otherwise it is estimated from at most
+    `budget` sub-inputs, drawn with `seed` (`estimate_irreducibility`). `cwd` is a start directory;
+    None for the system's first one. `runner` may be any runner. Without one, a sandbox of `system`
+    with these `limits` is opened for the call. With one, `limits` are not used, and `system` only
+    determines the grammars' versions. Errors: UsageError, and those of `open_sandbox` and the
+    runner.
     """
     if runner is None:
         with open_sandbox(system, limits) as opened:

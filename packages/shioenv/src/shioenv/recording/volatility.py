@@ -1,4 +1,7 @@
-"""Signs that another run of an input may do something else (D-2v; ours where they go beyond it)."""
+"""Signs that another run of an input may behave differently (D-2v).
+
+Signs beyond D-2v are ours.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,17 @@ from shioenv.domain.patch import ContextPatch
 FOUND_BY_LOOKING = frozenset(
     {"cpu_seconds", "memory_bytes", "processes", "scan_seconds", "sandboxes"}
 )
-"""Limits that are checked only from time to time. How far a run came, or what is known of it,
-depends on the moment of the check."""
+"""Limits that are checked only from time to time. The recorded part of such a run depends on the
+moment of the check."""
 
 _PROC = re.compile(rb"dr-xr-xr-x +\d+ (nobody|nogroup|65534) ")
-"""/proc in a long listing, in a system that has the host's time. There its number of links depends
-on the processes of the host, and its time is that of the mount. In other systems it belongs to root
-and has the same number of links on every host.
-"""
+"""/proc in a long listing, in a system with the host's time. There its number of links depends on
+the processes of the host, and its time is that of the mount. In other systems it belongs to root
+and has the same number of links on every host."""
 
 
 _BESIDES = re.compile(r"(?<!\|)\|(?!\|)|(?<![&>])&(?![&>])|[<>]\(|\bcoproc\b")
-"""Syntax with which a shell starts a process and goes on: a pipe, a job, a process substitution, a
-coprocess."""
+"""Syntax that starts a concurrent process: a pipe, a job, a process substitution, a coprocess."""
 
 _TOOK = re.compile(
     rb"^curl: .* after \d+ (?:ms|milliseconds)|^\* .* after \d+ (?:ms|milliseconds)"
@@ -36,7 +37,7 @@ _TOOK = re.compile(
     rb"| bytes from .* time[=<][\d.]+ ms$",
     re.MULTILINE,
 )
-"""The time that something took, as curl, dd, the shell's `time` and ping print it."""
+"""Durations, as curl, dd, the shell's `time` and ping print them."""
 
 _WHILE_OTHERS_WRITE = re.compile(
     rb"xargs: (?:WARNING: a NUL|unmatched (?:single|double) quote|argument line too long)"
@@ -47,8 +48,8 @@ _CREATES_ARCHIVE = re.compile(
     r"(?<![\w.-])tar\s(?:[^|;&\n]*?\s)?(?:-[^-\sCFHKLNTVXbfg]*c|--c(?:r\w*)?(?!\S))"
     r"|(?<![\w.-])tar\s+[^-\s]*c"
 )
-"""tar told to create an archive: by a letter of an option, the long option, or a first word without
-a dash."""
+"""tar with an option to create an archive: a letter, the long option, or a first word without a
+dash."""
 
 _COMPRESSOR_ENDED = re.compile(rb"tar \(child\): |tar: Child returned status ")
 """Messages of tar whose compressor failed. A tar that reads waits for its compressor. A tar that
@@ -56,16 +57,16 @@ creates an archive prints, archives and writes until it notices."""
 
 
 _effects = attrgetter("exit_code", "timed_out", "patch", "content_digests")
-"""The parts of a behavior that have to be the same in every run of an input."""
+"""The parts of a behavior that must be the same in every run of an input."""
 
 
 def disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool:
-    """Whether another run did something else than the first, which had one pipe.
+    """Whether another run differed from the first, which had one pipe.
 
-    Where the other run had two pipes, the order between its channels is lost, and each channel has
-    a limit of its own. Then the channels have to make up the first run's output in some order.
-    Beginnings of the channels have to where that output was truncated. With `ordered` the two
-    outputs have to be the same bytes, within the same limits.
+    If the other run had two pipes, the order between its channels is lost, and each channel has a
+    separate limit. Then the channels must make up the first run's output in some order. If that
+    output was truncated, beginnings of the channels must. With `ordered` the two outputs must be
+    the same bytes, within the same limits.
     """
     if _effects(first) != _effects(other):
         return True
@@ -81,13 +82,13 @@ def disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool
 
 
 def of_one_run(first: Behavior, channels: Behavior) -> Behavior:
-    """The recorded behavior of a first run and a run that had two pipes (`channels`).
+    """Return the recorded behavior of a first run and a run that had two pipes (`channels`).
 
-    - Where the second run's channels are unknown, it is the first run without channels.
-    - Where the two runs did the same, it is the first run with the second run's channels.
-    - Else it is the second run, if one of its channels is empty, so that no order is lost. The
+    - If the second run's channels are unknown, it is the first run without channels.
+    - If the two runs behaved the same, it is the first run with the second run's channels.
+    - Otherwise it is the second run, if one of its channels is empty, so that no order is lost. The
       second run must not have reached a limit that the first did not reach.
-    - Else it is the first run without channels.
+    - Otherwise it is the first run without channels.
     """
     if channels.stdout is None or channels.stderr is None:
         return replace(first, stdout=None, stderr=None)
@@ -122,7 +123,7 @@ def merges(output: bytes, one: bytes, other: bytes) -> bool:
 
 
 def _places(text: bytes) -> dict[int, int]:
-    """For each byte of a text the places that have it: bit i for place i."""
+    """Map each byte of a text to its positions: bit i for position i."""
     digits = text[::-1]
     return {
         byte: int(digits.translate(bytes(49 if each == byte else 48 for each in range(256))), 2)
@@ -131,19 +132,19 @@ def _places(text: bytes) -> dict[int, int]:
 
 
 def _other_limits(behavior: Behavior) -> list[str]:
-    """The limits that a run reached, apart from the bound on its kept output."""
+    """Return the limits that a run reached, apart from the limit on its kept output."""
     return [name for name in behavior.limits_hit if name != "output_bytes"]
 
 
 def races(text: str) -> bool:
-    """Whether the shell of an input has processes beside each other, as far as the text tells."""
+    """Whether the shell of an input has concurrent processes, according to its text."""
     return _BESIDES.search(text) is not None
 
 
 def unsettled(output: bytes, text: str) -> bool:
-    """Whether an output of the input `text` tells that the output of another run may differ.
+    """Whether an output of the input `text` shows that the output of another run may differ.
 
-    Such an output says how long something took, or has what two processes wrote without waiting for
+    Such an output contains a duration, or the text of two processes that wrote without waiting for
     each other. A tar that creates an archive does not wait for its compressor.
     """
     return bool(
@@ -156,8 +157,8 @@ def unsettled(output: bytes, text: str) -> bool:
 def dated(behavior: Behavior, moments: Iterable[float]) -> bool:
     """Whether the output shows the date of one of these moments (seconds since 1970, on the host).
 
-    A file that got such a date as its own counts too. A program that sees real time (D-4) will show
-    another date tomorrow.
+    A file that has such a date as its time counts too. A program that sees real time (D-4) will
+    show another date tomorrow.
     """
     return any(
         shows_date(behavior.output, moment) or _sets_date(behavior.patch, moment)
@@ -166,11 +167,11 @@ def dated(behavior: Behavior, moments: Iterable[float]) -> bool:
 
 
 def shows_date(output: bytes, moment: float) -> bool:
-    """Whether the output holds the moment's date in one of the forms that programs print.
+    """Whether the output contains the moment's date in one of the usual formats.
 
-    The first seven digits of its seconds since 1970 count as a form, and so does /proc in a long
-    listing (`_PROC`). Every form has the year, but for the one that `ls -l` prints of young files.
-    No file of a system itself is as young as a run.
+    The first seven digits of its seconds since 1970 count as a format, and so does /proc in a long
+    listing (`_PROC`). Every format has the year, except the one that `ls -l` prints for recent
+    files. No file of a system itself is as recent as a run.
     """
     if _PROC.search(output):
         return True
@@ -178,16 +179,16 @@ def shows_date(output: bytes, moment: float) -> bool:
 
 
 def shareable(text: str, behavior: Behavior, moments: Iterable[float]) -> bool:
-    """Whether one execution of a sub-input may stand for others.
+    """Whether one execution of a sub-input may be reused for others.
 
-    It may not where it is volatile, reached a limit or shows the date, and not where the text has a
-    `|`. What a program does with a pipe may depend on the pieces in which its input arrives.
+    It may not if it is volatile, reached a limit or shows the date, or if the text has a `|`. The
+    behavior of a program that reads a pipe may depend on the pieces in which its input arrives.
     """
     return not (behavior.volatile or behavior.limits_hit or "|" in text or dated(behavior, moments))
 
 
 def _sets_date(patch: ContextPatch, moment: float) -> bool:
-    """Whether a file got the moment's date as its own, as `touch -d 0:00` does it.
+    """Whether a file was given the moment's date as its time, as by `touch -d 0:00`.
 
     In a patch other times of a run are counted from the system's instant, not from the moment.
     """
