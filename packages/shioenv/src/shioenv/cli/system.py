@@ -128,7 +128,7 @@ def import_(
 
 
 def _lacking(system: System) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """List the shipped grammars' commands that a system lacks, and facts that cannot be read.
+    """List the shipped grammars' commands that a system lacks, and changes it cannot record.
 
     Return both as a document and as rows.
     """
