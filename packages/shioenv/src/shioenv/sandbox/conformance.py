@@ -67,7 +67,7 @@ def _changes(execution: Execution) -> dict[str, FileChange]:
     return {change.path.decode("utf-8", "backslashreplace"): change for change in execution.changes}
 
 
-# ---- what a run is ----
+# ---- execution of a run ----
 
 
 def output_and_exit_code(sandbox: Sandbox) -> None:
@@ -199,7 +199,7 @@ def shell_state_is_known(sandbox: Sandbox) -> None:
         assert b'x="1"' in state, f"the state after {text!r} lacks the variable"
 
 
-# ---- what a run changed ----
+# ---- changes of a run ----
 
 
 def changes_are_complete(sandbox: Sandbox) -> None:
@@ -254,7 +254,7 @@ def shell_is_pristine_again(sandbox: Sandbox) -> None:
     assert _run(sandbox, probe).output == before
 
 
-# ---- what outlives the shell ----
+# ---- after the shell has ended ----
 
 
 def background_processes_end(sandbox: Sandbox) -> None:
