@@ -33,7 +33,7 @@ milliseconds, in 32 bits, so we chose a limit that fits."""
 _MAY_BE_0 = {"background_seconds", "revert"}
 
 BARE: Final = "microvm-bare"
-"""The backend in which an input runs as root of the virtual machine, without namespaces."""
+"""The backend in which an input runs as root of the virtual machine itself."""
 
 MACHINES: Final = ("microvm", BARE, "firecracker")
 """Names of the backends that run a virtual machine (QEMU or Firecracker)."""
@@ -424,7 +424,7 @@ class ShellSandbox(Sandbox, Protocol):
         """Start a persistent shell on a terminal, where it runs an input. Errors: as `run`.
 
         Return the descriptor of the terminal's other end, which the caller must close. The shell
-        ends after `idle_seconds` without a call of `look`.
+        ends after `idle_seconds` without a call.
         """
         ...
 
