@@ -1,7 +1,7 @@
 """ShIOEnv: shell inputs synthesised from grammars, executed on a pristine system, recorded, scored.
 
-`import shioenv` loads none of the package's libraries: a public name is imported when it is first
-asked for. The environments' ids are registered whether Gymnasium is imported before or after.
+`import shioenv` loads no libraries: public names are imported on first use. The ids of the
+environments are registered whether Gymnasium is imported before or after.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ __all__ = [
 register_when_loaded()
 
 
-if not TYPE_CHECKING:  # a type checker would take any name for one of ours
+if not TYPE_CHECKING:  # with __getattr__, a type checker would accept any name
 
     def __getattr__(name):
         if name == "__version__":

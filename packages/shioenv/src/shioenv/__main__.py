@@ -1,4 +1,4 @@
-"""`python -m shioenv` does what the command `shioenv` does."""
+"""Entry point of `python -m shioenv`, which is the same as the command `shioenv`."""
 
 from shioenv.cli.main import main
 

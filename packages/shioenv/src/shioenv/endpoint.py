@@ -1,4 +1,4 @@
-"""An endpoint that speaks OpenAI's protocol, and a file of the endpoint's replies."""
+"""A client for endpoints with OpenAI's API, and a file that stores their replies."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from typing import Any
 from shioenv.errors import AnswerError, HostError, MissingExtraError
 
 LONGEST_REPLY = 8 << 20
-"""Bytes of a reply at most: hundreds of times as many as a model may say."""
+"""Maximum bytes of a reply: hundreds of times the longest output of a model."""
 
 REPLY_SECONDS = 600.0
-"""Seconds in which a reply has to be read to its end."""
+"""Seconds within which a reply must be complete."""
 
 RETRIES = 4
-"""How often a request is sent again that the endpoint refuses for a while."""
+"""Retries of a request that the endpoint temporarily refuses."""
 
 
 class Endpoint:
-    """Asks an endpoint for chat completions.
+    """Requests chat completions from an endpoint.
 
-    `feature` is named in errors. `url` is where the endpoint is; empty: OPENAI_BASE_URL, else
-    OpenAI's own. The key is OPENAI_API_KEY.
+    `feature` is named in errors. `url` is the endpoint's base URL; if empty, OPENAI_BASE_URL or
+    OpenAI's URL is used. The key is OPENAI_API_KEY.
     """
 
     def __init__(self, feature: str, url: str = "") -> None:
@@ -36,19 +36,19 @@ class Endpoint:
         self._client: Any = None
 
     def check(self) -> None:
-        """Finds out whether the endpoint could be asked, without asking.
+        """Check the configuration, without a request.
 
         Errors: MissingExtraError where the client is not installed; HostError where no endpoint is
-        known.
+        configured.
         """
         self._opened()
 
     def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The reply to a chat completion request: `text`, `prompt_tokens`, `completion_tokens`.
+        """Send a request; return its `text`, `prompt_tokens` and `completion_tokens`.
 
-        Errors: those of `check`. HostError where the endpoint would not reply to any other request
-        either (nobody listens, the key is refused, too many were sent). AnswerError for a reply
-        that is too long or too slow. What the client raises.
+        Errors: those of `check`. HostError for failures that would affect any request (no server,
+        invalid key, rate limit). AnswerError for a reply that is too long or too slow. Other
+        exceptions of the client pass through.
         """
         client = self._opened()
         try:
@@ -87,7 +87,7 @@ class Endpoint:
 
 
 def _bound(reply: Any) -> None:
-    """Makes an unread HTTP reply fail with AnswerError where it is too long or too slow."""
+    """Make an unread HTTP reply fail with AnswerError if it is too long or too slow."""
     pieces = reply.iter_bytes
 
     def bounded(*how: Any) -> Iterator[bytes]:
@@ -104,7 +104,7 @@ def _bound(reply: Any) -> None:
 
 
 def _deaf() -> tuple[type[Exception], ...]:
-    """The errors of the client that do not depend on the request."""
+    """Return the client's exceptions that do not depend on the request."""
     import openai
 
     return (
@@ -114,9 +114,9 @@ def _deaf() -> tuple[type[Exception], ...]:
 
 
 class ReplyFile:
-    """Replies by their requests, in a file that is only appended to.
+    """Replies by request, in an append-only file.
 
-    Lines that are none of this class's are left out: a process that was killed leaves half a line.
+    Invalid lines are skipped, because a killed process may leave an incomplete line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -129,13 +129,13 @@ class ReplyFile:
                     self._known[document["request"]] = document["reply"]
 
     def get(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The kept reply to a request; None where the file has none."""
+        """Return the stored reply to a request; None if there is none."""
         return self._known.get(_key(request))
 
     def keep(self, request: Mapping[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
-        """Adds a reply to the file and returns it.
+        """Add a reply to the file and return it.
 
-        The request's last message stands beside the reply, for people.
+        The request's last message is stored with the reply, for human readers.
         """
         key = _key(request)
         self._known[key] = reply

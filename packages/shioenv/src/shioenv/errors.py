@@ -1,7 +1,7 @@
-"""Every exception this package raises on purpose, under one base class.
+"""All exceptions that this package raises on purpose, under one base class.
 
-A message says what is wrong, where, and with which value. The hint says what to do next. Each class
-has a stable code, which `docs/errors.md` explains, and the exit status of the command line.
+The message states the problem, its place and the value; the hint names the next step. Each class
+has a stable code, which `docs/errors.md` explains, and an exit status for the command line.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class ShioenvError(Exception):
     def __init__(
         self, message: str, *, hint: str | None = None, named: OSError | None = None
     ) -> None:
-        """Make an error. `named` is the error of opening a file that the request names.
+        """Create an error. `named` is the error of opening a file named in the request, if any.
 
-        Where no such file is there, the request was wrong: exit status 2.
+        If that file does not exist, the request was wrong: exit status 2.
         """
         super().__init__(message)
         self.message = message
@@ -43,21 +43,21 @@ class ShioenvError(Exception):
 
 
 class UsageError(ShioenvError):
-    """A request that makes no sense: an option or value that does not exist."""
+    """The request is invalid, for example an unknown option or value."""
 
     code = "SHIO-U01"
     exit_status = 2
 
 
 class HostError(ShioenvError):
-    """The host lacks something that the work needs; the hint is the exact fix."""
+    """The host lacks something that is required; the hint is the exact fix."""
 
     code = "SHIO-H01"
     exit_status = 3
 
 
 class MissingExtraError(HostError):
-    """A feature needs libraries of an extra of this package; the hint is the command to install it.
+    """A feature needs libraries from an extra of this package; the hint installs the extra.
 
     A library may be a guest: another package of this project, such as `shioenv-backends`.
     `libraries` are the needed libraries that cannot be found. Where each can be found, `libraries`
@@ -80,17 +80,17 @@ class MissingExtraError(HostError):
 
 
 def missing_guest(feature: str, extra: str) -> MissingExtraError:
-    """The error for a feature of the package `shioenv-EXTRA`, in one line with the command."""
+    """Return the error for a feature of `shioenv-EXTRA`, with the command in the message."""
     error = MissingExtraError(feature, extra, f"shioenv-{extra}")
     error.message, error.hint = f"{error.message}: {error.hint}", None
     return error
 
 
 def install_command(extra: str) -> str:
-    """The command that adds an extra to this installation, by the installer that made it.
+    """Return the command that adds an extra to this installation, for the installer in use.
 
-    pipx and `uv tool` leave a file in the environments that they manage; other environments that
-    uv made name it in the package's metadata. In every other case it is pip.
+    pipx and `uv tool` leave a file in the environments that they manage. Other environments of uv
+    are recognised by the package's metadata. Otherwise the installer is pip.
     """
     from importlib.metadata import PackageNotFoundError, distribution
 
@@ -109,9 +109,9 @@ def install_command(extra: str) -> str:
 
 
 class ShellStateError(HostError):
-    """Inputs change their shell, but these changes cannot be read, and nobody said to go without.
+    """The shell state cannot be read, and `--without-shell-state` was not given.
 
-    `system` is the name of the system. `reason` says why no fork server can serve its bash.
+    `system` is the name of the system. `reason` explains why its bash cannot run a fork server.
     """
 
     code = "SHIO-H03"
@@ -128,33 +128,33 @@ class ShellStateError(HostError):
 
 
 class InputError(ShioenvError):
-    """Shell input that cannot be represented: an argument without text, an index out of range."""
+    """A shell input is invalid: an argument has no text, or an index is out of range."""
 
     code = "SHIO-U11"
     exit_status = 2
 
 
 class LimitsError(ShioenvError):
-    """A limit outside its range, an unknown sandbox, or limits that do not fit together."""
+    """A limit is out of range, a sandbox is unknown, or limits contradict each other."""
 
     code = "SHIO-U12"
     exit_status = 2
 
 
 class ContextError(ShioenvError):
-    """A document that is not a context."""
+    """A document is not a context."""
 
     code = "SHIO-D11"
 
 
 class PatchError(ShioenvError):
-    """A context patch that is malformed, or does not fit the document that it is applied to."""
+    """A context patch is malformed, or does not apply to its document."""
 
     code = "SHIO-D12"
 
 
 class RecordError(ShioenvError):
-    """A line that is not a record of this schema."""
+    """A line is not a record of this schema."""
 
     code = "SHIO-D13"
 
@@ -163,22 +163,22 @@ class RecordError(ShioenvError):
 
 
 class SandboxError(ShioenvError):
-    """A sandbox broke: no input did this, so it is never recorded, and the run may be repeated."""
+    """A sandbox broke, not because of the input. It is not recorded; the run may be retried."""
 
     code = "SHIO-X01"
 
 
-class Abstained(ShioenvError):  # noqa: N818 - it says what a runner did, not what went wrong
-    """A runner declined to say what an input does; that does not count as a mistake."""
+class Abstained(ShioenvError):  # noqa: N818 - it describes a decision of a runner, not a failure
+    """A runner declined to predict an input's behavior, which does not count as a mistake."""
 
     code = "SHIO-X02"
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known word most similar to `word`; None where no similarity (0 to 1) reaches `cutoff`.
+    """Return the known word most similar to `word`; None if its similarity is below `cutoff`.
 
-    A word that begins with another character has to reach 0.75 (ours: typing errors are seldom in
-    the first character).
+    Similarities are from 0 to 1. A word with another first character must reach 0.75 (our
+    choice, since typing errors are rare in the first character).
     """
     for match in get_close_matches(word, list(known), n=3, cutoff=cutoff):
         if match[:1] == word[:1] or SequenceMatcher(None, match, word).ratio() >= 0.75:
@@ -187,7 +187,7 @@ def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint that names the closest known word, or all known words (sorted) where none is close."""
+    """Return a hint with the closest known word, or with all known words if none is close."""
     names = sorted(known)
     match = nearest(word, names)
     return f"did you mean {match}?" if match else f"known: {', '.join(names)}"
@@ -197,9 +197,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 class SystemDeclarationError(ShioenvError):
-    """A system's TOML file is not a valid declaration; `problems` holds every fault found.
+    """A system's TOML file is not a valid declaration; `problems` lists all faults.
 
-    `source` names the file.
+    `source` is the name of the file.
     """
 
     code = "SHIO-S01"
@@ -213,21 +213,21 @@ class SystemDeclarationError(ShioenvError):
 
 
 class UnknownSystemError(ShioenvError):
-    """No system of this name is declared."""
+    """No system with this name is declared."""
 
     code = "SHIO-S02"
     exit_status = 2
 
 
 class SystemNotBuiltError(ShioenvError):
-    """The system is declared but its root filesystem is not built here; the hint builds it."""
+    """The system is declared but not built on this host; the hint builds it."""
 
     code = "SHIO-S03"
     exit_status = 3
 
 
 class SystemBuildError(ShioenvError):
-    """A root filesystem could not be built; nothing half-built stays behind."""
+    """A root filesystem could not be built; incomplete files were removed."""
 
     code = "SHIO-S04"
 
@@ -239,33 +239,33 @@ class BuildToolError(HostError):
 
 
 class RootfsTarError(ShioenvError):
-    """A root filesystem given as a tarball cannot be read, or lacks what a session needs."""
+    """A tarball of a root filesystem cannot be read, or lacks files that a session needs."""
 
     code = "SHIO-S06"
     exit_status = 2
 
 
 class SystemStorageError(ShioenvError):
-    """The cache directory cannot be written: the disk is full, or its permissions forbid it."""
+    """The cache directory cannot be written, because of a full disk or missing permissions."""
 
     code = "SHIO-S07"
 
 
 class SystemCorruptError(ShioenvError):
-    """A built system in the cache is incomplete or was changed; building again repairs it."""
+    """A built system in the cache is incomplete or was changed; rebuilding repairs it."""
 
     code = "SHIO-S08"
 
 
 class StartDirectoryError(ShioenvError):
-    """A start directory that does not exist in the system, or is no directory."""
+    """A start directory does not exist in the system, or is not a directory."""
 
     code = "SHIO-S09"
     exit_status = 2
 
 
 class SystemMismatchError(ShioenvError):
-    """A dataset or another product was made on another build of its system than the one here."""
+    """A dataset or another product was made with a different build of the system."""
 
     code = "SHIO-S10"
 
@@ -287,7 +287,7 @@ class UnknownGrammarError(ShioenvError):
 
 
 class UnboundTokenError(ShioenvError):
-    """The system has no value for a token that a command's grammar cannot do without."""
+    """The system has no value for a required token of a command's grammar."""
 
     code = "SHIO-G03"
 
@@ -300,13 +300,13 @@ class UnknownSamplerError(ShioenvError):
 
 
 class SamplesExhaustedError(ShioenvError):
-    """Fewer different inputs than wanted were drawn, and no command gives a new one any more."""
+    """Fewer distinct inputs than requested exist; no command yields a new one."""
 
     code = "SHIO-G05"
 
 
 class TraceError(ShioenvError):
-    """A trace does not fit the grammars that it is replayed on."""
+    """A trace does not match the grammars that replay it."""
 
     code = "SHIO-G06"
 
@@ -315,10 +315,10 @@ class TraceError(ShioenvError):
 
 
 class ActionError(ShioenvError):
-    """An action that cannot be read: a field is missing or unknown, or is not of the right type.
+    """An action cannot be parsed: a field is missing or unknown, or has the wrong type.
 
-    An action that can be read but breaks a rule of the environment raises nothing. Such an action
-    ends the episode, with a code in `info["error"]`.
+    A parsed action that violates a rule of the environment raises nothing. It ends the episode,
+    with a code in `info["error"]`.
     """
 
     code = "SHIO-E01"
@@ -326,9 +326,9 @@ class ActionError(ShioenvError):
 
 
 class EpisodeError(ShioenvError):
-    """A step while no episode is running, or a copy of what holds an open machine.
+    """A step was taken outside an episode, or an object with an open machine was copied.
 
-    No episode runs before the first reset, nor after the end of an episode until the next reset.
+    An episode begins with a reset and lasts until its end.
     """
 
     code = "SHIO-E02"
@@ -344,7 +344,7 @@ def used_environment() -> EpisodeError:
 
 
 class EnvironmentOptionError(ShioenvError):
-    """An environment cannot be made, or reset, with this option or value."""
+    """An option or value is invalid for making or resetting an environment."""
 
     code = "SHIO-E03"
     exit_status = 2
@@ -354,13 +354,13 @@ class EnvironmentOptionError(ShioenvError):
 
 
 class DatasetCorruptError(ShioenvError):
-    """A directory that holds something else than a dataset, or a dataset with changed files."""
+    """A directory does not hold a dataset, or files of the dataset were changed."""
 
     code = "SHIO-D01"
 
 
 class DatasetMismatchError(ShioenvError):
-    """A dataset was made with other settings than asked for; `differences` names each setting."""
+    """A dataset was made with other settings than requested; `differences` lists them."""
 
     code = "SHIO-D02"
     exit_status = 2
@@ -389,13 +389,13 @@ class DatasetBusyError(ShioenvError):
 
 
 class DatasetStorageError(ShioenvError):
-    """A dataset cannot be written or read: the disk is full, or its permissions forbid it."""
+    """A dataset cannot be written or read, because of a full disk or missing permissions."""
 
     code = "SHIO-D04"
 
 
 class GenerationError(ShioenvError):
-    """A record could not be made in any attempt; the records finished before are kept."""
+    """A record could not be made in any attempt; finished records are kept."""
 
     code = "SHIO-D05"
 
@@ -408,20 +408,20 @@ class UnknownDatasetError(ShioenvError):
 
 
 class OutputExistsError(ShioenvError):
-    """The file or directory to be written exists already; nothing is ever overwritten."""
+    """The output file or directory already exists; nothing is ever overwritten."""
 
     code = "SHIO-D07"
     exit_status = 2
 
 
 class ImportFileError(ShioenvError):
-    """A file to be imported cannot be read, or holds nothing that can be imported."""
+    """An imported file cannot be read, or contains nothing to import."""
 
     code = "SHIO-D08"
 
 
 class RepairError(ShioenvError):
-    """A dataset cannot be repaired: its records cannot be drawn again, or come out otherwise.
+    """A dataset cannot be repaired: its records cannot be drawn again, or differ.
 
     The shard in question was not changed.
     """
@@ -433,22 +433,22 @@ class RepairError(ShioenvError):
 
 
 class SuiteError(ShioenvError):
-    """A file that holds no suite or no inputs for a suite, or a suite changed after it was made."""
+    """A file has no suite or no inputs for one, or a suite was changed after its creation."""
 
     code = "SHIO-V01"
 
 
 class PredictorError(ShioenvError):
-    """An unknown predictor, or a predictor that cannot use the text behind its name."""
+    """A predictor is unknown, or refuses the argument after its name."""
 
     code = "SHIO-V02"
     exit_status = 2
 
 
 class AnswerError(ShioenvError):
-    """A predictor's reply is no answer.
+    """A predictor's reply is not a valid answer.
 
-    `received` is the behavior that could be read from the reply; None where nothing could be read.
+    `received` is the behavior parsed from the reply; None where nothing could be parsed.
     """
 
     code = "SHIO-V03"
@@ -462,13 +462,13 @@ class AnswerError(ShioenvError):
 
 
 class TaskError(ShioenvError):
-    """A file without tasks, a line that is no task, or a task of another system."""
+    """A file has no tasks, a line is not a task, or a task belongs to another system."""
 
     code = "SHIO-T01"
 
 
 class TerminalError(ShioenvError):
-    """A second shell, beside the one of a terminal, was killed before it could answer."""
+    """The second shell beside a terminal's shell was killed before it could answer."""
 
     code = "SHIO-T02"
 
@@ -477,25 +477,25 @@ class TerminalError(ShioenvError):
 
 
 class ShellEndedError(ShioenvError):
-    """A line for a shell that has ended."""
+    """A line was sent to a shell that has ended."""
 
     code = "SHIO-L01"
 
 
 class ForkError(ShioenvError):
-    """A line of a shell did something else when another shell ran it again."""
+    """A line of a shell behaved differently when another shell replayed it."""
 
     code = "SHIO-L02"
 
 
 class SavedShellError(ShioenvError):
-    """A file is no saved shell, or the shell cannot be made again here."""
+    """A file is not a saved shell, or the shell cannot be restored on this host."""
 
     code = "SHIO-L03"
 
 
 class TransferError(ShioenvError):
-    """A file or a directory could not be brought into a machine, or out of it."""
+    """A file or directory could not be copied into or out of a machine."""
 
     code = "SHIO-L04"
 
@@ -504,25 +504,25 @@ class TransferError(ShioenvError):
 
 
 class OverloadedError(ShioenvError):
-    """Every shell that a server may keep is running a line."""
+    """A server is at its maximum number of shells, and all are busy."""
 
     code = "SHIO-W01"
 
 
 class ConversationTooLongError(ShioenvError):
-    """The lines of a conversation take too long to be run again in another shell."""
+    """The lines of a conversation take too long to replay in another shell."""
 
     code = "SHIO-W02"
 
 
 class ServingError(ShioenvError):
-    """A server cannot be started so, or what it is made of is gone."""
+    """A server cannot start with these options, or a part of it has ended."""
 
     code = "SHIO-W03"
 
 
 class LogError(ShioenvError):
-    """A server's log or recording cannot be read, or does not have what is asked for."""
+    """A server's log or recording cannot be read, or lacks the requested entry."""
 
     code = "SHIO-W04"
 
@@ -531,6 +531,6 @@ class LogError(ShioenvError):
 
 
 class ModelError(ShioenvError):
-    """A file or directory with no model or another one than wanted, or a text that is no recipe."""
+    """A file or directory has no model or the wrong one, or a recipe is invalid."""
 
     code = "SHIO-M01"

@@ -1,4 +1,4 @@
-"""Installed packages: guests that extend this one by entry points, this one's own version.
+"""Entry points of guests (packages that extend this one), and this package's version.
 
 A guest is a package such as `shioenv-backends`.
 """
@@ -14,23 +14,23 @@ from shioenv.errors import missing_guest
 def installed_points(group: str) -> dict[str, EntryPoint]:
     """Return the installed entry points of a group by name.
 
-    If several packages use one name, the entry point of this project's package is returned.
+    If several packages use the same name, this project's package takes precedence.
     """
     points = sorted(entry_points(group=group), key=lambda one: one.value.startswith("shioenv"))
     return {point.name: point for point in points}
 
 
 def find_guest(group: str, name: str) -> Any | None:
-    """Load the entry point of a group and a name; None where no installed package has one."""
+    """Load an entry point by group and name; None if no installed package provides it."""
     point = installed_points(group).get(name)
     return None if point is None else point.load()
 
 
 def load_guest(group: str, name: str, *, feature: str, extra: str) -> Any:
-    """Load the entry point of a group and a name, for a feature such as `--engine ray`.
+    """Load an entry point by group and name, for a feature such as `--engine ray`.
 
-    Errors: MissingExtraError where no installed package has the entry point. The message has the
-    command that installs `shioenv-EXTRA`.
+    Errors: MissingExtraError if no installed package provides it. The message contains the command
+    that installs `shioenv-EXTRA`.
     """
     found = find_guest(group, name)
     if found is None:
@@ -39,7 +39,7 @@ def load_guest(group: str, name: str, *, feature: str, extra: str) -> Any:
 
 
 def package_version() -> str:
-    """The package's version; `unknown` where the package was never installed."""
+    """Return the package's version; `unknown` if it is not installed."""
     try:
         return version("shioenv")
     except PackageNotFoundError:

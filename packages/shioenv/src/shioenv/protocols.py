@@ -1,7 +1,7 @@
-"""Numbers of protocols: what kept executions and certificates depend on, instead of a version.
+"""Protocol numbers, which stored executions and certificates depend on.
 
-A number is raised by hand whenever code that the protocol covers changes. In the clone,
-`scripts/check_protocols.py` lists that code, and keeps a digest of it.
+A number is raised by hand whenever the code that it covers changes. In a clone,
+`scripts/check_protocols.py` lists that code and compares its digest.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 EXECUTION: Final = 1
-"""How an input becomes a behavior. Kept executions of another number are not used."""
+"""The execution of inputs. Stored executions with another number are not used."""
 
 CHANNEL: Final = 1
-"""By what a judge sees what an agent did. A certificate of another number is no longer valid."""
+"""The channel through which a judge observes an agent. Certificates with another number expire."""

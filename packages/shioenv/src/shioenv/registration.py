@@ -1,9 +1,9 @@
-"""The environments' Gymnasium ids.
+"""Registration of the environments' Gymnasium ids.
 
-Gymnasium has no entry points for plugins since 1.0: an id exists once somebody has called
-`register`. `import shioenv` does not load Gymnasium. It registers the ids at once where Gymnasium
-is loaded. Otherwise it does so as soon as somebody imports Gymnasium. So the order of the two
-imports does not matter. This module needs only the standard library.
+Since Gymnasium 1.0 there are no entry points for plugins: ids must be registered with `register`.
+`import shioenv` does not load Gymnasium. It registers the ids at once if Gymnasium is loaded, and
+otherwise when Gymnasium is imported. So the order of the two imports does not matter. This module
+needs only the standard library.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ENTRY_POINTS: Mapping[str, str] = MappingProxyType(
         "ShIOEnv-Task-v0": "shioenv.registration:task_env",
     }
 )
-"""By id: the environment's class as `module:name`, which `gymnasium.make` imports."""
+"""Environment id to class (`module:name`), which `gymnasium.make` imports."""
 
 VECTOR_ENTRY_POINTS: Mapping[str, str] = MappingProxyType(
     {
@@ -36,20 +36,20 @@ VECTOR_ENTRY_POINTS: Mapping[str, str] = MappingProxyType(
         "ShIOEnv-Task-v0": "shioenv.registration:task_vector_env",
     }
 )
-"""By id, where it has a vector of its own: the class, which `gymnasium.make_vec` imports."""
+"""Environment id to a dedicated vector class, which `gymnasium.make_vec` imports."""
 
 
 TASKS = "ShIOEnv-Task-v0"
-"""The environment that `shioenv-agents` brings."""
+"""The id of the environment in `shioenv-agents`."""
 
 
 def task_env(**options: Any) -> Any:
-    """An environment of a task. Errors: MissingExtraError where `shioenv-agents` is not there."""
+    """Make an environment of a task. MissingExtraError if `shioenv-agents` is not installed."""
     return _guest_of(TASKS)(**options)
 
 
 def task_vector_env(**options: Any) -> Any:
-    """A vector of such environments, with the same error."""
+    """Make a vector of such environments. Errors: as `task_env`."""
     return _guest_of(f"{TASKS}.vector")(**options)
 
 
@@ -60,7 +60,7 @@ def _guest_of(name: str) -> Any:
 
 
 def register_when_loaded() -> None:
-    """Register the ids now if Gymnasium is loaded, otherwise when it is; any number of calls."""
+    """Register the ids now if Gymnasium is loaded, else on its import. May be called repeatedly."""
     if GYMNASIUM in sys.modules:
         register()
     elif _WHEN_LOADED not in sys.meta_path:
@@ -68,7 +68,7 @@ def register_when_loaded() -> None:
 
 
 def register() -> None:
-    """Import Gymnasium and register the ids; an id that is registered already stays as it is."""
+    """Import Gymnasium and register the ids that are not registered yet."""
     from gymnasium.envs import registration
 
     for name, entry_point in ENTRY_POINTS.items():
@@ -78,12 +78,12 @@ def register() -> None:
 
 
 class _WhenLoaded:
-    """A finder that finds nothing itself: it notices the import of Gymnasium, then leaves."""
+    """A meta path finder that registers the ids on the import of Gymnasium, then removes itself."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """What the other finders find; for Gymnasium with a loader that registers the ids."""
+        """Find Gymnasium with the other finders, and make its loader register the ids."""
         if name != GYMNASIUM:
             return None
         others = [finder for finder in sys.meta_path if finder is not self]
@@ -99,7 +99,7 @@ _WHEN_LOADED = _WhenLoaded()
 
 
 def _register_after(spec: ModuleSpec) -> None:
-    """Have the loader of a specification register the ids once it has executed the module."""
+    """Make the loader of a module spec register the ids after executing the module."""
     loader = spec.loader
     execute = getattr(loader, "exec_module", None)
     if execute is None:
@@ -111,5 +111,5 @@ def _register_after(spec: ModuleSpec) -> None:
         with suppress(ValueError):
             sys.meta_path.remove(_WHEN_LOADED)
 
-    with suppress(AttributeError):  # a loader of another kind may not take it
+    with suppress(AttributeError):  # some loaders do not allow this
         loader.exec_module = execute_and_register  # type: ignore[union-attr, method-assign]

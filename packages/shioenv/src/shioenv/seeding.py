@@ -1,4 +1,4 @@
-"""One root seed split into named, independent generators."""
+"""Named, independent random generators from one root seed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import random
 
 
 def generator(seed: int, *names: str | int) -> random.Random:
-    """A generator that depends on `seed` and `names` alone.
+    """Return a generator that depends only on `seed` and `names`.
 
-    Streams with different names are independent. Each is seeded with SHA-256 of the whole path, so
-    a new consumer never shifts the numbers that an existing consumer draws. Deterministic across
-    processes and Python versions (`random.Random` seeded with an integer is).
+    Generators with different names are independent. Each is seeded with the SHA-256 of the whole
+    path, so a new consumer never shifts the numbers of an existing one. Results are the same across
+    processes and Python versions, as for any `random.Random` seeded with an integer.
     """
     path = "\x1f".join([str(seed), *(f"{type(name).__name__}:{name}" for name in names)])
     return random.Random(int.from_bytes(hashlib.sha256(path.encode()).digest(), "big"))

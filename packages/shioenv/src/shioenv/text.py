@@ -1,4 +1,4 @@
-"""Numbers and texts as people read them, in tables, pictures and on pages."""
+"""Formatting of numbers and texts for tables, figures and pages."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import math
 
 
 def fixed(value: float | None, digits: int = 3) -> str:
-    """A number with so many digits behind the point, as `0.034`; a dash for None and NaN."""
+    """Format a number with so many decimal places, as `0.034`; a dash for None and NaN."""
     return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def count(value: int) -> str:
-    """A count as `12,345`."""
+    """Format a count as `12,345`."""
     return f"{value:,}"
 
 
 def share(part: float, whole: float, digits: int = 1) -> str:
-    """A share as `12.5%`; `<0.1%` where it is not 0 but rounds to 0; a dash where `whole` is 0."""
+    """Format a share as `12.5%`; `<0.1%` if it rounds to 0 but is not; a dash if `whole` is 0."""
     if not whole:
         return "-"
     percent = 100 * part / whole
@@ -25,12 +25,12 @@ def share(part: float, whole: float, digits: int = 1) -> str:
 
 
 def rounded(value: float | None) -> float | None:
-    """A number rounded to four digits behind the point, for programs; None stays None."""
+    """Round a number to four decimal places, for programs; None stays None."""
     return None if value is None else round(value, 4)
 
 
 def visible(text: str) -> str:
-    r"""The text with invisible characters escaped (`\x1b`, `\u202e`); newlines and tabs stay."""
+    r"""Escape invisible characters (`\x1b`, `\u202e`) of a text, except newlines and tabs."""
     lines = text.split("\n")
     return "\n".join(line if line.isprintable() else _escaped(line) for line in lines)
 

@@ -1,1 +1,1 @@
-"""The command line: a module for each subcommand or group, and what the subcommands share."""
+"""The command line: a module for each subcommand or group, and modules that they share."""

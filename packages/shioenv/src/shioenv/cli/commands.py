@@ -1,4 +1,4 @@
-"""`shioenv`: all subcommands put together, and how errors are printed."""
+"""The command `shioenv`: assembly of its subcommands, and printing of errors."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from shioenv.errors import ShioenvError
 
 
 class CommandGroup(TyperGroup):
-    """The group of all subcommands. A ShioenvError ends as a message and an exit status."""
+    """The group of all subcommands. A ShioenvError becomes a message and an exit status."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand.
 
-        A ShioenvError exits with its own status, Ctrl-C with 130, and an output without a reader
-        with 141.
+        A ShioenvError exits with its own status, Ctrl-C with 130, and a closed output pipe with
+        141.
         """
         try:
             with interruptible(), _piped():
@@ -34,20 +34,20 @@ class CommandGroup(TyperGroup):
             print_error(error)
             raise typer.Exit(error.exit_status) from error
         except KeyboardInterrupt as error:
-            if not hasattr(error, "__notes__"):  # else a line about what is kept was printed
+            if not hasattr(error, "__notes__"):  # notes have been printed
                 print("interrupted", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from error
         except Exception as error:
-            if type(error).__name__ == "BadParameter":  # of click, or of typer's copy of it
+            if type(error).__name__ == "BadParameter":  # click's class, or typer's copy of it
                 error.message = _plain_kinds(error.message)  # type: ignore[attr-defined]
             raise
 
     def make_context(
         self, info_name: str | None, args: list[str], *given: Any, **named: Any
     ) -> Any:
-        """Read the options, and print the help where it is asked for.
+        """Parse the options, and print the help if requested.
 
-        `help`, also before a subcommand, and `version` are aliases of the options.
+        `help` (also before a subcommand) and `version` are aliases of the options.
         """
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]
@@ -58,14 +58,14 @@ class CommandGroup(TyperGroup):
 
 
 def _plain_kinds(message: str) -> str:
-    """The message about an option's value, with `a whole number` for `a valid integer range`."""
+    """Rewrite a message about an option: `a whole number` for `a valid integer range`."""
     message = re.sub(r"is not a valid integer( range)?\b", "is not a whole number", message)
     return re.sub(r"is not a valid float( range)?\b", "is not a number", message)
 
 
 @contextmanager
 def _piped() -> Iterator[None]:
-    """Exit with the status `BROKEN_PIPE` where nothing reads the output any more."""
+    """Exit with the status `BROKEN_PIPE` when the reader of the output has closed the pipe."""
     try:
         yield
     except BrokenPipeError as error:
@@ -73,7 +73,7 @@ def _piped() -> Iterator[None]:
             raise
         raise typer.Exit(BROKEN_PIPE) from error
     except SystemExit as error:
-        if not isinstance(error.__context__, BrokenPipeError):  # rich exits by itself
+        if not isinstance(error.__context__, BrokenPipeError):  # rich exits on its own
             raise
         raise typer.Exit(BROKEN_PIPE) from error
 
@@ -114,10 +114,10 @@ def _options(
 
 @cache
 def application(word: str = "", inner: str = "") -> typer.Typer:
-    """The app with the one subcommand that a word names; with all where the word names none.
+    """Return the app with the subcommand `word`, or with all subcommands if there is none.
 
-    Only the modules of these subcommands are imported: all take 0.1 s, one takes next to none.
-    `inner` is the word behind that word.
+    Only the modules of these subcommands are imported: all take 0.1 s, one takes almost nothing.
+    `inner` is the word after `word` on the command line.
     """
     app = typer.Typer(
         name="shioenv",

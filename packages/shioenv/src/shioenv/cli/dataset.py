@@ -24,16 +24,16 @@ app = typer.Typer(
 )
 
 SHOWN_LINES = 12
-"""Lines of output shown of one record at most; as many changes."""
+"""Maximum lines of output, and of changes, shown for one record."""
 
 SHOWN_GROUPS = 20
-"""Rows of a table of statistics, and damaged shards, shown at most; `--json` has all of them."""
+"""Maximum rows of a table of statistics, and damaged shards, shown; `--json` has all of them."""
 
 REMAINS = (
     "`names over` a file system shows nothing of that file system, `part over` shows it in /usr; "
     "other differences are the kernel's, or ones that no second run had shown"
 )
-"""Why the same record can come out different on another host."""
+"""Explains why the same record can differ on another host."""
 
 
 @shared.command(app, "shioenv dataset verify ./dataset --replay 20")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shioenv.dataset.repair import Repaired
 
 SHOWN = 10
-"""Examples and lines printed at most; `--json`, or the file that is named, has all of them."""
+"""Maximum examples and lines printed; `--json`, or the named file, has all of them."""
 
 Source = Annotated[Path, typer.Argument(metavar="SRC", help="The dataset to read.")]
 

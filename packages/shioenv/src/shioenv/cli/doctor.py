@@ -1,4 +1,4 @@
-"""`shioenv doctor`: what this host can do, and the exact fix for what it cannot."""
+"""`shioenv doctor`: checks of this host, with the exact fix for each failed check."""
 
 from __future__ import annotations
 

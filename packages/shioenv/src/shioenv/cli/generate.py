@@ -117,7 +117,7 @@ def generate(
 
 
 def made(summary: Summary) -> shared.Printout:
-    """The printout about a dataset whose records were made."""
+    """Summarise a generated dataset as a printout."""
     return shared.Printout(summary.to_json(), _lines(summary))
 
 

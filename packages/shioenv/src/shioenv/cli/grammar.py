@@ -30,11 +30,11 @@ app = typer.Typer(
 )
 
 GAPS = ("missing", "unknown", "excused")
-"""Kinds of options that a grammar and a help text do not both have."""
+"""Kinds of differences between the options of a grammar and of a help text."""
 
 
 def opened(system: str | None) -> SandboxRunner:
-    """A sandbox that tells outputs and exit codes, but no shell state."""
+    """Open a sandbox that reports outputs and exit codes, but no shell state."""
     from shioenv.behavior.observe import open_sandbox
     from shioenv.sandbox.base import Limits
 
@@ -42,7 +42,7 @@ def opened(system: str | None) -> SandboxRunner:
 
 
 def executing(sandbox: SandboxRunner) -> Callable[[str], tuple[int, str]]:
-    """A function that executes a text and gives its exit code and output."""
+    """Return a function that executes a text and returns its exit code and output."""
 
     def execute(text: str) -> tuple[int, str]:
         behavior = sandbox.run(text)
@@ -108,7 +108,7 @@ def check(
 
 
 def _place(name: str, own: OwnGrammars | None = None) -> tuple[str, Path]:
-    """Name and directory of a grammar given by name or path; an own grammar comes first."""
+    """Return name and directory of a grammar, given by name or path; user grammars come first."""
     from shioenv.grammar.library import COMMANDS
 
     path = Path(name)
@@ -118,7 +118,7 @@ def _place(name: str, own: OwnGrammars | None = None) -> tuple[str, Path]:
 
 
 def _asked(names: list[str] | None, own: OwnGrammars | None) -> list[tuple[str, Path]]:
-    """Names and directories of the grammars asked for, by default the own ones, else all."""
+    """Return names and directories of the requested grammars; default: the user's, else all."""
     from shioenv.grammar.library import chosen_grammars
 
     chosen = names or (own.names if own else ("all",))
@@ -126,7 +126,7 @@ def _asked(names: list[str] | None, own: OwnGrammars | None) -> list[tuple[str, 
 
 
 def _loaded(places: Iterable[tuple[str, Path]], sandbox: SandboxRunner) -> list[Grammar]:
-    """The grammars at these places, for the versions of the programs in a sandbox."""
+    """Load the grammars at these places, for the program versions in a sandbox."""
     from shioenv.grammar.library import load_grammar
 
     versions = sandbox.system.versions
@@ -134,7 +134,7 @@ def _loaded(places: Iterable[tuple[str, Path]], sandbox: SandboxRunner) -> list[
 
 
 def _failed(asked: list[tuple[str, Path]], system: str | None) -> list[ExampleResult]:
-    """The results of the examples that do something else on the system than they say."""
+    """Return the results of examples whose behavior on the system contradicts their claim."""
     from shioenv.grammar.examples import run_examples
 
     with opened(system) as sandbox:
@@ -240,7 +240,7 @@ def coverage(
 
 
 def _covered(results: list[Coverage]) -> Iterator[str | Table]:
-    """A table with a row for each command and the totals, then the missing and unknown options."""
+    """Build a table of commands and totals, then lists of missing and unknown options."""
     table = printing.table(("command", "documented", *GAPS))
 
     def numbers(result: Coverage) -> list[int]:
@@ -319,7 +319,7 @@ def draft(
 
 
 def _manual(command: str, file: Path | None, system: System) -> str:
-    """The text of a command's manual page; "" where there is none and none is given."""
+    """Return the text of a command's manual page; "" if there is none and none is given."""
     from shioenv.errors import UsageError
     from shioenv.files.regular import read_regular
     from shioenv.grammar.help import LARGEST, manual_text
@@ -344,10 +344,10 @@ def _manual(command: str, file: Path | None, system: System) -> str:
 def _package(
     command: str, packages: Mapping[str, str], execute: Callable[[str], tuple[int, str]]
 ) -> tuple[str, str]:
-    """The package that ships a command, by dpkg's lists on the system, and its version.
+    """Return the package of a command, from the system's dpkg lists, and the package's version.
 
-    A builtin is of `bash`. Any other command that no list names is a package of its own, with the
-    version that the command tells, else 0.
+    The package of a builtin is `bash`. For a command in no list, the package has the command's name
+    and the version that the command prints, else 0.
     """
     from shioenv.bash.words import quoted
 
@@ -369,7 +369,7 @@ def _package(
 
 
 def _upstream(version: str) -> str:
-    """A package's version without epoch and distribution suffix: `1:9.1-1+b1` -> `9.1`."""
+    """Strip epoch and distribution suffix from a package version: `1:9.1-1+b1` -> `9.1`."""
     return version.rpartition(":")[2].partition("-")[0]
 
 
@@ -436,7 +436,7 @@ def _parsed(description: Description) -> dict[str, object]:
 
 def _segment(segment: DescribedSegment) -> dict[str, object]:
     document = asdict(segment)
-    del document["digits"]  # only tables of usage need the digits
+    del document["digits"]  # only tables of usage need digits
     return {
         **document,
         "redirections": [
@@ -448,7 +448,7 @@ def _segment(segment: DescribedSegment) -> dict[str, object]:
 
 
 def _parsed_lines(description: Description) -> Iterator[str]:
-    """One line for each part of an input."""
+    """Describe each part of an input in one line."""
     if not description.parsed:
         yield "no Bash parser reads all of this input; its words are shown"
     for segment in description.segments:
@@ -472,7 +472,7 @@ def _parsed_lines(description: Description) -> Iterator[str]:
 
 
 def _shares(described: list[Description]) -> Iterator[str]:
-    """How many inputs could be read, and how many of their parts the grammars know."""
+    """Count the inputs that could be parsed, and their parts that the grammars derive."""
     segments = [segment for description in described for segment in description.segments]
     known = [segment for segment in segments if segment.grammar]
     arguments = [argument for segment in known for argument in segment.arguments]

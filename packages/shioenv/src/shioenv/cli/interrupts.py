@@ -1,4 +1,4 @@
-"""What signals do to a command: Ctrl-C ends it with exit status 130, SIGTERM stops a server."""
+"""Signal handling: Ctrl-C ends a command with exit status 130, SIGTERM stops a server."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ INTERRUPTED = 128 + signal.SIGINT
 
 
 BROKEN_PIPE = 128 + signal.SIGPIPE
-"""The exit status where nothing reads the output any more, 141, as where SIGPIPE ends a program."""
+"""The exit status after the output pipe was closed, 141, as for programs killed by SIGPIPE."""
 
 
 def is_reader_gone() -> bool:
-    """Whether standard output or standard error is a pipe that nothing reads any more.
+    """Whether standard output or standard error is a pipe without a reader.
 
-    Then it goes nowhere from now on.
+    Such a stream is redirected to /dev/null.
     """
     poll = select.poll()
     for number in (1, 2):
@@ -35,7 +35,7 @@ def is_reader_gone() -> bool:
 
 
 def leave(number: int, frame: object) -> None:
-    """End the process at once, as a signal handler."""
+    """End the process at once; a signal handler."""
     try:
         os.write(2, b"interrupted\n")
     finally:
@@ -44,9 +44,9 @@ def leave(number: int, frame: object) -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """A context in which an interrupt raises KeyboardInterrupt instead of ending the process.
+    """Make an interrupt raise KeyboardInterrupt during the block, instead of ending the process.
 
-    Where another handler than `leave` is set, that handler stays: it belongs to the caller.
+    A handler other than `leave` belongs to the caller and is kept.
     """
     if signal.getsignal(signal.SIGINT) is not leave:
         yield
@@ -60,14 +60,14 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """A context in which SIGTERM is a server's orderly end: it raises SystemExit with status 0.
+    """Make SIGTERM end a server cleanly during the block, by raising SystemExit with status 0.
 
-    Where the context ends, so have the processes that the server started.
+    At the end of the block, wait for the processes that the server started.
     """
     from shioenv.execution.process import wait_for_children
 
     def stop(number: int, frame: object) -> None:
-        signal.signal(number, signal.SIG_IGN)  # a second one does not break off the end
+        signal.signal(number, signal.SIG_IGN)  # a second one does not interrupt the shutdown
         sys.exit(0)
 
     before = signal.signal(signal.SIGTERM, stop)

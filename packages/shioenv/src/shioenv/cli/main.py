@@ -1,7 +1,7 @@
-"""`shioenv` as a program.
+"""The program `shioenv`.
 
-Importing this module loads next to nothing. `main` does the slow imports, once an interrupt ends
-the process without a traceback.
+Importing this module loads almost nothing. `main` runs the slow imports after setting up interrupts
+to end the process without a traceback.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 def main() -> None:
     """Run the command line and end the process with its exit status.
 
-    Ctrl-C ends the command with exit status 130 at any time. While a subcommand works, Ctrl-C
-    raises KeyboardInterrupt, because the subcommand may have to clean up. Before and after the
-    subcommand, Ctrl-C ends the process at once. Before `main` is called, Python itself handles
-    Ctrl-C.
+    Ctrl-C ends the command with exit status 130 at any time. While a subcommand runs, Ctrl-C raises
+    KeyboardInterrupt, because the subcommand may have to clean up. Before and after the subcommand,
+    Ctrl-C ends the process at once. Before `main` is called, Python itself handles Ctrl-C.
     """
     _use_utf8()
     _open_standard_streams()
@@ -37,16 +36,16 @@ def main() -> None:
 
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # SIGINT is not ignored
             signal.signal(signal.SIGINT, leave)
-        gc.set_threshold(100_000)  # imports make many objects, none of them garbage
+        gc.set_threshold(100_000)  # imports create many objects, but no garbage
         word = "".join(sys.argv[1:2])
-        if word == "predict":  # else OpenBLAS starts threads for sums that one input does not need
+        if word == "predict":  # otherwise OpenBLAS starts threads that one input does not need
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         from shioenv.cli.commands import application
 
         try:
             application(word, *sys.argv[2:3])(prog_name="shioenv")
         finally:
-            sys.stdout.flush()  # so that a failure is reported below, not by Python at its end
+            sys.stdout.flush()  # reports a failure below, instead of in Python at exit
     except KeyboardInterrupt:  # before `leave` is the handler, or between two handlers
         from shioenv.cli.interrupts import INTERRUPTED
 
@@ -69,9 +68,8 @@ def main() -> None:
 def _use_utf8() -> None:
     """Start Python again in its UTF-8 mode where the locale has another encoding.
 
-    Arguments, files and systems hold names in UTF-8, and Python chooses the encoding of names when
-    it starts. A standard output that `PYTHONIOENCODING` restricts gets escapes for what
-    its encoding lacks.
+    Arguments, files and systems use names in UTF-8, and Python chooses the encoding of names when
+    it starts. If `PYTHONIOENCODING` restricts standard output, unsupported characters are escaped.
     """
     if sys.getfilesystemencoding() != "utf-8":
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
@@ -83,16 +81,16 @@ def _use_utf8() -> None:
 def _open_standard_streams() -> None:
     """Open /dev/null in place of each standard stream that the caller closed.
 
-    Else the next files and sockets get the numbers 0 to 2, which child processes replace by their
-    own streams. As in programs of GNU, reading a closed input and writing to a closed output stay
-    errors. There /dev/null is open for the other direction alone.
+    Otherwise the next files and sockets would get the descriptors 0 to 2, which child processes
+    replace by their own streams. As in GNU programs, reading a closed input and writing to a closed
+    output remain errors: /dev/null is opened only for the opposite direction.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
             mode = (os.O_WRONLY, os.O_RDONLY, os.O_RDWR)[number]
-            os.set_inheritable(os.open(os.devnull, mode), True)  # gets the lowest free number
+            os.set_inheritable(os.open(os.devnull, mode), True)  # gets the lowest free descriptor
         if getattr(sys, name) is None:
             how = "r" if number == 0 else "w"
             stream = open(number, how, errors="backslashreplace", closefd=False)  # noqa: SIM115

@@ -1,4 +1,4 @@
-"""What the command line prints: results for people and programs, tables, notes."""
+"""Output of the command line: results for people and programs, tables, notes."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 _HALF = re.compile("[\ud800-\udfff]")
-"""Half a surrogate pair; Python keeps a byte that is not UTF-8 as one."""
+"""Matches a lone surrogate, which Python uses for a byte that is not UTF-8."""
 
 
 def print_json(document: Any, *, indent: int | None = None) -> None:
-    """Print one JSON document on standard output, as `json_bytes` has it."""
+    """Print one JSON document on standard output, encoded by `json_bytes`."""
     write(json_bytes(document, indent=indent) + b"\n")
 
 
 def json_bytes(document: Any, *, indent: int | None = None) -> bytes:
-    """A JSON document in strict UTF-8, without halves of surrogate pairs.
+    """Encode a JSON document in strict UTF-8, without lone surrogates.
 
-    A text whose bytes are not UTF-8, as of an argument or a path, has U+FFFD in their place. The
-    member `NAME_b64` beside such a member `NAME` has the text's bytes as base64. Where the member
-    is a list with such a text, `NAME_b64` is a list with the bytes of every text in it. Where
-    the name of a member has such bytes, the names of its object are written as those of files are.
+    In texts that are not valid UTF-8, as in arguments or paths, invalid bytes become U+FFFD. A
+    member `NAME` with such a text gets a neighbour `NAME_b64` with the text's bytes as base64. For
+    a list with such a text, `NAME_b64` is a list with the bytes of every text. If the name of a
+    member has invalid bytes, all names of its object are written like file names.
     """
     text = json.dumps(document, ensure_ascii=False, indent=indent)
     try:
@@ -43,7 +43,7 @@ def json_bytes(document: Any, *, indent: int | None = None) -> bytes:
 
 
 def _unicode(value: Any) -> Any:
-    """The value with valid Unicode as texts, and the bytes of other texts beside them."""
+    """Replace invalid texts of a value by valid Unicode, and add the bytes of such texts."""
     from shioenv.domain.behavior import output_text
     from shioenv.domain.names import name_text
 
@@ -53,11 +53,11 @@ def _unicode(value: Any) -> Any:
         return [_unicode(each) for each in value]
     if not isinstance(value, dict):
         return value
-    escaped = any(map(_has_bytes, value))  # else `\xff` could be two names
+    escaped = any(map(_has_bytes, value))  # otherwise `\xff` would be ambiguous
     members: dict[Any, Any] = {}
     for given, member in value.items():
         name = name_text(_bytes(given)) if escaped and isinstance(given, str) else given
-        if member is not None or name not in members:  # `output_b64` is None beside a valid text
+        if member is not None or name not in members:  # `output_b64` is None next to a valid text
             members[name] = _unicode(member)
         if _has_bytes(member) and value.get(f"{given}_b64") is None:
             members[f"{name}_b64"] = _base64(member)
@@ -65,14 +65,14 @@ def _unicode(value: Any) -> Any:
 
 
 def _has_bytes(value: Any) -> bool:
-    """Whether a text, or a text of a list, is no valid Unicode."""
+    """Whether a text, or a text in a list, is invalid Unicode."""
     if isinstance(value, list | tuple):
         return any(map(_has_bytes, value))
     return isinstance(value, str) and _HALF.search(value) is not None
 
 
 def _base64(value: Any) -> Any:
-    """The bytes of a text, or of each text of a list, as base64; None for anything else."""
+    """Encode the bytes of a text, or of each text in a list, as base64; None for other values."""
     import base64
 
     if isinstance(value, list | tuple):
@@ -81,7 +81,7 @@ def _base64(value: Any) -> Any:
 
 
 def _bytes(text: str) -> bytes:
-    """Return the bytes of a text. Half a surrogate pair of a JSON file has three bytes."""
+    """Return the bytes of a text. A lone surrogate from a JSON file has three bytes."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -89,16 +89,16 @@ def _bytes(text: str) -> bytes:
 
 
 def write(content: bytes) -> None:
-    """Write bytes to standard output as they are."""
+    """Write raw bytes to standard output."""
     sys.stdout.flush()
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A rich console that prints texts as they are, `[sudo]` and `:bug:` too.
+    """Create a rich console that prints texts literally, including `[sudo]` and `:bug:`.
 
-    The console adds no colours of its own. Only on a terminal does the console break lines.
+    The console adds no colours. It wraps lines only on a terminal.
     """
     from functools import partial
 
@@ -109,7 +109,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def printable(text: str) -> str:
-    """The text with unprintable characters but tabs escaped, so that no terminal obeys them."""
+    """Escape unprintable characters except tabs, so that terminals do not interpret them."""
     if text.isprintable():
         return text
     return "".join(
@@ -121,7 +121,7 @@ def printable(text: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 record`, `2,000 records`: a number with its noun, whose plural ends in s."""
+    """Format a number with its noun: `1 record`, `2,000 records`. The plural ends in s."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
@@ -131,7 +131,7 @@ def note(text: str) -> None:
 
 
 def note_unfinished(directory: Path, manifest: Manifest) -> int:
-    """The number of finished records. A note on standard error says so where these are not all."""
+    """Count the finished records, and print a note on standard error if some are missing."""
     from shioenv.dataset.read import count_unfinished
 
     if manifest.complete:
@@ -146,7 +146,7 @@ def note_unfinished(directory: Path, manifest: Manifest) -> int:
 
 
 def remark(text: str, *, dim: bool = True, color: str | None = None) -> None:
-    """Print a line on standard error that goes with a result. Its style shows on a terminal."""
+    """Print a line about a result on standard error, with a style if that is a terminal."""
     typer.secho(printable(text), err=True, dim=dim or None, fg=color)
 
 
@@ -155,7 +155,7 @@ _DIFF_COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def diff(text: str) -> None:
-    """Print a diff on standard error: escaped and colored on a terminal, else exactly as it is."""
+    """Print a diff on standard error: escaped and colored on a terminal, else unchanged."""
     if sys.stderr.isatty():
         for line in text.split("\n")[:-1]:
             remark(line, dim=False, color=_DIFF_COLORS.get(line[:1]))
@@ -166,13 +166,13 @@ def diff(text: str) -> None:
 
 
 def end_line(output: bytes) -> None:
-    """End the line that an output left open on the terminal on which remarks follow."""
+    """Print a newline if output without one precedes remarks on the same terminal."""
     if output and not output.endswith(b"\n") and sys.stderr.isatty():
         note("")
 
 
 def show(parts: Iterable[RenderableType | bytes]) -> None:
-    """Print lines, tables and styled texts on standard output, and bytes as they are."""
+    """Print lines, tables, styled texts and raw bytes on standard output."""
     rich = None
     for part in parts:
         if isinstance(part, bytes):
@@ -187,10 +187,10 @@ def show(parts: Iterable[RenderableType | bytes]) -> None:
 def table(
     headings: Sequence[str], *, left: int = 1, min_width: int | None = None, no_wrap: bool = False
 ) -> Table:
-    """An empty table with these headings.
+    """Create an empty table with these headings.
 
     The first `left` columns are aligned left, the others right, for numbers. `min_width` is the
-    width of the first column, at least. With `no_wrap`, no cell is broken into lines.
+    minimum width of the first column. With `no_wrap`, cells are not wrapped.
     """
     from rich.table import Table
 
@@ -206,5 +206,5 @@ def table(
 
 
 def rows(facts: Mapping[str, object], width: int = 11) -> Iterator[str]:
-    """A line for each fact: the name, padded to `width` columns, then the fact."""
+    """Format each fact as a line: its name, padded to `width` columns, then its value."""
     return (f"{name:{width}} {fact}" for name, fact in facts.items())

@@ -1,4 +1,4 @@
-"""Progress of long work on standard error: a bar on a terminal, elsewhere a line at intervals."""
+"""Progress of long work on standard error: a bar on a terminal, else periodic lines."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from shioenv.dataset.generate import Progress
 
 PLAIN_SECONDS = 10.0
-"""Seconds between two lines of progress, at least, where there is no bar."""
+"""Minimum seconds between two lines of progress, if there is no bar."""
 
 REDRAW_SECONDS = 0.05
-"""Seconds between two changes of a bar, at least."""
+"""Minimum seconds between two updates of a bar."""
 
 
 def time_left(new: int, missing: int, seconds: float) -> str:
-    """The end of a line of progress: how long `missing` things take if `new` took `seconds`.
+    """Format the remaining time, given that `new` items took `seconds` and `missing` are left.
 
-    Empty where `new` or `missing` is not above 0.
+    Empty if `new` or `missing` is not above 0.
     """
     if new <= 0 or missing <= 0:
         return ""
@@ -38,10 +38,10 @@ def time_left(new: int, missing: int, seconds: float) -> str:
 
 
 class Meter:
-    """A context manager that shows the progress of work, on one kind of thing or several in turn.
+    """A context manager that shows the progress of work on one or several kinds of items.
 
-    `lasting` is for work that takes long: its start and its end are shown, its speed is shown, and
-    its bar stays. `stopped` is the line that is printed where Ctrl-C ends the work.
+    `lasting` is for long work: start, end and speed are shown, and the bar stays. `stopped` is the
+    line that is printed when Ctrl-C ends the work.
     """
 
     def __init__(self, label: str = "", *, lasting: bool = False, stopped: str = "") -> None:
@@ -73,11 +73,11 @@ class Meter:
         kept: int | None = None,
         seconds: float | None = None,
     ) -> None:
-        """Show that `done` of `count` things are done (`count` 0: unknown).
+        """Show that `done` of `count` items are done (`count` 0: unknown).
 
-        `kept` things were done at the start, by default the first `done`. The start is `seconds`
-        ago, by default when the meter began with this label. Calls that come too soon after what
-        was shown last show nothing.
+        `kept` items were done at the start; by default, the first value of `done`. The work started
+        `seconds` ago; by default, with the first call for this label. Calls too soon after the last
+        update show nothing.
         """
         if label != self._label:
             self._begin(label)
@@ -101,11 +101,11 @@ class Meter:
         printing.note(f"{done}{of} {label}{reused}{rate}{time_left(new, count - done, seconds)}")
 
     def say(self, text: str) -> None:
-        """Print a line on standard error, above the bar where there is a bar."""
+        """Print a line on standard error, above the bar if there is one."""
         (self._bar.console.print if self._bar else printing.note)(text)
 
     def report(self, progress: Progress) -> None:
-        """Show the progress of a dataset, or only the note of that progress."""
+        """Show the progress of a dataset, or only its note."""
         if progress.note:
             self.say(progress.note)
             return
@@ -147,6 +147,6 @@ class Meter:
 
 @contextmanager
 def counting(label: str) -> Iterator[Callable[..., None]]:
-    """A context with the function `Meter.tell` of this label: it takes `done`, then `count`."""
+    """Provide a function that shows progress with this label, given `done` and `count`."""
     with Meter(label) as meter:
         yield partial(meter.tell, label)

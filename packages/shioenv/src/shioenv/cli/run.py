@@ -59,12 +59,12 @@ def _opened(system: str | None, limits: Limits) -> SandboxRunner:
 
 
 def document(text: str, cwd: str, system: str, behavior: Behavior) -> dict[str, Any]:
-    """What `shioenv run --json` prints."""
+    """Build the document that `shioenv run --json` prints."""
     return {"input": text, "cwd": cwd, "system": system, **behavior.to_json()}
 
 
 def _parts(behavior: Behavior) -> Iterator[bytes]:
-    """The output. Exit code, flags and context patch are printed on standard error."""
+    """Yield the output; print exit code, flags and context patch on standard error."""
     yield behavior.output
 
     printing.end_line(behavior.output)
@@ -77,7 +77,7 @@ def _parts(behavior: Behavior) -> Iterator[bytes]:
 
 
 def facts_of(behavior: Behavior) -> str:
-    """Exit code, and what else there is to know of how an execution ended, on one line."""
+    """Describe in one line how an execution ended: exit code, signal, limits."""
     facts = [f"exit code {behavior.exit_code}"]
     if behavior.timed_out:
         facts.append("timed out")
@@ -92,7 +92,7 @@ def facts_of(behavior: Behavior) -> str:
 
 
 def describe(operation: Operation) -> str:
-    """One operation of a context patch for people: `added /fs/x  -rw-r--r-- root:root 0 bytes`."""
+    """Format one operation of a context patch: `added /fs/x  -rw-r--r-- root:root 0 bytes`."""
     code, path = operation[0], printing.printable(operation[1])
     if code == "r":
         return f"removed {path}"

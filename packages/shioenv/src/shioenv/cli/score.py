@@ -1,4 +1,4 @@
-"""`shioenv score`: how much of an input matters, argument by argument."""
+"""`shioenv score`: the irreducibility of an input, argument by argument."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 SHOWN = 12
-"""Lines about sub-inputs shown per command, their heading included; `--json` has all of them."""
+"""Maximum lines about sub-inputs per command, including the heading; `--json` has all."""
 
 
 @shared.command(app, "shioenv score 'ls -laT 32'", cls=shared.InputCommand)
@@ -102,7 +102,7 @@ def _parts(reading: Reading, scored: Score) -> Iterator[Text | Table]:
 
 
 def _marked(parsed: Input, scored: Score) -> Text:
-    """The input. Arguments that change nothing when left out alone are dimmed."""
+    """Format the input, with arguments dimmed whose removal alone changes nothing."""
     from rich.text import Text
 
     from shioenv.domain.inputs import Role
@@ -141,7 +141,7 @@ def _table(segment: SegmentScore) -> Table:
 
 
 def _mattered(segment: SegmentScore) -> list[str]:
-    """Lines about the sub-inputs that did something else, those that keep most arguments first."""
+    """List sub-inputs with a different behavior; those with most arguments come first."""
     differing = sorted(segment.mattered, key=lambda contrast: (-len(contrast.kept), contrast.kept))
     if not differing:
         return ["every sub-input does the same"]

@@ -1,4 +1,4 @@
-"""What the subcommands share: printing of results, common options, completion of names."""
+"""Helpers of the subcommands: printing of results, common options, completion of names."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Printout:
-    """What a subcommand prints: a document for programs, parts for people, and the exit status."""
+    """The output of a subcommand: a document for programs, parts for people, the exit status."""
 
     document: Any
-    """The document that `--json` prints. Bytes are printed as they are, None prints nothing."""
+    """The document that `--json` prints. Bytes are printed raw, None prints nothing."""
     parts: Iterable[RenderableType | bytes] = ()
-    """What is printed without `--json`: lines, tables, and bytes as they are."""
+    """The output without `--json`: lines, tables and raw bytes."""
     indent: int | None = None
-    """Blanks by which the printed document is indented; None for one line."""
+    """The document's indentation in spaces; None for one line."""
     status: int = 0
 
     def give(self, *, json: bool) -> None:
-        """Print the document (`json`) or the parts. A status other than 0 ends the subcommand."""
+        """Print the document (`json`) or the parts. A status other than 0 exits the subcommand."""
         if not json:
             show(self.parts)
         elif isinstance(self.document, bytes):
@@ -53,7 +53,7 @@ class Printout:
 
 
 def given(file: Path) -> Path:
-    """The file; for `-` a file that holds all of standard input and can be read repeatedly.
+    """Return the file; for `-`, save standard input to a file that can be read repeatedly.
 
     Errors: UsageError where standard input is closed, cannot be read, or has more than
     `LARGEST_LIST` bytes.
@@ -85,7 +85,7 @@ def given(file: Path) -> Path:
 
 
 def given_lines(file: Path) -> list[str]:
-    """The lines of a file that are not empty; `-` is standard input."""
+    """Return the non-empty lines of a file; `-` is standard input."""
     from shioenv.errors import UsageError
 
     try:
@@ -96,7 +96,7 @@ def given_lines(file: Path) -> list[str]:
 
 
 Printouts: TypeAlias = Printout | Iterable[Printout]
-"""One printout, or several that are printed one after the other."""
+"""One printout, or several in order."""
 
 Function = TypeVar("Function", bound=Callable[..., Printouts | None])
 
@@ -106,9 +106,9 @@ def command(
 ) -> Callable[[Function], Function]:
     """Make a decorator that adds a function to `app` as a subcommand.
 
-    The help is the function's docstring, then the example. The printouts that the function returns
-    are printed. A function that returns printouts has the option `--json`. A parameter whose type
-    is a dataclass stands for an option for each of its fields.
+    The help is the function's docstring, then the example. Printouts returned by the function are
+    printed, and such a function gets the option `--json`. A parameter with a dataclass as type
+    becomes one option per field.
     """
 
     def add(function: Function) -> Function:
@@ -122,7 +122,7 @@ def command(
 
 
 def group(app: typer.Typer, example: str) -> Callable[[Function], Function]:
-    """Like `command`, for a function that runs where a group is called without a subcommand."""
+    """Like `command`, for a function that runs if a group is called without a subcommand."""
 
     def add(function: Function) -> Function:
         printing = _printing(function)
@@ -145,19 +145,19 @@ def group(app: typer.Typer, example: str) -> Callable[[Function], Function]:
 
 
 def _help(function: Callable[..., Any]) -> str:
-    """The docstring as help: a line for each paragraph, escaped for rich's markup."""
+    """Format the docstring as help: one line per paragraph, escaped for rich's markup."""
     paragraphs = re.split(r"\n\s*\n", function.__doc__ or "")
     text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     return text.replace("[", "\\[")
 
 
 def plain(help_text: str) -> str:
-    """The help of a subcommand without the escapes for rich's markup."""
+    """Remove the escapes for rich's markup from the help of a subcommand."""
     return help_text.replace("\\[", "[")
 
 
 def _printing(function: Callable[..., Printouts | None]) -> Callable[..., None]:
-    """A function that takes all options of `function`, calls it, and prints the printouts."""
+    """Wrap `function` to take all options as keywords and print the returned printouts."""
     own = parameters_of(function)
     groups = {
         parameter.name: parameters_of(parameter.annotation)
@@ -186,7 +186,7 @@ def _printing(function: Callable[..., Printouts | None]) -> Callable[..., None]:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters of a function or dataclass, keyword-only, with evaluated annotations."""
+    """Return the parameters of a function or dataclass, keyword-only, with resolved annotations."""
     kinds = get_type_hints(function, include_extras=True)
     return [
         parameter.replace(annotation=kinds[name], kind=inspect.Parameter.KEYWORD_ONLY)
@@ -195,10 +195,10 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def completing(*names: str) -> Callable[[str], list[str]]:
-    """A function that completes a name to one of a few names.
+    """Make a completion function for a set of names.
 
-    `module:name` stands for several names: those that the object of that name holds, or that the
-    function of that name returns. The module is imported only at the completion.
+    `module:name` refers to an object that contains names, or to a function that returns names. The
+    module is imported only when completing.
     """
 
     def complete(incomplete: str) -> list[str]:
@@ -212,7 +212,7 @@ def completing(*names: str) -> Callable[[str], list[str]]:
 
 
 def names_of_systems() -> list[str]:
-    """Names of systems, declared or built."""
+    """Return the names of declared and built systems."""
     from shioenv.files.cache import cache_directory
     from shioenv.system.declare import declared_names
 
@@ -228,10 +228,10 @@ complete_estimators = completing("shioenv.irreducibility.estimators:ESTIMATORS")
 
 
 class Subcommand(TyperCommand):
-    """A subcommand whose usage errors show how the command is written."""
+    """A subcommand whose usage errors show the correct command line."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse as usual, and explain a usage error."""
+        """Parse the arguments, and explain a usage error."""
         given = list(args)
         try:
             return super().parse_args(ctx, args)
@@ -257,7 +257,7 @@ class InputCommand(Subcommand):
 
     def explain(self, error: Any, ctx: Any, given: list[str]) -> None:
         """Show the input as one argument in the error for `run ls -la`."""
-        # an unknown option or too many arguments, behind a word that may begin an input
+        # an unknown option or too many arguments, after a word that may begin an input
         several = type(error).__name__ in {"NoSuchOption", "UsageError"}
         if several and len(given) > 1 and re.fullmatch(r"[^-\s]\S*", given[0]):
             whole = quoted(" ".join(given))
@@ -265,7 +265,7 @@ class InputCommand(Subcommand):
 
 
 def _json(json: Json = False) -> None:
-    """The option `--json`, of every subcommand that prints a document."""
+    """Define the option `--json` of every subcommand that prints a document."""
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
@@ -482,7 +482,7 @@ Composites = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ScoringSettings:
-    """Options of the scoring; None where the user gives no option."""
+    """Options of the scoring; None for options that are not given."""
 
     budget: UsualBudget = None
     noise_runs: UsualNoiseRuns = None
@@ -491,14 +491,14 @@ class ScoringSettings:
     process_budget: ProcessBudget = None
 
     def applied_to(self, usual: Scoring) -> Scoring:
-        """The usual settings, with the given options in their place."""
+        """Return the usual settings, overridden by the given options."""
         given = {name: value for name, value in asdict(self).items() if value is not None}
         return replace(usual, **given)
 
 
 @dataclass(frozen=True, slots=True)
 class DrawingOptions:
-    """Options of a drawing but for sampler and seed, which the subcommands have themselves."""
+    """Options of a drawing, except sampler and seed, which subcommands define themselves."""
 
     command: CommandNames = None
     horizon: Horizon = 12
@@ -510,7 +510,7 @@ class DrawingOptions:
     grammars: GrammarDirectory = None
 
     def drawing(self, sampler: str, seed: int) -> Drawing:
-        """The drawing. Errors: UsageError where `--composites` is neither off nor on."""
+        """Create the drawing. Errors: UsageError where `--composites` is neither off nor on."""
         from shioenv.errors import UsageError
         from shioenv.synthesis.drawing import Drawing
 
@@ -530,7 +530,7 @@ class DrawingOptions:
 
 
 SLOWER = 8
-"""How many times as long the default times are in a microVM: its processor may be simulated."""
+"""The factor for default times in a microVM, whose processor may be emulated."""
 _SECONDS = ("wall_seconds", "cpu_seconds", "background_seconds", "scan_seconds")
 
 UNTRIED = (
@@ -541,7 +541,7 @@ UNTRIED = (
 
 @dataclass(frozen=True, slots=True)
 class LimitsOptions:
-    """Options of the limits that bound an execution."""
+    """Options of the limits of an execution."""
 
     timeout: Timeout = None
     without_shell_state: WithoutShellState = False
@@ -549,11 +549,11 @@ class LimitsOptions:
     revert: Revert = "input"
 
     def limits(self, usual: Limits | None = None) -> Limits:
-        """The usual limits (else the default ones), with the given options in their place.
+        """Return the usual limits (or the defaults), overridden by the given options.
 
-        In a virtual machine, the usual times are `SLOWER` times as long. Errors: LimitsError for a
-        time that is not above 0 or too long, an unknown sandbox, a `revert` that the sandbox cannot
-        do. UsageError for a `revert` that is not input, never or a number above 0.
+        In a virtual machine, the usual times are multiplied by `SLOWER`. Errors: LimitsError for a
+        time out of range, an unknown sandbox, or a `revert` that the sandbox does not support.
+        UsageError for a `revert` that is not input, never or a number above 0.
         """
         from shioenv.errors import UsageError
         from shioenv.sandbox.backends import inherited_by_inputs
@@ -569,7 +569,7 @@ class LimitsOptions:
         if not runs.isdecimal() or (runs == "0" and self.revert != "never"):
             raise UsageError(f"--revert is input, never or a number above 0, not {self.revert!r}")
         usual = usual or Limits()
-        if self.sandbox in MACHINES:  # the processor may be simulated
+        if self.sandbox in MACHINES:  # the processor may be emulated
             slower = {name: getattr(usual, name) * SLOWER for name in _SECONDS}
             usual = replace(usual, **slower)
         limits = replace(
@@ -588,12 +588,12 @@ class LimitsOptions:
 
 @dataclass(frozen=True, slots=True)
 class RecordLimits(LimitsOptions):
-    """Options of the limits in subcommands that make datasets, whose time is shorter."""
+    """Options of the limits in subcommands that make datasets, with shorter times."""
 
     timeout: RecordTimeout = None
 
     def limits(self, usual: Limits | None = None) -> Limits:
-        """As `LimitsOptions.limits`; the limits of datasets are the usual ones."""
+        """Like `LimitsOptions.limits`; the usual limits are those of datasets."""
         from shioenv.sandbox.base import LIMITS
 
         return LimitsOptions.limits(self, usual or LIMITS)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 PATIENCE = 86_400.0
-"""Seconds of processor time that whoever sits at the terminal may use: a day."""
+"""Seconds of processor time available to the user at the terminal: one day."""
 
 AnsweringModel = Annotated[
     str | None,
@@ -88,7 +88,7 @@ def shell(
 
 
 def _sit(cwd: str | None, system: str | None, recording: Cast | None, *, changes: bool) -> int:
-    """Connects the user's terminal with an interactive shell."""
+    """Connect the user's terminal to an interactive shell."""
     from shioenv.behavior.observe import open_sandbox
     from shioenv.live.attached import TerminalShell
     from shioenv.sandbox.base import Limits
@@ -108,7 +108,7 @@ def _sit(cwd: str | None, system: str | None, recording: Cast | None, *, changes
 
 
 def _show_on_terminal(behavior: Behavior) -> None:
-    """What changed, above the prompt that stands there already."""
+    """Show changes above the current prompt."""
     lines = [f"  {describe(operation)}" for operation in behavior.patch.operations]
     text = "\r\n".join(["", *lines, ""])
     os.write(1, f"\x1b[2m{text}\x1b[0m".encode("utf-8", "replace"))
@@ -132,7 +132,7 @@ def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, chang
     status = 0
     script = ScriptReader()
     for command in script.commands(line):
-        script.refused = script.refused and not at_terminal  # Bash goes on at a terminal
+        script.refused = script.refused and not at_terminal  # Bash continues at a terminal
         if recording is not None:
             typed = command.replace("\n", "\r\n")
             recording.typed(f"{typed}\r\n".encode("utf-8", "surrogateescape"))
@@ -160,8 +160,8 @@ def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, chang
 
 
 def _typed(prompt: str) -> str:
-    """The next line that is typed at a prompt, with its newline; "" at the end of the input."""
-    import readline  # noqa: F401 - input() has history and editing then
+    """Read the next line typed at a prompt, with its newline; "" at end of file."""
+    import readline  # noqa: F401 - adds history and editing to input()
 
     try:
         return f"{input(prompt)}\n"

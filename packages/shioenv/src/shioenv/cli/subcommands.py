@@ -1,9 +1,9 @@
-"""All subcommands: those of the core, and those that other packages add by entry points.
+"""All subcommands: those of the core, and those that other packages add through entry points.
 
-The group of the entry points is `shioenv.commands`. The name of an entry point is the path of the
-command with dots, such as `predict` or `dataset.report`. Its value is `module:app`. A Typer app
-with a name is a group of commands. An app without a name holds the command that the path ends
-with, and may hold others.
+The entry-point group is `shioenv.commands`. The name of an entry point is the dotted path of the
+command, such as `predict` or `dataset.report`. Its value is `module:app`. A Typer app with a name
+is a group of commands. An app without a name contains the command at the end of the path, and may
+contain others.
 """
 
 from __future__ import annotations
@@ -62,32 +62,32 @@ KNOWN = {
     "model": "model",
     "predict": "model",
 }
-"""The extra that brings each command, in the order of the help; "" for commands of the core.
+"""The extra that provides each command, in the order of the help; "" for commands of the core.
 
-The command is in the package `shioenv-EXTRA`. Commands that are not listed: those of the core come
-first in their groups, and those of other packages last, sorted.
+The command is in the package `shioenv-EXTRA`. Unlisted commands of the core come first in their
+groups, and those of other packages last, sorted.
 """
 
 SHARED = {"serve": "Tasks for agents, and shells, that come by the network."}
-"""Help of the groups whose commands all come from other packages."""
+"""Help of groups that have no command in the core."""
 
 HELP = frozenset({"", "help", "-h", "--help"})
-"""Words that ask for the help, as the first or the second one."""
+"""Words that request help, as the first or second argument."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """An entry point of the group: a command, or a group of commands, of another package."""
+    """A command, or a group of commands, that another package adds by an entry point."""
 
     path: str
     value: str
     package: str
 
     def app(self) -> typer.Typer:
-        """The group of commands, or an app without a name that holds the one command.
+        """Load the group of commands, or an unnamed app with the one command.
 
-        Errors: HostError where the package cannot be loaded, or has no such command. A ShioenvError
-        of the package's own.
+        Errors: HostError where the package cannot be loaded or has no such command. ShioenvErrors
+        of the package pass through.
         """
         name = self.path.split(".")[-1]
         try:
@@ -103,7 +103,7 @@ class Contribution:
                 if not commands:
                     raise LookupError(f"no command is called {name}")
             if self.path not in KNOWN:
-                typer.main.get_command(made)  # finds faults that would break the whole help
+                typer.main.get_command(made)  # detects faults that would break the whole help
         except ShioenvError:
             raise
         except (Exception, SystemExit) as error:
@@ -115,24 +115,24 @@ class Contribution:
 
 
 def name_of(command: Any) -> str:
-    """The name of a command that is registered in a Typer app."""
+    """Return the name of a command that is registered in a Typer app."""
     return command.name or str(typer.main.get_command_name(command.callback.__name__))
 
 
 def spoken(path: str) -> str:
-    """The words that call a command."""
+    """Return the words that call a command."""
     return f"shioenv {path.replace('.', ' ')}"
 
 
 class Subcommands:
-    """The subcommands, which are looked up and imported as they are asked for."""
+    """The subcommands, looked up and imported on demand."""
 
     def __init__(self) -> None:
         self.faults: dict[str, str] = {}
-        """A line for each entry point that is not used, by its path."""
+        """A note about each ignored entry point, by path."""
 
     def subcommands(self, word: str, inner: str) -> list[typer.Typer]:
-        """The app of the subcommand that `word` names; the apps of all where it names none."""
+        """Return the app of the subcommand `word`, or the apps of all if there is none."""
         known = {path for path in KNOWN if "." not in path}
         if word in known:
             return [self._subcommand(word, inner)]
@@ -143,15 +143,15 @@ class Subcommands:
         ]
 
     def remarks(self, word: str, inner: str) -> list[str]:
-        """Lines about what the help that these words ask for leaves out."""
+        """Return notes about commands missing from the help that these words request."""
         begin = "" if word in HELP else f"{word}." if inner in HELP else None
         faults = sorted(self.faults.items())
         return [line for path, line in faults if begin is not None and path.startswith(begin)]
 
     def _subcommand(self, word: str, inner: str) -> typer.Typer:
-        """One subcommand; where it is a group, with the commands that packages add to it.
+        """Return a subcommand; for a group, include commands that packages add to it.
 
-        These are looked up only where `inner`, the word behind it, is none of the group's own.
+        These are looked up only if `inner`, the next word, is not a command of the group itself.
         """
         base: typer.Typer | None = None
         if KNOWN.get(word) == "":
@@ -170,7 +170,7 @@ class Subcommands:
     def _added(
         self, word: str, inner: str, base: typer.Typer | None
     ) -> dict[str, typer.Typer | None]:
-        """Commands that packages add to a group, by their paths; None for missing ones."""
+        """Return commands that packages add to a group, by path; None for missing ones."""
         path, own = f"{word}.{inner}", _own(word, base) if base else set()
         if path in own or (inner.startswith("-") and inner not in HELP):
             return {}
@@ -183,7 +183,7 @@ class Subcommands:
         return {each: self._app(each) for each in _ordered(paths - own)}
 
     def _app(self, path: str) -> typer.Typer | None:
-        """The app of a contribution; None where no package has it."""
+        """Return the app of a contribution; None if no package provides it."""
         contribution = self._of_own_package(path) or self._contributions.get(path)
         if contribution is None:
             return None
@@ -194,9 +194,10 @@ class Subcommands:
             return stand_in(path, error)
 
     def _of_own_package(self, path: str) -> Contribution | None:
-        """The contribution of a known command, from the metadata of its package alone.
+        """Return the contribution of a known command, from the metadata of its package only.
 
-        `importlib.metadata` takes a tenth of the time of `shioenv predict`.
+        Reading all metadata with `importlib.metadata` takes a tenth of the time of `shioenv
+        predict`.
         """
         for package in _owners(path) if "_contributions" not in self.__dict__ else ():
             pattern = f"{package.replace('-', '_')}-*.dist-info/entry_points.txt"
@@ -214,8 +215,8 @@ class Subcommands:
     def _contributions(self) -> dict[str, Contribution]:
         """The contribution of each path.
 
-        A command of the core is never replaced. Of several packages with one command the package
-        that `KNOWN` names is used, else the first by name.
+        A command of the core is never replaced. If several packages provide a command, the one in
+        `KNOWN` is used, else the first by name.
         """
         from importlib.metadata import entry_points
 
@@ -245,18 +246,18 @@ class Subcommands:
 
 
 def _owners(path: str) -> tuple[str, ...]:
-    """The packages of ours that may have a command of another package than the core."""
+    """Return this project's packages that may provide a command outside the core."""
     return (f"shioenv-{KNOWN[path]}", "shioenv") if KNOWN.get(path) else ()
 
 
 def _ordered(paths: Iterable[str]) -> list[str]:
-    """Paths in the order of the help: the known ones, then the others, sorted."""
+    """Sort paths in the order of the help: known ones, then the others by name."""
     order = {path: place for place, path in enumerate(KNOWN)}
     return sorted(paths, key=lambda path: (order.get(path, len(order)), path))
 
 
 def _own(word: str, group: typer.Typer) -> set[str]:
-    """Paths of the commands that a group has of itself."""
+    """Return the paths of the commands that a group itself defines."""
     inner = [
         each.typer_instance.info.name for each in group.registered_groups if each.typer_instance
     ]
@@ -265,7 +266,7 @@ def _own(word: str, group: typer.Typer) -> set[str]:
 
 
 def _joined(word: str, group: typer.Typer, added: Mapping[str, typer.Typer | None]) -> typer.Typer:
-    """A copy of the group with more commands, each in its place."""
+    """Copy the group with more commands, in the order of the help."""
     made = copy(group)
     made.registered_groups = list(group.registered_groups)
     commands = {f"{word}.{name_of(each)}": each for each in group.registered_commands}
@@ -282,9 +283,9 @@ def _joined(word: str, group: typer.Typer, added: Mapping[str, typer.Typer | Non
 
 
 def stand_in(path: str, error: ShioenvError | None = None) -> typer.Typer:
-    """An app with a hidden command that raises `error`, whatever its arguments are.
+    """Create an app with a hidden command that raises `error` for any arguments.
 
-    Without an error it raises that of a package which is not installed.
+    Without `error`, it raises the error of a package that is not installed.
     """
     app = typer.Typer()
     settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}

@@ -12,7 +12,7 @@ from shioenv.cli import printing, shared
 if TYPE_CHECKING:
     from shioenv.system.store import System
 
-_SHOWN = 20  # differences printed at most; `--json` has all of them
+_SHOWN = 20  # maximum differences printed; `--json` has all of them
 
 app = typer.Typer(
     name="system", no_args_is_help=True, help="Systems: the machines whose behavior is recorded."
@@ -128,9 +128,9 @@ def import_(
 
 
 def _lacking(system: System) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """What of the shipped grammars' commands a system lacks, and what is not read of it.
+    """List the shipped grammars' commands that a system lacks, and changes it cannot record.
 
-    Both as a document, and as rows.
+    Return both as a document and as rows.
     """
     from shioenv.grammar.library import load_grammars
     from shioenv.synthesis.sample import lacking
@@ -274,7 +274,7 @@ def remove(
 
 
 def _facts(system: System) -> dict[str, Any]:
-    """What `system build --json` prints, and most of what `system show --json` does."""
+    """Build the document of `system build --json`, and most of that of `system show --json`."""
     from contextlib import suppress
     from json import loads
 

@@ -1,1 +1,1 @@
-"""Jobs done by many processes, on this machine or on the machines of a cluster."""
+"""Execution of jobs by many processes, on this machine or a cluster."""

@@ -1,4 +1,4 @@
-"""A job, which says what is done with many tasks, and what every executor promises."""
+"""Jobs, which apply one function to many tasks, and the interface of executors."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 WORKER_BYTES = 64 << 20
-"""Memory of a worker at least: 40 MiB of its own (measured), and memory for what it executes."""
+"""Minimum memory of a worker in bytes: 40 MiB (measured), plus memory for its executions."""
 
 STARTING = 2 * len(os.sched_getaffinity(0))
-"""Worker processes that may start at the same time (ours). A start takes a processor most of a
-second; the first worker is to be at work while the others start."""
+"""Worker processes that may start at the same time (our choice). A start uses most of a processor
+for a second, and the first worker should already work while the others start."""
 
 Tell: TypeAlias = Callable[[str], None]
 
 Opener: TypeAlias = Callable[[str, Limits], Installed]
-"""Opens a sandbox, given a system's name or file (as for `open_sandbox`) and the limits."""
+"""Opens a sandbox from a system's name or file (as for `open_sandbox`) and the limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedJob(Generic[T, A]):
-    """What is done with each of many numbered tasks, and where."""
+    """A function to apply to many numbered tasks, and the sandboxes that it uses."""
 
     do: Callable[[Lane, tuple[int, T]], A]
-    """Called with a sandbox and a task. Other processes call `do`, so it must be importable or a
-    value that can be pickled. `do` may be called several times for a task; one answer counts."""
+    """Called with a sandbox and a task, in other processes. So it must be importable or a picklable
+    value. `do` may be called several times for a task; only one answer is used."""
     system: str = ""
-    """The name or file of the system whose sandboxes are used; "" where nothing is executed."""
+    """The name or file of the system of the sandboxes; "" if nothing is executed."""
     limits: Limits = LIMITS
     digest: str | None = None
-    """The digest that the system must have; None for any."""
+    """The required digest of the system; None for any."""
     lanes: int = 1
-    """Sandboxes of a process at most. With several, an input that waits holds no other input up,
-    and the duration of a run says little."""
+    """The maximum number of sandboxes per process. With several, a waiting input does not delay
+    others, and run times are less meaningful."""
     what: str = "task"
-    """The word for a task in messages about failures, which also show the task's `str`."""
+    """The noun for a task in messages about failures, which also show the task's `str`."""
     made: str = "the dataset"
-    """The word in messages for the thing that was made on the system with that digest."""
+    """The noun in messages for the product that was made with that digest."""
 
     def opened(self, opener: Opener) -> Installed:
-        """A sandbox for this job. SystemMismatchError where its system has another digest."""
+        """Open a sandbox for this job. SystemMismatchError if its system has another digest."""
         sandbox = opener(self.system, self.limits)
         if self.digest not in (None, sandbox.system.digest):
             raise SystemMismatchError(
@@ -69,9 +69,9 @@ class NumberedJob(Generic[T, A]):
         return sandbox
 
     def cache(self, size: int) -> ExecutionCache | None:
-        """The executions shared with other processes through a file of `size` bytes.
+        """Open the cache of executions that processes share through a file of `size` bytes.
 
-        None where `size` is 0, or where the system's digest is not known.
+        Return None if `size` is 0, or if the system's digest is not known.
         """
         if not size or self.digest is None:
             return None
@@ -79,33 +79,33 @@ class NumberedJob(Generic[T, A]):
 
 
 class Executor(Protocol):
-    """Does jobs. A context manager that leaves no process behind and can be entered again."""
+    """Runs jobs. A context manager that leaves no process behind and can be entered again."""
 
     retried: int
-    """Tasks that were begun again because a sandbox broke or a worker died."""
+    """The number of retries of tasks, after a sandbox broke or a worker died."""
     restarts: int
-    """Workers that were replaced."""
+    """The number of replaced workers."""
 
     @property
     def workers(self) -> int:
-        """Processes that work at once."""
+        """The number of processes that work at once."""
         ...
 
     @property
     def kernels(self) -> Set[str]:
-        """Releases of the kernels under which tasks of the newest job were done."""
+        """Releases of the kernels under which tasks of the latest job ran."""
         ...
 
     @property
     def layers(self) -> Set[str]:
-        """The lower layers on which tasks of the newest job were done, as `layer_of` names them.
+        """The lower layers used by tasks of the latest job, as `layer_of` describes them.
 
-        Empty where something stands in for sandboxes.
+        Empty if the job uses no real sandboxes.
         """
         ...
 
     def check(self, job: NumberedJob[Any, Any]) -> None:
-        """Open a first sandbox of the job, where sandboxes are known to open on this machine.
+        """Open a first sandbox of the job, if its sandboxes run on this machine.
 
         Callers check before they write anything for the job. Errors: those of `map`.
         """
@@ -114,11 +114,11 @@ class Executor(Protocol):
     def map(
         self, job: NumberedJob[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = ...
     ) -> Iterator[tuple[int, A]]:
-        """One answer for each task, with the task's number, in the order they are finished.
+        """Yield (number, answer) for each task, in the order in which tasks finish.
 
-        Tasks have different numbers, and are drawn as there is room for them. The answers do not
-        depend on the executor. `tell` is called with notes for a person. Errors: GenerationError
-        where a task fails in every attempt. ShioenvErrors of the job pass through.
+        Numbers of tasks are unique. Tasks are drawn from the iterable as capacity permits. The
+        answers do not depend on the executor. `tell` is called with notes for the user. Errors:
+        GenerationError where a task fails in every attempt. ShioenvErrors of the job pass through.
         """
         ...
 
@@ -128,15 +128,15 @@ class Executor(Protocol):
 
 
 def silent(text: str) -> None:
-    """Tell nobody."""
+    """Ignore the note."""
 
 
 def surroundings_of(
     opener: Opener, system: str, limits: Limits
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """The kernels and the lower layers of sandboxes on this machine.
+    """Return the kernels and the lower layers of sandboxes on this machine.
 
-    There are no layers where something stands in for sandboxes (another `opener`, or no system).
+    There are no layers with another `opener` than `open_sandbox`, or without a system.
     """
     if opener is not open_sandbox or not system:
         return frozenset({platform.release()}), frozenset()
@@ -146,11 +146,11 @@ def surroundings_of(
 def processors_of_their_own(
     opener: Opener, system: str, limits: Limits, workers: int
 ) -> tuple[int, ...]:
-    """A processor of this machine for each worker; none where workers had better go anywhere.
+    """Return a processor of this machine for each worker, or nothing if pinning does not pay.
 
-    A worker, its sandbox and the input hand over to each other all the time. That costs least on
-    one processor (ours). There has to be a worker for each processor, or some would be idle. A run
-    must use no more than one, as the declared machine says.
+    A worker, its sandbox and the input switch back and forth constantly. By our measurements, that
+    is cheapest on one processor. Pinning requires one worker per processor, as others would be
+    idle. The declared machine must have one processor, so that a run uses no more.
     """
     here = sorted(os.sched_getaffinity(0))
     if opener is not open_sandbox or not system or workers != len(here):
@@ -160,16 +160,16 @@ def processors_of_their_own(
 
 
 def processes(workers: int | None) -> int:
-    """The number of worker processes; None: one a processor. Errors: UsageError below 1."""
+    """Return the number of worker processes; None: one per processor. UsageError below 1."""
     if workers is not None and workers < 1:
         raise UsageError(f"nothing can be done by {workers} workers", hint="at least 1")
     return workers or len(os.sched_getaffinity(0))
 
 
 def processes_here(workers: int | None) -> int:
-    """The number of worker processes where all of them work on this machine.
+    """Return the number of worker processes that all run on this machine.
 
-    None: one a processor. Errors: UsageError below 1, or where the memory does not hold so many.
+    None: one per processor. Errors: UsageError below 1, or for more than fit into the memory.
     """
     wanted = processes(workers)
     most = max(1, memory_here() // WORKER_BYTES)
@@ -184,7 +184,7 @@ def processes_here(workers: int | None) -> int:
 
 
 def memory_here() -> int:
-    """Bytes of memory of this machine, or fewer where a container allows only a part of them."""
+    """Return the bytes of memory of this machine, or of its container if that has a limit."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with suppress(OSError, ValueError):  # without a limit the file holds "max", or is missing
         memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()))

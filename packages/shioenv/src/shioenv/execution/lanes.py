@@ -1,9 +1,9 @@
-"""Sandboxes that are opened again after they broke, and the turns in which they execute.
+"""Lanes: sandboxes that are reopened after they break, and the scheduling of their executions.
 
-Many inputs wait instead of working (`ping`, a fifo, an input that runs out of time). So a worker
-has several sandboxes, its lanes. While an input waits in one lane, the worker goes on in another.
-The tasks in the lanes of a worker take turns. A task may also run alone, while no other task of any
-worker runs.
+Many inputs wait instead of computing (`ping`, a fifo, an input that times out). So a worker has
+several sandboxes, called lanes. While an input waits in one lane, the worker continues in another.
+Tasks in the lanes of a worker take turns. A task may also run exclusively, while no other task of
+any worker runs.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from shioenv.recording.cache import ExecutionCache
 from shioenv.recording.effort import Effort
 
 LANES = 16
-"""Sandboxes of a worker at most (ours: inputs that wait take ten times as long, all together, as
-inputs that work). Each sandbox opens when it is first needed."""
+"""The maximum number of sandboxes of a worker (our choice, since waiting takes ten times as long in
+total as computing). Each sandbox is opened on first use."""
 
 PATIENCE = (0.005, 0.05)
-"""Seconds, at least and at most, after which an unfinished execution is taken to wait, so that the
-next one may begin beside it.
+"""Minimum and maximum seconds after which an unfinished execution counts as waiting, so that the
+next one may start beside it.
 
-Between these bounds the time is twice what executions usually take (ours). Usual are 3 ms on a
-machine that does nothing else. On a busy machine a fixed time would let all lanes begin at once."""
+Between these bounds, the time is twice the average of recent executions (our choice). On an idle
+machine the average is 3 ms. On a busy machine a fixed time would start all lanes at once."""
 
 
 Sandbox = TypeVar("Sandbox")
@@ -43,23 +43,23 @@ Among: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 class Reopened(Generic[Sandbox]):
-    """A sandbox that is opened when it is needed, and opened anew after it was closed."""
+    """A sandbox that is opened on demand, and opened anew after it was closed."""
 
     def __init__(self, opens: Callable[[], Sandbox]) -> None:
         self._opens = opens
         self._opened: Sandbox | None = None
 
     def open(self) -> Sandbox:
-        """The sandbox. Errors: those of opening one."""
+        """Return the sandbox, opening it if necessary. Errors: those of opening one."""
         if self._opened is None:
             self._opened = self._opens()
         return self._opened
 
     def repeat(self, action: Callable[[Sandbox], Answer]) -> Answer:
-        """The result of `action`, which is done once more in a new sandbox where the first breaks.
+        """Return the result of `action`, retried once in a new sandbox if the first one breaks.
 
-        After any other error, or where the second sandbox breaks, the sandbox is closed, whatever
-        state it is in. The error passes through.
+        After any other error, or if the second sandbox breaks, close the sandbox and raise the
+        error.
         """
         try:
             try:
@@ -72,9 +72,9 @@ class Reopened(Generic[Sandbox]):
             raise
 
     def close(self) -> None:
-        """Close the sandbox, whatever state it is in; any number of calls.
+        """Close the sandbox in any state; may be called repeatedly.
 
-        Nothing is done where no sandbox is open, or where it has no `close`.
+        Do nothing if no sandbox is open, or if it has no `close`.
         """
         close = getattr(self._opened, "close", None)
         self._opened = None
@@ -89,9 +89,9 @@ class _Share:
 
 
 class _Crowd:
-    """Threads of this process that do the same at once and so hold each other up.
+    """Divides elapsed time among threads that do the same work at once and slow each other down.
 
-    Each thread is told only its share of the time. The sum of the shares is the time that passed.
+    Each thread gets a share of the time. The sum of the shares is the elapsed time.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class _Crowd:
 
     @contextmanager
     def share(self) -> Iterator[_Share]:
-        """The share of the thread that enters; its seconds are set at the end."""
+        """Measure the share of the entering thread; its seconds are set at the end of the block."""
         share = _Share()
         began = self._change(1)
         try:
@@ -109,7 +109,7 @@ class _Crowd:
             share.seconds = self._change(-1) - began
 
     def _change(self, more: int) -> float:
-        """Counts `more` threads in; the share so far of a thread that was there all the time."""
+        """Add `more` threads, and return the share so far of a thread present since the start."""
         with self._lock:
             now = time.perf_counter()
             if self._many:
@@ -123,9 +123,9 @@ _OPENING = _Crowd()
 
 
 class Lane(Reopened[Installed]):
-    """A sandbox in which one task at a time is done, with its effort and its shared executions.
+    """A sandbox for one task at a time, with its effort and its cache of shared executions.
 
-    `turn` is entered for every run, `by_itself` for a run while nobody else may run. Every method
+    The context `turn` is entered for every run, and `by_itself` for an exclusive run. Every method
     but `close` may raise the errors of opening a sandbox.
     """
 
@@ -143,7 +143,7 @@ class Lane(Reopened[Installed]):
         self._alone = False
 
     def open(self) -> Installed:
-        """The sandbox; the time to open it is counted in `effort`."""
+        """Return the sandbox, opening it if necessary; `effort` includes the time for that."""
         if self._opened is not None:
             return self._opened
         began = time.perf_counter()
@@ -169,15 +169,15 @@ class Lane(Reopened[Installed]):
         return self.open().waited
 
     def context(self, cwd: str | None = None) -> Context:
-        """The context that the open sandbox gives for a start directory."""
+        """Return the open sandbox's context for a start directory."""
         return self.open().context(cwd)
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """Wait for the turn, then run the input; its behavior."""
+        """Wait for the turn, then run the input and return its behavior."""
         return self.execute(shell_input, state)
 
     def execute(self, shell_input: str, state: State | None = None, **how: Any) -> Behavior:
-        """As `run`, below the `Runner` seam; `how` is as the sandbox's `execute` takes it."""
+        """Like `run`, with the further arguments `how` of the sandbox's `execute`."""
         asked = time.perf_counter()
         with nullcontext() if self._alone else self._turn():
             self.effort.lane_seconds -= time.perf_counter() - asked
@@ -192,10 +192,10 @@ class Lane(Reopened[Installed]):
                 self.effort.sandbox_seconds += time.perf_counter() - began - own
 
     def alone(self, run: Callable[[], Behavior]) -> Behavior:
-        """The result of `run`, called while nobody else executes.
+        """Call `run` exclusively, while no other lane executes, and return its result.
 
-        Where the newest run slept until its time was over, it lacked no processor. Then `run` is
-        called at once, beside others.
+        If the latest run slept until its timeout, it did not lack processor time. Then call `run`
+        at once, beside others.
         """
         if self._alone or self.open().waited:
             return run()
@@ -210,12 +210,12 @@ class Lane(Reopened[Installed]):
 
 
 class Turns:
-    """Lets one task at a time execute, and the next task as well where an execution takes long.
+    """Lets one task execute at a time, and another one as well while an execution takes long.
 
-    A task keeps its turn from one execution to the next, unless a task that began earlier waits for
-    a turn. So tasks go one after the other through one warm sandbox. Another task is begun beside
-    them only while an execution waits. Of the tasks that wait for a turn only the first watches the
-    time. Every thread that wakes takes the interpreter from a thread that has work.
+    A task keeps its turn between executions, unless a task that started earlier waits for a turn.
+    So tasks pass one after the other through one warm sandbox. Another task is started beside them
+    only while an execution waits. Only the first of the waiting tasks uses a timeout, because every
+    thread that wakes takes the interpreter from a working thread.
     """
 
     def __init__(self) -> None:
@@ -227,7 +227,7 @@ class Turns:
         self._usual = 0.0
 
     def begin(self) -> int:
-        """Wait behind all tasks that have begun; the number of a new task, which has the turn."""
+        """Wait until all earlier tasks let a new task start; return its number. It has the turn."""
         with self._lock:
             self._begun += 1
             self._take(task := self._begun)
@@ -235,7 +235,7 @@ class Turns:
 
     @contextmanager
     def turn(self, task: int) -> Iterator[None]:
-        """Wait until a task that has begun may execute, and let it."""
+        """Wait until a started task may execute, and hold its turn during the block."""
         with self._lock:
             if self._holder != task:
                 self._take(task)
@@ -253,7 +253,7 @@ class Turns:
                         self._release()
 
     def end(self, task: int) -> None:
-        """Give the turn to others if the task has it."""
+        """Release the turn if the task has it."""
         with self._lock:
             if self._holder == task:
                 self._release()
@@ -273,7 +273,7 @@ class Turns:
         self._wake()
 
     def _left(self, me: tuple[int, threading.Condition]) -> float | None:
-        """Seconds until the turn of `me`, at the latest; None where others come first."""
+        """Return the seconds after which `me` may take the turn; None if it is not the first."""
         if self._waiting[0] is not me:
             return None
         if self._holder is None:
@@ -281,7 +281,7 @@ class Turns:
         return self._since + self._patience() - time.monotonic()
 
     def _wake(self) -> None:
-        """Wakes the first that waits, to see whether its turn has come, or when it will."""
+        """Wake the first waiting task, so that it checks the time of its turn again."""
         if self._waiting:
             self._waiting[0][1].notify()
 
@@ -291,11 +291,11 @@ class Turns:
 
 
 class Lanes:
-    """Lets any number of lanes execute at once, in any number of processes, or one lane alone.
+    """A lock between lanes of several processes, for shared or exclusive execution.
 
-    Each lane has a `Lanes` of its own over the same two files. The locks on these files end with
-    their owner. Whoever wants to be alone locks `door` first, so that nobody else comes in during
-    the wait for `room`.
+    Each lane has its own `Lanes` object over the same two files. The kernel releases the file locks
+    when their owner ends. An exclusive lane locks `door` first, so that no other lane enters while
+    it waits for `room`.
     """
 
     def __init__(self, door: str, room: str) -> None:
@@ -309,7 +309,7 @@ class Lanes:
 
     @contextmanager
     def among_others(self) -> Iterator[None]:
-        """Wait while somebody is alone or waits to be, then execute beside others."""
+        """Wait for exclusive lanes, including waiting ones, then execute beside others."""
         with _locked(self._door, fcntl.LOCK_SH):
             fcntl.flock(self._room, fcntl.LOCK_SH)
         try:
@@ -319,7 +319,7 @@ class Lanes:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until nobody executes, then keep everybody else from executing."""
+        """Wait until no lane executes, and block all others during the block."""
         with _locked(self._door, fcntl.LOCK_EX), _locked(self._room, fcntl.LOCK_EX):
             yield
 

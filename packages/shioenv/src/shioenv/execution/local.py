@@ -1,4 +1,4 @@
-"""Executors of one machine: with worker processes, replaced when they die, or without any."""
+"""Executors for one machine: with worker processes that are replaced when they die, or serial."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 BATCH = 64
-"""Tasks drawn at a time (ours). The code that draws them is cold in the processor's caches after
-each wait for a worker; drawing one by one takes a third longer."""
+"""Tasks drawn at a time (our choice). After each wait for a worker, the code that draws tasks is
+cold in the processor's caches; drawing tasks singly takes a third longer."""
 
-_FILES_OF_A_WORKER = 4  # open in this process: the worker's connection, its last words
+_FILES_OF_A_WORKER = 4  # open in this process: the worker's connection, its output
 
 
 class SerialExecutor:
-    """Does jobs in this process, one task after the other, with one sandbox that `opener` opens.
+    """Runs jobs in this process, one task after the other, with one sandbox from `opener`.
 
-    For a few tasks, notebooks, and stand-ins for a sandbox.
+    For few tasks, notebooks, and test doubles of a sandbox.
     """
 
     workers = 1
@@ -57,14 +57,14 @@ class SerialExecutor:
         self.retried = self.restarts = 0
 
     def check(self, job: NumberedJob[Any, Any]) -> None:
-        """As every executor; a sandbox that breaks raises nothing: the next one may open."""
+        """See `Executor.check`. A sandbox that breaks is ignored, since the next one may open."""
         with suppress(SandboxError):
             job.opened(self._opener).close()
 
     def map(
         self, job: NumberedJob[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
     ) -> Iterator[tuple[int, A]]:
-        """As every executor; a task that failed comes again before later ones."""
+        """See `Executor.map`. A failed task is retried before later tasks."""
         schedule = Schedule(tasks, what=job.what)
         self.kernels, self.layers = surroundings_of(self._opener, job.system, job.limits)
         with closing(Lane(lambda: job.opened(self._opener))) as lane:
@@ -87,16 +87,16 @@ class SerialExecutor:
 
 
 class LocalExecutor:
-    """Does jobs in `workers` processes of this machine (None: one a processor).
+    """Runs jobs in `workers` processes on this machine (None: one per processor).
 
     `opener` opens sandboxes there and must be importable. Executions are shared with other
     processes and later runs through a file in the user's cache directory. The file has at most
-    about `cache_bytes`; with 0 nothing is shared. Sharing changes no record
+    about `cache_bytes`; 0 disables sharing. Sharing does not change records
     (`docs/design/execution-cache.md`).
 
-    Worker processes start with the first task and go on with later tasks of the same job. They end
-    when this process ends, in whatever way. Errors: UsageError for less than one process, or for
-    more than the memory holds.
+    Worker processes start with the first task and stay for later tasks of the same job. They end
+    with this process, even if it is killed. Errors: UsageError for less than one process, or for
+    more than fit into the memory.
     """
 
     def __init__(
@@ -110,16 +110,16 @@ class LocalExecutor:
         self.retried = self.restarts = 0
 
     def check(self, job: NumberedJob[Any, Any]) -> None:
-        """As every executor; the worker processes that open the sandbox go on with the job."""
+        """See `Executor.check`. The worker processes that open the sandbox stay for the job."""
         self._crew_of(job).start()
 
     def map(
         self, job: NumberedJob[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
     ) -> Iterator[tuple[int, A]]:
-        """As every executor.
+        """See `Executor.map`.
 
-        Errors beside those where workers do not start: HostError where too few files may be open.
-        The error that a worker reports. Else a GenerationError with the last words of a worker.
+        Further errors: HostError where the limit on open files is too low. If workers do not start:
+        the error that a worker reports, else a GenerationError with the end of a worker's output.
         """
         schedule = Schedule(tasks, what=job.what, batch=BATCH)
         if not schedule.left:
@@ -133,11 +133,11 @@ class LocalExecutor:
         finally:
             self.retried += schedule.retried
             self.restarts += crew.restarts - restarts
-            if schedule.unfinished:  # no worker may answer after this job
+            if schedule.unfinished:  # no worker may send answers after this job
                 self.close()
 
     def _crew_of(self, job: NumberedJob[Any, Any]) -> Crew:
-        """The processes that do this job; processes of another job are ended first."""
+        """Return the processes for this job; end processes of another job first."""
         if self._crew is not None and self._crew.job is not job:
             self.close()
         if self._crew is None:
@@ -160,9 +160,9 @@ class LocalExecutor:
 
 
 class Crew:
-    """The processes that do one job; `restarts` counts processes that died.
+    """The worker processes of one job; `restarts` counts processes that died.
 
-    Each stays on a processor of `own`, where there are any.
+    Each is pinned to a processor of `own`, if given.
     """
 
     def __init__(
@@ -189,9 +189,9 @@ class Crew:
             self.take(Schedule())
 
     def take(self, schedule: Schedule[Any]) -> list[tuple[int, Any]]:
-        """Hand tasks out and wait, for a second at most, until workers send something.
+        """Hand out tasks, wait at most a second for messages of workers, and return the answers.
 
-        The result has the answers among it, if any. A stopped worker is replaced.
+        The result may be empty. A stopped worker is replaced.
 
         Errors: GenerationError where a task fails in every attempt, or where workers in a row do
         not start. ShioenvErrors of the job and of opening a sandbox.
@@ -206,7 +206,7 @@ class Crew:
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + stopped.LOOK_SECONDS
             for worker in self._workers:
-                worker.kill_if_stopped()  # its connection ends then
+                worker.kill_if_stopped()  # which ends its connection
         for worker in [worker for worker in self._workers if worker.connection in said]:
             try:
                 kind, number, what = worker.connection.recv()
@@ -239,7 +239,7 @@ class Crew:
         self._room.close()
 
     def _hand_out(self, schedule: Schedule[Any]) -> None:
-        """Gives each worker one more task than it has lanes, so that no worker waits for a task."""
+        """Give each worker one task more than it has lanes, so that no worker waits for a task."""
         given: dict[_Worker, list[tuple[int, Any]]] = {}
         for depth in range(self.job.lanes + 1):
             for worker in self._workers:
@@ -252,12 +252,12 @@ class Crew:
             worker.send(pickle.dumps(tasks))
 
     def _free_processor(self) -> int | None:
-        """A processor on which no worker stays; None where workers go anywhere."""
+        """Return a processor to which no worker is pinned; None if workers are not pinned."""
         taken = {worker.processor for worker in self._workers}
         return next((one for one in self._own if one not in taken), None)
 
     def _bury(self, worker: _Worker, schedule: Schedule[Any]) -> None:
-        """Removes a worker that is gone; its tasks go to others."""
+        """Remove a dead worker; its tasks go to other workers."""
         self._workers.remove(worker)
         status, words = worker.end(CLOSING_SECONDS)
         why = f"its worker ended with status {status}" + (f":\n{words}" if words else "")
@@ -266,16 +266,16 @@ class Crew:
             self._dead_starts += 1
             if self._dead_starts >= STARTS:
                 raise GenerationError(f"{STARTS} workers in a row did not start: {why}")
-        for number in worker.tasks[self.job.lanes :]:  # not begun
+        for number in worker.tasks[self.job.lanes :]:  # not started
             schedule.back(number)
         for number in worker.tasks[: self.job.lanes]:
             schedule.again(number, why)
 
 
 class _Worker(WorkerProcess):
-    """One process that does the job; `tasks` are its unfinished tasks in the order given.
+    """A worker process of the job; `tasks` are its unfinished tasks in the order given.
 
-    It stays on `processor`; None: anywhere.
+    It is pinned to `processor`, unless that is None.
     """
 
     def __init__(self, given: bytes, gate: tuple[int, int], processor: int | None) -> None:
@@ -289,19 +289,19 @@ class _Worker(WorkerProcess):
 
 
 ENGINES = ("local", "ray")
-"""Names of executors: processes of this machine, or of the nodes of a Ray cluster."""
+"""Names of executors: processes on this machine, or on the nodes of a Ray cluster."""
 
 GROUP: Final = "shioenv.executors"
-"""The group of entry points in which other packages provide the executors except `local`."""
+"""The entry-point group through which other packages provide the executors besides `local`."""
 
 
 def executor_named(
     name: str, workers: int | None = None, address: str | None = None, *, cache_bytes: int = 0
 ) -> Executor:
-    """The executor with a name of `ENGINES`.
+    """Create the executor with a name from `ENGINES`.
 
-    The other arguments are as `LocalExecutor` takes them; `address` is a cluster's. Errors:
-    UsageError for another name, or for an address where the executor is not `ray`.
+    The other arguments are those of `LocalExecutor`; `address` is that of a cluster. Errors:
+    UsageError for another name, or for an address with another executor than `ray`.
     MissingExtraError where no installed package provides the executor. Those of its class.
     """
     if name not in ENGINES:

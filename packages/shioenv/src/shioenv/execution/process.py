@@ -1,4 +1,4 @@
-"""Child processes: workers with their connection, last words and end, and children to wait for."""
+"""Child processes: worker processes with a connection, and waiting for orphaned children."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from shioenv.execution.supervised import LAST_WORDS, ended, supervised
 from shioenv.system.stopped import StopWatch
 
 _MESSAGE_SECONDS = 60
-"""Seconds for which a worker may be silent in the middle of a message (ours)."""
+"""Seconds for which a worker may pause within a message (our choice)."""
 
 CLOSING_SECONDS = 10.0
-"""Seconds in which a worker at rest has to end once its connection is closed (ours)."""
+"""Seconds in which an idle worker must end after its connection is closed (our choice)."""
 
 
 class WorkerProcess:
     """A Python process that runs `main` of a module, with this process's `sys.path`.
 
     `sys.argv[2]` of the worker is the file descriptor of its end of the connection; `arguments`
-    follow it. A worker with `programs` runs outside programs: the worker is supervised, and with it
-    ends all that it started. Errors: OSError where no process can be started.
+    follow it. With `programs`, the worker may run external programs: it is supervised, and every
+    process that it started ends with it. Errors: OSError where no process can be started.
     """
 
     def __init__(
@@ -63,29 +63,29 @@ class WorkerProcess:
                     stdout=self._stderr,
                     stderr=self._stderr,
                     pass_fds=[file],
-                    start_new_session=True,  # Ctrl-C is meant for this process alone
-                    env=os.environ | {"MALLOC_ARENA_MAX": "1"},  # threads would scatter memory
+                    start_new_session=True,  # Ctrl-C is only for this process
+                    env=os.environ | {"MALLOC_ARENA_MAX": "1"},  # more arenas would waste memory
                 )
 
     def send(self, content: bytes) -> None:
-        """Send bytes; a worker that does not take them is killed, and its connection ends."""
+        """Send bytes; a worker that does not receive them is killed, which ends its connection."""
         try:
             self.connection.send_bytes(content)
         except OSError:
             self._process.kill()
 
     def kill_if_stopped(self) -> None:
-        """Kill a worker that is stopped, once enough calls of this method have seen that."""
+        """Kill a worker that enough calls of this method found stopped (SIGSTOP)."""
         if self._watch.is_lost(self._process.pid):
             self._process.kill()
 
     def end(self, patience: float) -> tuple[int, str]:
-        """Close the connection, and kill a worker that has not ended after `patience` seconds.
+        """Close the connection, and kill the worker if it has not ended after `patience` seconds.
 
-        The results are the worker's exit status and the last 2,000 bytes of its output, as text.
+        Return the worker's exit status and the last 2,000 bytes of its output, as text.
         """
         self.connection.close()
-        self._process.send_signal(signal.SIGCONT)  # a stopped worker would not notice
+        self._process.send_signal(signal.SIGCONT)  # a stopped worker would not end
         if self._programs:
             status = ended(self._process, patience)
         else:
@@ -103,20 +103,19 @@ class WorkerProcess:
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 CHILDREN_SECONDS: Final = 5.0
-"""Seconds to wait for processes that the kernel is ending (ours)."""
+"""Seconds to wait for processes that the kernel is ending (our choice)."""
 
 
 def adopt_orphans() -> None:
-    """Make the processes whose parents end from now on children of this process.
+    """Make this process the parent of descendants that become orphans from now on.
 
-    A machine ends with its supervisor, but the kernel takes a moment more for the first process of
-    its namespaces.
+    A machine ends with its supervisor, but the first process of its namespaces ends a moment later.
     """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def wait_for_children() -> None:
-    """Wait until this process has no children, at most `CHILDREN_SECONDS`."""
+    """Wait until this process has no children, for at most `CHILDREN_SECONDS`."""
     until = time.monotonic() + CHILDREN_SECONDS
     with suppress(ChildProcessError):
         while time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""The schedule of a job: which task is begun next, how often, and how far ahead of the oldest."""
+"""The schedule of a job: the order of tasks, their retries, and the window of open tasks."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from shioenv.errors import GenerationError, ShioenvError
 T = TypeVar("T")
 
 ATTEMPTS = 5
-"""Attempts at a task; after the last one fails the job ends with an error."""
+"""Attempts at a task; if the last one fails, the job ends with an error."""
 
 STARTS = 3
-"""Workers that die in a row before their sandbox is open; at this number the job ends."""
+"""Consecutive workers that die before their sandbox is open, after which the job ends."""
 
 WINDOW = 4096
-"""How far the newest task in work may be ahead of the oldest, in task numbers. A task that waits
-(`ping`, 64 times) takes two minutes, in which thousands of others are finished."""
+"""The maximum distance, in task numbers, between the newest and the oldest open task. A slow task
+(`ping`, 64 times) takes two minutes, in which thousands of others finish."""
 
 
 class Schedule(Generic[T]):
-    """The tasks of a job that are not finished, drawn from their stream as there is room.
+    """The unfinished tasks of a job, drawn from a stream as capacity permits.
 
-    `retried` counts tasks that were begun again. `what` is the word for a task in messages. `batch`
-    is the number of tasks drawn one after the other.
+    `retried` counts retries of tasks. `what` is the noun for a task in messages. `batch` is the
+    number of tasks drawn at a time.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Schedule(Generic[T]):
         self._stream = iter(tasks)
         self.what = what
         self._unfinished: dict[int, T] = {}
-        self._oldest: list[int] = []  # a heap, with some that are finished
+        self._oldest: list[int] = []  # a heap; may contain finished ones
         self._waiting: list[int] = []  # a heap
         self._attempts: Counter[int] = Counter()
         self._newest = -1
@@ -48,25 +48,25 @@ class Schedule(Generic[T]):
 
     @property
     def unfinished(self) -> bool:
-        """Whether a drawn task is not finished."""
+        """Whether a drawn task is unfinished."""
         return bool(self._unfinished)
 
     @property
     def left(self) -> bool:
-        """Whether a task is still to be finished; draws a task where no drawn one is."""
+        """Whether there are unfinished tasks; draws one if all drawn tasks are finished."""
         return self.unfinished or self._draw()
 
     def add(self, number: int, task: T) -> None:
-        """Adds a task to those that wait."""
+        """Add a task to the waiting ones."""
         self._unfinished[number] = task
         self._newest = max(self._newest, number)
         heapq.heappush(self._oldest, number)
         heapq.heappush(self._waiting, number)
 
     def take(self, *, beside: bool = False) -> tuple[int, T] | None:
-        """The next task to begin; None where there is none for now.
+        """Return the next task to start; None if there is none for now.
 
-        A worker that has other tasks (`beside`) gets no task that has to be done alone.
+        A worker with other tasks (`beside`) gets no task that must run alone.
         """
         if not self._waiting:
             self._draw_batch()
@@ -78,23 +78,23 @@ class Schedule(Generic[T]):
         return number, self._unfinished[number]
 
     def alone(self, numbers: Iterable[int]) -> bool:
-        """Whether one of the tasks failed before, so that a worker has to do it alone.
+        """Whether one of the tasks failed before, so that it must be a worker's only task.
 
-        A task that kills its worker in every attempt thus takes no other tasks with it.
+        A task that always kills its worker thus does not harm other tasks.
         """
         return any(number in self._attempts for number in numbers)
 
     def done(self, number: int) -> None:
-        """Notes that the task is finished."""
+        """Mark the task as finished."""
         del self._unfinished[number]
         self._attempts.pop(number, None)
 
     def back(self, number: int) -> None:
-        """Takes a task back that was handed out but not begun."""
+        """Take back a task that was handed out but not started."""
         heapq.heappush(self._waiting, number)
 
     def again(self, number: int, why: object) -> None:
-        """Takes a task back that was begun and failed. GenerationError after the last attempt."""
+        """Take back a failed task for a retry. GenerationError after the last attempt."""
         self._attempts[number] += 1
         self.retried += 1
         if self._attempts[number] >= ATTEMPTS:
@@ -105,7 +105,7 @@ class Schedule(Generic[T]):
         self.back(number)
 
     def failed(self, number: int, failure: Failure) -> ShioenvError:
-        """The error that ends the job after a task failed for good."""
+        """Return the error that ends the job after a task failed permanently."""
         return failure.error(f"{self.what} {number} failed ({self._shown(number)}): ")
 
     def _shown(self, number: int) -> str:
@@ -118,9 +118,9 @@ class Schedule(Generic[T]):
         return False
 
     def _draw_batch(self) -> None:
-        """Draws as many tasks as there is room for.
+        """Draw as many tasks as the batch and the window allow.
 
-        An error of the stream after some tasks is raised by a later call, so that these are done.
+        If the stream fails after some tasks, a later call raises the error, so these tasks run.
         """
         while len(self._waiting) < self._batch and self._ahead() < self.window:
             try:
@@ -139,29 +139,29 @@ class Schedule(Generic[T]):
 
 
 def _raising(error: Exception) -> Iterator[Any]:
-    """A stream that ends with an error."""
+    """Raise an error as the only step of a stream."""
     raise error
     yield
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An exception of another process, in a form that can be pickled."""
+    """An exception of another process, in a picklable form."""
 
     kind: str
-    """The name of the exception's class in `errors`; "" where the exception shows a bug."""
+    """The name of the exception's class in `errors`; "" if the exception is not a ShioenvError."""
     message: str
     hint: str | None
 
     @classmethod
     def of(cls, error: Exception) -> Self:
-        """The failure of an exception; one that is no ShioenvError is kept with its traceback."""
+        """Convert an exception; other exceptions than ShioenvErrors keep their traceback."""
         if isinstance(error, ShioenvError):
             return cls(type(error).__name__, error.message, error.hint)
         return cls("", "".join(traceback.format_exception(error)).rstrip(), None)
 
     def error(self, prefix: str = "") -> ShioenvError:
-        """The exception again, with the prefix before its message."""
+        """Restore the exception, with the prefix before its message."""
         kind = getattr(errors, self.kind, GenerationError)
         error: ShioenvError = kind.__new__(kind)
         ShioenvError.__init__(error, prefix + self.message, hint=self.hint)

@@ -1,14 +1,13 @@
-"""Outside programs that end, with all that they started, when the process that asked for them ends.
+"""External programs that end together with the calling process, including their descendants.
 
-Between the asking process and each program stand two supervisors, small processes. The kernel tells
-a supervisor that the asking process has ended, whatever ended it. The kernel also makes the
-supervisor the parent of every process of the program whose own parent is gone. So no process gets
-away by a session of its own.
+Two small supervisor processes run between the calling process and each program. The kernel notifies
+a supervisor when the calling process has ended for any reason. The kernel also makes the supervisor
+the parent of orphaned processes of the program. So no process escapes by starting a new session.
 
-The outer and the inner supervisor watch each other: where one is killed, the other ends the
-program. A supervisor that somebody stopped is woken at the end of the asking process. Only where
-both are killed in one instant do two things stay: the processes that the program started, and its
-temporary directory. The next start removes the directory.
+The outer and the inner supervisor watch each other: if one is killed, the other ends the program. A
+stopped supervisor is continued when the calling process ends. Only if both are killed at the same
+instant, the program's descendants and its temporary directory remain. The next start removes the
+directory.
 
 The supervisors run this file, so it uses only the standard library.
 """
@@ -31,10 +30,10 @@ from pathlib import Path
 from typing import IO
 
 LAST_WORDS = 2000
-"""Bytes kept of a program's output where only its last words are wanted."""
+"""Bytes kept from the end of a program's output, if only the end is needed."""
 
 ENDING_SECONDS = 10.0
-"""Seconds in which killed processes have to be gone; only unkillable processes take longer."""
+"""Seconds in which killed processes must end; only unkillable processes take longer."""
 
 _SCRATCH = "shioenv-outside-"
 _PR_SET_PDEATHSIG = 1
@@ -49,15 +48,15 @@ def supervised(
     stdin: int = subprocess.DEVNULL,
     stdout: int | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a program; the process returned is its supervisor, which ends as the program does.
+    """Start a program and return its supervisor, which exits with the program's status.
 
-    `terminate` ends the program and all that it started. The end of this process does so too, and
-    so does the end of the program itself. The program has a session of its own, and a directory for
-    temporary files (TMPDIR) that is removed afterwards.
+    `terminate` ends the program and its descendants. So does the end of this process or of the
+    program itself. The program has a separate session, and a directory for temporary files (TMPDIR)
+    that is removed afterwards.
 
     The program's standard output goes to `stdout`, its standard error to that of this process. With
-    `last_words` the last 2,000 bytes of both go to this file instead, once the program has ended.
-    Errors: OSError where the program cannot be run.
+    `last_words`, the last 2,000 bytes of both are written to that file instead, after the program
+    has ended. Errors: OSError where the program cannot be run.
     """
     kept, lock = _scratch()
     said, told = os.pipe()
@@ -71,7 +70,7 @@ def supervised(
             stdout=stdout if last_words is None else last_words,
             stderr=last_words,
             pass_fds=[*pass_fds, told, lock],
-            start_new_session=True,  # Ctrl-C is meant for the asking process alone
+            start_new_session=True,  # Ctrl-C is only for the calling process
             env={**os.environ, "TMPDIR": kept},
         )
     except BaseException:
@@ -83,7 +82,7 @@ def supervised(
         os.close(lock)
     try:
         with os.fdopen(said, "rb") as answer:
-            trouble = answer.read()  # returns when the program runs, or could not be run
+            trouble = answer.read()  # returns once the program runs or has failed to start
     except BaseException:
         process.terminate()
         raise
@@ -94,8 +93,8 @@ def supervised(
 
 
 def ended(process: subprocess.Popen[bytes], patience: float = 0.0) -> int:
-    """The exit status of a supervised program, which is killed after `patience` seconds."""
-    process.send_signal(signal.SIGCONT)  # a stopped supervisor would not notice
+    """Wait for a supervised program, killed after `patience` seconds; return its exit status."""
+    process.send_signal(signal.SIGCONT)  # a stopped supervisor would not react
     with suppress(subprocess.TimeoutExpired):
         return process.wait(patience)
     process.terminate()
@@ -106,9 +105,9 @@ def ended(process: subprocess.Popen[bytes], patience: float = 0.0) -> int:
 
 
 def _scratch() -> tuple[str, int]:
-    """A new directory for temporary files, and a file descriptor that locks it while open.
+    """Create a directory for temporary files, and a file descriptor that locks it while open.
 
-    Directories that nobody locks any more are removed: their supervisors were killed.
+    Unlocked directories are removed first, since their supervisors were killed.
     """
     import tempfile
 
@@ -127,7 +126,7 @@ def _scratch() -> tuple[str, int]:
 
 
 def _lock(directory: Path) -> int | None:
-    """A file descriptor that locks the directory; None where another process locks it."""
+    """Lock the directory and return the descriptor; None if another process has the lock."""
     file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -141,10 +140,9 @@ def _lock(directory: Path) -> int | None:
 
 
 class _Supervisor:
-    """Watches one child until the child or the asking process has ended.
+    """Watches one child until the child or the calling process has ended.
 
-    `asker` is the file descriptor by which the kernel tells the end of the asking process. `kept`
-    are file descriptors that stay open.
+    `asker` is a pidfd of the calling process. `kept` are file descriptors that stay open.
     """
 
     def __init__(self, asker: int, kept: Sequence[int], last_words: bool) -> None:
@@ -164,14 +162,14 @@ class _Supervisor:
         self._kept = {self._asker, self._woken, self._waking, self._heard, *kept}
         self._child = 0
         self.status: int | None = None
-        """The child's status as `waitpid` gives it; None before the child has ended."""
+        """The child's wait status; None before the child has ended."""
 
     def start(self, become: Callable[[], None], told: int) -> None:
-        """Forks the child, which calls `become`; an OSError of that goes to `told` as its errno."""
+        """Fork the child, which calls `become`; on OSError it writes the errno to `told`."""
         self._child = os.fork()
         if self._child == 0:
             try:
-                os.setsid()  # a program that kills its group does not kill its supervisors
+                os.setsid()  # a program that kills its process group spares its supervisors
                 if self._mouth >= 0:
                     os.dup2(self._mouth, 1)
                     os.dup2(self._mouth, 2)
@@ -182,14 +180,14 @@ class _Supervisor:
                 os._exit(127)
         nowhere = os.open(os.devnull, os.O_RDWR)
         os.dup2(nowhere, 0)
-        os.dup2(nowhere, 1)  # only the program keeps its input and output, so their ends show
+        os.dup2(nowhere, 1)  # only the program keeps its input and output open
         for file in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
             if file > 2 and file not in self._kept:
-                with suppress(OSError):  # the descriptor by which they were listed is closed
+                with suppress(OSError):  # the descriptor used for listing is already closed
                     os.close(file)
 
     def watch(self) -> None:
-        """Waits until the program has ended, or has to be ended."""
+        """Wait until the program has ended or must be ended."""
         poll = select.poll()
         for file in (self._asker, self._woken, self._heard):
             if file >= 0:
@@ -206,11 +204,11 @@ class _Supervisor:
             self._reap()
 
     def end(self) -> None:
-        """Kills the program and everything that it started, and writes its last words."""
+        """Kill the program and its descendants, and write the end of its output."""
         until = time.monotonic() + ENDING_SECONDS
         while self._reap() and time.monotonic() < until:
             stopped: set[int] = set()
-            while new := _descendants() - stopped:  # a stopped process starts no others
+            while new := _descendants() - stopped:  # a stopped process cannot fork
                 for each in new:
                     _signal(each, signal.SIGSTOP)
                 stopped |= new
@@ -233,7 +231,7 @@ class _Supervisor:
         return bool(said)
 
     def _reap(self) -> bool:
-        """Reaps the children that have ended; whether others are left."""
+        """Reap the ended children; return whether others are left."""
         try:
             while True:
                 who, status = os.waitpid(-1, os.WNOHANG)
@@ -246,10 +244,10 @@ class _Supervisor:
 
 
 def wake_at_end_of_caller() -> None:
-    """Have the kernel wake this process, if it is stopped, once the process that started it ends.
+    """Have the kernel send SIGCONT to this process when its parent process ends.
 
-    The signal, SIGCONT, does nothing to a running process. The kernel sends it at the end of the
-    thread that started this process as well.
+    SIGCONT continues a stopped process and has no effect on a running one. The kernel also sends it
+    when only the thread ends that started this process.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
 
@@ -260,7 +258,7 @@ def _signal(process: int, number: int) -> None:
 
 
 def _descendants() -> set[int]:
-    """The ids of all processes below this one: its children, their children, and so on."""
+    """Return the ids of all descendants of this process."""
     children: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():
@@ -278,13 +276,13 @@ def _descendants() -> set[int]:
 
 
 def _main() -> None:
-    """The outer supervisor; its child is the inner supervisor, whose child is the program."""
+    """Run the outer supervisor, whose child is the inner one, whose child is the program."""
     parent, told, lock, scratch, mode, *words = sys.argv[1:]
     try:
         asker = os.pidfd_open(int(parent))
     except ProcessLookupError:
         asker = -1
-    if asker < 0 or os.getppid() != int(parent):  # gone; its id may be another process's by now
+    if asker < 0 or os.getppid() != int(parent):  # it has ended; its id may be reused
         shutil.rmtree(scratch, ignore_errors=True)
         return
     this = os.pidfd_open(os.getpid())
@@ -302,7 +300,7 @@ def _main() -> None:
 def _supervise(
     supervisor: _Supervisor, become: Callable[[], None], told: int, scratch: str
 ) -> None:
-    """Runs a child to its end, ends all that is left of it, then ends as the child ended."""
+    """Run a child to its end, kill its remaining descendants, then exit with its status."""
     try:
         supervisor.start(become, told)
         supervisor.watch()
@@ -321,7 +319,7 @@ def _supervise(
 
 
 def _run(words: list[str], supervisor: int, told: int) -> None:
-    """Becomes the program. Errors: OSError."""
+    """Execute the program in place of this process. Errors: OSError."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != supervisor:
         os._exit(127)

@@ -1,6 +1,6 @@
-"""A worker process: tasks in, answers out.
+"""The worker process: it receives tasks and sends answers.
 
-The worker ends when the process that started it ends: a thread always waits for the end of the
+The worker ends with the process that started it: a thread always waits for the end of the
 connection.
 """
 
@@ -24,26 +24,26 @@ from shioenv.execution.schedule import Failure
 from shioenv.execution.supervised import wake_at_end_of_caller
 
 READY, DONE, BROKEN, FAILED = range(4)
-"""The kinds of messages that a worker sends, each with a number and a content.
+"""The kinds of messages from a worker, each with a number and a content.
 
-READY: the sandbox is open. DONE: None, and the numbers of tasks with their answers. BROKEN: a
-task's number and why its sandbox broke. FAILED: a task's number, or None, and the `Failure` that
-ends the worker."""
+READY: the sandbox is open. DONE: None, and task numbers with answers. BROKEN: a task's number and
+the reason why its sandbox broke. FAILED: a task's number, or None, and the `Failure` that ends the
+worker."""
 
 _LAST_WORDS_SECONDS = 8.0
-"""Seconds in which a worker at rest may close its sandboxes after the end of its connection."""
+"""Seconds that an idle worker has to close its sandboxes after the end of its connection."""
 
 
 def main() -> None:
-    """Do tasks until the other end of the connection is closed or gone.
+    """Run tasks until the other end of the connection is closed.
 
-    Where a processor is named, everything that this process starts stays there too.
+    With a processor as argument, this process and its children are pinned to that processor.
     """
     _, _, connection, door, room, *processor = sys.argv
     os.set_inheritable(int(connection), False)
     wake_at_end_of_caller()
     if processor:
-        with suppress(OSError):  # the processor may have been taken away meanwhile
+        with suppress(OSError):  # the processor may be unavailable by now
             os.sched_setaffinity(0, set(map(int, processor)))
     worker = _Worker(Connection(int(connection)), door, room)
     threading.excepthook = _end_all
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 class _Place:
-    """A lane, and the number of the task in it; tasks of a worker are numbered as they begin."""
+    """A lane and the number of its task; a worker numbers its tasks in the order of their start."""
 
     lane: Lane
 
@@ -63,10 +63,10 @@ class _Place:
 
 
 class _Worker:
-    """The process: hands arriving tasks to lanes, and sends the answers of the lanes.
+    """Hands arriving tasks to lanes, and sends their answers.
 
-    Answers are sent together, once no more than `_few` tasks wait. So the process that gave the
-    tasks seldom wakes, and this one gets new tasks while it still has some.
+    Answers are sent in batches, once at most `_few` tasks wait. So the parent process wakes rarely,
+    and this one gets new tasks while it still has some.
     """
 
     def __init__(self, connection: Connection[Any, Any], door: str, room: str) -> None:
@@ -81,10 +81,10 @@ class _Worker:
         self._given = self._answered = 0
 
     def listen(self) -> None:
-        """Receives the job, then tasks; ends this process at the end of the connection.
+        """Receive the job, then tasks; end this process at the end of the connection.
 
-        A process at rest closes its sandboxes first. In the middle of a task the process ends at
-        once: nobody waits for the answer, and a sandbox whose owner is gone ends itself.
+        An idle process closes its sandboxes first. During a task the process exits at once, because
+        the answer is no longer needed, and sandboxes end when their owner exits.
         """
         while (body := self._received()) is not None:
             given = pickle.loads(body)
@@ -99,13 +99,13 @@ class _Worker:
         last.start()
 
     def _received(self) -> bytes | None:
-        """The next message; None at the end of the connection."""
+        """Return the next message; None at the end of the connection."""
         with suppress(EOFError, OSError):
             return self._connection.recv_bytes()
         return None
 
     def work(self) -> None:
-        """Opens the first sandbox, then hands tasks to lanes until there are no more."""
+        """Open the first sandbox, then hand tasks to lanes until there are no more."""
         given = self._waiting.get()
         if given is None:
             return
@@ -129,7 +129,7 @@ class _Worker:
         while (task := self._waiting.get()) is not None:
             self._send_answers()
             number = self._turns.begin()
-            place = self._idle.get()  # the place used last, whose sandbox is open
+            place = self._idle.get()  # the most recently used place, whose sandbox is open
             place.tasks.put((number, task))
         for place in places:
             place.tasks.put(None)
@@ -140,13 +140,13 @@ class _Worker:
             yield
 
     def _send(self, kind: int, number: int | None, what: object) -> None:
-        """Sends a message, and counts it as an answer."""
+        """Send a message, and count it as an answer."""
         with self._sending:
             self._connection.send((kind, number, what))
             self._answered += 1
 
     def _send_answers(self, *answers: tuple[int, Any]) -> None:
-        """Sends these answers, and those that were not sent yet, where few tasks wait."""
+        """Queue these answers, and send all queued ones if few tasks wait."""
         with self._sending:
             self._answers += answers
             if self._answers and self._waiting.qsize() <= self._few:
@@ -172,9 +172,10 @@ class _Worker:
             self._send_answers((task[0], answer))
 
     def _guarded(self, number: int | None, action: Callable[[], object]) -> None:
-        """Does `action`; an error of it is sent, then ends the process.
+        """Run `action`; if it fails, send the error and end the process.
 
-        A broken sandbox or connection ends the process unsent: another worker may do the task.
+        A broken sandbox or connection is not sent: it ends the process, and another worker may run
+        the task.
         """
         try:
             action()
@@ -186,6 +187,6 @@ class _Worker:
 
 
 def _end_all(failed: threading.ExceptHookArgs) -> None:
-    """Ends the process because a lane failed; the tasks of all lanes go to another worker."""
+    """End the process because a lane failed; the tasks of all lanes go to another worker."""
     threading.__excepthook__(failed)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""Where what can be made again is kept on this machine."""
+"""The cache directory of this user, for files that can be built again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cache_directory() -> Path:
-    """`$SHIOENV_CACHE`, else `shioenv` in `$XDG_CACHE_HOME`, else in `~/.cache`. May not exist."""
+    """Return `$SHIOENV_CACHE`, else `shioenv` in `$XDG_CACHE_HOME` or `~/.cache`. May not exist."""
     if chosen := os.environ.get("SHIOENV_CACHE"):
         return Path(chosen).absolute()
     if base := os.environ.get("XDG_CACHE_HOME"):

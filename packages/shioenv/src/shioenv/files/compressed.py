@@ -1,6 +1,6 @@
-"""Compressed files, read like any other file.
+"""Transparent reading and writing of compressed files.
 
-Files of this package are recognised by their name, files of others by their first bytes.
+This package's own files are recognised by name, other files by their first bytes.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from shioenv.files.regular import LARGEST, open_regular
 SUFFIX = ".zst"
 
 LEVEL = 3
-"""Zstandard's default level. Higher levels take several times as long to save a tenth (ours)."""
+"""Zstandard's default level. By our measurements, higher levels take several times as long to save
+a tenth."""
 
 _GZIP, _ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-"""The first bytes of a file that gzip or Zstandard compressed."""
+"""Magic numbers of gzip and Zstandard files."""
 
 _CHUNK = 4096
-"""Compressed bytes that are decompressed at once; in a hostile file they become 128 MiB at most."""
+"""Compressed bytes decompressed at once; in a hostile file they expand to 128 MiB at most."""
 
 
 class DamagedFile(OSError):  # noqa: N818 - as those of the standard library are called
-    """A compressed file whose content cannot be restored."""
+    """A compressed file cannot be decompressed."""
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[IO[bytes]]:
-    """The content of a regular file as a stream, decompressed where the name ends in `.zst`.
+    """Open a regular file as a stream, decompressed if the name ends in `.zst`.
 
-    OSError as `open_regular` raises it. Reading from the stream raises DamagedFile where the
+    Errors: OSError as for `open_regular`. Reading from the stream raises DamagedFile where the
     compressed file is damaged.
     """
     with open_regular(path) as file:
@@ -50,10 +51,10 @@ def reading(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def unpacking(path: Path) -> Iterator[io.BufferedReader[Any]]:
-    """The content of a regular file as a stream that can be peeked at.
+    """Open a regular file as a stream with `peek`, decompressed if it is compressed.
 
-    The content is decompressed where the file's first bytes are those of gzip or Zstandard. The
-    file's name does not matter. Errors: as `reading`.
+    Compression is recognised by the magic number of gzip or Zstandard, whatever the file's name.
+    Errors: as for `reading`.
     """
     with open_regular(path) as file:
         begin = file.peek(len(_ZSTANDARD))
@@ -66,9 +67,9 @@ def unpacking(path: Path) -> Iterator[io.BufferedReader[Any]]:
 
 
 def lines(stream: IO[bytes], most: int = LARGEST) -> Iterator[bytes]:
-    """The lines of a stream, each with its newline.
+    """Yield the lines of a stream, each with its newline.
 
-    OSError with EFBIG for a line of more than `most` bytes, before the line fills the memory.
+    Errors: OSError with EFBIG for a line of more than `most` bytes, before reading all of it.
     """
     number = 0
     while line := stream.readline(most + 1):
@@ -80,9 +81,9 @@ def lines(stream: IO[bytes], most: int = LARGEST) -> Iterator[bytes]:
 
 @contextmanager
 def writing(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
-    """A stream that writes into an open file, compressed where `name` ends in `.zst`.
+    """Open a stream that writes into an open file, compressed if `name` ends in `.zst`.
 
-    The same version of the library writes the same bytes for the same content.
+    One version of the library writes the same bytes for the same content.
     """
     if not name.endswith(SUFFIX):
         yield file
@@ -95,19 +96,18 @@ def writing(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 (hex) of the content that `reading` gives. Errors: as `reading` and `lines`."""
+    """Return the SHA-256 (hex) of the decompressed content. Errors: as `reading` and `lines`."""
     with reading(path) as stream:
         digest = hashlib.sha256()
-        for line in lines(stream):  # a line without an end is an error, and is not read for ever
+        for line in lines(stream):  # an endless line is an error instead of an endless loop
             digest.update(line)
         return digest.hexdigest()
 
 
 class _Content(io.RawIOBase):
-    """The content of a file that Zstandard compressed.
+    """The content of a file compressed with Zstandard.
 
-    A file that ends early is damaged. The library's own reader would take that for the end of the
-    content.
+    A truncated file is damaged; the library's own reader would treat it as the end of the content.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -151,7 +151,7 @@ class _Content(io.RawIOBase):
 
 
 class _Unzipped(io.RawIOBase):
-    """The content of a file that gzip compressed. Every damage raises DamagedFile."""
+    """The content of a file compressed with gzip. Any damage raises DamagedFile."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._name = file.name

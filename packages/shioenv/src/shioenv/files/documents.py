@@ -1,4 +1,4 @@
-"""JSON and TOML that somebody else may have written. Every invalid document raises ValueError."""
+"""Parsing of untrusted JSON and TOML. Every invalid document raises ValueError."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import tomllib
 from typing import Any
 
 DEEPEST = 100
-"""Most levels of nested lists and objects. What this package writes has fewer than ten levels."""
+"""The deepest accepted nesting of lists and objects; this package writes fewer than ten levels."""
 
 _TOO_DEEP = "nested too deeply"
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _NESTING = (dict, list)
 _DEEP_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEEPEST},}}")
-"""A dotted key that nests too deeply. The time to read it would grow with its length squared."""
+"""Matches a dotted key that nests too deeply; parsing one takes quadratic time."""
 
 
 def parse_json(content: bytes | str, *, finite: bool = False) -> Any:
-    """The value of a JSON document. ValueError for an invalid or too deeply nested document.
+    """Parse a JSON document. ValueError for an invalid or too deeply nested document.
 
-    With `finite`, NaN, Infinity and numbers like 1e999, which no float holds, are refused as well.
-    Integers are not checked for that.
+    With `finite`, also refuse NaN, Infinity and numbers beyond the range of a float, such as 1e999.
+    Integers of any size are accepted.
     """
     strict: dict[str, Any] = {"parse_constant": _finite, "parse_float": _finite} if finite else {}
     try:
@@ -34,7 +34,7 @@ def parse_json(content: bytes | str, *, finite: bool = False) -> Any:
 
 
 def parse_toml(content: bytes | str) -> dict[str, Any]:
-    """The table of a TOML document. ValueError for an invalid or too deeply nested document.
+    """Parse a TOML document. ValueError for an invalid or too deeply nested document.
 
     A byte order mark before the document is ignored, because some editors write one.
     """
@@ -60,7 +60,7 @@ def _finite(text: str) -> float:
 def refuse_deep(value: Any) -> None:
     """Raise ValueError where lists and objects are nested more than `DEEPEST` levels deep.
 
-    So a recursive walk of the value needs at most `DEEPEST` nested calls.
+    A recursive walk of an accepted value thus needs at most `DEEPEST` nested calls.
     """
     level = [value] if isinstance(value, _NESTING) else []
     for _ in range(DEEPEST):
@@ -76,9 +76,9 @@ def refuse_deep(value: Any) -> None:
 
 
 def fault(error: Exception, place: str = "$") -> str:
-    """The message of an msgspec error in this package's words: `expected int, got str - at $.seed`.
+    """Format an msgspec error in this package's style: `expected int, got str - at $.seed`.
 
-    `place` is where the value that msgspec checked stands in its document.
+    `place` is the path of the checked value in its document.
     """
     text = str(error).replace("`", "").replace(" | ", " or ")
     said, _, path = text.partition(" - at $")

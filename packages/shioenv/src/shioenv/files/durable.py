@@ -1,4 +1,4 @@
-"""Write files whole or not at all, and lock directories against other writers."""
+"""Atomic, durable writing of files, and locks on directories."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from shioenv.errors import DatasetBusyError, DatasetStorageError, OutputExistsEr
 from shioenv.files.regular import open_regular, refuse_to_replace
 
 TEMPORARY = ".tmp-"
-"""The beginning of the names of unfinished files and directories.
+"""Prefix of the names of unfinished files and directories.
 
 The next run that writes into a dataset removes such files from its directory."""
 
 
 def atomic_write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, and bring it to the disk."""
+    """Write a file atomically and sync it to disk."""
     with replacing(path) as file:
         file.write(content)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Any]:
-    """A new file, open for writing, that gets the name `path` at the end of the block.
+    """Open a new file for writing, and rename it to `path` at the end of the block.
 
-    By then all of the file is on the disk. After an error in the block the file is removed,
-    and `path` stays as it was. OSError where `path` is something else than a regular file.
+    The file is synced to disk before the rename. After an error in the block it is removed, and
+    `path` stays as it was. Errors: OSError where `path` exists and is not a regular file.
     """
     refuse_to_replace(path)
     temporary = path.with_name(f"{TEMPORARY}{path.name}")
@@ -52,9 +52,9 @@ def replacing(path: Path) -> Iterator[Any]:
 
 
 def refuse_unwritable(path: Path) -> None:
-    """Fail before long work where `atomic_write` could not write its result at `path`.
+    """Fail before long work if `atomic_write` could not write its result at `path`.
 
-    Directories that are missing above it are made. Errors: DatasetStorageError.
+    Missing parent directories are created. Errors: DatasetStorageError.
     """
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,12 +64,12 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def sync(directory: Path) -> None:
-    """Bring the names in a directory to the disk."""
+    """Sync a directory's entries to disk."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # not every file system can
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems do not support it
             raise
     finally:
         os.close(handle)
@@ -99,9 +99,9 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[int]:
-    """Lock a directory during the block, so that no other process that locks it writes into it.
+    """Lock a directory against other cooperating processes during the block.
 
-    The block gets the descriptor of the directory that is locked.
+    The block gets the descriptor of the locked directory.
 
     Errors: DatasetBusyError where another process has the lock.
     """
@@ -121,7 +121,7 @@ def locked(directory: Path) -> Iterator[int]:
 
 @contextmanager
 def waiting(directory: Path) -> Iterator[None]:
-    """Lock a directory during the block, once no other process has the lock."""
+    """Wait for the lock of a directory, then hold it during the block."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -131,13 +131,13 @@ def waiting(directory: Path) -> Iterator[None]:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 (hex) of a regular file's bytes. Errors: as `open_regular` raises them."""
+    """Return the SHA-256 (hex) of a regular file's bytes. Errors: as `open_regular`."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def refuse_existing(path: Path) -> None:
-    """Raise OutputExistsError where something is at the path, except for an empty directory.
+    """Raise OutputExistsError if the path exists, unless it is an empty directory.
 
     UsageError where the empty directory is the current one, which cannot be replaced.
     """
@@ -164,12 +164,12 @@ def _exists(path: Path) -> OutputExistsError:
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """An empty directory beside `path` that gets the name `path` at the end of the block.
+    """Create an empty directory beside `path`, and rename it to `path` at the end of the block.
 
-    The caller brings each file in the directory to the disk. After an error the directory is
-    removed. Whatever an earlier, killed call left in the directory is removed first. Errors:
-    OutputExistsError, UsageError for the current directory, DatasetBusyError where another process
-    is writing the same directory, DatasetStorageError.
+    The caller syncs each file in the directory to disk. After an error the directory is removed.
+    Leftovers of an earlier, killed call are removed first. Errors: OutputExistsError, UsageError
+    for the current directory, DatasetBusyError where another process is writing the same directory,
+    DatasetStorageError.
     """
     with storage_errors(path):
         refuse_existing(path)
@@ -194,10 +194,10 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """The name of a file beside `path`, for the caller to write, that no other call uses.
+    """Yield a unique name beside `path`, where the caller writes a file.
 
-    At the end of the block the file is brought to the disk and gets the name `path`. Errors:
-    OutputExistsError, also where something was put at `path` during the block, DatasetStorageError.
+    At the end of the block the file is synced to disk and renamed to `path`. Errors:
+    OutputExistsError, also if `path` was created during the block; DatasetStorageError.
     """
     with storage_errors(path):
         _refuse(path)
@@ -215,7 +215,7 @@ def new_file(path: Path) -> Iterator[Path]:
 
 
 def _take_name(temporary: Path, path: Path) -> None:
-    """Give a file a name that nothing has yet; a rename would replace whatever has the name."""
+    """Rename a file to an unused name; a plain rename would replace an existing file."""
     try:
         path.hardlink_to(temporary)
     except FileExistsError:

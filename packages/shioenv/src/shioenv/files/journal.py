@@ -1,4 +1,4 @@
-"""Journals: files to which a line with a checksum is appended for each thing that is finished."""
+"""Journals: files to which a checksummed line is appended for each finished item."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Value = TypeVar("Value")
 
 
 def checksummed(content: bytes) -> bytes:
-    """A line of a journal: its content behind the CRC-32, which is eight hexadecimal digits."""
+    """Return a journal's line: the CRC-32 as eight hexadecimal digits, then the content."""
     return b"%08x %b" % (zlib.crc32(content), content)
 
 
 def sound(line: bytes) -> bytes | None:
-    """The content that `checksummed` made a line from; None where the checksum does not fit."""
+    """Return the content of a line made by `checksummed`; None if the checksum does not match."""
     content = line[9:]
     return content if checksummed(content) == line else None
 
 
 def sound_lines(path: Path) -> Iterator[bytes]:
-    """The contents of the sound lines of a journal, which another process may be writing.
+    """Yield the contents of a journal's valid lines; another process may be writing the journal.
 
-    Damaged lines and a torn end are left out. The journal stays as it is. OSError as `open_regular`
-    and `lines` raise it.
+    Damaged lines and a torn last line are skipped. The file is not changed. Errors: OSError as for
+    `open_regular` and `lines`.
     """
     with open_regular(path) as file:
         for line in lines(file):
@@ -41,14 +41,14 @@ def sound_lines(path: Path) -> Iterator[bytes]:
 
 
 class Journal(Generic[Value]):
-    """A file of numbered lines. The one process that opens it holds the directory's lock.
+    """A file of numbered lines. The process that opens it must hold the directory's lock.
 
-    `read` takes the content of a line and returns the line's number and its value, which is kept in
-    `values`. `read` returns None for a content that it does not accept; that line counts as
-    damaged. A killed process or a power cut may leave a torn tail. When a journal is opened, such a
-    tail is cut off, and damaged lines before it are left out. `report` is told of both. Of two
-    lines with the same number the later counts: the earlier line was left out when the later was
-    written. OSError and whatever `read` raises pass through.
+    `read` parses the content of a line into the line's number and value; values are kept in
+    `values`. It returns None for invalid content; that line counts as damaged. A killed process or
+    a power failure may leave a torn last line. Opening a journal truncates a torn last line and
+    skips damaged lines; `report` is called with a note about each. Of two lines with the same
+    number, the later one wins, because the earlier one was damaged when the later one was written.
+    OSError and exceptions of `read` pass through.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Journal(Generic[Value]):
     ) -> None:
         self.path = path
         self.values: dict[int, Value] = {}
-        """The value of each line by number. A line that is taken out counts as never written."""
+        """The value of each line by number. Removing an entry makes the line count as missing."""
         self._places: dict[int, tuple[int, int]] = {}
         self._size = 0
         with suppress(FileNotFoundError):
@@ -73,9 +73,9 @@ class Journal(Generic[Value]):
             raise
 
     def append(self, number: int, value: Value, content: bytes) -> None:
-        """Write a line with the content; where writing fails, nothing of the line stays."""
+        """Append a line with the content; if writing fails, remove what was written."""
         line = checksummed(content)
-        if not line.endswith(b"\n"):  # else the newline is part of the content and of its checksum
+        if not line.endswith(b"\n"):  # else the content itself ends in the newline
             line += b"\n"
         try:
             _write_all(self._file, line, self._size)
@@ -86,7 +86,7 @@ class Journal(Generic[Value]):
         self._keep(number, value, len(line))
 
     def read(self, number: int) -> bytes:
-        """The content of the line with this number. OSError where its checksum no longer fits."""
+        """Read the content of the line with this number. OSError if its checksum does not match."""
         offset, length = self._places[number]
         content = _content(os.pread(self._file, length, offset))
         if content is None:
@@ -94,7 +94,7 @@ class Journal(Generic[Value]):
         return content
 
     def close(self) -> None:
-        """Bring all of the file to the disk, then close it."""
+        """Sync the file to disk, then close it."""
         try:
             os.fsync(self._file)
         finally:
@@ -135,9 +135,9 @@ class Journal(Generic[Value]):
 
 
 def _content(line: bytes) -> bytes | None:
-    """The content of a line, with a newline at its end only if it was written with one.
+    """Return the content of a line, with a final newline only if it was written with one.
 
-    None for a damaged line.
+    Return None for a damaged line.
     """
     content = sound(line)
     return sound(line[:-1]) if content is None else content

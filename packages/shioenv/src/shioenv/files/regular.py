@@ -1,4 +1,4 @@
-"""Files that somebody else may have made: only regular files are opened, and read up to a bound."""
+"""Reading of untrusted files: only regular files are opened, and sizes are bounded."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import stat
 from pathlib import Path
 
 LARGEST = 64 * 1024 * 1024
-"""Most bytes of a file that is read whole, where its reader names no other bound. A manifest of
-190,000 shards has as many."""
+"""The default maximum size in bytes of a file that is read whole. A manifest of 190,000 shards has
+this size."""
 
 LARGEST_LIST = 1 << 30
-"""Most bytes of a list that is read whole: a file of inputs, suites, tasks or answers."""
+"""The maximum size in bytes of a list that is read whole: inputs, suites, tasks or answers."""
 
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -25,17 +25,17 @@ _KINDS = {
 
 
 def is_directory(path: str | Path) -> bool:
-    """Whether the path leads to a directory. False where the path cannot be looked up."""
-    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises where a name is too long
+    """Whether the path is a directory or a link to one. False if the lookup fails."""
+    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises if a name is too long
 
 
 def open_regular(path: str | Path) -> io.BufferedReader:
-    """A regular file, or a link to a regular file, opened to be read as bytes.
+    """Open a regular file, or a link to one, for reading bytes.
 
-    Opening never waits for a pipe or a device. OSError as `open` raises it. IsADirectoryError for a
-    directory. OSError for a pipe, a device or a socket, with the kind of file in `strerror`.
+    Opening never blocks on a pipe or a device. Errors: those of `open`. IsADirectoryError for a
+    directory. OSError for a pipe, a device or a socket, with the file type in `strerror`.
     """
-    refuse_other(Path(path).stat(), path)  # some devices do something when they are opened
+    refuse_other(Path(path).stat(), path)  # opening some devices has side effects
     file = open(path, "rb", opener=_opened)  # noqa: SIM115 - the caller closes it
     try:
         refuse_other(os.fstat(file.fileno()), path)
@@ -46,12 +46,12 @@ def open_regular(path: str | Path) -> io.BufferedReader:
 
 
 def read_regular(path: str | Path, most: int = LARGEST) -> bytes:
-    """The content of a regular file of at most `most` bytes.
+    """Read a regular file of at most `most` bytes.
 
-    OSError as `open_regular` raises it; with EFBIG for a larger file, before it fills the memory.
+    Errors: OSError as for `open_regular`; with EFBIG for a larger file, before reading all of it.
     """
     with open_regular(path) as file:
-        known = os.fstat(file.fileno()).st_size  # 0 for files that the kernel makes up, as in /proc
+        known = os.fstat(file.fileno()).st_size  # 0 for virtual files, as in /proc
         content = b"" if known > most else file.read(most + 1)
     if known > most or len(content) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", str(path))
@@ -59,18 +59,18 @@ def read_regular(path: str | Path, most: int = LARGEST) -> bytes:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text, which end in a newline or in a carriage return and a newline.
+    r"""Split a text into lines that end in `\n` or `\r\n`.
 
-    `str.splitlines` also splits at form feeds, U+2028 and the like, which may stand in an input.
+    `str.splitlines` also splits at form feeds, U+2028 and the like, which inputs may contain.
     """
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
 
 def refuse_to_replace(path: str | Path) -> None:
-    """Raise OSError as `open_regular` does, where a file of that name is no regular file.
+    """Raise OSError as `open_regular` does, if the path exists and is not a regular file.
 
-    A link is refused as well: what would be written is not where the link leads.
+    A link is refused as well, because replacing it would not write to its target.
     """
     try:
         status = os.lstat(path)
@@ -84,7 +84,7 @@ def _opened(path: str, flags: int) -> int:
 
 
 def refuse_other(status: os.stat_result, path: str | Path) -> None:
-    """Raise OSError as `open_regular` does, where the status is not that of a regular file."""
+    """Raise OSError as `open_regular` does, unless the status is that of a regular file."""
     kind = stat.S_IFMT(status.st_mode)
     if kind == stat.S_IFDIR:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

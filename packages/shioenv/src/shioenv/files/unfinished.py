@@ -1,4 +1,4 @@
-"""Parts of long work that a killed call leaves behind, for the next call with the same plan."""
+"""Finished parts of long work, kept after an interruption for the next call with the same plan."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _SUMS = "sums.json"
 
 
 def digest_of(plan: object) -> str:
-    """SHA-256 (hex) of a plan, which is JSON."""
+    """Return the SHA-256 (hex) of a plan, a JSON value."""
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager
 def unfinished(what: str, plan: object) -> Iterator[Path]:
-    """A directory for the parts of some work, below the cache directory.
+    """Provide a directory below the cache directory for the parts of some work.
 
-    `what` names the work. `plan` is everything that decides the parts, as JSON: another plan gets
-    another directory. At the end of the block the directory is removed, so the block has to write
-    the result too. After an error, or where the process is killed, it stays for the next call. A
-    call beside another one with the same plan gets an empty directory, which is removed in any
-    case. Errors: DatasetStorageError.
+    `what` names the work. `plan` is everything that determines the parts, as JSON; each plan has
+    its own directory. At the end of the block the directory is removed, so the block must also
+    write the result. After an error or a kill it stays for the next call. If another call with the
+    same plan is running, an empty temporary directory is used, which is always removed. Errors:
+    DatasetStorageError.
     """
     directory = cache_directory() / "unfinished" / f"{what}-{digest_of(plan)[:24]}"
     with ExitStack() as opened:
@@ -55,10 +55,10 @@ def unfinished(what: str, plan: object) -> Iterator[Path]:
 
 
 def _is_locked(directory: Path, opened: ExitStack) -> bool:
-    """Make and lock a directory; `opened` keeps the lock.
+    """Create and lock a directory; `opened` holds the lock.
 
-    False where the directory was removed meanwhile: the call that had the lock just ended. Errors:
-    DatasetBusyError.
+    Return False if the directory was removed in between, because the previous owner of the lock
+    just finished. Errors: DatasetBusyError.
     """
     directory.mkdir(parents=True, exist_ok=True)
     try:
@@ -71,9 +71,9 @@ def _is_locked(directory: Path, opened: ExitStack) -> bool:
 class Parts(Generic[Value]):
     """The finished parts of some work by key, in a journal; a context manager.
 
-    `encode` turns a part into JSON and `decode` turns it back. The journal lies in `directory`;
-    None: the parts are kept in memory alone, and nothing is to be entered. A line that is torn or
-    damaged, or that `decode` refuses, is left out, so that its part is made again. Errors:
+    `encode` turns a part into JSON, and `decode` is its inverse. The journal is in `directory`. If
+    that is None, parts are only kept in memory, and the context need not be entered. Lines that are
+    damaged or that `decode` refuses are skipped, so their parts are computed again. Errors:
     DatasetStorageError.
     """
 
@@ -89,9 +89,9 @@ class Parts(Generic[Value]):
         self._encode, self._decode = encode, decode
         self._numbers = count()
         self.values: dict[str, Value] = {}
-        """The finished parts, those of an earlier call among them."""
+        """The finished parts, including those of earlier calls."""
         self.kept = 0
-        """How many parts an earlier call left."""
+        """The number of parts from earlier calls."""
 
     def __enter__(self) -> Self:
         if self._path is not None:
@@ -106,7 +106,7 @@ class Parts(Generic[Value]):
                 self._journal.close()
 
     def add(self, key: str, part: Value) -> Value:
-        """Keep a part. Return it as the next call reads it, so that both go on with the same."""
+        """Store a part. Return it as a later call would read it, so both see the same value."""
         content = json.dumps([key, self._encode(part)]).encode()
         read = self._decode(json.loads(content)[1])
         if self._journal is not None:
@@ -120,7 +120,7 @@ class Parts(Generic[Value]):
         run: Callable[[Iterator[tuple[int, Task]]], Iterable[tuple[int, Value]]],
         tasks: Iterable[tuple[int, Task]],
     ) -> Iterator[tuple[int, Value]]:
-        """The part of each numbered task: first those that are there, then those that `run` makes.
+        """Yield the part of each numbered task: first the stored ones, then those made by `run`.
 
         Errors: those of `run`; DatasetStorageError.
         """
@@ -143,7 +143,7 @@ class Parts(Generic[Value]):
 
 
 def keep_files(source: Path, kept: Path) -> None:
-    """Copy the files of a directory to `kept`, whole or not at all. Errors: OSError."""
+    """Copy the files of a directory to `kept`, atomically. Errors: OSError."""
     making = kept.with_name(f"{kept.name}.new")
     shutil.rmtree(making, ignore_errors=True)
     making.mkdir()
@@ -156,9 +156,9 @@ def keep_files(source: Path, kept: Path) -> None:
 
 
 def take_files(kept: Path, directory: Path) -> bool:
-    """Copy the files that `keep_files` kept into a directory.
+    """Copy the files stored by `keep_files` into a directory.
 
-    Return False where there are none, or where they were damaged; then nothing is copied.
+    Return False, without copying, if there are none or they are damaged.
     """
     try:
         sums = json.loads((kept / _SUMS).read_bytes())

@@ -1,15 +1,15 @@
-"""The compiled C programs and libraries, and where they are.
+"""Paths of the compiled C programs and libraries.
 
-`shioenv-sandbox` makes namespaces and supervises one sandbox. `preload.so` turns the system's own
+`shioenv-sandbox` creates namespaces and supervises one sandbox. `preload.so` turns the system's own
 bash into a fork server. `shioenv_backends/microvm/programs.py` has the programs of a microVM,
 `shioenv_serve/ssh/programs.py` those that run beside an sshd. All of these are compiled when their
-package is built. They take nothing from the host's C library: the programs are linked statically,
-and the libraries run on the system's.
+package is built. They do not depend on the host's C library: programs are linked statically, and
+libraries use the system's C library.
 
-`committed/answers.so` and `committed/processor.so` hold the code that the build of a system writes
-into its C library and into its loader. Inputs can see this code, so it was compiled once, by one
-compiler, and committed (`scripts/committed.py`). Filters of system calls are compiled and committed
-as well (`scripts/filter.py`); they lie beside their lists.
+`committed/answers.so` and `committed/processor.so` hold code that the build of a system patches
+into its C library and its loader. Inputs can see this code, so it was compiled once, with one
+compiler, and committed (`scripts/committed.py`). Seccomp filters are compiled and committed as well
+(`scripts/filter.py`), next to their lists.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ PROGRAMS: Final = _HERE / "bin"
 
 
 def built(directory: Path, name: str, package: str = "shioenv") -> Path:
-    """The path of a program that was compiled into a directory when its package was built.
+    """Return the path of a program that was compiled when its package was built.
 
-    Errors: HostError where the program is missing. The hint installs `package` again.
+    Errors: HostError where the program is missing. The hint is to reinstall `package`.
     """
     path = directory / name
     if not path.exists():
@@ -42,30 +42,30 @@ def built(directory: Path, name: str, package: str = "shioenv") -> Path:
 
 
 def sandbox_program() -> Path:
-    """The executable that supervises a sandbox (`run`) or enters a user namespace (`exec`)."""
+    """Return the program that supervises a sandbox (`run`) or enters a user namespace (`exec`)."""
     return built(PROGRAMS, "shioenv-sandbox")
 
 
 def preload_library() -> Path:
-    """The library that is loaded into a system's bash and makes a fork server of it."""
+    """Return the library that turns a system's bash into a fork server."""
     return built(PROGRAMS, "preload.so")
 
 
 def answers_code() -> bytes:
-    """The code for a system's C library: a shared object that is copied from and never loaded."""
+    """Return the code for a system's C library, as a shared object that is never loaded itself."""
     return (_HERE / "committed" / "answers.so").read_bytes()
 
 
 def processor_code() -> bytes:
-    """The code for a system's loader: a shared object that is copied from and never loaded.
+    """Return the code for a system's loader, as a shared object that is never loaded itself.
 
-    It looks up what the processor would answer, in rows that begin at its end.
+    It looks up the declared results of `cpuid` in rows that follow its end.
     """
     return (_HERE / "committed" / "processor.so").read_bytes()
 
 
 def read_filter(file: Path, constants: Mapping[str, int]) -> bytes:
-    """Return a filter of system calls as BPF instructions, with the values of its named constants.
+    """Read a seccomp filter as BPF instructions, with values for its named constants.
 
     A line of the file is one instruction: code, jump if true, jump if false, constant.
     """

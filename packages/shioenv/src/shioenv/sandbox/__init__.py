@@ -1,1 +1,1 @@
-"""Where inputs run: the contract of a sandbox, its backends, and the checks that they pass."""
+"""Sandboxes for running inputs: their interface, the backends, and a conformance suite."""

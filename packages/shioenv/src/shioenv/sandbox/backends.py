@@ -1,8 +1,9 @@
-"""The choice of a sandbox's backend on this host, with the checks of `shioenv doctor`.
+"""Selection of the sandbox backend on this host, and the checks of `shioenv doctor`.
 
-The backend `namespaces` belongs to this package. The others give each sandbox a machine with its
-own kernel. They come by the entry-point group `GROUP`, with `shioenv-backends`. No other module
-chooses: only tests of one backend open it themselves. Each check tries what it is about.
+The backend `namespaces` belongs to this package. The others run each sandbox in a virtual machine.
+`shioenv-backends` provides them through the entry-point group `GROUP`. All code opens sandboxes
+through this module; only the tests of a backend open it directly. Each check of the host tries out
+the feature that it reports on.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from shioenv.system.host import HostCheck, building_checks, try_it
 from shioenv.system.store import System, find_system
 
 GROUP: Final = "shioenv.sandboxes"
-"""The group of entry points; each has a name of `MACHINES` and is a `Backend`."""
+"""The entry-point group of backends. Each entry is named as in `MACHINES` and is a `Backend`."""
 
 
 class Backend(Protocol):
-    """A kind of sandbox in which each input has a machine with its own kernel."""
+    """A kind of sandbox that runs inputs in a virtual machine with its own kernel."""
 
     @property
     def layer(self) -> str:
-        """Where the system's files lie in the machine, such as `ext4 in a microVM`."""
+        """The storage of the system's files in the machine, such as `ext4 in a microVM`."""
         ...
 
     def open(self, system: System, limits: Limits, mode: ShellMode) -> Sandbox:
@@ -42,62 +43,64 @@ class Backend(Protocol):
         ...
 
     def release(self, system: System) -> str:
-        """The release of the kernel that inputs run under.
+        """Return the release of the kernel that inputs run under.
 
-        Errors: SystemNotBuiltError where the system has no files to boot from.
+        Errors: SystemNotBuiltError where the system has no boot files.
         """
         ...
 
     def checks(self, system: System) -> Sequence[HostCheck]:
-        """Check, for `shioenv doctor`, whether such sandboxes can be opened on this host."""
+        """Check whether such sandboxes can be opened on this host, for `shioenv doctor`."""
         ...
 
     def build(self, system: System, kernel: Path | None, report: Progress) -> None:
-        """Make the files that the system's machines boot from, where they are missing.
+        """Build the boot files of the system's machines, where they are missing.
 
-        `kernel` is a kernel's package (`.deb`), None for the backend's own choice. Errors:
+        `kernel` is a kernel package (`.deb`), or None for the backend's default. Errors:
         HostError, BuildToolError, SystemBuildError, SystemStorageError.
         """
         ...
 
     def facts(self, system: System) -> dict[str, Any] | None:
-        """Facts about these files, as `shioenv system show --json` prints them.
+        """Describe the boot files, as `shioenv system show --json` prints them.
 
-        None where there are no usable files. `kernel` has the kernel's `release`.
+        Return None where there are no usable files. The key `kernel` holds the kernel's `release`.
         """
         ...
 
 
 def load_backend(name: str, feature: str | None = None) -> Backend:
-    """The backend with a name of `MACHINES`, for a feature (default: `--sandbox NAME`).
+    """Load the backend with a name from `MACHINES`.
 
-    Errors: MissingExtraError where no installed package provides the backend.
+    Errors name `feature` as the part that needs it (default: `--sandbox NAME`).
+    MissingExtraError where no installed package provides the backend.
     """
     feature = feature or f"--sandbox {name}"
     return cast("Backend", load_guest(GROUP, name, feature=feature, extra="backends"))
 
 
 def find_backend(name: str) -> Backend | None:
-    """The backend with a name of `MACHINES`; None where no installed package provides it."""
+    """Load the backend with a name from `MACHINES`; None where no installed package provides it."""
     return cast("Backend | None", find_guest(GROUP, name))
 
 
 def installed_backends() -> Iterator[Backend]:
-    """The backends that installed packages provide, in the order of `MACHINES`."""
+    """Load the backends that installed packages provide, in the order of `MACHINES`."""
     for name in MACHINES:
         if backend := find_backend(name):
             yield backend
 
 
 def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
-    """An open sandbox of a built system. It serves inputs in the fastest way that its bash bears.
+    """Open a sandbox of a built system, in the fastest mode that the system's bash supports.
 
     Errors:
 
-    - HostError (exit status 3, with the fix): this host forbids what isolation needs, or the
-      package with the backend is not installed.
-    - ShellStateError: the system's bash cannot be served, and `without_shell_state` is not set.
-    - SandboxError: the sandbox could not be opened for another reason, as with a damaged system.
+    - HostError (exit status 3, with the fix): this host forbids something that isolation needs, or
+      the package with the backend is not installed.
+    - ShellStateError: no fork server runs in the system's bash, and `without_shell_state` is not
+      set.
+    - SandboxError: the sandbox could not be opened for another reason, such as a damaged system.
     """
     limits = limits or Limits()
     backend = load_backend(limits.sandbox) if limits.sandbox in MACHINES else None
@@ -113,10 +116,10 @@ def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
 
 
 def lower_layer() -> str:
-    """Where systems' files lie on this host, such as `names over ext4`.
+    """Describe the storage of systems' files on this host, such as `names over ext4`.
 
-    The first word says how much of a tree is in memory (`LowerForm`), the last which file system
-    the cache directory lies on. `unknown` where no sandbox opens.
+    The first word is the part of the tree that is kept in memory (`LowerForm`). The last word is
+    the file system of the cache directory. The result is `unknown` where no sandbox opens.
     """
     try:
         return f"{form_here()} over {file_system_of(cache_directory())}"
@@ -125,38 +128,38 @@ def lower_layer() -> str:
 
 
 def kernel_of(system: str, limits: Limits) -> str:
-    """The release of the kernel that inputs run under: this host's, or a microVM's."""
+    """Return the release of the kernel that inputs run under: this host's, or a microVM's."""
     if limits.sandbox in MACHINES:
         return load_backend(limits.sandbox).release(find_system(system))
     return platform.release()
 
 
 def layer_of(limits: Limits) -> str:
-    """Where the systems' files lie for these limits: `lower_layer`, or in a machine."""
+    """Describe the storage of systems' files under these limits: `lower_layer`, or a machine's."""
     return load_backend(limits.sandbox).layer if limits.sandbox in MACHINES else lower_layer()
 
 
 def inherited_by_inputs(limits: Limits) -> list[str]:
-    """What inputs inherit of this process and show, in a sentence each."""
+    """Describe the attributes of this process that inputs inherit and reveal, a sentence each."""
     return [] if limits.sandbox in MACHINES else inherited()
 
 
 def prove(system: System, report: Callable[[str], None], *, anew: bool) -> None:
-    """Finds out how the system's bash can be served, and keeps that verdict beside the system.
+    """Determine how to run a fork server in the system's bash, and save the verdict.
 
-    `anew`: the bash is probed even where a verdict is kept. `report` is told the verdict of a probe
-    that is made now. Errors: HostError, as from `default_sandbox`.
+    With `anew`, probe the bash even where a verdict is saved. `report` is called with the verdict
+    of a new probe. Errors: HostError, as from `default_sandbox`.
     """
     find_out = prove_shell if anew else proven_shell
     find_out(system, report)
 
 
 def check_host() -> list[HostCheck]:
-    """Every check, each after those that it depends on; nothing stays behind.
+    """Run every check, each after those that it depends on, and clean up.
 
-    A sandbox comes after its parts. Where it fails for the reason that a part failed for, that
-    reason is said once. Where the sandbox opens, further checks follow: whether it can read what
-    inputs change of their shell, and those of installed backends (microVMs, Firecracker).
+    The check of a whole sandbox follows the checks of its parts. It is left out if it fails for the
+    same reason as a part. If the sandbox opens, further checks follow: whether it can read the
+    shell state, and the checks of installed backends (microVMs, Firecracker).
     """
     system = _built()
     parts = [*host_checks(), *building_checks(needed=system is None)]

@@ -1,4 +1,4 @@
-"""The contract between a sandbox and its callers: limits and requests in, executions out."""
+"""The interface of a sandbox: it takes limits and requests, and returns executions."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ LARGEST = {
 """The largest values of these limits. For every other limit it is 2^50: a pebibyte, or a count."""
 
 LONGEST_IDLE: Final = 30 * 86_400
-"""Seconds that a shell may wait for its next line, at most; ours, because 32 bits count them in
-milliseconds."""
+"""The most seconds that a shell may wait for its next line. The supervisor counts them in
+milliseconds, in 32 bits, so we chose a limit that fits."""
 
 _MAY_BE_0 = {"background_seconds", "revert"}
 
 BARE: Final = "microvm-bare"
-"""Name of the backend that makes an input root of the machine itself."""
+"""The backend in which an input runs as root of the virtual machine itself."""
 
 MACHINES: Final = ("microvm", BARE, "firecracker")
-"""Names of the backends that give an input a machine of its own: in QEMU, in Firecracker."""
+"""Names of the backends that run a virtual machine (QEMU or Firecracker)."""
 
 SANDBOXES: Final = ("namespaces", *MACHINES)
-"""Names of the backends."""
+"""Names of all backends."""
 
 LONGEST_INPUT: Final = 128 * KIBIBYTE - 1
-"""Bytes of the longest input: what Linux takes as one argument (MAX_ARG_STRLEN)."""
+"""Bytes of the longest input: the longest argument that Linux accepts (MAX_ARG_STRLEN)."""
 
 LONGEST_STDIN: Final = MEBIBYTE
-"""Bytes of the longest standard input. Ours, because any filter needs no more and any host has
-it."""
+"""Bytes of the longest standard input. We chose a size that suffices for filters and that every
+host can spare."""
 
 
 class ShellMode(StrEnum):
-    """Where a starting bash stops to serve inputs as fork server; see `native/inside/preload.c`."""
+    """The point at which a starting bash becomes the fork server; see `native/inside/preload.c`."""
 
     LATE = "late"
-    """After bash's own initialisation: fastest."""
+    """After bash has initialised itself; the fastest mode."""
     MAIN = "main"
-    """Before bash's main()."""
+    """Before bash calls main()."""
     FRESH = "fresh"
-    """Nowhere: every input has a newly executed bash, and its shell state stays unknown."""
+    """No fork server: each input runs in a newly executed bash, and the shell state is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,56 +65,53 @@ class Limits:
     """Every bound on one run. Reaching one is part of the behavior, never an exception."""
 
     wall_seconds: float = 5.0
-    """Seconds of real time until the run is ended: exit code 124, `timed_out`."""
+    """Seconds of real time after which the run is ended (exit code 124, `timed_out`)."""
     cpu_seconds: float = 5.0
-    """Seconds of processor time of the run's processes together, looked at every 50 ms; past it the
-    run is ended. A process that ended between two looks, and that no other process waited for, is
-    not counted."""
+    """Seconds of processor time of all processes of the run, sampled every 50 ms. A run that uses
+    more is ended. A process that ended between two samples without being waited for is not
+    counted."""
     memory_bytes: int = 256 * MEBIBYTE
-    """Memory of the run's processes together and of its System V segments, looked at every 50 ms;
-    past it the run is ended."""
+    """Bytes of memory of all processes of the run and of its System V segments, sampled every
+    50 ms. A run that uses more is ended."""
     processes: int = 256
-    """Processes and threads alive at once, of all users together; past it `fork` fails. What
-    `ulimit -u` shows is the system's."""
+    """Processes and threads alive at once, of all users together; beyond this, `fork` fails.
+    `ulimit -u` shows the declared value of the system instead."""
     disk_bytes: int = 256 * MEBIBYTE
-    """Bytes of new or changed file content; past it writing fails with ENOSPC. A run never gets
-    more than the system leaves free of its declared disk, which `df` shows."""
+    """Bytes of new or changed file content; beyond this, writing fails with ENOSPC. The free space
+    of the declared disk (shown by `df`) is a further bound."""
     disk_inodes: int = 32_768
-    """New or changed files; past it creating fails with ENOSPC."""
+    """New or changed files; beyond this, creating a file fails with ENOSPC."""
     output_bytes: int = 64 * KIBIBYTE
-    """Bytes of output kept, of each channel where a run has two pipes; later output is read and
-    dropped: `output_truncated`."""
+    """Bytes of output kept, per channel where a run has two pipes. Later output is read and dropped
+    (`output_truncated`)."""
     drain_bytes: int = 16 * MEBIBYTE
-    """Bytes of output read in all, so that the true exit code is seen; past it the run is ended."""
+    """Total bytes of output read, to let the run reach its exit code; beyond this, it is ended."""
     background_seconds: float = 0.1
-    """Seconds that background processes may run on after the shell ended."""
+    """Seconds for which background processes may continue after the shell has ended."""
     scan_seconds: float = 5.0
-    """Seconds of processor time that finding a run's changes may take; past it the changes are
+    """Seconds of processor time for finding a run's changes; beyond this, the changes are
     truncated. A full disk of 256 MiB takes half a second."""
     state_bytes: int = 4 * MEBIBYTE
-    """Bytes of shell state read after the run, at most 4 MiB; a state of this length or longer is
-    dropped, and is then unknown."""
+    """Bytes of shell state read after the run, at most 4 MiB. A state of this length or more is
+    dropped, and counts as unknown."""
     sandboxes: int = 3
-    """Sandboxes that a run may break, one after the other; past it nothing else is known of the
-    run. A `Sandbox` takes no notice of this limit: whoever runs inputs in a sandbox opens the
-    next."""
+    """Attempts at a run whose sandbox breaks, each in a new sandbox. After the last attempt the
+    run is reported without results. A `Sandbox` ignores this limit; its callers retry."""
     without_shell_state: bool = False
-    """Each run has a newly executed bash, and its shell state stays unknown. Nothing is read of
-    what a run changes of the shell itself: its directory, variables, functions, options. This is
-    what is left where no fork server can serve a system's bash. Asked for elsewhere, it does the
-    same."""
+    """Whether each run gets a newly executed bash whose state stays unknown. Changes of the shell
+    itself (directory, variables, functions, options) are then not read. This is the fallback for
+    systems whose bash cannot run the fork server; it works the same on any other system."""
 
     sandbox: str = "namespaces"
-    """What stands around every run, one of `SANDBOXES`. `namespaces` are those of this host's
-    kernel. `microvm` (in QEMU) and `firecracker` are a machine of the sandbox's own, with
-    namespaces inside. In a `microvm-bare` an input is root of the machine itself, as in the paper.
-    The machine is restored before each input, and nobody reads the shell's state
-    (`without_shell_state` is true). The disk of that machine stands for `disk_bytes` and
-    `disk_inodes`."""
+    """The backend, one of `SANDBOXES`. `namespaces` uses namespaces of this host's kernel.
+    `microvm` (QEMU) and `firecracker` run a virtual machine with namespaces inside. In a
+    `microvm-bare` an input is root of the virtual machine, as in the paper. That machine is
+    restored before each input, and the shell state is not read (`without_shell_state` is true).
+    The size of its disk replaces `disk_bytes` and `disk_inodes`."""
     revert: int = 1
-    """A machine is restored to its snapshot after so many runs. 1: before each run, as in the
-    paper. 0: only where the traces of a run cannot be undone from within, which restores at any
-    value. Between two restores, runs are kept apart as they are in namespaces."""
+    """Runs of a virtual machine between two restores of its snapshot. 1 restores before each run,
+    as in the paper. 0 restores only after runs whose traces cannot be undone inside the machine;
+    such runs cause a restore at any value. Between restores, namespaces isolate the runs."""
 
     def __post_init__(self) -> None:
         if self.sandbox not in SANDBOXES:
@@ -137,9 +134,9 @@ class Limits:
 
 
 def refuse_limit(name: str, value: object, most: float = LARGEST["wall_seconds"]) -> None:
-    """Raise LimitsError where a value is no number above 0 and up to `most`.
+    """Raise LimitsError unless the value is a number above 0 and at most `most`.
 
-    `background_seconds` and `revert` may be 0. NaN is no such number.
+    `background_seconds` and `revert` may be 0. NaN is refused.
     """
     number = isinstance(value, int | float)
     if number and 0 <= value <= most and (value or name in _MAY_BE_0):  # type: ignore[operator]
@@ -151,7 +148,7 @@ def refuse_limit(name: str, value: object, most: float = LARGEST["wall_seconds"]
 
 
 def limits_from(document: Mapping[str, Any]) -> Limits:
-    """Limits as a file has them. Older files have a key of its own, `inside`, for a bare microVM.
+    """Read limits from a file's document. Older files mark a bare microVM by the key `inside`.
 
     Errors: LimitsError for impossible values, TypeError for a name that no limit has.
     """
@@ -162,33 +159,33 @@ def limits_from(document: Mapping[str, Any]) -> Limits:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One run to be made: an input, and what the input finds.
+    """One run to execute: an input, and the state in which it starts.
 
     Raises InputError for a terminal with separate channels or with standard input, and for standard
-    input that is too long. LimitsError for a `wall_seconds` that `Limits` does not take.
+    input that is too long. LimitsError for a `wall_seconds` that `Limits` would refuse.
     """
 
     text: str | bytes
-    """The input, as `bash --norc --noprofile -c` is given it."""
+    """The input: the argument of `bash --norc --noprofile -c`."""
     _: KW_ONLY
     cwd: str | None = None
-    """The directory to start in, an absolute path; None for the system's first start directory."""
+    """Absolute path of the start directory; None for the system's default start directory."""
     separate: bool = False
-    """Each output channel has a pipe of its own, which loses the order between the two."""
+    """Whether standard output and error have separate pipes, which loses their relative order."""
     tty: bool = False
     """Standard input and both output channels are one pseudo-terminal of 80 columns and 24 rows."""
     wall_seconds: float | None = None
-    """Seconds that take the place of the limit of this name in this run; None for the limit."""
+    """Overrides the limit of this name for this run; None keeps the limit."""
     order: Order = "as it comes"
-    """The order in which the shell's processes begin; see `Order`."""
+    """The order in which the shell's processes start; see `Order`."""
     stdin: bytes = b""
-    """What standard input holds, at most `LONGEST_STDIN` bytes. Standard input is then a pipe that
-    ends after these bytes, as in `printf ... | bash -c ...`. Up to 64 KiB lie in the pipe before
-    the shell starts. Empty: standard input is at its end, as /dev/null is. Has to be empty with
-    `tty`."""
+    """The content of standard input, at most `LONGEST_STDIN` bytes. Standard input is then a pipe
+    that ends after these bytes, as in `printf ... | bash -c ...`. Up to 64 KiB are in the pipe
+    before the shell starts. If empty, standard input is at end of file, like /dev/null. Must be
+    empty with `tty`."""
     rows: bool = False
-    """`stdin` is rows (`behavior/rows.py`), which `. /dev/stdin` runs one after the other; standard
-    input is at its end. A shell that is executed anew for each input cannot run rows."""
+    """Whether `stdin` holds rows (`behavior/rows.py`), which `. /dev/stdin` runs one after the
+    other; standard input itself is at end of file. This needs the fork server."""
 
     def __post_init__(self) -> None:
         if self.wall_seconds is not None:
@@ -203,7 +200,7 @@ class Request:
             )
 
     def argument(self) -> bytes:
-        """The text as bash gets it. InputError for a text that no program takes as argument."""
+        """Encode the text for bash. InputError for a text that cannot be a program's argument."""
         try:
             text = os.fsencode(self.text)
         except UnicodeEncodeError as error:
@@ -218,7 +215,7 @@ class Request:
 
 
 class Uncopied:
-    """Base of what holds an open machine, which a copy would share without knowing it."""
+    """Base class of objects that hold an open machine and therefore must not be copied."""
 
     def __getstate__(self) -> object:
         """Refuse a copy and a pickle. Errors: EpisodeError."""
@@ -230,150 +227,149 @@ class Uncopied:
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """What `lstat` says about one file, in the system's own ids, and its content's digest."""
+    """The result of `lstat` for one file, with the system's ids, and the digest of its content."""
 
     mode: int
     """Type and permission bits."""
     uid: int
-    """Owner, as the system numbers it (0 is its root)."""
+    """Owner, as an id of the system (0 is its root)."""
     gid: int
-    """Group, as the system numbers it."""
+    """Group, as an id of the system."""
     size: int
     """Bytes."""
     links: int
-    """Hard links as the file system counts them."""
+    """The link count of the file system."""
     mtime_ns: int
-    """Last change of the content, nanoseconds since 1970."""
+    """Modification time, nanoseconds since 1970."""
     inode: int
-    """Inode number. Constant across a rename; compared between `before` and `after` only."""
+    """Inode number, unchanged by a rename. Only meaningful between `before` and `after`."""
     rdev: int = 0
     """Device number of a device node, else 0."""
     target: bytes | None = None
-    """Where a symbolic link points, else None."""
+    """The target of a symbolic link, else None."""
     digest: str | None = None
-    """SHA-256 (hex) of a regular file's content; None for other files, and where it was not
-    read."""
+    """SHA-256 (hex) of a regular file's content; None for other files, and for unread
+    content."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One path that a run touched: `before` is None for a new file, `after` for a gone one."""
+    """One path that a run changed: `before` is None for a new file, `after` for a removed one."""
 
     path: bytes
-    """Absolute, in the system's own root, without `.`, `..` or a trailing slash."""
+    """Absolute path in the system, without `.`, `..` or a trailing slash."""
     before: FileStat | None
     after: FileStat | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """Everything that one run gave, not yet compared with anything."""
+    """The raw results of one run."""
 
     exit_code: int
-    """The shell's own; 124 where the wall time ran out, 128 + signal where a signal ended it."""
+    """The shell's exit code; 124 after a timeout, 128 + signal where a signal ended the shell."""
     output: bytes
-    """Standard output and error in arrival order, at most `Limits.output_bytes`. Where the run had
-    two pipes: all of `stdout`, then all of `stderr`, at most as many bytes each."""
+    """Standard output and error in arrival order, at most `Limits.output_bytes`. For a run with
+    two pipes: `stdout`, then `stderr`, each limited to that size."""
     stdout: bytes | None = None
-    """Standard output where the run had two pipes, else None."""
+    """Standard output of a run with two pipes, else None."""
     stderr: bytes | None = None
-    """Standard error where the run had two pipes, else None."""
+    """Standard error of a run with two pipes, else None."""
     changes: tuple[FileChange, ...] = ()
-    """Every path that the run touched, in any order. A removed or renamed directory gives one
+    """Every path that the run changed, in any order. A removed or renamed directory yields one
     change for each entry in it."""
     changes_truncated: bool = False
-    """The run made more changes than could be listed."""
+    """Whether the run made more changes than could be listed."""
     shell: bytes | None = None
-    """The dump: the shell's account of its own state at its end, untrusted. None where unknown."""
-    cwd: bytes | None = None
-    """The shell's working directory at its end, None where it is unknown."""
-    started: float = 0.0
-    """When the run started, seconds since 1970 on the clock that stamps files."""
-    ended: float = 0.0
-    """When the run's last process was gone, seconds since 1970 on the same clock."""
-    timed_out: bool = False
-    """The wall time ran out."""
-    waited: bool = False
-    """The wall time ran out on a run that slept: a faster machine would hardly have helped.
+    """The dump of the shell's final state, written by the shell itself and so untrusted.
 
-    Looks every 50 ms found all of its processes asleep nearly always (nine looks of ten), or all
-    through the last half of its time. A faster machine would have helped only where the event that
-    the processes slept for was about to come. A bare machine sleeps where its processor does, nine
-    tenths of all the time or of its last half."""
+    None if unknown."""
+    cwd: bytes | None = None
+    """The shell's final working directory; None if unknown."""
+    started: float = 0.0
+    """The start of the run, seconds since 1970 on the clock of file timestamps."""
+    ended: float = 0.0
+    """The end of the run's last process, seconds since 1970 on the same clock."""
+    timed_out: bool = False
+    """Whether the run reached its wall time."""
+    waited: bool = False
+    """Whether the run timed out while sleeping, so that a faster machine would hardly have helped.
+
+    In samples taken every 50 ms, all of its processes slept in nine of ten samples, or in all
+    samples of the second half. A faster machine would have helped only if the awaited event was
+    about to happen. A bare machine counts as sleeping if its processor idled for nine tenths of the
+    time, or of the second half."""
     output_truncated: bool = False
-    """The run wrote more than `output` holds."""
+    """Whether the run wrote more than `output` holds."""
     limits_hit: tuple[str, ...] = ()
-    """The names of the `Limits` that the run reached. `processes`: a look (every 50 ms) found so
-    many. `disk_bytes`, `disk_inodes`: the disk was full at the end. `background_seconds`: something
-    still ran when that time was over."""
+    """The names of the `Limits` that the run reached. `processes`: a sample (every 50 ms) found
+    that many. `disk_bytes`, `disk_inodes`: the disk was full at the end. `background_seconds`: a
+    process was still running after that time."""
     signal: int | None = None
     """The signal that ended the shell, else None."""
     processes: int = 0
-    """How many processes and threads the run started until its shell ended, the shell among them.
-
-    0 where nobody counted.
-    """
+    """Processes and threads started before the shell ended, including the shell; 0 if unknown."""
     stays: bool = False
-    """The shell lives, and waits for its next line (`ShellSandbox`)."""
+    """Whether the shell is alive and waits for its next line (`ShellSandbox`)."""
     busy: bool = False
-    """On a terminal: another process than the shell is in front."""
+    """On a terminal: whether a process other than the shell is in the foreground."""
     frozen: bool = False
-    """The changes of later lines lead from here, not from where those of this line led from."""
+    """Whether changes of later lines are relative to the state after this line."""
     hostname: bytes | None = None
-    """The host's name after the run; None where it did not change."""
+    """The hostname after the run; None if unchanged."""
     network: bytes | None = None
-    """The network after the run as a JSON object; None where nothing changed.
+    """The network after the run as a JSON object; None if unchanged.
 
-    `links`, `addresses` and `routes` are the lists that `ip -json link/address/route show` prints.
-    `rules` are those of `ip -json rule show`; `routes6` and `rules6` are the same for IPv6, where
-    the kernel has it. `firewall` holds the rules as a list of lines, or as one text in
-    hexadecimal."""
+    `links`, `addresses` and `routes` are the lists printed by `ip -json link/address/route show`,
+    and `rules` is that of `ip -json rule show`. `routes6` and `rules6` are the same for IPv6, if
+    the kernel supports it. `firewall` holds the rules as a list of lines, or as one hexadecimal
+    text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """The other ends of what an input found open: descriptors, which are the caller's to close."""
+    """The caller's ends of an input's standard streams: descriptors that the caller must close."""
 
     talk: int
-    """Of its standard input: a stream socket, so that it can be answered."""
+    """Standard input: a stream socket."""
     output: int
-    """Of its standard output: a pipe that blocks nobody."""
+    """Standard output: a non-blocking pipe."""
     errors: int
-    """Of its standard error: a pipe that blocks nobody."""
+    """Standard error: a non-blocking pipe."""
 
 
 class Sandbox(Protocol):
     """Runs inputs on a pristine system.
 
-    Each input starts from the same state: whatever the input before it did is gone. Any thread of
-    the process that opened it may call it. It takes the calls one after the other.
+    Each input starts from the same state; changes made by earlier inputs are undone. Any thread of
+    the process that opened the sandbox may call it. Calls are executed one after the other.
     """
 
     @property
     def limits(self) -> Limits:
-        """What every run is bound by."""
+        """The limits of every run."""
         ...
 
     def run(self, request: Request) -> Execution:
-        """What a fresh `bash --norc --noprofile -c` did with this input.
+        """Run the input in a fresh `bash --norc --noprofile -c`.
 
-        Raises InputError where no shell could be given the input, StartDirectoryError where its
-        start directory cannot be entered. A sandbox that fails raises SandboxError, and the run may
-        be repeated. The text of that error never becomes output.
+        Raises InputError for an input that cannot be passed to a shell, and StartDirectoryError
+        where its start directory cannot be entered. A broken sandbox raises SandboxError; the run
+        may then be repeated. The text of that error never becomes output.
         """
         ...
 
     def network(self) -> bytes:
-        """The pristine network, in the form of `Execution.network`, to compare a changed one with.
+        """Return the pristine network in the format of `Execution.network`, for comparisons.
 
         Raises SandboxError where the network could not be read.
         """
         ...
 
     def close(self) -> None:
-        """Ends every process and returns every resource; calling it again does nothing.
+        """End every process and free every resource; later calls do nothing.
 
-        A call of another thread is interrupted, and raises SandboxError.
+        A call in progress in another thread is interrupted and raises SandboxError.
         """
         ...
 
@@ -388,94 +384,95 @@ class Sandbox(Protocol):
 
 
 class ShellSandbox(Sandbox, Protocol):
-    """A sandbox whose machine can become a shell's that stays, for line after line.
+    """A sandbox that can also run a persistent shell, which takes line after line.
 
-    Executions of that shell tell all that changed since the machine was pristine. After one that is
-    `frozen`, they tell all that changed since that one. Their `started` is the start of the first
-    shell. The line that changed `network` or `hostname` tells them.
+    Executions of that shell report all changes since the machine was pristine, or since the last
+    execution that is `frozen`. Their `started` is the start of the first shell. `network` and
+    `hostname` are reported only by the line that changed them.
     """
 
     def start_shell(self, cwd: str | None = None, *, idle_seconds: float) -> Execution:
-        """Starts a shell in a directory of the machine as it is: pristine, or an ended shell's.
+        """Start a shell in a directory of the machine: pristine, or as an ended shell left it.
 
-        The execution has the new shell's state. The shell ends once it waited for its next line for
-        `idle_seconds`. Errors: those of `run`.
+        The execution has the state of the new shell. The shell ends after waiting `idle_seconds`
+        for its next line. Errors: those of `run`.
         """
         ...
 
     def run_line(self, request: Request, *, blind: bool = False) -> Execution:
-        """What the shell does with a line; `stays` says whether it waits for another one.
+        """Run a line in the shell; `stays` is true if the shell waits for another line.
 
-        With `blind` the execution has output and exit code alone. What changed is told by the next
-        line that is not blind.
+        With `blind`, the execution has only output and exit code. The next line that is not blind
+        reports the changes.
 
-        `exit_code` is what `$?` gives afterwards. Of the request the text, the time and the order
-        count. A line that reaches a limit ends its shell. What processes that are left from earlier
-        lines did meanwhile is told with this line. Errors: those of `run`, after which the machine
-        is gone; ShellEndedError where the shell had ended before the line.
+        `exit_code` is the value of `$?` afterwards. Only the request's text, time and order are
+        used. A line that reaches a limit ends its shell. Background effects of earlier lines are
+        attributed to this line. Errors: those of `run`, after which the machine is gone;
+        ShellEndedError where the shell had ended before the line.
         """
         ...
 
     def run_beside(self, request: Request) -> Execution:
-        """What an input does in a shell of its own in the same machine. Errors: those of `run`."""
+        """Run an input in a second shell in the same machine. Errors: those of `run`."""
         ...
 
     def run_apart(self, request: Request) -> Execution:
-        """As `run_beside`, on the pristine system's files: no program that a line replaced runs."""
+        """Like `run_beside`, but on pristine files: programs changed by a line do not run."""
         ...
 
     def start_terminal(self, request: Request, *, idle_seconds: float) -> int:
-        """Starts a shell that stays on a terminal, where it runs an input. Errors: as `run`.
+        """Start a persistent shell on a terminal, where it runs an input. Errors: as `run`.
 
-        Returns the descriptor of the terminal's other end, which is the caller's to close. The
-        shell ends once nobody looked at it for `idle_seconds`.
+        Return the descriptor of the terminal's other end, which the caller must close. The shell
+        ends after `idle_seconds` without a call.
         """
         ...
 
     def look(self) -> Execution:
-        """What changed since the shell was started; nothing is run. Errors: those of `run`.
+        """Report the changes since the shell was started, without running anything.
 
-        In a machine that was entered, and has no shell, every process ends first.
+        In a machine with inputs from `enter` and without a shell, every process is ended first.
+        Errors: those of `run`.
         """
         ...
 
     def enter(self, request: Request, *, idle_seconds: float) -> Entered:
-        """Starts an input in the machine as it is, without a shell that stays; any number at once.
+        """Run an input that leaves background processes in the machine, without a shell that stays.
 
-        The call returns once the input has ended. What the input left running goes on, until
-        `end_shell`, `look`, or a limit. So an input starts what it is for in the background. Of the
-        request the text, the start directory and the time count. What goes on without a call for
-        `idle_seconds` is ended. Errors: those of `run`; SandboxError where the input does not end
-        in its time.
+        The call returns once the input itself has ended. Its background processes continue until
+        `end_shell`, `look`, or a limit, so the actual work belongs in the background. Several may
+        run at once. Only the request's text, start directory and time are used. The processes are
+        ended after `idle_seconds` without a call. Errors: those of `run`; SandboxError where the
+        input does not end in its time.
         """
         ...
 
     def interrupt(self) -> None:
-        """Ends the machine at once. Any thread may call this while another one waits for a call.
+        """End the machine at once. Any thread may call this while another thread's call runs.
 
-        That call raises SandboxError.
+        The interrupted call raises SandboxError.
         """
         ...
 
     def end_shell(self) -> None:
-        """Ends the shell with every process of the machine, which is pristine afterwards."""
+        """End the shell and every process of the machine, and make the machine pristine again."""
         ...
 
 
 LIMITS = Limits(wall_seconds=2.0)
-"""Limits of every execution of a dataset, where none are given. An input that the grammars write
-takes milliseconds or waits for ever (`grep -R x` at a fifo). One score may execute dozens of
-sub-inputs that wait for ever: hence two fifths of the default wall time.
+"""The default limits of executions for datasets. Inputs generated from the grammars either take
+milliseconds or block forever (`grep -R x` at a fifo). One score may execute dozens of sub-inputs
+that block, so the wall time is two fifths of the usual default.
 """
 _CLOSING_SECONDS: Final = 0.05
-"""Seconds for which closing waits for a call of another thread, before it interrupts the call."""
+"""Seconds that closing waits for another thread's call before interrupting it."""
 
 
 class CallLock:
-    """The lock of something that several threads may call, in the process that made it.
+    """A lock for an object that several threads of its process may call.
 
-    Other processes are refused: a fork has the lock as it was, held perhaps by a thread that the
-    fork does not have.
+    Other processes are refused: a forked process copies the lock's state, perhaps as held by a
+    thread that does not exist there.
     """
 
     def __init__(self) -> None:
@@ -493,9 +490,9 @@ class CallLock:
 
     @contextmanager
     def last(self, interrupt: Callable[[], object]) -> Iterator[None]:
-        """Hold the lock to close what it protects; in another process the lock is not needed.
+        """Hold the lock while closing the protected object; another process closes without it.
 
-        A call of another thread is interrupted until it gives the lock back.
+        Another thread's call is interrupted until it releases the lock.
         """
         if os.getpid() != self._owner:
             yield

@@ -1,9 +1,9 @@
-"""What every sandbox must do, as checks that any backend can be put through.
+"""The conformance suite for sandboxes, which every backend must pass.
 
 A check is a function that takes an open sandbox, runs inputs and asserts. All checks share one
-sandbox, in the order of `CHECKS`. Each check leaves the sandbox as it was, if the sandbox does what
-is being checked. Beside bash, coreutils and procps, the inputs use `awk`, `cmp`, `find`, `grep`,
-`hostname`, `ip`, `ipcmk`, `ipcs`, `mount` and `unshare` of the system.
+sandbox, in the order of `CHECKS`. A check that passes leaves the sandbox pristine. Besides bash,
+coreutils and procps, the inputs use the system's `awk`, `cmp`, `find`, `grep`, `hostname`, `ip`,
+`ipcmk`, `ipcs`, `mount` and `unshare`.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ LIMITS = Limits(
     output_bytes=64 << 10,
     drain_bytes=1 << 20,
 )
-"""What a sandbox must be opened with for the checks: small, so that reaching them is quick.
+"""The limits that a sandbox needs for the checks: small, so that they are reached quickly.
 
-One check goes past each limit (in parentheses how), and all others keep within it:
+For each limit, one check exceeds it (in parentheses how), and all others stay within it:
 
 - one second (a sleep of 60)
 - 192 MiB of memory (a text of 900 MiB)
 - 64 processes (100 in the background)
 - a disk of 16 MiB and 2,048 files (100 MiB, 4,000 files)
-- output of which 64 KiB are kept and 1 MiB is read (300,000 bytes, and `yes`)
+- 64 KiB of output kept and 1 MiB read (300,000 bytes, and `yes`)
 """
 
 Check = Callable[[Sandbox], None]
 
 
 def run_checks(sandbox: Sandbox) -> Iterator[CheckResult]:
-    """The result of every check in turn. The sandbox must be open with `LIMITS`."""
+    """Run the checks in order and yield each result. The sandbox must be open with `LIMITS`."""
     return results(CHECKS, sandbox)
 
 
@@ -57,9 +57,9 @@ def _expect(sandbox: Sandbox, text: str, output: str, exit_code: int = 0) -> Exe
 
 
 def _pristine(sandbox: Sandbox) -> None:
-    """The sandbox still works and shows nothing of the runs before."""
+    """The sandbox still works and shows no traces of earlier runs."""
     _expect(sandbox, "ls -A /var/tmp; echo $((6 * 7)); ls /etc/passwd", "42\n/etc/passwd\n")
-    others = "ps --ppid 2 -p 2 --deselect -o pid="  # a kernel's own threads come and go
+    others = "ps --ppid 2 -p 2 --deselect -o pid="  # kernel threads come and go
     _expect(sandbox, others + " | grep -c '^ *[0-9]\\{4\\}'", "3\n")
 
 
@@ -67,11 +67,11 @@ def _changes(execution: Execution) -> dict[str, FileChange]:
     return {change.path.decode("utf-8", "backslashreplace"): change for change in execution.changes}
 
 
-# ---- what a run is ----
+# ---- execution of a run ----
 
 
 def output_and_exit_code(sandbox: Sandbox) -> None:
-    """Bytes come back as the input wrote them, the exit code as the shell gave it."""
+    """Output and exit code are returned exactly as the input produced them."""
     _expect(sandbox, "printf 'a\\n\\tb'; exit 7", "a\n\tb", 7)
     assert _run(sandbox, "printf '\\377\\000x'").output == b"\xff\x00x"
     _expect(sandbox, "true", "")
@@ -79,7 +79,7 @@ def output_and_exit_code(sandbox: Sandbox) -> None:
 
 
 def messages_are_those_of_bash_c(sandbox: Sandbox) -> None:
-    """Error messages name the shell and the line as those of `bash -c` do."""
+    """Error messages have the same prefix (shell and line) as those of `bash -c`."""
     _expect(sandbox, "no-such-command", "bash: line 1: no-such-command: command not found\n", 127)
     execution = _run(sandbox, "ls 'unclosed")
     assert execution.exit_code == 2
@@ -100,12 +100,12 @@ def separate_channels(sandbox: Sandbox) -> None:
 
 
 def standard_input_is_empty(sandbox: Sandbox) -> None:
-    """Reading gets end of file at once, and there is no terminal."""
+    """Standard input is at end of file and is not a terminal."""
     _expect(sandbox, "cat; read x; echo $?; tty", "1\nnot a tty\n", 1)
 
 
 def standard_input_is_given(sandbox: Sandbox) -> None:
-    """A run reads the given bytes through a pipe that ends, and the next run reads nothing."""
+    """A run reads the given bytes from a pipe, then end of file; the next run reads nothing."""
     assert _run(sandbox, "cat", stdin=b"a\0\xff\n").output == b"a\0\xff\n"
     execution = _run(
         sandbox, 'read x; read y; echo "$x|$y|$?"; cat; test -p /dev/stdin', stdin=b"1\n2\n3"
@@ -117,7 +117,7 @@ def standard_input_is_given(sandbox: Sandbox) -> None:
 
 
 def long_standard_input_is_given(sandbox: Sandbox) -> None:
-    """All of a long standard input arrives, however slowly it is read."""
+    """A long standard input arrives in full, even if it is read slowly."""
     longest = bytes(range(256)) * (LONGEST_STDIN // 256)
     assert _run(sandbox, "wc -c", stdin=longest).output == b"%d\n" % LONGEST_STDIN
     text = "head -c 70000 > /dev/null; sleep 0.1; tail -c 3 | od -An -tu1"
@@ -131,7 +131,7 @@ def long_standard_input_is_given(sandbox: Sandbox) -> None:
 
 
 def standard_input_may_stay_unread(sandbox: Sandbox) -> None:
-    """A run that reads nothing, stops reading or keeps the pipe open is not held up or harmed."""
+    """A run may leave standard input unread, stop reading, or keep the pipe open."""
     longest = b"line\n" * (LONGEST_STDIN // 5)
     for text, output in (
         ("echo done", "done\n"),
@@ -151,13 +151,13 @@ def standard_input_may_stay_unread(sandbox: Sandbox) -> None:
 
 
 def process_ids_are_fixed(sandbox: Sandbox) -> None:
-    """Processes have the same numbers in every run."""
+    """Process ids are the same in every run."""
     first = _run(sandbox, "echo $$; (echo $BASHPID); sh -c 'echo $$ $PPID'").output
     assert first == _run(sandbox, "echo $$; (echo $BASHPID); sh -c 'echo $$ $PPID'").output, first
 
 
 def working_directory(sandbox: Sandbox) -> None:
-    """A run starts in its start directory; one that cannot be entered is the caller's error."""
+    """A run starts in its start directory; one that cannot be entered raises an error."""
     assert _run(sandbox, "pwd; echo $PWD", cwd="/etc").output == b"/etc\n/etc\n"
     assert _run(sandbox, "cd /usr", cwd="/etc").cwd == b"/usr"
     for missing in ("/no/such/place", "/etc/passwd"):
@@ -182,7 +182,7 @@ def impossible_inputs_are_refused(sandbox: Sandbox) -> None:
 
 
 def shell_state_is_known(sandbox: Sandbox) -> None:
-    """The state of a shell at its end is known, however the shell ended itself."""
+    """The final state of a shell is known, whichever way the shell ends itself."""
     endings = (
         "x=1",
         "x=1; exit 3",
@@ -199,11 +199,11 @@ def shell_state_is_known(sandbox: Sandbox) -> None:
         assert b'x="1"' in state, f"the state after {text!r} lacks the variable"
 
 
-# ---- what a run changed ----
+# ---- changes of a run ----
 
 
 def changes_are_complete(sandbox: Sandbox) -> None:
-    """Everything that a run did to files is reported, and nothing else."""
+    """Exactly the changes that a run made to files are reported."""
     assert not _run(sandbox, "ls -R /etc > /dev/null; cat /etc/passwd > /dev/null").changes
     text = r"""
         mkdir -p /srv/new/deep; echo hi > /srv/new/deep/f; ln -s f /srv/new/deep/l
@@ -235,7 +235,7 @@ def changes_are_complete(sandbox: Sandbox) -> None:
 
 
 def files_are_pristine_again(sandbox: Sandbox) -> None:
-    """Nothing written, removed or changed outlives its run."""
+    """No change of a file outlives its run."""
     before = _run(sandbox, "ls -laR /etc /var /root | cksum").output
     _run(sandbox, "rm -rf /etc /var /root /usr/bin/[a-m]*; echo x > /y; chmod 0 /")
     _run(sandbox, "touch -d 2001-01-01 /etc /etc/passwd; chmod 1777 /root; mkdir /var/tmp/a")
@@ -254,13 +254,13 @@ def shell_is_pristine_again(sandbox: Sandbox) -> None:
     assert _run(sandbox, probe).output == before
 
 
-# ---- what outlives the shell ----
+# ---- after the shell has ended ----
 
 
 def background_processes_end(sandbox: Sandbox) -> None:
-    """Processes that a run leaves behind have a moment to finish, then they are gone.
+    """Background processes may finish within a moment, and are then killed.
 
-    Where their output goes makes no difference. `limits_hit` names that some were killed.
+    This holds wherever their output goes. `limits_hit` reports that some were killed.
     """
     _expect(sandbox, "(sleep 0.02; echo late) &", "late\n")
     finished = _run(sandbox, "(sleep 0.02; : > /var/tmp/late) > /dev/null 2>&1 &")
@@ -274,7 +274,7 @@ def background_processes_end(sandbox: Sandbox) -> None:
 
 
 def the_network_is_pristine_again(sandbox: Sandbox) -> None:
-    """Interfaces, addresses and routes, IPC objects and the host name come back."""
+    """Interfaces, addresses, routes, IPC objects and the hostname are restored."""
     before = _run(sandbox, "ip address; ip route; hostname; ipcs; ls /dev/mqueue").output
     _run(
         sandbox, "ip link set lo down; ip address add 10.1.1.1/8 dev lo; ip route flush table main"
@@ -289,7 +289,7 @@ def the_network_is_pristine_again(sandbox: Sandbox) -> None:
 
 
 def wall_time(sandbox: Sandbox) -> None:
-    """A run that takes too long is ended, and its execution says so."""
+    """A run that takes too long is ended, and its execution is marked as timed out."""
     execution = _run(sandbox, "echo before; sleep 60; echo after")
     assert execution.timed_out
     assert execution.exit_code == 124
@@ -299,7 +299,7 @@ def wall_time(sandbox: Sandbox) -> None:
 
 
 def output_is_bounded(sandbox: Sandbox) -> None:
-    """The first bytes are kept; the exit code stays true up to `drain_bytes` of output."""
+    """The first bytes are kept; the exit code is correct up to `drain_bytes` of output."""
     execution = _run(sandbox, "head -c 300000 /dev/zero; exit 5")
     assert execution.output_truncated
     assert len(execution.output) == LIMITS.output_bytes
@@ -309,7 +309,7 @@ def output_is_bounded(sandbox: Sandbox) -> None:
 
 
 def processes_are_bounded(sandbox: Sandbox) -> None:
-    """A fork bomb fails to fork, and ends with its run."""
+    """A fork bomb reaches the process limit, and ends with its run."""
     _run(sandbox, "b() { b | b & }; b; sleep 0.3")
     execution = _run(sandbox, "for i in {1..100}; do sleep 60 & done; echo spawned")
     assert b"fork: " in execution.output, execution.output[-200:]
@@ -317,7 +317,7 @@ def processes_are_bounded(sandbox: Sandbox) -> None:
 
 
 def disk_is_bounded(sandbox: Sandbox) -> None:
-    """Writing too much, and too many files, fails inside the run."""
+    """Writing too many bytes or too many files fails inside the run."""
     execution = _run(sandbox, "head -c 100M /dev/zero > /var/tmp/big; ls -s /var/tmp | wc -l")
     assert b"No space left on device" in execution.output, execution.output
     execution = _run(
@@ -328,7 +328,7 @@ def disk_is_bounded(sandbox: Sandbox) -> None:
 
 
 def memory_is_bounded(sandbox: Sandbox) -> None:
-    """Taking too much memory ends the run."""
+    """Using too much memory ends the run."""
     execution = _run(sandbox, "x=$(head -c 900M /dev/zero | tr '\\0' x); echo ${#x}")
     assert execution.exit_code != 0 or b"900" not in execution.output, execution.output[:99]
     _pristine(sandbox)
@@ -338,7 +338,7 @@ def memory_is_bounded(sandbox: Sandbox) -> None:
 
 
 def killing_everything(sandbox: Sandbox) -> None:
-    """No signal reaches what runs the sandbox."""
+    """Signals cannot reach the processes that run the sandbox."""
     assert _run(sandbox, "kill -9 -1; kill -9 $$").exit_code == 137
     assert _run(sandbox, "kill -TERM $$").exit_code == 143
     _run(sandbox, "kill -9 1; kill -STOP -1; kill -9 0")
@@ -346,14 +346,14 @@ def killing_everything(sandbox: Sandbox) -> None:
 
 
 def descriptors_are_closed(sandbox: Sandbox) -> None:
-    """Only the three standard descriptors are open, and writing to others reaches nothing."""
+    """Only the three standard descriptors are open; writing to others has no effect."""
     _expect(sandbox, "ls /proc/$$/fd; true", "0\n1\n2\n")
     _run(sandbox, 'for ((i = 3; i < 256; i++)); do eval "echo junk >&$i"; done; exec 1>&- 2>&-')
     _pristine(sandbox)
 
 
 def mounts_stay(sandbox: Sandbox) -> None:
-    """A run that changes the mounts harms no other run."""
+    """Changes of the mounts do not affect later runs."""
     for text in (
         "umount -l /; umount -a -l; ls",
         "mount -t tmpfs none /etc; mount -t tmpfs none /; mount --bind /etc /usr",
@@ -365,7 +365,7 @@ def mounts_stay(sandbox: Sandbox) -> None:
 
 
 def the_host_is_out_of_reach(sandbox: Sandbox) -> None:
-    """No host process, file, device or name server can be seen or reached."""
+    """Processes, files, devices and name servers of the host cannot be seen or reached."""
     _expect(sandbox, "ps -e -o pid=,ppid= | awk '$2 == 0'", "      1       0\n")
     assert _run(sandbox, "echo 1 > /proc/sys/vm/drop_caches").exit_code != 0
     assert _run(sandbox, "mknod /var/tmp/sda b 8 0 && head -c 1 /var/tmp/sda").exit_code != 0
@@ -379,14 +379,14 @@ def the_host_is_out_of_reach(sandbox: Sandbox) -> None:
     )
     assert _run(sandbox, "exec 3<>/dev/tcp/192.0.2.1/80").exit_code != 0
     assert _run(sandbox, "unshare -U true").exit_code != 0
-    # by calls of the kernel itself: the system's library shows what a machine's process has
+    # by direct system calls: the system's C library hides what the sandbox adds
     read = '$p = "/proc/self/status"; $t = " " x 4096; syscall(0, syscall(2, $p, 0), $t, 4096)'
     status = f"perl -e '{read}; print $t'"
     assert b"Seccomp:\t2" in _run(sandbox, status).output
 
 
 def repeated_runs_are_identical(sandbox: Sandbox) -> None:
-    """The same input gives the same bytes each time, whatever ran in between."""
+    """The same input yields the same bytes each time, whichever inputs ran in between."""
     text = (
         "ls -lai /etc; find / -xdev -maxdepth 2 -printf '%p %i %s\\n'; echo $$; mkdir q; ls -id q"
     )

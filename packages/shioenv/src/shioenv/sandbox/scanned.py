@@ -1,4 +1,4 @@
-"""The records in which `native/around/scan.c` tells what changed in a layer."""
+"""Parser of the records in which `native/around/scan.c` reports the changes in a layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LENGTH = struct.Struct("=I")
 
 
 def unreadable(why: str) -> SandboxError:
-    """The error for bytes that none of our programs sends."""
+    """Return the error for bytes that do not follow the protocol."""
     return SandboxError(
         f"the supervisor's reply cannot be read: {why}",
         hint="where it comes again, build the helpers anew: pip install --force-reinstall shioenv",
@@ -21,7 +21,7 @@ def unreadable(why: str) -> SandboxError:
 
 
 def parse_changes(data: memoryview) -> tuple[FileChange, ...]:
-    """The changes in the supervisor's records (`scan.c`), the two sides of each path together."""
+    """Parse the supervisor's change records (`scan.c`), joining the two sides of each path."""
     try:
         return _changes(data)
     except (struct.error, IndexError, OverflowError, ValueError) as error:

@@ -24,7 +24,7 @@ void write_all(int fd, const void *bytes, size_t length)
     while (length) {
         ssize_t n = write(fd, at, length);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) _exit(0);  /* the peer is gone, and with it the reason to go on */
+        if (n <= 0) _exit(0);  /* the peer is gone, so there is nothing left to do */
         at += n;
         length -= (size_t)n;
     }
@@ -43,7 +43,7 @@ bool read_all(int fd, void *bytes, size_t length)
     return true;
 }
 
-/* Whether the child that is needed has ended. A signal takes a moment. */
+/* Whether the needed child has ended. A signal takes a moment to arrive. */
 static bool needed_is_gone(void)
 {
     if (!needed) return false;
@@ -57,8 +57,8 @@ static bool needed_is_gone(void)
 void die(const char *format, ...)
 {
     int error = errno;
-    if (serving_inputs) _exit(125);  /* the peer waits for answers, not for lines */
-    if (needed_is_gone()) error = ESRCH;  /* and not that the host forbids something */
+    if (serving_inputs) _exit(125);  /* the peer expects replies, not lines */
+    if (needed_is_gone()) error = ESRCH;  /* instead of an errno that suggests a restriction of the host */
     char line[512];
     int length = snprintf(line, sizeof line, "E%d ", error);
     va_list more;
@@ -78,8 +78,8 @@ static void end_without_caller(int number)
     if (getppid() != caller) _exit(0);
 }
 
-/* The signal is SIGCONT, which wakes a stopped process and does nothing to others: the kernel sends it at the end of a thread,
- * whose process may go on. */
+/* The signal is SIGCONT, which continues a stopped process and has no effect on others. The kernel sends it when the parent
+ * thread ends, although the parent process may continue. */
 void end_with_caller(void)
 {
     if (!caller) caller = getppid();
@@ -88,12 +88,12 @@ void end_with_caller(void)
     if (getppid() != caller) _exit(0);
 }
 
-/* By a signal. Where a debugger holds a process, its state is `t`. */
+/* Whether a signal stopped the process. Under a debugger its state would be `t`. */
 static bool is_stopped(int process)
 {
     char text[512];
     read_proc(text, sizeof text, "%d/stat", process);
-    const char *name_end = strrchr(text, ')');  /* a process names itself */
+    const char *name_end = strrchr(text, ')');  /* a process can choose its name */
     return name_end && name_end[1] && name_end[2] == 'T';
 }
 

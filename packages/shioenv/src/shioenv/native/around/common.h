@@ -1,33 +1,33 @@
-/* What every part of the supervisor uses: its peer, failures, small helpers. */
+/* Shared by all parts of the supervisor: the connection to the peer, failures, small helpers. */
 #pragma once
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-extern int control;    /* the Python side */
-extern int host_proc;  /* the host's /proc, reachable by descriptor alone */
+extern int control;    /* the connection to the peer, which is the Python side */
+extern int host_proc;  /* the host's /proc, reachable only through this descriptor */
 
 bool read_all(int fd, void *bytes, size_t length);
 void write_all(int fd, const void *bytes, size_t length);
 
-/* Tells the peer which step failed ("E<errno> <step>\n") and ends; once inputs are served, just ends. */
+/* Report the failed step to the peer ("E<errno> <step>\n") and exit; once inputs are served, only exit. */
 void die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 extern bool serving_inputs;
-extern pid_t needed;  /* the child whose death explains what fails, or 0 */
+extern pid_t needed;  /* the child whose death would explain a failure, or 0 */
 
 #define CHECK(call, ...) do { if ((call) < 0) die(__VA_ARGS__); } while (0)
 
-/* Has the end of the process that started this one end it too, whatever it waits for, and even while it is stopped. To be
- * called again after the rights of this process changed: the kernel forgets it then. */
+/* Make this process end when its parent ends, even while it waits or is stopped. Must be called again after a change of
+ * credentials, because the kernel then resets this setting. */
 void end_with_caller(void);
 
-/* Waits until a descriptor can be read on which a process answers. False where the process is stopped, and stays so. Ends
- * this process where the peer is gone. */
+/* Wait until the descriptor on which a process answers is readable. Return false if that process stays stopped. Exit if the
+ * peer is gone. */
 bool await_answer(int fd, int process);
 
 void close_fd(int *fd);
-/* Reads a file of the host's /proc as a text, as much as there is room for; an empty one where it cannot be read. */
+/* Read a file of the host's /proc as text, up to the size of the buffer; an empty text if it cannot be read. */
 void read_proc(char *text, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool is_capable(int process, unsigned capability);  /* one of linux/capability.h */
 void write_file(int directory, const char *path, const char *text);

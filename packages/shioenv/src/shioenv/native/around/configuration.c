@@ -27,7 +27,7 @@ void read_configuration(void)
         switch (record.kind) {
         case CONFIG_ENVIRONMENT:
             if (config.n_environment < 250) config.environment[config.n_environment++] = value;
-            continue;  /* kept */
+            continue;  /* still used */
         case CONFIG_HOSTNAME: copy_text(config.hostname, sizeof config.hostname, value, record.length); break;
         case CONFIG_DOMAINNAME: copy_text(config.domainname, sizeof config.domainname, value, record.length); break;
         case CONFIG_UPTIME:

@@ -1,4 +1,4 @@
-/* What the peer says before the first run. */
+/* The configuration that the peer sends before the first run. */
 #pragma once
 
 #include <linux/filter.h>
@@ -14,23 +14,23 @@ extern struct configuration {
     char *environment[256];
     int n_environment;
     char hostname[65], domainname[65], shell_mode[8], directory[CWD_MAX];
-    long long uptime, idle;  /* seconds since boot; hundredths of one without work */
-    bool declared_clock;  /* programs make their time from the time since boot: each run starts at the uptime */
+    long long uptime, idle;  /* seconds since boot; idle time in hundredths of a second */
+    bool declared_clock;  /* programs derive their clock from the time since boot, so each run starts at the declared uptime */
     char disk[128];     /* tmpfs options */
-    char web_date[64];  /* the only time the gateway's web server knows */
-    char device[64];    /* what `df` calls the file system of / */
-    bool plain;         /* inputs run on a plain copy of the system in place of an overlay */
+    char web_date[64];  /* the date in all answers of the gateway's web server */
+    char device[64];    /* the device of / as shown by `df` */
+    bool plain;         /* inputs run on a plain copy of the system instead of an overlay */
     struct bytes netlink, gateway;  /* rtnetlink messages */
     struct bytes preload;           /* the library for bash */
     struct sock_fprog seccomp;
-    struct { char *name; struct bytes content; } covers[8];  /* of /proc, made for this sandbox */
+    struct { char *name; struct bytes content; } covers[8];  /* files that cover those in /proc, generated for this sandbox */
     int n_covers;
-    /* Written to the shared memory anew before each run: the last one may have left anything there. */
+    /* Written to the shared memory again before each run, because the previous run may have overwritten it. */
     uint32_t processors;
-    uint64_t cpu_ms, processes;  /* that a run may use */
+    uint64_t cpu_ms, processes;  /* limits of a run */
     uint32_t n_rlimits;
     struct resource_limit rlimits[16];
-    uint32_t parent;  /* number of the process whose children the shells are */
+    uint32_t parent;  /* process id of the shells' parent */
     uint32_t n_processes;
     struct declared_process processes_declared[64];
     uint32_t n_sockets;

@@ -1,4 +1,4 @@
-/* System calls of inputs: those that are refused, and those that the supervisor hears of. */
+/* Seccomp filters for inputs: calls that are refused, and calls that notify the supervisor. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/netlink.h>
@@ -19,8 +19,8 @@
 #include "configuration.h"
 #include "filters.h"
 
-/* Not with no_new_privs, or setuid programs would have no effect: who is root of a user namespace may do without, and
- * ids outside its range can be nobody's here. */
+/* Without no_new_privs, which would disable setuid programs. Root of a user namespace does not need it, and ids outside the
+ * namespace cannot be gained here. */
 void filter_calls(void)
 {
     if (!config.seccomp.len) return;
@@ -30,11 +30,11 @@ void filter_calls(void)
 enum { WAIT_KILLABLE = 1 << 5 };  /* SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV: no signal interrupts a noticed call */
 enum { SYS_OPEN_TREE_ATTR = 467 };
 enum { SOCKET_REQUESTS = 0x8900, WIRELESS_REQUESTS = 0x8b00 };  /* of ioctl(2): 256 each */
-enum { LAST_OWN = 999 };  /* the largest number that a process of the machine's own may have */
+enum { LAST_OWN = 999 };  /* the largest process id of a declared process */
 enum { IOPRIO_WHO_PGRP = 2, IOPRIO_WHO_USER = 3 };
 
-/* Calls by their number and up to two of their arguments, each within a range of 32 bits: a filter sees registers,
- * never what they point to. */
+/* Matches a call by its number and up to two arguments, each within a range of 32 bits. A filter sees only registers, not the
+ * memory that they point to. */
 struct pattern {
     unsigned call;
     struct { bool given; unsigned argument, least, most; } wanted[2];
@@ -45,8 +45,8 @@ struct pattern {
 #define WITHIN(call, argument, least, most, what) {call, {{true, argument, least, most}}, what}
 #define BOTH(call, level, least, most) {call, {{true, 1, level, level}, {true, 2, least, most}}, 0}
 
-/* Of the calls below, those that change nothing but their own socket, or only read: nobody is told. Whatever is not
- * known to be harmless is noticed. */
+/* The harmless ones of the calls below, which only read or only change their own socket; they are not noticed. All that are
+ * not known to be harmless are noticed. */
 #define OPTIONS(call) \
     WITH(call, 1, SOL_SOCKET, 0), WITH(call, 1, SOL_NETLINK, 0), BOTH(call, IPPROTO_TCP, TCP_NODELAY, TCP_QUICKACK), \
     BOTH(call, IPPROTO_IP, IP_TOS, IP_HDRINCL), BOTH(call, IPPROTO_IP, IP_PKTINFO, IP_FREEBIND), \
@@ -59,10 +59,10 @@ static const struct pattern harmless[] = {
     GETS(SIOCGIFNETMASK), GETS(SIOCGIFMETRIC), GETS(SIOCGIFMTU), GETS(SIOCGIFHWADDR), GETS(SIOCGIFINDEX),
     GETS(SIOCGIFTXQLEN), GETS(SIOCGIFMAP), GETS(SIOCGARP),
     OPTIONS(SYS_setsockopt), OPTIONS(SYS_getsockopt),
-    WITH(SYS_kill, 1, 0, 0),  /* only asks */
+    WITH(SYS_kill, 1, 0, 0),  /* only a query */
 };
 
-/* What no check after a run would find, or only a slow one. */
+/* Effects that checks after a run would not find, or only slowly. */
 static const struct pattern noticed[] = {
     ANY(SYS_mount, NOTICED_MOUNTS),
     ANY(SYS_umount2, NOTICED_MOUNTS),
@@ -76,15 +76,15 @@ static const struct pattern noticed[] = {
     ANY(SYS_mq_open, NOTICED_IPC),
     ANY(SYS_sethostname, NOTICED_NAMES),
     ANY(SYS_setdomainname, NOTICED_NAMES),
-    /* Without such a socket nothing of the network can be reached but interfaces, by the ioctl of any socket. */
+    /* Without such a socket, only interfaces can be changed, through the ioctl of any socket. */
     WITH(SYS_socket, 0, AF_INET, NOTICED_SOCKETS),
     WITH(SYS_socket, 0, AF_INET6, NOTICED_SOCKETS),
     WITH(SYS_socket, 0, AF_NETLINK, NOTICED_SOCKETS),
     ANY(SYS_setsockopt, NOTICED_SETTINGS),
-    ANY(SYS_getsockopt, NOTICED_SETTINGS),  /* a question about iptables makes its tables */
+    ANY(SYS_getsockopt, NOTICED_SETTINGS),  /* a query about iptables creates its tables */
     WITHIN(SYS_ioctl, 1, SOCKET_REQUESTS, SOCKET_REQUESTS + 0xff, NOTICED_SETTINGS),
     WITHIN(SYS_ioctl, 1, WIRELESS_REQUESTS, WIRELESS_REQUESTS + 0xff, NOTICED_SETTINGS),
-    /* The machine's processes belong to the input's user, who may set their limits and priorities, */
+    /* The declared processes belong to the input's user, who may set their limits and priorities, */
     WITHIN(SYS_prlimit64, 0, 1, LAST_OWN, NOTICED_INIT),
     WITHIN(SYS_sched_setaffinity, 0, 1, LAST_OWN, NOTICED_INIT),
     WITHIN(SYS_sched_setscheduler, 0, 1, LAST_OWN, NOTICED_INIT),
@@ -96,7 +96,7 @@ static const struct pattern noticed[] = {
     WITHIN(SYS_ioprio_set, 1, 1, LAST_OWN, NOTICED_INIT),
     WITH(SYS_ioprio_set, 0, IOPRIO_WHO_PGRP, NOTICED_INIT),
     WITH(SYS_ioprio_set, 0, IOPRIO_WHO_USER, NOTICED_INIT),
-    /* and send them signals, which may stop them: nobody would see that. (Number 1 and the shells' parent take none.) */
+    /* and send them signals. A stopped process would go undetected. (Process 1 and the shells' parent are immune.) */
     WITHIN(SYS_kill, 0, 2, LAST_OWN, NOTICED_INIT),
     WITHIN(SYS_kill, 0, (unsigned)-LAST_OWN, (unsigned)-1, NOTICED_INIT),
     WITHIN(SYS_tkill, 0, 2, LAST_OWN, NOTICED_INIT),
@@ -104,27 +104,27 @@ static const struct pattern noticed[] = {
     WITHIN(SYS_rt_sigqueueinfo, 0, 2, LAST_OWN, NOTICED_INIT),
     WITHIN(SYS_rt_tgsigqueueinfo, 1, 2, LAST_OWN, NOTICED_INIT),
     WITHIN(SYS_pidfd_open, 0, 1, LAST_OWN, NOTICED_INIT),
-    /* Who is told of a file's events, by which signal. */
+    /* The process that receives a file's signals, and which signal. */
     WITH(SYS_fcntl, 1, F_SETOWN, NOTICED_INIT),
     WITH(SYS_fcntl, 1, F_SETOWN_EX, NOTICED_INIT),
     WITH(SYS_ioctl, 1, FIOSETOWN, NOTICED_INIT),
     WITH(SYS_ioctl, 1, SIOCSPGRP, NOTICED_INIT),
     WITH(SYS_prctl, 0, LINE_CALL, NOTICED_LINE),
-    /* What gets a second name has to be one file. */
+    /* A file with a second name must remain one file. */
     ANY(SYS_link, 0),
     ANY(SYS_linkat, 0),
 };
 enum { N_HARMLESS = sizeof harmless / sizeof *harmless, N_NOTICED = sizeof noticed / sizeof *noticed };
-enum { PER_PATTERN = 9 };  /* instructions at most */
+enum { PER_PATTERN = 9 };  /* maximum number of instructions */
 
 struct program { struct sock_filter at[2 + PER_PATTERN * (N_HARMLESS + N_NOTICED)]; unsigned short length; };
 
 static void add(struct program *program, struct sock_filter instruction) { program->at[program->length++] = instruction; }
 
-/* The call's number is loaded before and, where the pattern does not match, behind it. */
+/* The call's number is loaded before this code and, if the pattern does not match, after it. */
 static void add_pattern(struct program *program, const struct pattern *pattern, uint32_t answer)
 {
-    unsigned left = 2;  /* instructions after the conditions: the answer, the number */
+    unsigned left = 2;  /* instructions after the conditions: return the answer, load the number */
     for (int i = 0; i < 2; i++) left += pattern->wanted[i].given ? 3 : 0;
     add(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, pattern->call, 0, (uint8_t)left));
     for (int i = 0; i < 2; i++) {
@@ -161,13 +161,12 @@ static bool matches(const struct pattern *pattern, const struct seccomp_data *ca
     return true;
 }
 
-/* Whether all that a socket of this kind can do without a trace that a later look finds is done by calls that are
- * noticed. Not so where the kernel is told by messages (netlink) or takes whole packets, and nobody knows what
- * less common protocols keep. */
+/* Whether every undetectable effect of such a socket requires a noticed call. False for sockets that control the kernel by
+ * messages (netlink) or send raw packets, and for less common protocols, whose effects are unknown. */
 static bool is_plain_socket(const struct seccomp_data *call)
 {
     unsigned family = (unsigned)call->args[0], kind = (unsigned)call->args[1] & 0xf, protocol = (unsigned)call->args[2];
-    if (family == AF_NETLINK) return protocol == NETLINK_SOCK_DIAG;  /* asks about sockets, or ends one, and no more */
+    if (family == AF_NETLINK) return protocol == NETLINK_SOCK_DIAG;  /* only lists sockets, or closes one */
     if (family != AF_INET && family != AF_INET6) return false;
     if (kind == SOCK_STREAM) return protocol == 0 || protocol == IPPROTO_TCP;
     return kind == SOCK_DGRAM &&

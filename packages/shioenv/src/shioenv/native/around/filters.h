@@ -1,19 +1,19 @@
-/* System calls of inputs: those that are refused, and those that are noticed. */
+/* Seccomp filters for inputs: calls that are refused, and calls that notify the supervisor. */
 #pragma once
 
 #include <linux/seccomp.h>
 
-/* From now on the calling process and its children make no call that the system-call filter refuses. */
+/* Install the filter that refuses system calls, for the calling process and its children. */
 void filter_calls(void);
 
-/* From now on certain calls of its children wait until `attend_notice` (notices.h) has answered them. The descriptor
- * to listen to, or -1. */
+/* Make certain calls of the process's children wait until `attend_notice` (notices.h) answers them. Return the descriptor
+ * of the notifications, or -1. */
 int notice_calls(void);
 
-/* What a noticed call may do: */
+/* The possible effects of a noticed call: */
 unsigned noticed_as(const struct seccomp_data *call);
 enum {
     NOTICED_MOUNTS = 1, NOTICED_IPC = 2, NOTICED_NAMES = 4, NOTICED_SOCKETS = 8, NOTICED_INIT = 16,
-    NOTICED_LINE = 64,      /* the shell that stays waits for its next line: nobody answers before `answer_line` does */
-    NOTICED_SETTINGS = 32,  /* of the network: it may have other ones than before, though nobody hears of it */
+    NOTICED_LINE = 64,      /* the persistent shell waits for its next line; only `answer_line` answers this call */
+    NOTICED_SETTINGS = 32,  /* settings of the network may have changed without an event */
 };

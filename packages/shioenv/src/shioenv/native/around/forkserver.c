@@ -1,4 +1,4 @@
-/* The fork server inside a system's bash: how it is started, and the memory that its shells share. */
+/* Starting the fork server in a system's bash, and the memory that its shells share. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
@@ -36,7 +36,7 @@ pid_t start_server(const int pair[2])
     CHECK(last_pid, "open ns_last_pid");
     pid_t server = fork_inside((pid_t)config.parent);
     if (server == 0) {
-        close(pair[0]);  /* a supervisor that died before the next line is the end of the other */
+        close(pair[0]);  /* otherwise the death of the supervisor before the next line would go unnoticed */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         setsid();
         if (!config.declared_clock) join_namespace(ns_time, CLONE_NEWTIME, "time");
@@ -109,8 +109,8 @@ struct server_reply hear_server(void)
     return word;
 }
 
-/* Writes over all that is in the memory that shells share, where that is no more than an ordinary run leaves: its pages stay.
- * False where more is there. Of a text only the pages stay that each has: how many pages a shell finds is told to it. */
+/* Overwrite the memory that shells share, keeping its pages, if it holds no more than an ordinary run leaves; else return false.
+ * Of a text, only the pages present for every text are kept, because a shell can see how many pages there are. */
 static bool write_over_shared_memory(void)
 {
     enum { USUAL_STATE = 16 * PAGE };
@@ -120,7 +120,7 @@ static bool write_over_shared_memory(void)
         if (to < 0 || (to > texts && (from < state || to > state + USUAL_STATE))) return false;
         memset((char *)shared + from, 0, (size_t)(to - from));
     }
-    return errno == ENXIO;  /* no data behind it */
+    return errno == ENXIO;  /* no more data */
 }
 
 void empty_shared_memory(void)

@@ -33,7 +33,7 @@ static const char *content_type(const char *path)
     return "application/octet-stream";
 }
 
-/* The request's head, NUL-terminated; false where it does not come, or is too long. */
+/* Read the request's head, NUL-terminated; false if it does not arrive or is too long. */
 static bool read_head(int peer, char *head)
 {
     size_t length = 0;
@@ -50,7 +50,7 @@ static bool read_head(int peer, char *head)
     return false;
 }
 
-/* The value of a header, or NULL. It ends at the next "\r\n". */
+/* Find the value of a header, which ends at the next "\r\n"; or NULL. */
 static const char *header(const char *head, const char *name)
 {
     size_t length = strlen(name);
@@ -98,7 +98,7 @@ static void send_error(int peer, const char *status, const char *date, const cha
     if (body) send_all(peer, page, (size_t)length);
 }
 
-/* A decimal number, the largest one where it is larger; false where there is none. */
+/* Parse a decimal number, capped at the maximum; false if there is none. */
 static bool parse_number(const char **text, off_t *number)
 {
     const char *digit = *text;
@@ -110,7 +110,7 @@ static bool parse_number(const char **text, off_t *number)
     return any;
 }
 
-/* "bytes=A-B", "bytes=A-" or "bytes=-N" as first and last byte; false, and both as they were, for anything else. */
+/* Parse "bytes=A-B", "bytes=A-" or "bytes=-N" as first and last byte; false, with both unchanged, for anything else. */
 static bool parse_range(const char *text, off_t size, off_t *first, off_t *last)
 {
     if (!text || strncmp(text, "bytes=", 6)) return false;
@@ -196,7 +196,7 @@ static void answer(int peer, int root, const char *date)
     if (file >= 0) close(file);
 }
 
-/* What the peer still sends is read, or closing would take the answer back. */
+/* Read what the peer still sends; otherwise closing would discard the answer. */
 static void hang_up(int peer)
 {
     shutdown(peer, SHUT_WR);
@@ -218,7 +218,7 @@ void answer_all(const struct listener listeners[], int n, int root, const char *
             if (peer < 0) {
                 if (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN) continue;
                 if (errno != EINVAL) _exit(0);
-                ready[i].fd = -1;  /* an input closed it (`ss -K`): the network is made anew after the run */
+                ready[i].fd = -1;  /* an input closed it (`ss -K`): the network is created anew after the run */
                 continue;
             }
             const char *banner = listeners[i].banner;

@@ -1,13 +1,13 @@
-/* What answers whoever connects: the web server at the other end of the input's cable, and the machine's own listeners. */
+/* The servers that inputs can connect to: the gateway's web server, and the machine's declared listeners. */
 #pragma once
 
 #include "protocol.h"
 
 enum { MOST_LISTENERS = 1 + MOST_SOCKETS };
 
-/* What is listened to: a descriptor, and what is said to whoever connects. That is NULL for the web. */
+/* A listening socket, and the banner sent to clients; NULL for the web server. */
 struct listener { int fd; const char *banner; };
 
-/* Answers on each listener, one connection at a time, for ever: HTTP/1.1 with the files beneath `root`, or a banner and no
- * more. Every answer depends on the request and the files alone: the date it gives is `date`. */
+/* Serve all listeners forever, one connection at a time: HTTP/1.1 with the files below `root`, or a banner. Answers depend
+ * only on the request and the files; their date is `date`. */
 void answer_all(const struct listener listeners[], int n, int root, const char *date) __attribute__((noreturn));

@@ -25,13 +25,13 @@
 #include "mounts.h"
 #include "scan.h"
 
-/* The two names of a call, as its process gave them. */
+/* The two paths of a call, as passed by its process. */
 struct names {
     int from_directory, to_directory, flags;
     char from[PATH_MAX], to[PATH_MAX];
 };
 
-/* A text in the memory of a process, which ends on the page where it ends. */
+/* Read a text in the memory of a process; pages after its end are not accessed. */
 static bool read_text(pid_t process, uint64_t address, char text[PATH_MAX])
 {
     enum { PAGE = 4096 };
@@ -57,7 +57,7 @@ static bool read_names(pid_t process, const struct seccomp_data *call, struct na
            read_text(process, call->args[at ? 1 : 0], names->from) && read_text(process, call->args[at ? 3 : 1], names->to);
 }
 
-/* What a process has in /proc by this name; nothing is opened but the place. */
+/* Open an entry of a process in /proc, as a path only. */
 static int open_of(pid_t process, const char *name, int number)
 {
     char path[64];
@@ -65,11 +65,10 @@ static int open_of(pid_t process, const char *name, int number)
     return openat(host_proc, path, O_PATH | O_CLOEXEC);
 }
 
-/* This process's root and directory become that process's, so that names lead where they lead there; or what they were,
- * which comes back. */
+/* Set this process's root and working directory to that process's, so that paths resolve as they do there, or back to its own. */
 static bool go_to(int root, int directory) { return !fchdir(root) && !chroot(".") && !fchdir(directory); }
 
-/* Takes a process's right to files, as far as another user than root has it. */
+/* Take a process's permissions on files, as far as it is not root. */
 static bool take_rights(const char *text)
 {
     const char *users = strstr(text, "\nUid:"), *groups = strstr(text, "\nGid:"), *others = strstr(text, "\nGroups:");
@@ -95,7 +94,7 @@ static void take_own_rights(void)
     setfsuid(0);
     setfsgid(0);
     setgroups(0, NULL);
-    end_with_caller();  /* the kernel forgets the signal where these rights change */
+    end_with_caller();  /* the kernel resets the signal when credentials change */
 }
 
 static bool may(int file, int mode)
@@ -103,8 +102,7 @@ static bool may(int file, int mode)
     return !syscall(SYS_faccessat2, file, "", mode, AT_EACCESS | AT_EMPTY_PATH);
 }
 
-/* Whether hard links to others' files are let through to who could not read and write them, or not (the host's
- * fs.protected_hardlinks). */
+/* Whether hard links to other users' files require read and write permission (the host's fs.protected_hardlinks). */
 static bool is_protected(void)
 {
     char on[2];
@@ -112,10 +110,10 @@ static bool is_protected(void)
     return *on != '0';
 }
 
-/* Whether Linux lets this user link to the file. */
+/* Whether Linux permits this user to link to the file. */
 static bool may_link(int file, const struct statx *about)
 {
-    uid_t user = (uid_t)setfsuid((uid_t)-1);  /* which no user has: it only asks */
+    uid_t user = (uid_t)setfsuid((uid_t)-1);  /* an invalid id: this only queries */
     mode_t mode = about->stx_mode;
     if (!user || user == about->stx_uid) return true;
     bool plain = S_ISREG(mode) && !(mode & S_ISUID) && (mode & (S_ISGID | S_IXGRP)) != (S_ISGID | S_IXGRP);
@@ -127,7 +125,7 @@ static bool look(int file, const char *name, int flags, struct statx *about)
     return !statx(file, name, flags, STATX_BASIC_STATS | STATX_MNT_ID, about);
 }
 
-/* Opens the directory that a name is in: the last part of the name is cut off from it. */
+/* Open the directory of a path, and cut off the last component of the path. */
 static int open_parent(int directory, char *name)
 {
     char *last = strrchr(name, '/');
@@ -136,8 +134,8 @@ static int open_parent(int directory, char *name)
     return openat(directory, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* Opens what a name begins with that leads by the process's own entry in /proc, which this process lacks there: the name
- * goes on from it. Else -1. */
+/* If a path begins with the process's own entry in /proc, which this process cannot resolve, open the target, and shorten the
+ * path to the rest. Else -1. */
 static int open_own(pid_t process, char name[PATH_MAX])
 {
     static const struct { const char *start, *place; int number; } ways[] = {
@@ -159,15 +157,15 @@ static int open_own(pid_t process, char name[PATH_MAX])
     return -1;
 }
 
-/* Opens where a name starts: -1 is the process's root or its directory. */
+/* Open the start of a path; `directory` -1 is the process's root or working directory. */
 static int open_start(pid_t process, int directory, char name[PATH_MAX])
 {
     int own = open_own(process, name);
     return own >= 0 || directory == AT_FDCWD ? own : open_of(process, "%d/fd/%d", directory);
 }
 
-/* The file that gets another name, where the kernel will most likely give it that; else -1. What is asked stands in memory
- * that others can change meanwhile: nothing is decided here but whether the file is worth a look. */
+/* Open the file to be linked, if the kernel will probably permit the link; else -1. The arguments are in memory that other
+ * threads can change meanwhile, so this only decides whether to examine the file. */
 static int find_file(pid_t process, struct names *names)
 {
     bool itself = names->flags & AT_EMPTY_PATH && !*names->from;
@@ -195,13 +193,13 @@ static int find_file(pid_t process, struct names *names)
 static int open_below(int root, const char *path)
 {
     struct open_how how = {
-        .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,  /* to open it otherwise would be an event */
+        .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,  /* opening it normally would cause an event */
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
     };
     return (int)syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof how);
 }
 
-/* A name that nothing in the directory has. */
+/* Find an unused name in the directory. */
 static bool find_free_name(int directory, unsigned *next, char name[32])
 {
     struct stat taken;
@@ -223,8 +221,8 @@ static int exchange(int directory, const char *one, const char *other)
     return renameat2(directory, one, directory, other, RENAME_EXCHANGE);
 }
 
-/* Whether the names were exchanged, and the first one is now what the other one was. Where it is not, another process
- * was faster: the names are exchanged back, so that what it did lasts. */
+/* Exchange two names, and check that the first one is now the expected file. If not, another process was faster; exchange them
+ * back to preserve its change, and return false. */
 static bool exchange_if(int directory, const char *one, const char *other, const struct statx *expected)
 {
     struct statx found;
@@ -234,8 +232,8 @@ static bool exchange_if(int directory, const char *one, const char *other, const
     return false;
 }
 
-/* Makes the name of a file that is in use lead to the upper layer's inode: a second name takes its place. In between, the name is
- * a symbolic link to the second one, since the kernel does not rename a name of a file over another one. Returns an errno. */
+/* Make the name of a file in use resolve to the upper layer's inode, by replacing it with a second name. In between, the name
+ * is a symbolic link to the second one, because rename(2) does nothing for two names of one file. Return an errno. */
 static int replace_name(int directory, const char *name, const struct statx *file)
 {
     char second[32], third[32], target[PATH_MAX];
@@ -259,8 +257,8 @@ static int replace_name(int directory, const char *name, const struct statx *fil
     return 0;
 }
 
-/* Has the layer hold the file, which changes nothing that an input sees, nor is an event: an attribute cannot be made and replaced
- * at once, and owners that stay the same are no news. What goes wrong here goes wrong with the link. */
+/* Make the upper layer hold the file, without an effect visible to inputs and without an event: setting an attribute with
+ * contradictory flags fails, and setting the same owners causes no event. If this fails, the link fails as well. */
 static void copy_up(int directory, const char *name, mode_t mode)
 {
     int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -271,7 +269,7 @@ static void copy_up(int directory, const char *name, mode_t mode)
     close_fd(&here);
 }
 
-/* Whether the name leads to the inode of the upper layer. */
+/* Whether the name resolves to the upper layer's inode. */
 static bool is_of_upper(int directory, const char *above, const char *name)
 {
     struct statx shown;
@@ -283,7 +281,7 @@ static bool is_of_upper(int directory, const char *above, const char *name)
     return is_it;
 }
 
-/* Keeps what tells a file that was renamed from a new one. */
+/* Store the inode number, which distinguishes a renamed file from a new one. */
 static void keep_number(int upper, const char *path, const char *name, uint64_t number)
 {
     int directory = open_below(upper, path);
@@ -293,7 +291,7 @@ static void keep_number(int upper, const char *path, const char *name, uint64_t 
     close_fd(&directory);
 }
 
-/* Undoes what mountinfo does to blanks. */
+/* Decode the escaped blanks of mountinfo. */
 static void unescape(char *text)
 {
     char *to = text;
@@ -305,7 +303,7 @@ static void unescape(char *text)
     *to = 0;
 }
 
-/* A path below a mount point becomes the path on the mount's file system. */
+/* Convert a path below a mount point to the path on the mount's file system. */
 static bool follow_mount(pid_t process, uint64_t mount, char path[PATH_MAX])
 {
     char place[32], *line = NULL;
@@ -331,7 +329,7 @@ static bool follow_mount(pid_t process, uint64_t mount, char path[PATH_MAX])
     return followed;
 }
 
-/* Opens the directory of a path in the layer, if the file is there by that path: the path is cut in two. Else -1. */
+/* Open the directory of a path in the layer, if the file is at that path, and split the path in two. Else -1. */
 static int open_place(char *path, const struct statx *wanted, struct statx *found, char **name)
 {
     char *last = strrchr(path, '/');
@@ -348,8 +346,8 @@ static int open_place(char *path, const struct statx *wanted, struct statx *foun
     return -1;
 }
 
-/* Looks for the file in the layer, by the path where its mount has it. An errno. The descriptor goes with it, since the kernel
- * keeps the name of a file that is in use. */
+/* Find the file in the layer by its path on its mount, and prepare it. Return an errno. Closes the descriptor, because the kernel
+ * keeps the name of a file in use. */
 static int unite(pid_t process, int file)
 {
     char link[32], path[PATH_MAX], *name;
@@ -382,14 +380,14 @@ static int unite(pid_t process, int file)
     return error;
 }
 
-/* Whether the process still waits for its answer: until then its number is no other process's. */
+/* Whether the process still waits for its answer; until then its id is not reused. */
 static bool is_waiting(int listener, const struct seccomp_notif *notice)
 {
     return !ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &notice->id);
 }
 
-/* Whether the file has the upper layer's inode already, as what inputs make has: most links need no more. A name that
- * leads by way of a link out of its directory, or by /proc, is not looked at; nothing is decided but whether to go on. */
+/* Whether the file already has the upper layer's inode, like files created by inputs; most links need no more. Paths through
+ * links out of their directory, or through /proc, are not examined; this only decides whether to continue. */
 static bool is_above(int listener, const struct seccomp_notif *notice, const struct names *names)
 {
     bool absolute = names->from[0] == '/', here = names->from_directory == AT_FDCWD;
@@ -401,7 +399,7 @@ static bool is_above(int listener, const struct seccomp_notif *notice, const str
     if (!names->from[0] || has_frozen_layers()) return false;
     int start = open_of((pid_t)notice->pid, absolute ? "%d/root" : here ? "%d/cwd" : "%d/fd/%d", names->from_directory);
     int file = start < 0 || !is_waiting(listener, notice) ? -1 : (int)syscall(SYS_openat2, start, names->from, &how, sizeof how);
-    /* Overlay's numbers of the files of lower layers have the file system's number in their upper bits (xino). */
+    /* Overlay inode numbers of files in lower layers have the file system's number in their upper bits (xino). */
     bool above = file >= 0 && look(file, "", AT_EMPTY_PATH, &about) && look(merged_root, "", AT_EMPTY_PATH, &layer) &&
                  about.stx_dev_major == layer.stx_dev_major && about.stx_dev_minor == layer.stx_dev_minor &&
                  about.stx_ino <= UINT32_MAX;

@@ -1,16 +1,16 @@
-/* Hard links: a file of the lower layers is made one that can have several names. */
+/* Hard links: prepare a file of the lower layers for having several names. */
 #pragma once
 
 #include <linux/seccomp.h>
 
-/* Before a process makes a hard link (the notice is of link(2) or linkat(2)): 0 where the call may go on, or the errno that it
- * fails with.
+/* Prepare a file before a process hard-links it (the notice is of link(2) or linkat(2)). Return 0 if the call may continue,
+ * or the errno with which it fails.
  *
- * An overlay finds a file of a lower layer by that layer's inode, and after a copy to the upper layer still does so as
- * long as the name is cached. Another name of the copy is found by the upper layer's inode. So both names would have an
- * inode of the overlay each, with two numbers: `cp` and `cat` would not see that they write to what they read. Looking
- * both names up anew is enough, and a name is only looked up anew once it was replaced. So the file gets a second name
- * for a moment, and that name is renamed over the first one. Content and attributes stay the file's; its inode number
- * becomes the upper layer's. A descriptor that was opened before reads and writes the same content by another inode: its
- * locks, watches and comparisons are not those of later openings. */
+ * An overlay identifies a file of a lower layer by that layer's inode. After a copy-up this stays so while the name is
+ * cached. A new name of the copy is identified by the upper layer's inode. So the two names would have different inode
+ * numbers in the overlay: `cp` and `cat` would not detect that input and output are the same file. A new lookup of both names
+ * fixes this, but the kernel only looks a name up again after it was replaced. So the file temporarily gets a second name,
+ * which is then renamed over the first one. Content and attributes stay the same; the inode number becomes that of the upper
+ * layer. Descriptors opened earlier access the same content through the old inode: their locks, watches and comparisons are
+ * separate from those of later descriptors. */
 int prepare_link(int listener, const struct seccomp_notif *notice);

@@ -29,25 +29,25 @@
 #include "uptime.h"
 #include "usage.h"
 
-enum { IDLE_LOOK_MS = 250 };   /* between two looks at what goes on without a line */
-enum { CPU_KNOWN_MS = 500 };   /* so old may the number be that a line's use of the processor is counted from */
+enum { IDLE_LOOK_MS = 250 };   /* between two samples of background processes between lines */
+enum { CPU_KNOWN_MS = 500 };   /* maximum age of the value from which a line's processor time is counted */
 
 static struct {
     bool open;
-    bool entered;              /* the machine goes on without a shell */
-    int ends[3];               /* to be handed over: the terminal, or input, output and errors of what entered last */
-    struct request bounds;     /* as the shell was started */
+    bool entered;              /* the machine continues without a shell */
+    int ends[3];               /* to be passed to the peer: the terminal, or input, output and errors of the last entered input */
+    struct request bounds;     /* the request that started the shell */
     struct channel channels[2];
-    struct watched waiting;    /* the shell between its lines; `shell` is -1 where it has ended */
-    int terminal;              /* the end of its terminal that is ours; -1: it has none */
-    int start;                 /* the directory in which the first shell started, by the name below; -1: none is kept */
+    struct watched waiting;    /* the shell between its lines; `shell` is -1 if it has ended */
+    int terminal;              /* the supervisor's end of its terminal; -1: none */
+    int start;                 /* the start directory of the first shell, named below; -1: none is kept */
     char directory[CWD_MAX];
     int status;                /* how the shell ended while it waited */
-    unsigned noticed, meanwhile;  /* since the start; since the last line */
+    unsigned noticed, meanwhile;  /* NOTICED_* since the start; since the last line */
     bool had_terminal;
     uint32_t left;             /* REPLY_* of all lines */
     int64_t started_ns;        /* real time */
-    uint64_t cpu_ms;           /* used so far, by those who live */
+    uint64_t cpu_ms;           /* processor time used so far by the living processes */
     int64_t cpu_known_ns;
 } live = {.channels = {{.fd = -1}, {.fd = -1}}, .waiting = {.shell = -1}, .terminal = -1, .start = -1, .ends = {-1, -1, -1}};
 
@@ -80,7 +80,7 @@ static void know_cpu(bool anew)
     if (anew || now_ns(CLOCK_MONOTONIC) - live.cpu_known_ns >= CPU_KNOWN_MS * 1000000ll) set_cpu(usage_now().cpu_ms);
 }
 
-/* Nobody is left of a shell that has ended, nor of what it started. */
+/* Clean up after a shell that has ended, including its processes. */
 static void clear_away(struct reply *reply)
 {
     resident = (struct resident){0};
@@ -89,14 +89,14 @@ static void clear_away(struct reply *reply)
     clear_survivors(reply);
 }
 
-/* Whether another process than the shell is in front on the terminal. */
+/* Whether a process other than the shell is in the terminal's foreground. */
 static bool is_busy(void)
 {
     pid_t front = 0;
     return ioctl(live.terminal, TIOCGPGRP, &front) || front != resident.shell;
 }
 
-/* Whether a link of the shell in /proc begins so. */
+/* Whether the target of one of the shell's links in /proc has this prefix. */
 static bool links_to(const char *name, const char *beginning)
 {
     char path[64], target[256];
@@ -107,7 +107,7 @@ static bool links_to(const char *name, const char *beginning)
     return !strncmp(target, beginning, strlen(beginning));
 }
 
-/* Whether the shell has its input, its outputs, and nothing else that is of the layer. */
+/* Whether the shell has its input and outputs, and no other descriptor of the layer. */
 static bool has_plain_descriptors(void)
 {
     char path[64], name[300];
@@ -128,7 +128,8 @@ static bool has_plain_descriptors(void)
     return plain;
 }
 
-/* Whether what a link in /proc leads to was removed, or has a name that ends like that. (Overlay keeps the link count of a removed directory.) */
+/* Whether the target of a link in /proc was removed, or has a name that looks so. (Overlay keeps the link count of a removed
+ * directory.) */
 static bool is_removed(const char *link)
 {
     static const char mark[] = " (deleted)";
@@ -143,7 +144,7 @@ static bool may_enter_mounts(void)
     return is_capable(resident.shell, CAP_SYS_CHROOT) && is_capable(resident.shell, CAP_SYS_ADMIN);
 }
 
-/* Keeps the directory in which the first shell was started, as the shell's mounts have it. */
+/* Keep the first shell's start directory, as seen in the shell's mounts. */
 static void keep_start(void)
 {
     char path[64];
@@ -157,7 +158,7 @@ static void keep_start(void)
     close_fd(&root);
 }
 
-/* Whether the disk has room for the directories of another layer, and the shell for one more descriptor. */
+/* Whether the disk has room for another layer's directories, and the shell for one more descriptor. */
 static bool has_room(void)
 {
     enum { ENTRIES = 64, DESCRIPTORS_LEFT = 64 };
@@ -167,8 +168,8 @@ static bool has_room(void)
            !prlimit(resident.shell, RLIMIT_NOFILE, NULL, &descriptors) && descriptors.rlim_cur >= DESCRIPTORS_LEFT;
 }
 
-/* Has the layer begin anew where finding what changed took long, so that it does not for every line that follows: where the
- * shell is alone, and has nothing of the layer open but its directory. */
+/* Freeze the layer if finding changes took long, so that it is fast for later lines. This requires that the shell is the only
+ * process and has only its working directory open in the layer. */
 static void freeze(struct watched *line)
 {
     struct reply *reply = line->reply;
@@ -180,7 +181,7 @@ static void freeze(struct watched *line)
                has_room() && has_plain_descriptors() && links_to("cwd", "/") && !is_removed(here) &&
                (live.start < 0 || !is_removed(start));
     if (!may) return;
-    close_fd(&live.start);  /* of the mounts that are left */
+    close_fd(&live.start);  /* a directory of the previous mounts */
     int mounts = freeze_layer();
     if (mounts < 0) return;
     close_fd(&mounts_copy);
@@ -195,13 +196,13 @@ static void freeze(struct watched *line)
     live.meanwhile &= ~(unsigned)NOTICED_LINE;
     bool entered = resident.call && !fstat(mounts, &wanted) && !fstatat(host_proc, path, &there, 0) &&
                    wanted.st_ino == there.st_ino;
-    if (!entered) reply->error = ESTALE;  /* where it is now, nobody looks */
+    if (!entered) reply->error = ESTALE;  /* its present mounts are not scanned */
     else keep_start();
     reply->flags |= REPLY_FROZEN;
     live.left |= REPLY_FILES;
 }
 
-/* What a line did, once it is over. */
+/* Report the effects of a finished line. */
 static void tell(struct watched *line, unsigned noticed)
 {
     struct reply *reply = line->reply;
@@ -219,7 +220,7 @@ static void tell(struct watched *line, unsigned noticed)
     uint32_t dumped = shared->dumped;
     if (blind) {
         live.meanwhile = noticed;
-        shared->dumped = 0;  /* for this answer */
+        shared->dumped = 0;  /* reported with this answer */
         forget_changes();
     } else {
         find_changes(line->request, reply);
@@ -232,13 +233,13 @@ static void tell(struct watched *line, unsigned noticed)
     live.waiting = *line;
     live.waiting.request = &live.bounds;
     live.waiting.reply = NULL;
-    if (live.had_terminal) shared->dumped = 0;  /* of the shell that became the interactive one */
+    if (live.had_terminal) shared->dumped = 0;  /* the dump of the shell that became the interactive one */
     answer(reply, live.channels, line->request->output_max);
     shared->dumped = dumped;
     forget_output();
 }
 
-/* How the shell ended, once it has. */
+/* Get the status of the ended shell. */
 static void reap(struct reply *reply)
 {
     live.waiting.reply = reply;
@@ -250,7 +251,7 @@ static void reap(struct reply *reply)
     live.left |= reply->flags;
 }
 
-/* Sees whether the shell has ended meanwhile. */
+/* Check whether the shell has ended meanwhile. */
 static void see_shell(void)
 {
     struct reply reply = {0};
@@ -258,7 +259,7 @@ static void see_shell(void)
     if (live.waiting.shell >= 0 && poll(&ended, 1, 0) > 0) reap(&reply);
 }
 
-/* Waits until the shell is inside, on its terminal, which nobody reads here. */
+/* Wait until the shell is inside, on its terminal, which is not read here. */
 static void enter_terminal(struct watched *shell)
 {
     while (!resident.shell && !shell->reply->error) hear(shell);
@@ -268,11 +269,11 @@ static void enter_terminal(struct watched *shell)
     live.terminal = live.channels[0].fd;
     live.channels[0].fd = -1;
     close_ends();
-    live.ends[0] = fcntl(live.terminal, F_DUPFD_CLOEXEC, 0);  /* to be handed over, also where the shell has ended by then */
+    live.ends[0] = fcntl(live.terminal, F_DUPFD_CLOEXEC, 0);  /* to be passed to the peer, even if the shell has ended by then */
     if (shell->reply->error) shell->stays = false;
 }
 
-/* From here on nothing is made pristine before `end_shell`. */
+/* From here on the machine is not made pristine before `end_shell`. */
 static void open_machine(void)
 {
     shared->uptime = !live.open && config.declared_clock ? config.uptime : 0;
@@ -283,7 +284,7 @@ static void open_machine(void)
     live.had_terminal = false;
     live.left = 0;
     live.open = true;
-    set_cpu(0);  /* nobody lives yet */
+    set_cpu(0);  /* there are no processes yet */
 }
 
 void start_shell(const struct request *request)
@@ -343,7 +344,7 @@ void look_at_shell(const struct request *request)
     struct watched shell = live.waiting;
     shell.request = request;
     shell.reply = &reply;
-    reply.status = live.status;  /* where it has ended */
+    reply.status = live.status;  /* if it has ended */
     know_cpu(true);
     tell(&shell, 0);
 }
@@ -432,7 +433,7 @@ void end_shell(const struct request *request)
     live.open = live.entered = false;
 }
 
-/* Whether what goes on by itself goes past a limit. */
+/* Whether background processes exceed a limit. */
 static bool is_past_limits(void)
 {
     struct usage used = usage_now();
@@ -442,7 +443,7 @@ static bool is_past_limits(void)
 
 void await_request(void)
 {
-    static int64_t next_look; /* requests that come often do not put it off */
+    static int64_t next_look; /* frequent requests do not postpone it */
     struct reply reply = {0};
     int64_t until = now_ns(CLOCK_MONOTONIC) + live.bounds.idle_ms * 1000000ll;
     while (live.waiting.shell >= 0 || live.entered) {
@@ -453,7 +454,7 @@ void await_request(void)
         bool company = has_company();
         int64_t now = now_ns(CLOCK_MONOTONIC), wake = until;
         bool past = false;
-        if (company && now >= next_look) { /* also where something comes all the time */
+        if (company && now >= next_look) { /* even during constant events */
             past = is_past_limits();
             show_uptime(false);
             next_look = now + IDLE_LOOK_MS * 1000000ll;

@@ -1,4 +1,4 @@
-/* A shell that stays: it runs a line, says what it is now, and waits for the next one, while what it started goes on. */
+/* The persistent shell: it runs a line, dumps its state, and waits for the next line, while its processes continue. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,24 +6,24 @@
 
 #include "protocol.h"
 
-/* Whether a machine is a shell's, or has been entered: from then on to `end_shell`. */
+/* Whether the machine belongs to a persistent shell or was entered; true until `end_shell`. */
 bool is_live(void);
 
 void start_shell(const struct request *request);
 void run_line(const struct request *request);
 
-/* Tells what changed, and nothing is run. */
+/* Report the changes without running anything. */
 void look_at_shell(const struct request *request);
 
-/* Starts an input in the machine, without a shell that stays. What the input leaves behind goes on. */
+/* Run an input in the machine without a persistent shell. Its background processes continue. */
 void enter_machine(const struct request *request);
 
-/* Gives the peer the other end of the shell's terminal, or those of what entered last. */
+/* Pass the peer the other end of the shell's terminal, or of the last entered input's streams. */
 void hand_ends(void);
 
-/* Runs an input in a shell of its own in the same machine. */
+/* Run an input in a second shell in the same machine. */
 void run_beside(const struct request *request, const uint8_t *standard_input);
 void end_shell(const struct request *request);
 
-/* Looks after the machine until the peer says something. */
+/* Monitor the machine until the peer sends a request. */
 void await_request(void);

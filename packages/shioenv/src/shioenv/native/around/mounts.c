@@ -1,4 +1,4 @@
-/* The mounts: what every layer is made of, and the layers, each a pristine system. */
+/* The mounts: the parts of every layer, and the layers, each a pristine system. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@ struct disk_state pristine_disk;
 static struct timespec root_times[2];
 static int ns_outer_mounts = -1;
 
-/* A bind mount made read-only; flags inherited from the host are locked and must be repeated. */
+/* Make a bind mount read-only; flags inherited from the host are locked and must be repeated. */
 static void make_read_only(const char *target)
 {
     struct statvfs status;
@@ -76,14 +76,13 @@ static void write_over(const char *path, int cover)
     close(fd);
 }
 
-/* Kernel interfaces that show the host, covered with what the declared machine shows: the files of
- * ./proc, at any depth, stand over those of the same path in `proc`. They are copied to `covers` first,
- * a file system of no size, or `df` would show the host's disk. */
+/* Cover kernel interfaces that show the host with those of the declared machine: mount each file below ./proc over the same path
+ * in `proc`. The files are first copied to `covers`, a file system of size 0, as `df` would otherwise show the host's disk. */
 static void cover_proc(const char *from, const char *covers, const char *proc)
 {
-    bool top = !strcmp(from, "proc");  /* the covers made for this sandbox lie there */
+    bool top = !strcmp(from, "proc");  /* contains the covers generated for this sandbox */
     struct dirent **list;
-    int n = scandir(from, &list, NULL, alphasort);  /* `mount` shows the order */
+    int n = scandir(from, &list, NULL, alphasort);  /* the order is visible in the output of `mount` */
     CHECK(n, "read %s", from);
     for (int at = 0; at < n; free(list[at++])) {
         const struct dirent *entry = list[at];
@@ -99,7 +98,7 @@ static void cover_proc(const char *from, const char *covers, const char *proc)
             cover_proc(source, cover, target);
             continue;
         }
-        if (!(status.st_mode & 0004)) continue;  /* its root's alone, and nobody inside is that */
+        if (!(status.st_mode & 0004)) continue;  /* accessible only to the host's root, which has no id inside */
         copy_file(source, cover);
         for (int i = 0; top && i < config.n_covers; i++)
             if (!strcmp(config.covers[i].name, entry->d_name)) write_over(cover, i);
@@ -108,8 +107,8 @@ static void cover_proc(const char *from, const char *covers, const char *proc)
     free(list);
 }
 
-/* What /proc tells everybody of the host and `covers` does not stand over: such files and directories are
- * empty, and /proc/sys is read-only. */
+/* Mask what /proc shows of the host to every user and `covers` does not replace: such files and directories become empty, and
+ * /proc/sys read-only. */
 static void mask_proc(const char *proc, const char *covers, const char *empty_file, const char *empty_directory)
 {
     static const char *const files[] = {
@@ -134,7 +133,7 @@ static void mask_proc(const char *proc, const char *covers, const char *empty_fi
         if (!stat(path, &status) && status.st_mode & 0001)
             do_mount(empty_directory, path, NULL, MS_BIND, NULL);
     }
-    /* Its root's alone, and nobody inside is that; on a machine it is empty. */
+    /* Accessible only to the host's root, which has no id inside; empty on a real machine. */
     snprintf(path, sizeof path, "%s/tty/driver", proc);
     if (!stat(path, &status)) do_mount(empty_directory, path, NULL, MS_BIND, NULL);
     snprintf(path, sizeof path, "%s/sys", proc);
@@ -142,7 +141,7 @@ static void mask_proc(const char *proc, const char *covers, const char *empty_fi
     make_read_only(path);
 }
 
-/* Mounts the /proc of the input's pid namespace, which takes a process in it that owns the mounts. */
+/* Mount the /proc of the input's pid namespace. This requires a process in that namespace which owns the mounts. */
 static void mount_proc(const char *target)
 {
     pid_t middle = fork();
@@ -163,7 +162,7 @@ static void mount_proc(const char *target)
     if (status) _exit(125);
 }
 
-/* A mount namespace of its own, from which nothing spreads to where it was copied from. */
+/* Enter a new mount namespace whose mounts do not propagate to the original one. */
 void own_mounts(void)
 {
     CHECK(unshare(CLONE_NEWNS), "unshare mount namespace");
@@ -173,16 +172,16 @@ void own_mounts(void)
 static const char *const devices[] = {"null", "zero", "full", "random", "urandom", "tty"};
 enum { N_DEVICES = sizeof devices / sizeof devices[0] };
 
-#define STAGING "/tmp"  /* where the kept mounts are put together before they become the root */
+#define STAGING "/tmp"  /* the kept mounts are assembled here before they become the root */
 
 static bool own_nodes;
 
-/* As the host's root, before it gives that up: device nodes that belong to id 0 inside and show no file
- * system of the host. An ordinary user has only the host's own (see make_kept_mounts). */
+/* As the host's root, before dropping privileges: create device nodes that belong to id 0 inside, on no file system of the
+ * host. An ordinary user can only use the host's nodes (see make_kept_mounts). */
 void make_device_nodes(uid_t uid, gid_t gid)
 {
     static const unsigned numbers[N_DEVICES][2] = {{1, 3}, {1, 5}, {1, 7}, {1, 8}, {1, 9}, {5, 0}};
-    if (unshare(CLONE_NEWNS)) return;  /* root that may not: the host's own nodes then */
+    if (unshare(CLONE_NEWNS)) return;  /* root without permission: use the host's nodes */
     do_mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
     do_mount("udev", STAGING, "tmpfs", MS_NOSUID | MS_NOEXEC, "size=0,mode=755");
     umask(0);
@@ -191,7 +190,7 @@ void make_device_nodes(uid_t uid, gid_t gid)
         char path[64], placeholder_path[64];
         snprintf(path, sizeof path, STAGING "/%s", devices[i]);
         if (mknod(path, S_IFCHR | 0666, makedev(numbers[i][0], numbers[i][1])) || chown(path, uid, gid)) {
-            umount2(STAGING, MNT_DETACH);  /* root of a container that may not: the host's own nodes then */
+            umount2(STAGING, MNT_DETACH);  /* root of a container without permission: use the host's nodes */
             own_nodes = false;
         }
         struct stat placeholder;
@@ -204,9 +203,9 @@ void make_device_nodes(uid_t uid, gid_t gid)
     umask(022);
 }
 
-/* ---- what is kept while a sandbox is opened anew ------------------------------------------------- */
+/* ---- mounts kept while a sandbox is reopened ------------------------------------------------------ */
 
-/* The mount interface of Linux 5.2, which older C libraries do not name. */
+/* The mount interface of Linux 5.2, which older C libraries do not declare. */
 enum { SET_FLAG, SET_STRING, CREATE = 6, RECONFIGURE };  /* FSCONFIG_* */
 enum { CLOSE_ON_EXEC = 1, CLONE_TREE = 1, EMPTY_PATH = 4, PICK_EMPTY_PATH = 8 };
 
@@ -215,8 +214,8 @@ static void move_mount_to(int mount, int directory, const char *path)
     CHECK((int)syscall(SYS_move_mount, mount, "", directory, path, EMPTY_PATH), "move a mount to %s", path);
 }
 
-/* An overlay over these layers as a mount that is attached nowhere; with nothing above them where `device` is NULL,
- * else with the directories of /layer, and shown as that device. Below 0 where the kernel refuses it. */
+/* Create a detached overlay of these layers. Without `device` it has no upper layer, else it uses the directories of /layer and
+ * is shown as that device. Negative if the kernel refuses it. */
 static int mount_overlay(const char *layers, const char *device)
 {
     const char *const settings[][2] = {
@@ -236,15 +235,15 @@ static int mount_overlay(const char *layers, const char *device)
     return mounted;
 }
 
-/* What the lower layer is made of: /lower are the system's files where the host keeps them, /tree is memory. */
+/* The parts of the lower layer: /lower has the system's files on the host, /tree is in memory. */
 static const struct { const char *name, *layers; } forms[] = {
-    {"names", "/tree/top::/lower"},            /* data alone comes from the host's file system (Linux 6.16) */
-    {"part", "/tree/top:/lower:/tree/names"},  /* /usr does; the last layer's order is that of / */
+    {"names", "/tree/top::/lower"},            /* only data comes from the host's file system (Linux 6.16) */
+    {"part", "/tree/top:/lower:/tree/names"},  /* /usr comes from it; the last layer determines the order of / */
 };
 enum { NAMES, PART, N_FORMS };
 static unsigned form;
 
-/* The form that a lower layer was made in already. */
+/* Set the form of an existing lower layer. */
 static void take_form(const char *name)
 {
     while (form < N_FORMS - 1 && strcmp(forms[form].name, name)) form++;
@@ -252,7 +251,7 @@ static void take_form(const char *name)
 
 static bool is_not_usr(const char *name) { return strcmp(name, "usr") != 0; }
 
-/* Whether a file reads the same through the view as where the host keeps it. */
+/* Whether a file has the same content through the view as on the host. */
 static bool reads_through(const char *path)
 {
     char bytes[2][256], place[PATH_MAX + 16];
@@ -266,7 +265,7 @@ static bool reads_through(const char *path)
     return lengths[0] >= 0 && lengths[0] == lengths[1] && !memcmp(bytes[0], bytes[1], (size_t)lengths[0]);
 }
 
-/* Has /system show what every layer begins as. */
+/* Make /system show the initial state of every layer. */
 static void show_view(void)
 {
     int mounted = mount_overlay(forms[form].layers, NULL);
@@ -275,10 +274,10 @@ static void show_view(void)
     close(mounted);
 }
 
-/* Fills the tree, and has it shown. Whether the kernel takes the form. */
+/* Fill the tree and make it visible. Return whether the kernel supports the form. */
 static bool make_view(const struct timespec *instant)
 {
-    int mounted = mount_overlay(forms[form].layers, NULL);  /* before the work is done that may be for nothing */
+    int mounted = mount_overlay(forms[form].layers, NULL);  /* test this before work that may be in vain */
     if (mounted < 0) return false;
     close(mounted);
     const char *left = fill_tree("/lower", "/tree/top", instant, form == PART, form == PART ? is_not_usr : NULL);
@@ -289,7 +288,7 @@ static bool make_view(const struct timespec *instant)
     return false;
 }
 
-/* The system's tree in memory: in the form wanted, or in the next one that the kernel takes. Its name. */
+/* Create the system's tree in memory, in the wanted form or the next one that the kernel supports. Return the form's name. */
 static const char *make_tree(const char *wanted, const struct timespec *instant)
 {
     while (form < N_FORMS && strcmp(forms[form].name, wanted)) form++;
@@ -306,7 +305,7 @@ static const char *make_tree(const char *wanted, const struct timespec *instant)
     die("mount overlay of the system");
 }
 
-/* The tree of another sandbox's kept mounts, attached nowhere. This process comes back to where it was. */
+/* Get the tree of another sandbox's kept mounts as a detached mount. This process then returns to its own mounts. */
 int tree_of(int kept)
 {
     int own = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC), here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -321,9 +320,9 @@ int tree_of(int kept)
     return tree;
 }
 
-/* The mounts that every opening of a sandbox begins with; their root is this process's afterwards. Of the host nothing is
- * left in them but its /proc, without which the kernel gives no other. With `tree`, another sandbox's of the same system,
- * nothing is filled and the form is the one that it has. Returns the form of the lower layer. */
+/* Create the mounts from which every supervisor of a sandbox starts, and make them this process's root. They contain nothing of
+ * the host except its /proc, without which the kernel permits no other one. `tree` is another sandbox's tree of the same system:
+ * it is used as it is, with its form. Return the form of the lower layer. */
 const char *make_kept_mounts(const char *wanted, const struct timespec *instant, const char *plain, int tree)
 {
     int nodes[N_DEVICES];
@@ -346,7 +345,7 @@ const char *make_kept_mounts(const char *wanted, const struct timespec *instant,
     do_mount("rootfs", STAGING "/lower", NULL, MS_BIND, NULL);
     make_read_only(STAGING "/lower");
     if (plain) do_mount(plain, STAGING "/plain", NULL, MS_BIND, NULL);
-    /* What is in /sys is nobody's to change, as on a machine: not of the layer, where whatever root does counts. */
+    /* /sys cannot be changed, as on a real machine. So it is not part of the layer, where changes by root are recorded. */
     do_mount("sysfs", STAGING "/sys", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0,mode=555");
     fill_tree(STAGING "/lower/sys", STAGING "/sys", instant, true, NULL);
     make_read_only(STAGING "/sys");
@@ -356,7 +355,7 @@ const char *make_kept_mounts(const char *wanted, const struct timespec *instant,
         snprintf(path, sizeof path, STAGING "/devices/%s", devices[i]);
         touch_file(path);
         do_mount(node, path, NULL, MS_BIND, NULL);
-        make_read_only(path);  /* who owns it and when it changed: a device is written to all the same */
+        make_read_only(path);  /* protects owner and times; the device itself stays writable */
         close(nodes[i]);
     }
     touch_file(STAGING "/devices/ptmx");
@@ -373,7 +372,7 @@ const char *make_kept_mounts(const char *wanted, const struct timespec *instant,
     return forms[form].name;
 }
 
-/* A copy of the mounts that were kept becomes this process's; it stays in the directory where it is. */
+/* Enter a copy of the kept mounts, without changing the working directory. */
 void enter_kept_mounts(int kept, const char *name)
 {
     int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -385,7 +384,7 @@ void enter_kept_mounts(int kept, const char *name)
     take_form(name);
 }
 
-/* The first mount tree of a supervisor: everything the layers are made of. Nothing of the host is left in it. */
+/* Create a supervisor's first mount tree: all parts of the layers, and nothing of the host. */
 void make_outer_mounts(void)
 {
     do_mount("mqueue", "/queues", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME, NULL);
@@ -393,7 +392,7 @@ void make_outer_mounts(void)
     CHECK(chown("/terminals/ptmx", 0, 5), "chown the terminal multiplexer");
     do_mount("/terminals/ptmx", "/devices/ptmx", NULL, MS_BIND, NULL);
     make_read_only("/devices/ptmx");
-    /* made just now, and shown as old as their mount points */
+    /* newly created, but shown with the times of their mount points */
     static const char *const made[][2] = {
         {"/system/dev/mqueue", "/queues"}, {"/system/dev/pts", "/terminals"}, {"/system/dev/pts", "/terminals/ptmx"},
     };
@@ -404,7 +403,7 @@ void make_outer_mounts(void)
         utimensat(AT_FDCWD, made[i][1], times, 0);
     }
     mount_proc("/proc");
-    /* A file system of its own, made read-only after it was filled: what covers /proc is bound from it. */
+    /* A separate file system, made read-only once it is filled. The covers of /proc are bind-mounted from it. */
     do_mount("proc", "/covers", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0,mode=555");
     touch_file("/covers/.empty");
     make_directory("/covers/.directory");
@@ -437,7 +436,7 @@ struct disk_state disk_state(void)
     return state;
 }
 
-/* Reading / dates it, and all that is in the upper layer of a pristine system is /: the next run finds it as it was. */
+/* Reading / changes its access time, and / is the only entry in a pristine upper layer. Reset it for the next run. */
 void settle_root(void)
 {
     struct stat root;
@@ -448,7 +447,7 @@ void settle_root(void)
 
 /* ---- the layers ---------------------------------------------------------------------------------- */
 
-/* What stands in every layer: moved from the last one to the next. */
+/* Mounts that are in every layer, moved from one layer to the next. */
 static struct { const char *from, *to; int fd; } standing[] = {
     {"/proc", "proc", -1}, {"/sys", "sys", -1}, {"/devices/ptmx", "dev/ptmx", -1},
     {"/devices/null", "dev/null", -1}, {"/devices/zero", "dev/zero", -1}, {"/devices/full", "dev/full", -1},
@@ -459,10 +458,10 @@ enum { N_STANDING = sizeof standing / sizeof standing[0] };
 
 static int layer_mounts = -1;
 
-enum { MOST_FROZEN = 20 };  /* layers that are frozen: their names have to fit into one of 255 bytes */
+enum { MOST_FROZEN = 20 };  /* maximum of frozen layers, whose names must fit into 255 bytes */
 static unsigned frozen;
 
-/* The directories of /layer that are written to: over what `below` shows, whose / they have. */
+/* Create the writable directories of /layer, with the attributes of the / that `below` shows. */
 static void make_upper(int below, struct stat *root)
 {
     make_directory("/layer/upper");
@@ -471,19 +470,18 @@ static void make_upper(int below, struct stat *root)
     CHECK(fstat(below, root), "stat the system's root");
     CHECK(fchown(upper_root, root->st_uid, root->st_gid), "chown the upper root");
     CHECK(fchmod(upper_root, root->st_mode & 07777), "chmod the upper root");
-    /* What `stat -f` shows of the file system, which overlayfs would draw at random. */
+    /* The file system id in `stat -f`, which overlayfs would choose at random. */
     CHECK(fsetxattr(upper_root, "user.overlay.uuid", "shioenv-overlay!", 16, 0), "name the overlay");
 }
 
-/* What a layer of these mounts begins as, to find out later what changed. */
+/* Record the initial state of a layer of these mounts, to find changes later. */
 static void remember_layer(int mounted)
 {
     merged_root = openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     pristine_disk = disk_state();
 }
 
-/* A pristine root: an empty tmpfs over the lower layer, as a mount that is attached nowhere yet. Called
- * and left in the outer mounts. */
+/* Create a pristine root as a detached mount: an empty tmpfs over the lower layer. Starts and ends in the outer mounts. */
 static int make_root(bool with_library)
 {
     close_fd(&upper_root);
@@ -505,7 +503,7 @@ static int make_root(bool with_library)
     root_times[0] = root.st_atim, root_times[1] = root.st_mtim;
     futimens(upper_root, root_times);
     int mounted;
-    if (config.plain && !with_library) {  /* the library's layer is never an input's */
+    if (config.plain && !with_library) {  /* inputs never run in the library's layer */
         mounted = (int)syscall(SYS_open_tree, AT_FDCWD, "/plain", CLONE_TREE | O_CLOEXEC);
         CHECK(mounted, "clone the plain copy's mount");
     } else {
@@ -516,7 +514,7 @@ static int make_root(bool with_library)
     return mounted;
 }
 
-/* Makes `root` the root of the current mount namespace and drops the last one with all that is in it. */
+/* Make `root` the root of the current mount namespace, and drop the previous one with all its mounts. */
 static void become_root(int root)
 {
     move_mount_to(root, AT_FDCWD, "/");
@@ -527,8 +525,8 @@ static void become_root(int root)
     close(root);
 }
 
-/* A mount namespace whose root is a pristine system with /proc and the devices in place. Returns its
- * descriptor; the supervisor itself is back in the outer mounts afterwards. */
+/* Create a mount namespace with a pristine system as root, including /proc and devices, and return its descriptor. The
+ * supervisor then returns to the outer mounts. */
 int make_layer(bool with_library)
 {
     int root = make_root(with_library);
@@ -546,7 +544,7 @@ int make_layer(bool with_library)
     return fd;
 }
 
-/* Makes the layer pristine again: a new root in the same mount namespace. */
+/* Make the layer pristine again, by a new root in the same mount namespace. */
 void renew_layer(void)
 {
     int root = make_root(false);
@@ -555,7 +553,7 @@ void renew_layer(void)
     join_namespace(ns_outer_mounts, CLONE_NEWNS, "outer mount");
 }
 
-/* A copy of the layer's mounts as inputs have one (inside/server.c), which belongs to the inner user namespace. */
+/* Copy the layer's mounts as for inputs (inside/server.c); the copy belongs to the inner user namespace. */
 static int copy_of_layer(void)
 {
     int up[2];
@@ -580,7 +578,7 @@ static int copy_of_layer(void)
     return copy;
 }
 
-/* The frozen layers, the newest first, over those that every layer begins with. */
+/* List the frozen layers, newest first, then the initial ones. */
 static const char *layers_below(void)
 {
     static char text[256];
@@ -590,7 +588,7 @@ static const char *layers_below(void)
     return text;
 }
 
-/* Moves everything in the upper directory to another one, which no overlay has in use. */
+/* Move the content of the upper directory to a directory that no overlay uses. */
 static void empty_upper(const char *to)
 {
     int fd = openat(upper_root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), target;
@@ -610,7 +608,7 @@ static void empty_upper(const char *to)
     close(target);
 }
 
-/* Every change of a file system's settings has the kernel forget its names, also one that changes nothing. */
+/* Reconfiguring a file system makes the kernel drop its cached names, even if nothing changes. */
 void forget_names(void)
 {
     int fs = (int)syscall(SYS_fspick, merged_root, "", CLOSE_ON_EXEC | PICK_EMPTY_PATH);

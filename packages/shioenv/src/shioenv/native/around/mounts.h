@@ -1,4 +1,4 @@
-/* The mounts: what every layer is made of, and the layers, each a pristine system. */
+/* The mounts: the parts of every layer, and the layers, each a pristine system. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,7 +6,7 @@
 #include <sys/types.h>
 #include <time.h>
 
-extern int lower_root, upper_root, merged_root;  /* of the inputs' layer */
+extern int lower_root, upper_root, merged_root;  /* roots of the inputs' layer */
 
 struct disk_state { uint64_t files, blocks, mode, owner; struct timespec changed, modified; };
 extern struct disk_state pristine_disk;
@@ -22,10 +22,10 @@ void make_outer_mounts(void);
 int make_layer(bool with_library);
 void renew_layer(void);
 
-/* Has the layer begin as what it is now: what changes from here on is found without looking at what changed before. Returns
- * a copy of its mounts, which whoever is in the layer has to enter; -1: it stays as it was. */
+/* Freeze the layer: later scans find only changes made from now on. Return a copy of its mounts, which all processes in the
+ * layer must enter, or -1 if the layer was not frozen. */
 int freeze_layer(void);
 bool has_frozen_layers(void);
 
-/* Has the layer's names looked up anew, but for those of files that are in use. */
+/* Drop the layer's cached names, except those of files in use, so that they are looked up again. */
 void forget_names(void);

@@ -1,4 +1,4 @@
-/* The two user namespaces and what the inner one owns: pid, network, IPC, UTS and time. */
+/* The two user namespaces, and the inner one's namespaces: pid, network, IPC, UTS and time. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <grp.h>
@@ -32,16 +32,16 @@
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x00000080
 #endif
-/* All but the last, NOBODY_INSIDE of inside/server.h: nobody can become the one whom the fork server belongs to. */
+/* All ids but the last (NOBODY_INSIDE in inside/server.h), so that no input can become the owner of the fork server. */
 #define INNER_USERS "0 0 65535\n"
-#define PROCESS_SLACK 16u  /* the supervisor's own, init and the fork server */
-#define PENDING_SIGNALS 4096u  /* that may wait for all processes of a sandbox */
-#define QUEUE_BYTES 204800u  /* of POSIX message queues: a quarter of what Linux lets each user have */
+#define PROCESS_SLACK 16u  /* the supervisor, init and the fork server */
+#define PENDING_SIGNALS 4096u  /* pending signals of all processes of a sandbox */
+#define QUEUE_BYTES 204800u  /* for POSIX message queues: a quarter of Linux's default limit per user */
 
 int ns_user = -1, ns_pid = -1, ns_time = -1;
 pid_t init_pid;
 bool init_alive = true;
-static int ns_gateway = -1;  /* held: without it the cables are gone */
+static int ns_gateway = -1;  /* kept open, because closing it would remove the cables */
 static int init_socket = -1;
 
 static void become_its_root(void)
@@ -66,7 +66,7 @@ void enter_user_namespace(void)
     become_its_root();
 }
 
-/* Joins the user namespace that was kept, as its id 0. */
+/* Join the kept user namespace, as its id 0. */
 void join_user_namespace(int kept)
 {
     join_namespace(kept, CLONE_NEWUSER, "kept user");
@@ -82,7 +82,7 @@ int open_ns(pid_t pid, const char *name)
     return fd;
 }
 
-/* Sends prepared rtnetlink messages one by one and insists on each acknowledgement. */
+/* Send prepared rtnetlink messages one by one, and require each acknowledgement. */
 static void send_netlink(const uint8_t *bytes, uint32_t length)
 {
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
@@ -106,7 +106,7 @@ static void send_netlink(const uint8_t *bytes, uint32_t length)
 static int web_listener = -1, web_root = -1;
 static pid_t web_server;
 
-/* The system's ./web, where it has one, is what the gateway serves. */
+/* Open the gateway's listening socket if the system has a directory ./web to serve. */
 static void listen_for_web(void)
 {
     if (web_root < 0) return;
@@ -117,17 +117,17 @@ static void listen_for_web(void)
     CHECK(listen(web_listener, 64), "listen");
 }
 
-/* This process ends with its parent, the supervisor. To be said anew after each change of credentials: the kernel forgets
- * it then. */
+/* Make this process end with its parent, the supervisor. Must be repeated after each change of credentials, because the kernel
+ * then resets this setting. */
 static void end_with(pid_t supervisor)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != supervisor) _exit(0);  /* it died before it could be told */
+    if (getppid() != supervisor) _exit(0);  /* it died before the setting took effect */
 }
 
-enum { LOWEST_KEPT = 512 };  /* of the server's descriptors: more than the supervisor has */
+enum { LOWEST_KEPT = 512 };  /* lowest descriptor of the server, above all of the supervisor's */
 
-/* A process of the inner user namespace that can reach the files it serves and the sockets it answers on, and nothing else. */
+/* Start a process of the inner user namespace that can access only the served files and its sockets. */
 void start_web(void)
 {
     struct listener listeners[MOST_LISTENERS];
@@ -170,9 +170,8 @@ void leave_for_processes(void)
     prctl(PR_SET_DUMPABLE, 0);
 }
 
-/* The declared interfaces, each a cable whose other end is the gateway: a namespace no input can enter,
- * that answers for the gateway's addresses and says of every other that it cannot be reached. This process is in
- * the first of the two afterwards. */
+/* Create the declared interfaces, each a cable (veth) to the gateway. The gateway is a namespace that inputs cannot enter. It
+ * answers for the gateway's addresses and reports all others as unreachable. This process ends up in `inside`. */
 static void configure_network(int inside, int gateway)
 {
     join_namespace(inside, CLONE_NEWNET, "network");
@@ -189,9 +188,9 @@ static void configure_network(int inside, int gateway)
     ns_gateway = gateway;
 }
 
-/* Process 1 inside: reaps orphans and, for each byte read, kills everything else and answers when its children are
- * gone; where a network comes with the byte, joins that instead. The first byte says that the mounts are
- * ready. Ends, and with it everything inside, when the supervisor does. */
+/* Process 1 inside. It reaps orphans. For each byte read, it kills all other processes and answers when its children are gone;
+ * if a network comes with the byte, it joins that instead. The first byte means that the mounts are ready. It ends with the
+ * supervisor, and so does everything inside. */
 static void __attribute__((noreturn)) run_init(int socket)
 {
     char byte = 0;
@@ -204,7 +203,7 @@ static void __attribute__((noreturn)) run_init(int socket)
     signal(SIGCHLD, SIG_IGN);
     signal(SIGCONT, SIG_DFL);
     if (read(0, &byte, 1) != 1) _exit(0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  /* whoever stopped it: its parent is the supervisor by now */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  /* even if it was stopped: its parent is the supervisor by now */
     if ( chroot("/empty") || chdir("/") || write(0, &byte, 1) != 1) _exit(0);
     for (;;) {
         if (receive_with(0, &byte, 1, fds) != 1) _exit(0);
@@ -212,7 +211,7 @@ static void __attribute__((noreturn)) run_init(int socket)
             if (setns(fds[0], CLONE_NEWNET) || close(fds[0]) || write(0, &byte, 1) != 1) _exit(0);
             continue;
         }
-        signal(SIGCHLD, SIG_DFL);  /* who is waited for is gone by then, number and all */
+        signal(SIGCHLD, SIG_DFL);  /* all awaited processes are reaped by then */
         kill(-1, SIGKILL);
         while (waitpid(-1, NULL, __WALL) > 0 || errno != ECHILD) {}
         signal(SIGCHLD, SIG_IGN);
@@ -220,7 +219,7 @@ static void __attribute__((noreturn)) run_init(int socket)
     }
 }
 
-/* Whether init answers what it was sent. */
+/* Whether init answers a request that was sent. */
 static bool init_answers(bool sent)
 {
     char byte;
@@ -232,9 +231,8 @@ void ask_init(void)
     init_alive = init_alive && init_answers(send(init_socket, "", 1, MSG_NOSIGNAL) == 1);
 }
 
-/* Link-local addresses at once and by the hardware address alone, no solicitations, and no word of
- * multicast groups within a day: what the network shows depends on nothing but the declaration. Everybody may `ping`, as
- * systemd lets them. */
+/* Make the network deterministic: link-local addresses at once and derived from the hardware address, no solicitations, and no
+ * multicast reports within a day. All users may `ping`, as systemd configures it. */
 static void quiet_network(void)
 {
     write_file(host_proc, "sys/net/ipv4/ping_group_range", "0 65535");
@@ -249,15 +247,15 @@ static void quiet_network(void)
     }
 }
 
-/* Whether new networks may be made inside. Inputs make none, or nobody would count their sockets. Called in
+/* Allow or forbid new network namespaces inside. Inputs may create none, because their sockets would not be counted. Called in
  * the inner user namespace. */
 static void allow_networks(bool allowed)
 {
     write_file(host_proc, "sys/user/max_net_namespaces", allowed ? "1000" : "0");
 }
 
-/* Enters the network at the other end of the cables. It is owned out here, or root inside could reach it by
- * its number. */
+/* Enter a new network namespace for the gateway. The outer user namespace owns it, because root inside could otherwise access
+ * it by its id. */
 static int make_gateway(void)
 {
     CHECK(unshare(CLONE_NEWNET), "unshare gateway network namespace");
@@ -267,8 +265,8 @@ static int make_gateway(void)
     return gateway;
 }
 
-/* What a user namespace's processes, signals and queues are counted for, beside itself, is the id that made it: one that
- * no other sandbox in this outer user namespace has, or they would share its limits. Its rights stay as they are. */
+/* Become an id that is unique among the sandboxes of this outer user namespace, keeping capabilities. Processes, signals and
+ * queues of a user namespace also count against its creator's limits, which sandboxes would otherwise share. */
 static void become_owner(uid_t owner)
 {
     CHECK(prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP), "keep capabilities");
@@ -276,25 +274,25 @@ static void become_owner(uid_t owner)
     prctl(PR_SET_DUMPABLE, 1);
 }
 
-/* Makes the inner user namespace, which id `owner` out here is the maker of, and what it owns by way of a short-lived
- * child, and joins all but the user and pid namespaces. */
+/* Create the inner user namespace, with `owner` (an outer id) as creator, and its namespaces, through a short-lived child. Join
+ * all of them but the user and pid namespaces. */
 void make_inner_namespaces(uid_t owner)
 {
-    /* Owned out here: inside, the host's groups cannot be mounted. */
+    /* Owned by the outer namespace, so that inputs cannot mount the host's cgroups. */
     CHECK(unshare(CLONE_NEWCGROUP), "unshare cgroup namespace");
     web_root = open("web", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int up[2], down[2], pair[2];
     if (pipe2(up, O_CLOEXEC) || pipe2(down, O_CLOEXEC)) die("pipe");
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), "socketpair");
-    int gateway = make_gateway();  /* a socket keeps the network that it was made in */
+    int gateway = make_gateway();  /* a socket keeps the network alive in which it was created */
     pid_t supervisor = getpid(), child = fork();
     CHECK(child, "fork");
     char byte = 0;
     if (child == 0) {
         become_owner(owner);
         end_with(supervisor);
-        /* The limit that a user namespace's maker has holds for all ids in it together, unseen. */
-        rlim_t all = config.processes + PROCESS_SLACK + config.n_processes - 2;  /* but init and the fork server */
+        /* The limit of a user namespace's creator applies to all its ids together, and is not visible inside. */
+        rlim_t all = config.processes + PROCESS_SLACK + config.n_processes - 2;  /* without init and the fork server */
         setrlimit(RLIMIT_NPROC, &(struct rlimit){all, all});
         setrlimit(RLIMIT_SIGPENDING, &(struct rlimit){PENDING_SIGNALS, PENDING_SIGNALS});
         setrlimit(RLIMIT_MSGQUEUE, &(struct rlimit){QUEUE_BYTES, QUEUE_BYTES});
@@ -305,12 +303,12 @@ void make_inner_namespaces(uid_t owner)
         CHECK(unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWPID | CLONE_NEWTIME),
               "unshare inner namespaces");
         quiet_network();
-        /* No namespaces inside namespaces: they are the kernel's largest attack surface. */
+        /* No nested namespaces, which are the kernel's largest attack surface. */
         write_file(host_proc, "sys/user/max_user_namespaces", "0");
-        /* Nor groups of an own: mounted in there they would be the host's. */
+        /* No cgroup namespaces either: cgroups mounted there would be the host's. */
         write_file(host_proc, "sys/user/max_cgroup_namespaces", "0");
         allow_networks(false);
-        /* What the kernel counts for each user of the host, whose other sandboxes need some as well. */
+        /* Counted for each user of the host, whose other sandboxes need some as well. */
         write_file(host_proc, "sys/user/max_inotify_instances", "8");
         write_file(host_proc, "sys/user/max_inotify_watches", "4096");
         CHECK(sethostname(config.hostname, strlen(config.hostname)), "sethostname");
@@ -321,14 +319,14 @@ void make_inner_namespaces(uid_t owner)
         char offsets[96];
         snprintf(offsets, sizeof offsets, "boottime %lld 0\nmonotonic %lld 0\n", offset, offset);
         write_file(host_proc, "self/timens_offsets", offsets);
-        /* The pid and time namespaces exist for others once a process is in them. */
+        /* Others can join the pid and time namespaces once a process is in them. */
         pid_t init = fork();
         CHECK(init, "fork init");
         if (init == 0) run_init(pair[1]);
         if (write(up[1], &init, sizeof init) != sizeof init) _exit(125);
         for (;;) pause();
     }
-    /* none of the child's ends is held here, or nobody would hear of its death */
+    /* otherwise the child's death would go unnoticed */
     close(up[1]); close(down[0]); close(pair[1]);
     needed = child;
     char path[64];
@@ -354,7 +352,7 @@ void make_inner_namespaces(uid_t owner)
     waitpid(child, NULL, 0);
 }
 
-/* Asks for all addresses that this network answers for, and has it forget those without an interface: how many. */
+/* List all neighbour proxies of this network, and remove those without an interface. Return their number. */
 static unsigned forget_some_proxies(int questions, int orders)
 {
     static _Alignas(struct nlmsghdr) char bytes[65536];
@@ -402,7 +400,7 @@ int renew_network(void)
     if (child == 0) {
         join_namespace(ns_user, CLONE_NEWUSER, "inner user");
         end_with(supervisor);
-        prctl(PR_SET_DUMPABLE, 1);  /* or its network could not be opened from out here */
+        prctl(PR_SET_DUMPABLE, 1);  /* otherwise its network could not be opened from outside */
         allow_networks(true);
         CHECK(unshare(CLONE_NEWNET), "unshare network namespace");
         allow_networks(false);

@@ -1,4 +1,4 @@
-/* The two user namespaces, what the inner one owns, and process 1. */
+/* The two user namespaces, the namespaces owned by the inner one, and process 1. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,29 +8,28 @@ extern int ns_user, ns_pid, ns_time;
 extern pid_t init_pid;
 extern bool init_alive;
 
-/* Enters a new user namespace, and waits until the peer has mapped its ids. */
+/* Enter a new user namespace, and wait until the peer has mapped its ids. */
 void enter_unmapped_namespace(void);
 
-/* The same; then becomes its id 0, in no other group. */
+/* Do the same, then become its id 0 without supplementary groups. */
 void enter_user_namespace(void);
 void join_user_namespace(int kept);
 void make_inner_namespaces(uid_t owner);
 void start_web(void);
 bool web_is_alive(void);
 
-/* Has the network forget addresses that it answers for without an interface (neighbour proxies): the kernel would keep
- * those when the network is gone, and show them in one that is made at the same place of its memory. */
+/* Remove neighbour proxies without an interface from the network. The kernel would keep them after the network's end, and
+ * show them in a later network at the same address in kernel memory. */
 void forget_proxies(void);
 
-/* Makes the network as it was in the beginning, in new namespaces that this process and init join: the
- * inner one's descriptor. */
+/* Create the pristine network in new namespaces, which this process and init join. Return the inner one's descriptor. */
 int renew_network(void);
 
-/* Has a process that was forked for it leave all that the supervisor holds: the inputs' network, the files, its rights. */
+/* Make a forked process give up what it inherited from the supervisor: the inputs' network, files and capabilities. */
 void leave_for_processes(void);
 
-/* One turn of init's loop: at first it moves into the new root, then it kills everything inside. */
+/* Run one iteration of init's loop. The first one moves into the new root; later ones kill all processes inside. */
 void ask_init(void);
 
-/* A namespace of a process, by its name in /proc. */
+/* Open a namespace of a process, by its name in /proc. */
 int open_ns(pid_t pid, const char *name);

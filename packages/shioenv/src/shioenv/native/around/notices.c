@@ -1,4 +1,4 @@
-/* Noticed calls of inputs: each is answered before it goes on. */
+/* Noticed calls of inputs: each waits for an answer before it continues. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -16,16 +16,15 @@
 #include "links.h"
 #include "notices.h"
 
-/* An address that is to be answered for is one thing with an interface. Without, the kernel would keep it when the
- * network is gone, for whichever network comes next. What is asked stands in memory that another thread can change,
- * so the call goes on with this process's copy of it: an errno. */
+/* Set a neighbour proxy on behalf of an input, and return an errno. Without an interface, the kernel would keep the proxy after
+ * the network's end, for a later network. The arguments are in memory that other threads can change, so use a copy. */
 static int set_neighbour(const struct seccomp_notif *notice)
 {
     struct arpreq neighbour;
     struct iovec here = {&neighbour, sizeof neighbour}, there = {(void *)(uintptr_t)notice->data.args[2], sizeof neighbour};
     if (process_vm_readv((pid_t)notice->pid, &here, 1, &there, 1, 0) != sizeof neighbour) return EFAULT;
     if (!is_capable((int)notice->pid, CAP_NET_ADMIN)) return EPERM;
-    bool by_hardware = neighbour.arp_flags & ATF_COM;  /* then the kernel looks for the interface, or fails */
+    bool by_hardware = neighbour.arp_flags & ATF_COM;  /* then the kernel searches for the interface, or fails */
     if (neighbour.arp_flags & ATF_PUBL && !by_hardware && !neighbour.arp_dev[0]) return EPERM;
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     int error = fd < 0 || ioctl(fd, SIOCSARP, &neighbour) ? errno : 0;
@@ -38,13 +37,13 @@ struct resident resident;
 unsigned attend_notice(int listener)
 {
     struct seccomp_notif notice = {0};
-    if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &notice)) return 0;  /* its process was killed meanwhile */
+    if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &notice)) return 0;  /* its process has been killed */
     unsigned what = noticed_as(&notice.data);
     if (what == NOTICED_LINE && (pid_t)notice.pid == resident.shell && !resident.call) {
         resident.call = notice.id;
         return NOTICED_LINE;
     }
-    what &= ~(unsigned)NOTICED_LINE;  /* the kernel answers others that it has no such operation */
+    what &= ~(unsigned)NOTICED_LINE;  /* for other processes the kernel rejects this operation */
     struct seccomp_notif_resp answer = {.id = notice.id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
     if (notice.data.nr == SYS_ioctl && (unsigned)notice.data.args[1] == SIOCSARP)
         answer.flags = 0, answer.error = -set_neighbour(&notice);

@@ -1,9 +1,9 @@
-/* The machine's own processes: real ones, so that they can be found, asked and killed, that do nothing. Each is of the
- * inner user namespace, behind the filter, in a network that no input is in, with nothing open, and nobody may look
- * into it: its memory is a copy of the supervisor's. What /proc would say of it is of the host's making, so a directory with
- * what is declared stands over its own; the kernel takes that away with the process.
+/* The declared processes of the machine. They are real processes that do nothing, so that inputs can find, query and kill them.
+ * Each is in the inner user namespace, behind the filter, in a network without inputs, and without open descriptors. Inputs
+ * cannot inspect it, because its memory is a copy of the supervisor's. Its own entry in /proc would reveal the host, so a
+ * directory with the declared files is mounted over it; the kernel removes that mount with the process.
  *
- * The shells' parent is the fork server, which no input may signal (inside/server.c), and the first one is init. */
+ * The shells' parent is the fork server, which inputs cannot signal (inside/server.c). Process 1 is init. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -32,9 +32,9 @@
 #include "namespaces.h"
 #include "processes.h"
 
-#define STARTER 999  /* the number of a process that is gone when the first input runs */
+#define STARTER 999  /* process id of a process that has ended before the first input runs */
 
-/* ---- what /proc says ------------------------------------------------------------------------------ */
+/* ---- their entries in /proc ------------------------------------------------------------------------ */
 
 static bool is_one_of(const char *name, const char *const names[])
 {
@@ -42,14 +42,14 @@ static bool is_one_of(const char *name, const char *const names[])
     return false;
 }
 
-/* What is a link in /proc is a file below ./processes that holds where it leads to. */
+/* Whether it is a link in /proc, which is stored below ./processes as a file with the target. */
 static bool is_link(const char *directory, const char *name)
 {
     static const char *const links[] = {"cwd", "exe", "root", "net", "mounts", "mountinfo", "mountstats", NULL};
     return !strcmp(directory, "fd") || !strcmp(directory, "ns") || is_one_of(name, links);
 }
 
-/* As the kernel has them. */
+/* The same modes as in the kernel. */
 static mode_t mode_of(const char *name, bool is_directory)
 {
     static const char *const closed[] = {
@@ -148,8 +148,8 @@ void cover_processes(const char *proc)
 
 /* ---- starting them -------------------------------------------------------------------------------- */
 
-/* Where the host allows fewer open files than are declared, the library shows and raises the declared limits. Where file
- * locks are limited too, what the host allows shows. */
+/* If the host permits fewer open files than declared, the library in the system emulates the declared limits. If file locks
+ * are limited as well, the host's limits are visible. */
 static void keep_open_files(void)
 {
     struct rlimit files, locks;
@@ -178,7 +178,7 @@ void take_declared_limits(void)
     keep_open_files();
 }
 
-/* Of no use where memory is shared with threads: the child has the C library's idea of who it is. */
+/* Not for processes with threads: the C library in the child would still cache the parent's thread id. */
 static pid_t clone_as(pid_t number, uint64_t flags)
 {
     struct clone_args arguments = {
@@ -216,14 +216,14 @@ pid_t fork_inside(pid_t number)
 
 static void __attribute__((noreturn)) be_process(const struct declared_process *who)
 {
-    static const int other_meanings[] = {SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};  /* than an end, to most of them */
+    static const int other_meanings[] = {SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};  /* signals that most of them do not end on */
     for (unsigned i = 0; i < sizeof other_meanings / sizeof *other_meanings; i++) signal(other_meanings[i], SIG_IGN);
     signal(SIGCONT, SIG_DFL);
     prctl(PR_SET_NAME, who->name);
     if (setgroups(0, NULL) || setresgid(who->gid, who->gid, who->gid) || setresuid(who->uid, who->uid, who->uid)) _exit(125);
     prctl(PR_SET_DUMPABLE, 0);
     setsid();
-    syscall(SYS_close_range, 0u, ~0u, 0u);  /* the last of it: who started it waits for that */
+    syscall(SYS_close_range, 0u, ~0u, 0u);  /* the last step, for which its parent waits */
     for (;;) pause();
 }
 
@@ -244,7 +244,7 @@ void start_processes(void)
             if (child == 0) be_process(who);
             CHECK(child, "start process %u", who->pid);
         }
-        _exit(0);  /* they are init's now */
+        _exit(0);  /* init adopts them */
     }
     close(ready[1]);
     char byte;
@@ -254,18 +254,17 @@ void start_processes(void)
     if (waitpid(starter, &status, 0) != starter || status) _exit(125);
 }
 
-/* ---- what a run leaves, or ends --------------------------------------------------------------------- */
+/* ---- processes that a run leaves behind or ends ----------------------------------------------------- */
 
-/* Children of init, of the fork server and of a shell that stays, as the host numbers them; each with a space behind it. */
+/* Children of init, of the fork server and of a persistent shell: process ids on the host, each followed by a space. */
 enum { OF_INIT, OF_SERVER, OF_SHELL, N_LISTS };
-enum { LIST_BYTES = 1 << 18, FULL_READ = 4000 };  /* the kernel gives a page at a time, less one number */
+enum { LIST_BYTES = 1 << 18, FULL_READ = 4000 };  /* the kernel returns a page at a time, less one id */
 static int lists[N_LISTS] = {-1, -1, -1};
-static char own[LIST_BYTES];  /* the machine's own: children of init */
+static char own[LIST_BYTES];  /* the declared processes: children of init */
 static char company[N_LISTS][sizeof own];
 static pid_t shells_parent;
 
-/* Processes that do not count: those in a list (NULL: none of that list counts), and those of a time namespace, where the text
- * names one. */
+/* Processes to ignore: those in a list (NULL: all of that list), and those in the time namespace `clock`, unless it is empty. */
 struct known { const char *lists[N_LISTS]; const char *clock; };
 enum { CLOCK_NAME = 64 };
 static char company_clock[CLOCK_NAME];
@@ -278,12 +277,12 @@ static const char *read_children(int i)
     size_t length = 0;
     for (ssize_t n = FULL_READ; n >= FULL_READ && length < sizeof text - 1; length += n < 0 ? 0 : (size_t)n)
         n = pread(lists[i], text + length, sizeof text - 1 - length, (off_t)length);
-    while (length > 0 && text[length - 1] != ' ') length--;  /* a list that is longer ends in a part of a number */
+    while (length > 0 && text[length - 1] != ' ') length--;  /* a longer list ends in an incomplete id */
     text[length] = 0;
     return text;
 }
 
-/* The time namespace that the children of a process get, as the kernel names it; empty where that cannot be read. */
+/* Read the name of the time namespace for children of a process; empty on failure. */
 static void read_clock(int process, char name[CLOCK_NAME])
 {
     char path[64];
@@ -309,7 +308,7 @@ void watch_processes(pid_t server)
     strcpy(own, read_children(OF_INIT));
 }
 
-/* Whether a number stands in a list of them. */
+/* Whether an id is in a list. */
 static bool is_listed(const char *number, size_t length, const char *list)
 {
     for (const char *at = list; *at;) {
@@ -320,7 +319,7 @@ static bool is_listed(const char *number, size_t length, const char *list)
     return false;
 }
 
-/* Whether a list has any that another one has not. */
+/* Whether a list has ids that another one lacks. */
 static bool has_others(const char *list, const char *than)
 {
     for (const char *at = list; *at; at += strcspn(at, " ") + 1)
@@ -338,7 +337,7 @@ unsigned processes_left(void)
     return left;
 }
 
-/* Whether a process of a list does not count. */
+/* Whether to ignore a process of a list. */
 static bool is_known(const struct known *known, int list, const char *number, size_t length)
 {
     char clock[CLOCK_NAME];
@@ -348,8 +347,8 @@ static bool is_known(const struct known *known, int list, const char *number, si
     return !strcmp(clock, known->clock);
 }
 
-/* Kills those of a list that count. Each is held first and then looked for again, since its number may be another
- * process's by now. */
+/* Kill the processes of a list that are not ignored. Open each one first and then check the list again, because its id may have
+ * been reused. */
 static void kill_others(int i, const struct known *but)
 {
     static char seen[sizeof own];
@@ -363,7 +362,7 @@ static void kill_others(int i, const struct known *but)
     }
 }
 
-enum { PATIENT = 4000 };  /* turns; what goes on forking is ended together with the machine's own */
+enum { PATIENT = 4000 };  /* rounds; after that, processes that still fork are ended together with the declared ones */
 
 void end_survivors(void)
 {
@@ -382,7 +381,7 @@ void watch_shell(pid_t shell)
     if (!shell) return;
     char path[64];
     snprintf(path, sizeof path, "%d/task/%d/children", (int)shell, (int)shell);
-    lists[OF_SHELL] = openat(host_proc, path, O_RDONLY | O_CLOEXEC);  /* or it is gone already */
+    lists[OF_SHELL] = openat(host_proc, path, O_RDONLY | O_CLOEXEC);  /* or it has already ended */
 }
 
 void note_company(bool has_own_clock)
@@ -397,8 +396,8 @@ static bool is_over(int process)
     return poll(&(struct pollfd){process, POLLIN, 0}, 1, 0) > 0;
 }
 
-/* A process that runs and counts, as a descriptor that can be read once all of its threads have ended; -1: there is none. A
- * process that ends leaves its children to init, whose list comes last, and each list is read again where a process of it ended meanwhile. */
+/* Return a descriptor of a running process that is not ignored, readable once all its threads have ended; -1 if there is none.
+ * Children of an ended process go to init, whose list is read last. A list is read again if one of its processes has ended. */
 static int open_other(const struct known *known)
 {
     static char seen[sizeof own];

@@ -27,8 +27,8 @@
 #include "uptime.h"
 #include "usage.h"
 
-enum { PAUSE_NS = 1000000000 };  /* a shorter stop counts as the input's time */
-enum { LONG_NS = 1000000 };  /* freezing a layer takes as long */
+enum { PAUSE_NS = 1000000000 };  /* shorter pauses count as time of the input */
+enum { LONG_NS = 1000000 };  /* the time for freezing a layer */
 
 int64_t now_ns(int clock)
 {
@@ -37,7 +37,7 @@ int64_t now_ns(int clock)
     return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
-/* How long this process has waited for a processor so far; -1: unknown. */
+/* The total time for which this process waited for a processor; -1: unknown. */
 static int64_t waited_for_processor(void)
 {
     static int statistics = -1;
@@ -50,8 +50,8 @@ static int64_t waited_for_processor(void)
     return sscanf(text, "%*u %lld %lu", &waited, &times) == 2 && times ? waited : -1;
 }
 
-/* For how long of a gap this process was stopped: it neither slept as long as it meant to nor waited for a processor, which
- * inputs and the rest of the host may keep busy. `before` is how long it had waited, and becomes how long it has. */
+/* The part of a delay in which this process was stopped, rather than waiting for a processor that inputs or the host keep busy.
+ * `before` is the waiting time before the delay, and is updated. */
 static int64_t stopped_ns(int64_t late, int64_t *before)
 {
     int64_t waited = waited_for_processor(), stopped = late - (waited - *before);
@@ -60,7 +60,7 @@ static int64_t stopped_ns(int64_t late, int64_t *before)
     return known && stopped > PAUSE_NS ? stopped : 0;
 }
 
-/* Reads once; false at end of file. */
+/* Read once; false at end of file. */
 static bool read_channel(struct channel *channel, uint32_t keep)
 {
     static char bytes[1 << 16];
@@ -78,7 +78,7 @@ bool is_flood(const struct channel channels[2], const struct request *request)
     return channels[0].seen + channels[1].seen > request->drain_max;
 }
 
-/* Writes as much as the pipe takes; lets go of it after the last byte, or when nobody reads any more. */
+/* Write as much as the pipe accepts; close it after the last byte, or when it has no reader. */
 static void fill_pipe(struct feed *feed)
 {
     ssize_t n = write(feed->fd, feed->next, feed->left);
@@ -87,22 +87,21 @@ static void fill_pipe(struct feed *feed)
     if (n < 0 || !feed->left) close_fd(&feed->fd);
 }
 
-/* How often a run was looked at, how often it wanted a processor or a disk then or had used one since the look before
- * (what the first thread of a process does is all that its state tells), and how often in a row, to this moment, it
- * had not. */
+/* Counts of samples of a run: all; those in which it was busy (running, waiting for a disk, or with processor time used since the
+ * previous sample, because a process's state is that of its first thread only); and the latest consecutive idle ones. */
 struct looks { unsigned all, busy, asleep; uint64_t cpu_ms; };
 
 enum { MANY_LOOKS = 10 };
 
-/* Whether a run whose time is over would have got no further with more of the processor: it slept nearly always, or,
- * where it had the time for that to mean something, all through the last half. */
+/* Whether a run that timed out would not have benefited from more processor time: it slept in nearly all samples, or, given
+ * enough samples, in the whole second half. */
 static bool waited(const struct looks *looks)
 {
     if (!looks->all) return false;
     return looks->busy * 10 <= looks->all || (looks->all >= MANY_LOOKS && looks->asleep * 2 >= looks->all);
 }
 
-/* Looks at what a run uses while it lasts: the limit it went past, or 0. */
+/* Sample the resource usage of a run. Return the flag of an exceeded limit, or 0. */
 static uint32_t look(const struct watched *run, struct looks *looks)
 {
     struct reply *reply = run->reply;
@@ -116,7 +115,7 @@ static uint32_t look(const struct watched *run, struct looks *looks)
     if (used.cpu_ms > config.cpu_ms + run->cpu_before_ms) return REPLY_CPU;
     if (used.bytes > run->request->memory_max) return REPLY_MEMORY;
     if (!host_is_short_of_memory()) return 0;
-    reply->error = ENOMEM;  /* who took it is not known: nothing to record */
+    reply->error = ENOMEM;  /* it is unknown which process used it, so the run is not recorded */
     return REPLY_MEMORY;
 }
 
@@ -138,7 +137,7 @@ void read_channels(struct channel channels[2], const struct request *request)
     }
 }
 
-/* What a line left running may go on for a while before the line counts as over: what is done in that time is told with it. */
+/* Let background processes of a line continue for a while; effects in that time are attributed to the line. */
 static unsigned settle(const struct watched *run)
 {
     int64_t until = now_ns(CLOCK_MONOTONIC) + run->request->background_ms * 1000000ll;
@@ -179,7 +178,7 @@ bool hear(struct watched *run)
         run->reply->status = word.status;
         run->reply->processes = word.processes;
         return true;
-    default:  /* the child's own word, before the input had control; its end follows */
+    default:  /* a message of the child, before the input had control; its end follows */
         run->reply->stage = word.stage;
         run->reply->error = word.error;
         return false;
@@ -193,7 +192,7 @@ void await_shell(struct watched *run)
     close_fd(&run->shell);
 }
 
-/* Ends all that a limit ends. A shell that stays is no child of a process that waits for it unasked. */
+/* End all processes after a limit was reached. The parent of a persistent shell does not wait for it without a request. */
 static void end_run(struct watched *run, uint32_t why)
 {
     await_shell(run);
@@ -202,8 +201,8 @@ static void end_run(struct watched *run, uint32_t why)
     else ask_init();  /* kills everything at once */
 }
 
-/* Whether a process that the shell started outlives it, and may run on for a while: `process` can be read once it has
- * ended. Of a run that enters a machine nothing is ended, so nothing is waited for. */
+/* Whether a process of the shell outlives it, and may continue for a while; its descriptor `process` is readable once it has
+ * ended. A run that enters a machine leaves its processes running, so there is no wait. */
 static bool is_outlived(struct watched *run, int *process)
 {
     if (run->request->flags & REQUEST_ENTER) return false;
@@ -225,7 +224,7 @@ unsigned watch(struct watched *run)
     int64_t start = now_ns(CLOCK_MONOTONIC), deadline = start + (request->wall_ms + held_ms) * 1000000ll;
     int64_t next_look = start + LOOK_NS, lacked = waited_for_processor();
     bool shell_ended = false, killed = false;
-    int process = -1;  /* that outlives the shell */
+    int process = -1;  /* a process that outlives the shell */
     unsigned noticed = 0;
     struct looks looks = {0};
     while (!shell_ended || is_open(channels) || (!killed && is_outlived(run, &process))) {
@@ -238,7 +237,7 @@ unsigned watch(struct watched *run)
         int wait_ms = wake <= now ? 0 : (int)((wake - now + 999999) / 1000000);
         int n = poll(watched, 8, killed ? 1000 : wait_ms);
         int64_t late = now_ns(CLOCK_MONOTONIC) - now - wait_ms * 1000000ll;
-        if (late > PAUSE_NS) deadline += stopped_ns(late, &lacked);  /* all of this was stopped: nor had the input this time */
+        if (late > PAUSE_NS) deadline += stopped_ns(late, &lacked);  /* everything was stopped, so this was not time of the input */
         if (watched[3].revents & (POLLHUP | POLLRDHUP | POLLERR)) _exit(0);
         for (int i = 0; i < 2; i++)
             if (watched[i].revents && !read_channel(&channels[i], request->output_max)) close_fd(&channels[i].fd);
@@ -255,15 +254,15 @@ unsigned watch(struct watched *run)
             }
         }
         if (watched[4].revents & POLLIN) {
-            /* Which process is the shell was said before it made a call, and need not have been heard yet. */
+            /* The message with the shell's process id precedes the shell's call, but may not have been received yet. */
             while (run->stays && !resident.shell && !reply->error) hear(run);
             noticed |= attend_notice(notices);
         }
         if (killed) {
             if (n) continue;
             if (!shell_ended && await_server()) continue;
-            if (!shell_ended) reply->error = ETIMEDOUT;  /* somebody stopped the fork server: what came of the input is unknown */
-            return noticed;  /* a descriptor escaped every kill: give up on more output */
+            if (!shell_ended) reply->error = ETIMEDOUT;  /* the fork server is stopped, so the result of the input is unknown */
+            return noticed;  /* some process still holds a descriptor: give up on further output */
         }
         if (noticed & NOTICED_LINE && run->stays) {
             if (request->flags & REQUEST_LINE) noticed |= settle(run);
@@ -352,14 +351,14 @@ void make_pristine(uint32_t flags, bool looked_at, bool usable)
     }
 }
 
-/* Puts rows where their shell finds them. */
+/* Copy rows to the shared memory for their shell. */
 static void share_rows(const struct request *request, const uint8_t *rows)
 {
     shared->flags |= RUN_ROWS;
     shared->background_ms = request->background_ms;
     memcpy(shared->rows, rows, request->stdin_length);
-    /* Pages come to a process in groups: behind the last row there are as many as behind any other, so that a row's own
-     * memory does not tell how many come after it. */
+    /* The kernel maps pages in groups. Map as many after the last row as after any other, so that a row cannot infer from its
+     * memory how many rows follow. */
     uint32_t left = sizeof shared->rows - request->stdin_length, group = 128u << 10;
     memset(shared->rows + request->stdin_length, 0, left < group ? left : group);
     shared->typed_rows = 0;
@@ -380,7 +379,7 @@ void start_run(struct watched *run, uint32_t pid, uint32_t flags, const uint8_t 
     if (separate && pipe2(err, O_CLOEXEC)) _exit(125);
     channels[0].fd = out[0];
     channels[1].fd = err[0];
-    fcntl(out[0], F_SETFL, O_NONBLOCK);  /* an input can open its pipe and read it empty */
+    fcntl(out[0], F_SETFL, O_NONBLOCK);  /* an input can open its own pipe and drain it */
     if (separate) fcntl(err[0], F_SETFL, O_NONBLOCK);
     for (int i = 0; i < 2; i++) channels[i].kept.length = 0, channels[i].seen = 0;
     struct server_request start = {SERVER_RUN, pid, flags | (terminal ? RUN_ON_TERMINAL : 0)};
@@ -396,7 +395,7 @@ void start_run(struct watched *run, uint32_t pid, uint32_t flags, const uint8_t 
     }
     int in[2] = {-1, -1};
     run->feed = (struct feed){.fd = -1};
-    if (flags & RUN_WITH_STDIN) {  /* who feeds it is the peer, to whom it may answer */
+    if (flags & RUN_WITH_STDIN) {  /* the peer writes the input and may receive answers */
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in)) _exit(125);
         run->feed.fd = in[1];
         fds[n_fds++] = in[0];
@@ -404,7 +403,7 @@ void start_run(struct watched *run, uint32_t pid, uint32_t flags, const uint8_t 
         if (pipe2(in, O_CLOEXEC)) _exit(125);
         fcntl(in[1], F_SETFL, O_NONBLOCK);
         run->feed = (struct feed){in[1], standard_input, request->stdin_length};
-        fill_pipe(&run->feed);  /* mostly all of it: there before the shell is, and at its end already */
+        fill_pipe(&run->feed);  /* usually all of it, before the shell starts, followed by end of file */
         start.flags |= RUN_WITH_STDIN;
         fds[n_fds++] = in[0];
     }
@@ -418,7 +417,7 @@ void start_run(struct watched *run, uint32_t pid, uint32_t flags, const uint8_t 
 
 void forget_changes(void) { changes.length = 0; }
 
-static int64_t looking_ns;  /* of the processor, at the last look */
+static int64_t looking_ns;  /* processor time at the last scan */
 static bool linked;
 
 bool is_better_frozen(void) { return looking_ns > LONG_NS && !linked; }
@@ -467,7 +466,7 @@ void run(const struct request *request, const uint8_t *standard_input)
     empty_shared_memory();
     if (request->flags & REQUEST_KEEP) return;
     make_pristine(reply.flags, request->flags & REQUEST_RENEW, !reply.error);
-    /* The kernel frees a process's number a moment after it is seen to be gone: the next run shall not
-     * find those of this one taken. */
+    /* The kernel frees a process id a moment after the process is reaped. Wait, so that the next run can use the ids of this
+     * one. */
     if (survivors || run.outlived || reply.flags & REPLY_BACKGROUND) nanosleep(&(struct timespec){0, 2000000}, NULL);
 }

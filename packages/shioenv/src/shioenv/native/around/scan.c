@@ -16,15 +16,15 @@
 #include "sha256.h"
 
 enum { DEPTH_MAX = 128 };            /* four descriptors per level */
-#define BEFORE_TOTAL_MAX (64u << 20) /* bytes read of what was there before: digests tell renamed from new */
-#define HOLES_TOTAL_MAX (64u << 20)  /* zeros that no disk holds: hashed up to here, then left out */
-#define RECORDS_MAX (32u << 20)      /* bytes of records: what is past them is truncated */
-/* Overlays say in the highest bits of an inode number which layer it is of, and number the layers by themselves. */
+#define BEFORE_TOTAL_MAX (64u << 20) /* bytes read of previous contents; their digests distinguish renamed from new files */
+#define HOLES_TOTAL_MAX (64u << 20)  /* zeros in holes: hashed up to this many bytes, then skipped */
+#define RECORDS_MAX (32u << 20)      /* maximum bytes of records; further ones are truncated */
+/* The highest bits of an overlay inode number identify the layer, with numbers chosen by the overlay. */
 #define INODE_BITS 0x00ffffffffffffffull
-enum { SIZES = 4096 };               /* bits that tell which sizes the upper layer's files have */
-#define WHOLE_FILE_MAX (64u << 20)   /* larger files are sparse: only their data is hashed */
+enum { SIZES = 4096 };               /* bits of a filter for the sizes of the upper layer's files */
+#define WHOLE_FILE_MAX (64u << 20)   /* larger files are sparse, and only their data is hashed */
 
-/* A file of several names, hashed once. */
+/* A file with several names, which is hashed once. */
 struct known { dev_t device; ino_t inode; bool used; uint8_t digest[32]; };
 
 struct scan {
@@ -39,7 +39,7 @@ struct scan {
     uint64_t sizes[SIZES / 64];
     struct known *known;             /* open addressing; `room` is a power of two */
     size_t n_known, room;
-    int64_t deadline;                /* of this thread's processor time */
+    int64_t deadline;                /* in this thread's processor time */
     bool over;
     struct scan_end end;
 };
@@ -51,13 +51,13 @@ static int64_t processor_time(void)
     return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
-/* Something could not be read, by errno: what is known so far is not the truth. */
+/* Record a failed read (errno), which makes the result unreliable. */
 static void fail(struct scan *scan)
 {
     if (!scan->end.error) scan->end.error = errno ? errno : EIO;
 }
 
-/* Whether to go no further: something could not be read, or a bound is reached. */
+/* Whether to stop, because a read failed or a bound is reached. */
 static bool is_over(struct scan *scan)
 {
     if (scan->end.error || scan->over) return true;
@@ -69,7 +69,7 @@ static bool is_over(struct scan *scan)
 
 void buffer_add(struct buffer *buffer, const void *bytes, size_t length)
 {
-    if (!length) return;  /* of nothing there need not even be an address */
+    if (!length) return;  /* the address may be NULL then */
     if (buffer->length + length > buffer->room) {
         buffer->room = (buffer->length + length) * 2;
         buffer->bytes = realloc(buffer->bytes, buffer->room);
@@ -86,8 +86,8 @@ static int open_content(int directory, const char *name)
 
 bool numbers_kept;
 
-/* The number that records name the file by: a rename is found by it. A file of the lower layer (`kind` 'B') has it itself,
- * whatever was kept when it was in an upper one. */
+/* The inode number in records, by which renames are recognised. For a file of the lower layer (`kind` 'B') it is the file's own,
+ * even if another one was stored while it was in an upper layer. */
 static uint64_t number_of(char kind, int content, const char *name, const struct stat *entry)
 {
     uint64_t number = entry->st_ino;
@@ -98,8 +98,8 @@ static uint64_t number_of(char kind, int content, const char *name, const struct
     return number;
 }
 
-/* SHA-256 of a file's content; of a file with too large holes, of its size and data alone. False where the scan
- * is over before it is known. */
+/* Compute the SHA-256 of a file's content, or of only size and data if its holes are too large. False if the scan ends before
+ * that. */
 static bool digest_file(struct scan *scan, int directory, const char *name, const struct stat *entry,
                         uint8_t digest[32])
 {
@@ -130,7 +130,7 @@ static bool digest_file(struct scan *scan, int directory, const char *name, cons
             }
             if (at < end) break;
         }
-        if (at < 0 && errno != ENXIO) n = -1;  /* else no data is behind it */
+        if (at < 0 && errno != ENXIO) n = -1;  /* otherwise there is no more data */
     }
     if (n < 0) fail(scan);
     close(fd);
@@ -140,7 +140,7 @@ static bool digest_file(struct scan *scan, int directory, const char *name, cons
 
 static void add_u32(struct buffer *out, uint32_t value) { buffer_add(out, &value, sizeof value); }
 
-/* Where a file is remembered, or would be. */
+/* The slot of a file in the table, used or not. */
 static struct known *place_of(struct known *known, size_t room, dev_t device, ino_t inode)
 {
     size_t at = (inode * 0x9e3779b97f4a7c15u ^ device * 0xc2b2ae3d27d4eb4fu) >> 20 & (room - 1);
@@ -163,8 +163,7 @@ static void make_room(struct scan *scan)
     scan->room = room;
 }
 
-/* The digest of a file, read once however many names it has. Layers number their files by themselves, so a
- * number alone names none. */
+/* Get the digest of a file, which is read once even if it has several names. Inode numbers are only unique within a layer. */
 static bool digest_entry(struct scan *scan, int directory, const char *name, const struct stat *entry,
                          uint8_t digest[32])
 {
@@ -191,7 +190,7 @@ static bool dot(const char *name) { return name[0] == '.' && (!name[1] || (name[
 
 static unsigned size_bit(off_t size) { return (unsigned)(((uint64_t)size * 0x9e3779b97f4a7c15u) >> 52); }
 
-/* What a directory lists; the descriptor goes with it. */
+/* Open a directory stream, which owns the descriptor. */
 static DIR *list_of(struct scan *scan, int directory)
 {
     DIR *list = directory < 0 ? NULL : fdopendir(directory);
@@ -201,7 +200,7 @@ static DIR *list_of(struct scan *scan, int directory)
     return NULL;
 }
 
-/* The next name in a directory; NULL at its end, and where the scan is over. */
+/* Return the next name in a directory; NULL at its end, and if the scan is over. */
 static const char *next_name(struct scan *scan, DIR *list)
 {
     if (!list || is_over(scan)) return NULL;
@@ -212,7 +211,7 @@ static const char *next_name(struct scan *scan, DIR *list)
     return child ? child->d_name : NULL;
 }
 
-/* Whether there is a file by this name, and what it is. */
+/* Get the status of a name; false if it does not exist. */
 static bool look_at(struct scan *scan, int directory, const char *name, struct stat *entry)
 {
     if (!fstatat(directory, name, entry, AT_SYMLINK_NOFOLLOW)) return true;
@@ -220,7 +219,7 @@ static bool look_at(struct scan *scan, int directory, const char *name, struct s
     return false;
 }
 
-/* Notes the size of every file below a directory of the upper layer. */
+/* Record the size of every file below a directory of the upper layer. */
 static void note_sizes(struct scan *scan, int directory, int depth)
 {
     DIR *list = list_of(scan, directory);
@@ -235,7 +234,7 @@ static void note_sizes(struct scan *scan, int directory, int depth)
     if (list) closedir(list);
 }
 
-/* Whether a removed file may be found again under another name: if not, nobody asks what it held. */
+/* Whether a removed file may have another name now; if not, its digest is not needed. */
 static bool may_be_elsewhere(struct scan *scan, off_t size)
 {
     if (!scan->sizes_known) note_sizes(scan, enter(scan->upper, "."), 0);
@@ -244,8 +243,8 @@ static bool may_be_elsewhere(struct scan *scan, off_t size)
     return scan->sizes[bit / 64] >> bit % 64 & 1;
 }
 
-/* Content is read in `content`. `twin` is what the merged tree has by this name, where that is known to hold
- * something else. */
+/* Append a record. Content is read in the directory `content`. `twin` is the status of this name in the merged tree, if that is
+ * known to have different content. */
 static void emit(struct scan *scan, char kind, int directory, int content, const char *name, const struct stat *entry,
                  const struct stat *twin)
 {
@@ -281,7 +280,7 @@ static void emit(struct scan *scan, char kind, int directory, int content, const
     if (has_digest) buffer_add(out, digest, sizeof digest);
 }
 
-/* Appends "/name" to the current path; false (and marked truncated) where it would be too long. */
+/* Append "/name" to the current path; false, and marked as truncated, if it would be too long. */
 static bool push(struct scan *scan, const char *name)
 {
     size_t length = strlen(name);
@@ -302,7 +301,7 @@ static void pop(struct scan *scan, size_t length)
     scan->depth--;
 }
 
-/* A whole tree that exists on one side only; `content` is the same directory where files' content is read. */
+/* Append records of a tree that exists on one side only; `content` is the directory for reading the files' content. */
 static void emit_tree(struct scan *scan, char kind, int directory, int content, const char *name,
                       const struct stat *entry, const struct stat *twin)
 {
@@ -329,7 +328,7 @@ static bool is_opaque(int directory)
     return fgetxattr(directory, "user.overlay.opaque", &value, 1) == 1 && value == 'y';
 }
 
-/* Whether both are one regular file of which only attributes changed: programs may have set its times back. */
+/* Whether a regular file has unchanged content, with only attributes changed; its times may have been reset. */
 static bool is_same_content(struct scan *scan, int lower, int upper, const char *name, const struct stat *before,
                             const struct stat *after)
 {
@@ -366,7 +365,7 @@ static void compare_entry(struct scan *scan, int lower, int upper, int merged, c
         if (was) emit_tree(scan, 'B', lower, lower, name, &before, is ? &after : NULL);
         if (is) emit_tree(scan, 'A', merged, upper, name, &after, NULL);
         scan->same_content = false;
-        if (was && is && is_over(scan)) scan->out->length = start;  /* half of it would say that it is gone */
+        if (was && is && is_over(scan)) scan->out->length = start;  /* one of the two records would mean that it was removed */
         if (inside >= 0) close(inside);
         return;
     }
@@ -384,7 +383,7 @@ static void compare_entry(struct scan *scan, int lower, int upper, int merged, c
     close(inside);
 }
 
-/* Only names that exist in the upper layer can differ: it holds everything a run touched. */
+/* Compare the names in the upper layer, which contains everything that a run changed. */
 static void compare(struct scan *scan, int lower, int upper, int merged)
 {
     DIR *list = list_of(scan, enter(upper, "."));

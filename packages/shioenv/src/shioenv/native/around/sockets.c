@@ -10,7 +10,7 @@
 #include "common.h"
 #include "configuration.h"
 
-enum { WAITING = 128 };  /* connections that may wait to be accepted, as sshd has it */
+enum { WAITING = 128 };  /* backlog of pending connections, as sshd's */
 
 static int held[MOST_SOCKETS] = {[0 ... MOST_SOCKETS - 1] = -1};
 
@@ -43,12 +43,12 @@ void open_sockets(void)
         close_fd(&held[i]);
         held[i] = socket((int)declared->family, SOCK_STREAM | SOCK_CLOEXEC, 0);
         CHECK(held[i], "socket");
-        set(held[i], SOL_SOCKET, SO_REUSEADDR);  /* one port is listened to and connected from */
+        set(held[i], SOL_SOCKET, SO_REUSEADDR);  /* one port is used by a listener and a connection */
         if (declared->family == AF_INET6) set(held[i], IPPROTO_IPV6, IPV6_V6ONLY);
         socklen_t length = to_address(declared, declared->address, declared->port, &address);
         CHECK(bind(held[i], &address.any, length), "bind port %u", declared->port);
     }
-    /* connected by word alone: nobody is asked, and nothing is sent */
+    /* connected only in name: no peer is involved, and nothing is sent */
     for (uint32_t i = 0; i < config.n_sockets; i++) {
         const struct declared_socket *declared = &config.sockets[i];
         if (!declared->peer_port) continue;

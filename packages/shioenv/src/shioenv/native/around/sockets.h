@@ -1,17 +1,17 @@
-/* The sockets of the machine's own processes, in the inputs' network: some listen, some are connected to a host that is not
- * there. The supervisor holds them, so that they last as long as the network does. */
+/* The sockets of the declared processes, in the inputs' network. Some listen, some are connected to a host that does not
+ * exist. The supervisor keeps them open for the lifetime of the network. */
 #pragma once
 
 #include <stdbool.h>
 
-/* Makes the declared sockets in the network that this process is in. Those of the last network are closed. */
+/* Create the declared sockets in this process's network, and close those of the previous network. */
 void open_sockets(void);
 
-/* How many there are. */
+/* The number of these sockets. */
 int sockets_held(void);
 
-/* Whether all of them are what they were: an input may close them by force. */
+/* Whether all of them are still intact; an input may close them by force. */
 bool sockets_stand(void);
 
-/* The descriptors of those that listen, and what each says to whoever connects; their number. */
+/* Get descriptors and banners of the listening sockets; return their number. */
 int listening_sockets(int fds[], const char *banners[]);

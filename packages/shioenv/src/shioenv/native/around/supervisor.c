@@ -1,20 +1,19 @@
-/* The one process outside a sandbox that works for it: makes the namespaces and mounts, has the fork
- * server run one input at a time, bounds it, asks what it changed, and makes everything pristine again.
+/* The supervisor of a sandbox, which runs outside of it. It creates namespaces and mounts, makes the fork server run one input
+ * at a time, enforces limits, finds the changes, and makes everything pristine again.
  *
  *   shioenv-sandbox keep FD UID GID INSTANT FORM [PLAIN]
- *                                         its user namespace is mapped by the peer on FD, so that id 0 is the host's UID
- *                                         and GID; makes the mounts that every opening begins with, and answers with
- *                                         the form of the lower layer and with both namespaces, which the peer keeps
+ *                                         the peer on FD maps its user namespace, so that id 0 is the host's UID and GID;
+ *                                         creates the mounts for all supervisors of a sandbox, and replies with the
+ *                                         form of the lower layer and with both namespaces, which the peer keeps
  *   shioenv-sandbox share FD UID GID INSTANT FORM USER MOUNTS
- *                                         the same for another sandbox of a system: in the user namespace that was kept
- *                                         for one, given as descriptors, and with its lower layer
+ *                                         the same for another sandbox of a system, in the first one's user namespace
+ *                                         and with its lower layer (given as descriptors)
  *   shioenv-sandbox run FD USER MOUNTS FORM OWNER
- *                                         in the namespaces that were kept, given as descriptors; then it is configured
- *                                         and used over FD; OWNER is an id that no other sandbox of the user namespace
- *                                         has
- *   shioenv-sandbox exec FD PROGRAM...    mapped as the first; then PROGRAM as id 0
+ *                                         in the kept namespaces, given as descriptors; then it is configured and used
+ *                                         over FD; OWNER is an id that is unique in the user namespace
+ *   shioenv-sandbox exec FD PROGRAM...    mapped like `keep`, then executes PROGRAM as id 0
  *
- * Two user namespaces, so that nothing an input holds is a capability over what the supervisor made:
+ * There are two user namespaces, so that inputs have no capabilities over objects of the supervisor:
  *   outer: this process and the fork server; owns the mounts.
  *   inner: the input; owns its network, IPC, UTS, pid and time namespaces and a
  *          copy of the mounts in which every mount is locked (it cannot be removed or made writable).
@@ -50,7 +49,7 @@
 #include "tree.h"
 
 #define USUAL_SLACK_NS 50000
-#define OPEN_FILES 65536  /* of a process; the host's own bound may be lower */
+#define OPEN_FILES 65536  /* per process; the host's own limit may be lower */
 
 static void run_request(const struct request *request, const uint8_t *standard_input)
 {
@@ -67,8 +66,8 @@ static void run_request(const struct request *request, const uint8_t *standard_i
 static void serve_requests(void)
 {
     struct request request;
-    uint8_t *standard_input = NULL;  /* made when it is needed: process 1 does not have it */
-    signal(SIGPIPE, SIG_IGN);  /* who reads it may stop at any time */
+    uint8_t *standard_input = NULL;  /* allocated on demand, so that process 1 does not have it */
+    signal(SIGPIPE, SIG_IGN);  /* its reader may stop at any time */
     for (;;) {
         if (is_live()) await_request();
         if (!read_all(control, &request, sizeof request)) return;
@@ -87,18 +86,18 @@ static void serve_requests(void)
 static void write_own(const char *path, const char *text)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd >= 0 && write(fd, text, strlen(text)) < 0) errno = 0;  /* it is not this user's to set */
+    if (fd >= 0 && write(fd, text, strlen(text)) < 0) errno = 0;  /* this user may not set it */
     close_fd(&fd);
 }
 
-/* Sets what inputs inherit, and show, to what a new login has, as far as the host lets this user: an ordinary one may lower
- * neither its nice value nor what root has set as its lowest OOM score, nor raise a hard limit. Limits that the machine
- * declares are set later (`take_declared_limits`). */
+/* Reset attributes that inputs inherit and reveal to those of a new login, as far as the host permits. An ordinary user can lower
+ * neither its nice value nor the minimum OOM score set by root, nor raise a hard limit. Declared limits are set later
+ * (`take_declared_limits`). */
 static void forget_caller(void)
 {
     bool is_root = !geteuid();
     setpriority(PRIO_PROCESS, 0, 0);
-    /* sched_setattr(2)'s, which the C library has not: the usual policy, and slices of the usual length. */
+    /* The struct of sched_setattr(2), which the C library lacks: the default policy and time slices. */
     struct { uint32_t size, policy; uint64_t flags; int32_t nice; uint32_t priority; uint64_t runtime, deadline, period; }
         normal = {.size = sizeof normal, .policy = SCHED_OTHER, .nice = getpriority(PRIO_PROCESS, 0)};
     syscall(SYS_sched_setattr, 0, &normal, 0u);
@@ -109,7 +108,7 @@ static void forget_caller(void)
     prctl(PR_MCE_KILL, PR_MCE_KILL_SET, PR_MCE_KILL_DEFAULT, 0, 0);  /* PR_MCE_KILL_CLEAR keeps one of its two flags */
     write_own("/proc/self/coredump_filter", "0x33");
     write_own("/proc/self/oom_score_adj", "0");
-    /* Each sandbox has bounds of its own. What would let an input rise above others (priorities, locked memory) is not raised. */
+    /* Each sandbox has separate limits. Those that would favour an input over others (priorities, locked memory) are not raised. */
     static const int raised[] = {
         RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_DATA, RLIMIT_STACK, RLIMIT_CORE, RLIMIT_RSS, RLIMIT_NPROC, RLIMIT_AS, RLIMIT_LOCKS,
         RLIMIT_SIGPENDING, RLIMIT_MSGQUEUE, RLIMIT_RTTIME,
@@ -117,15 +116,15 @@ static void forget_caller(void)
     struct rlimit limit;
     for (unsigned i = 0; is_root && i < sizeof raised / sizeof *raised; i++)
         if (!getrlimit(raised[i], &limit)) setrlimit(raised[i], &(struct rlimit){limit.rlim_cur, RLIM_INFINITY});
-    /* Soft limits that would end the supervisor itself. */
+    /* Soft limits that could end the supervisor itself. */
     static const int own[] = {RLIMIT_RTTIME, RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_DATA, RLIMIT_AS};
     for (unsigned i = 0; i < sizeof own / sizeof *own; i++)
         if (!getrlimit(own[i], &limit)) setrlimit(own[i], &(struct rlimit){limit.rlim_max, limit.rlim_max});
     if (is_root) setrlimit(RLIMIT_NOFILE, &(struct rlimit){OPEN_FILES, OPEN_FILES});
 }
 
-/* Makes the user namespace and the mounts of all supervisors of one sandbox, and hands them over: with a lower layer of
- * its own, or, where `user` and `mounts` are those of another sandbox, with that one's. */
+/* Create the user namespace and the mounts for all supervisors of one sandbox, and pass them to the peer. The lower layer is new,
+ * or shared with the sandbox of `user` and `mounts`, if given. */
 static int keep(char **argv, const char *plain, int user, int mounts)
 {
     bool shares = user >= 0;
@@ -145,7 +144,7 @@ static int keep(char **argv, const char *plain, int user, int mounts)
     return send_with(control, line, strlen(line), kept, 2) ? 0 : 125;
 }
 
-/* Runs a program in a user namespace: as its id 0, or (`own`) as whoever calls, in the groups of whoever calls. */
+/* Run a program in a user namespace, as its id 0 or (`own`) with the caller's ids and groups. */
 static int execute(char **argv, bool own)
 {
     if (own) enter_unmapped_namespace();
@@ -157,7 +156,7 @@ static int execute(char **argv, bool own)
     return 127;
 }
 
-/* Tells what differs between the roots of each three layers: "S<errno> <truncated> <out of time> <bytes>\n", then the
+/* Report the differences between the roots of each three layers: "S<errno> <truncated> <out of time> <bytes>\n", then the
  * records. */
 static int scan(int argc, char **argv)
 {
@@ -175,7 +174,7 @@ static int scan(int argc, char **argv)
     return 0;
 }
 
-/* A descriptor that the peer named, under a low number: some numbers mean something (FD_GATEWAY, FD_CONTROL). */
+/* Move a descriptor given by the peer to a low number, because some numbers are reserved (FD_GATEWAY, FD_CONTROL). */
 static int take(const char *number)
 {
     int given = atoi(number), fd = fcntl(given, F_DUPFD_CLOEXEC, 3);
@@ -196,9 +195,9 @@ int main(int argc, char **argv)
     for (int i = 1; i < NSIG; i++) signal(i, SIG_DFL);
     sigset_t none;
     sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);  /* the caller's thread may have blocked some */
-    signal(SIGINT, SIG_IGN);  /* Ctrl-C is the Python side's to handle */
-    struct rlimit descriptors;  /* as many may be in flight: the outputs' pipes travel to the fork server */
+    sigprocmask(SIG_SETMASK, &none, NULL);  /* the calling thread may have blocked signals */
+    signal(SIGINT, SIG_IGN);  /* the Python side handles Ctrl-C */
+    struct rlimit descriptors;  /* also the limit on descriptors in flight, such as output pipes on their way to the fork server */
     if (!getrlimit(RLIMIT_NOFILE, &descriptors)) {
         descriptors.rlim_cur = descriptors.rlim_max;
         setrlimit(RLIMIT_NOFILE, &descriptors);
@@ -209,7 +208,7 @@ int main(int argc, char **argv)
     if (!strcmp(argv[1], "own")) return argc < 4 ? 2 : execute(argv, true);
     if (!strcmp(argv[1], "scan")) return argc < 4 ? 2 : scan(argc, argv);
     if (argc != 7) return 2;
-    setpgid(0, 0);  /* Ctrl-Z stops the Python side alone: meanwhile inputs would run out of time */
+    setpgid(0, 0);  /* Ctrl-Z must stop only the Python side; otherwise inputs would time out */
     end_with_caller();
     forget_caller();
     int user = take(argv[3]), mounts = take(argv[4]);
@@ -228,13 +227,13 @@ int main(int argc, char **argv)
     char form[16] = "";
     strncpy(form, argv[5], sizeof form - 1);
     uid_t owner = (uid_t)atol(argv[6]);
-    /* What `ps` shows of process 1, which keeps this memory. An area that does not end in a NUL byte is shown up
-     * to its first one: its length would tell how long this program's path is. */
+    /* The command line of process 1 in `ps`, which uses this memory. An area without a final NUL is shown up to its first NUL, so that
+     * its length does not reveal the length of this program's path. */
     size_t room = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) - argv[0]);
     memset(argv[0], 0, room);
     strncpy(argv[0], "/sbin/init", room);
     argv[0][room] = ' ';
-    int pair[2];  /* made before the inner network, which would list it */
+    int pair[2];  /* created before the inner network, which would list it */
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), "socketpair");
     enter_kept_mounts(mounts, form);
     close(mounts);

@@ -1,4 +1,4 @@
-/* Pseudo-terminals that stand in for a run's pipes. */
+/* Pseudo-terminals that replace a run's pipes. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <string.h>
@@ -33,7 +33,7 @@ void offer_ends_of_file(int master, size_t n)
 {
     char marks[64];
     memset(marks, 4 /* ^D */, sizeof marks);
-    if (write(master, marks, n < sizeof marks ? n : sizeof marks) < 0) return;  /* full: there are enough */
+    if (write(master, marks, n < sizeof marks ? n : sizeof marks) < 0) return;  /* the buffer is full, so there are enough */
 }
 
 void settle_terminals(void)

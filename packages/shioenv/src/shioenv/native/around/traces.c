@@ -1,4 +1,4 @@
-/* What a run may leave behind besides files: in the network, in process 1, in what is shared by all runs. */
+/* Effects of a run other than changed files: in the network, in process 1, in objects shared by all runs. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/if.h>
@@ -23,8 +23,8 @@
 
 static int net_events = -1, filter_events = -1, policy_events = -1;
 
-/* What no layer renews: the directory of POSIX message queues, which can be made without a call that is
- * noticed, and that of terminals with its multiplexer. */
+/* Directories that a new layer does not reset: that of POSIX message queues, which can be created without a noticed call, and that
+ * of terminals with its multiplexer. */
 enum { QUEUES, TERMINALS, MULTIPLEXER, N_STANDING };
 static int standing_fd[N_STANDING];
 static struct standing { off_t size; mode_t mode; uid_t uid; gid_t gid; struct timespec accessed, modified, changed; } standing[N_STANDING];
@@ -35,7 +35,7 @@ static struct standing standing_now(int i)
     memset(&now, 0, sizeof now);
     struct stat status;
     if (!fstat(standing_fd[i], &status)) {
-        now.size = status.st_size;  /* of a directory of queues: grows by each */
+        now.size = status.st_size;  /* for the directory of queues: grows with each queue */
         now.mode = status.st_mode;
         now.uid = status.st_uid;
         now.gid = status.st_gid;
@@ -46,7 +46,7 @@ static struct standing standing_now(int i)
     return now;
 }
 
-/* Whether a run changed any of them. One on a terminal moves the multiplexer's times as a matter of course. */
+/* Whether a run changed any of them. A run on a terminal always changes the multiplexer's times. */
 static bool standing_changed(bool had_terminal)
 {
     for (int i = 0; i < N_STANDING; i++) {
@@ -66,21 +66,21 @@ static void remember_standing(void)
     for (int i = 0; i < N_STANDING; i++) standing[i] = standing_now(i);
 }
 
-/* Files of the host's /proc that tell what no netlink message and no noticed call does. */
+/* Files of the host's /proc that reveal changes without a netlink message or a noticed call. */
 static struct watched_file {
     char path[64];
-    const char *line;  /* the one line of it that counts, by its beginning; NULL: all of it */
+    const char *line;  /* prefix of the only relevant line; NULL: the whole file */
     int fd;
     char pristine[8192];
 }
-  /* What the network counts: any packet that a run sent leaves its mark here, and with it perhaps a closed
-   * connection that lingers. (eth0's own counters move by themselves in the first seconds.) */
+  /* Counters of the network, which change with every packet; a run with packets may also leave a closed connection that
+   * lingers. (Counters of eth0 also change without a run in the first seconds.) */
   traffic[] = {{.path = "self/net/snmp", .fd = -1}, {.path = "self/net/dev", .line = "lo:", .fd = -1}},
   traffic_of_ipv6 = {.path = "self/net/snmp6", .fd = -1},
-  /* Sockets that outlive every process, and with them any file whose descriptor is in flight in a circle
-   * of them, until the kernel collects such. (Only sockets of this family carry descriptors.) */
+  /* Sockets that outlive all processes, with any files whose descriptors they pass in a cycle, until the kernel's garbage
+   * collection. (Only sockets of this family pass descriptors.) */
   sockets = {.path = "self/net/unix", .fd = -1},
-  /* How many sockets of any family are there, those in flight with them. */
+  /* The number of sockets of all families, including those in flight. */
   used_sockets = {.path = "self/net/sockstat", .line = "sockets: used", .fd = -1};
 enum { N_TRAFFIC = sizeof traffic / sizeof *traffic };
 
@@ -110,8 +110,8 @@ static long number_behind(const char *text, const char *name)
     return line ? atol(line + strlen(name)) : 0;
 }
 
-/* Packets sent over IPv6 but for the reports of groups that the kernel sends by itself once a link is up. (Inputs that
- * join a group have a new network afterwards anyway.) */
+/* The number of packets sent over IPv6, without the multicast reports that the kernel sends once a link is up. (The network is
+ * created anew after inputs that join a group.) */
 static long packets_over_ipv6(const char *counters)
 {
     return number_behind(counters, "Ip6OutRequests") - number_behind(counters, "Icmp6OutMLDv2Reports");
@@ -124,15 +124,15 @@ static bool has_traffic(void)
     return packets_over_ipv6(read_watched(&traffic_of_ipv6)) != packets_over_ipv6(traffic_of_ipv6.pristine);
 }
 
-/* Whether the network has the sockets of this process alone: of any kind, and one that nobody names any more as well. How
- * many there are is told at once, which ones by going through them. */
+/* Whether the network has only the sockets of this process, of any kind, including unreferenced ones. The total is quick to read;
+ * listing them is slower. */
 static bool has_own_sockets_alone(void)
 {
     long own = (net_events >= 0) + (policy_events >= 0) + (filter_events >= 0) + sockets_held();
     return number_behind(read_watched(&used_sockets), used_sockets.line) == own;
 }
 
-/* Waits up to 50 ms for the sockets of a run to be gone. */
+/* Wait up to 50 ms for the sockets of a run to disappear; return whether some are left. */
 static bool has_sockets_left(void)
 {
     if (has_own_sockets_alone()) return false;
@@ -143,8 +143,8 @@ static bool has_sockets_left(void)
     return true;
 }
 
-/* Inputs see it (`ss -a`): as process 1's, which the number that the kernel would choose, this process's on the host,
- * would not be. */
+/* Open a netlink socket. Inputs see it in `ss -a`, so it is bound to the id of process 1 instead of this process's id on the host,
+ * which the kernel would choose. */
 static int listen_to(int protocol, uint32_t groups)
 {
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
@@ -153,7 +153,7 @@ static int listen_to(int protocol, uint32_t groups)
     return fd;
 }
 
-/* What the kernel says, and nobody else: inputs may write to these sockets as well. */
+/* Receive messages from the kernel only; inputs may write to these sockets as well. */
 static ssize_t hear(int fd, void *bytes, size_t size, int flags)
 {
     for (;;) {
@@ -172,7 +172,7 @@ static bool drained(int fd)
     return any;
 }
 
-/* Whether a link of a dump is known to be connected. */
+/* Whether a link in a dump is known to be connected. */
 static bool is_connected(const struct nlmsghdr *message)
 {
     const struct ifinfomsg *link = NLMSG_DATA(message);
@@ -182,7 +182,7 @@ static bool is_connected(const struct nlmsghdr *message)
     return true;
 }
 
-/* Of the links besides lo: how many are switched on, and whether one of those is not yet known to be connected. */
+/* The links except lo: how many are up, and whether one of these is not yet known to be connected. */
 struct links { unsigned on; bool coming_up; };
 
 static struct links links_now(void)
@@ -198,7 +198,7 @@ static struct links links_now(void)
         CHECK(length, "hear of the links");
         for (const struct nlmsghdr *each = (void *)bytes; NLMSG_OK(each, length); each = NLMSG_NEXT(each, length)) {
             if (each->nlmsg_type == NLMSG_DONE || each->nlmsg_type == NLMSG_ERROR) return links;
-            if (!(each->nlmsg_flags & NLM_F_MULTI) || each->nlmsg_type != RTM_NEWLINK) continue;  /* news, no answer */
+            if (!(each->nlmsg_flags & NLM_F_MULTI) || each->nlmsg_type != RTM_NEWLINK) continue;  /* an event, not an answer */
             const struct ifinfomsg *link = NLMSG_DATA(each);
             if (!(link->ifi_flags & IFF_UP) || link->ifi_flags & IFF_LOOPBACK) continue;
             links.on++;
@@ -207,8 +207,7 @@ static struct links links_now(void)
     }
 }
 
-/* Whether there are so many link-local addresses, and no address is still being tried out: the route to it comes
- * with the end of that. */
+/* Whether there are that many link-local addresses, and no address is still tentative; its route appears once it is not. */
 static bool addresses_are_settled(unsigned link_local)
 {
     struct watched_file addresses = {.fd = openat(host_proc, "self/net/if_inet6", O_RDONLY | O_CLOEXEC)};
@@ -226,9 +225,9 @@ static bool addresses_are_settled(unsigned link_local)
     return found >= link_local;
 }
 
-/* The kernel finds out a moment later that a cable is plugged in at both ends, and does the rest in the background;
- * an input sees it done. A link may have no link-local address, but that is not believed at first. At last, a change
- * that changes nothing: it waits for what the kernel is doing to the network. */
+/* Wait until the kernel has detected that each cable is connected and has finished its background work, so that inputs see the
+ * final state. A link may have no link-local address, but first wait for one. Finally make a change without an effect, which waits
+ * for the kernel's work on the network. */
 static void wait_for_links(void)
 {
     static const struct { struct nlmsghdr header; struct ifinfomsg link; } nothing = {
@@ -253,7 +252,7 @@ void watch_network(void)
     net_events = listen_to(NETLINK_ROUTE, 1 | 4 | 8 | 0x10 | 0x20 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800 | 0x20000 | 0x40000);
     CHECK(net_events, "netlink listener");
     wait_for_links();
-    int next_hops = 32;  /* RTNLGRP_NEXTHOP, past what an address can name */
+    int next_hops = 32;  /* RTNLGRP_NEXTHOP, beyond the bits of an address */
     setsockopt(net_events, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &next_hops, sizeof next_hops);
     policy_events = listen_to(NETLINK_XFRM, 4 | 8);  /* associations and policies */
     filter_events = listen_to(NETLINK_NETFILTER, 0);
@@ -274,7 +273,7 @@ void watch_for_traces(void)
     remember_standing();
 }
 
-/* What the events of a run are about: neighbours, which any packet makes, are no part of what is recorded. */
+/* The subjects of the events of a run. Neighbours change with any packet, and are not recorded. */
 enum { ABOUT_NEIGHBOURS = 1, ABOUT_NETWORK = 2 };
 
 static unsigned drained_network(void)

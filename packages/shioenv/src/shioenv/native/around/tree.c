@@ -17,20 +17,20 @@
 #include "../library/devices.h"
 #include "sha256.h"
 
-#define BLOCK 4096  /* bytes; of the memory that files are kept in */
+#define BLOCK 4096  /* bytes of a block of tmpfs */
 
 struct name { uint64_t order; char text[NAME_MAX + 1]; };
 
-/* A file with several names: where it was first met, and where it is now. */
+/* A file with several names: its identity in the source, and its path in the copy. */
 struct linked { dev_t device; ino_t inode; char *path; };
 
 static struct {
-    int top;                  /* the directory that is filled */
+    int top;                  /* the destination directory */
     struct timespec instant;
     bool whole;
     struct linked *linked;
     size_t n_linked;
-    char path[PATH_MAX];      /* of what is being filled, from the top: "/etc/passwd" */
+    char path[PATH_MAX];      /* current path from the top: "/etc/passwd" */
     char left_below[PATH_MAX];
 } filling;
 
@@ -43,8 +43,8 @@ static int in_order(const void *a, const void *b)
     return strcmp(left->text, right->text);
 }
 
-/* The entries of a directory in an order that depends on their names alone and on no alphabet, as that of ext4: a
- * file system in memory lists what was made last first. */
+/* List the entries of a directory in a pseudo-random order that depends only on their names, similar to ext4. A tmpfs lists the
+ * newest entry first. */
 static size_t list_names(int directory, struct name **names)
 {
     int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -72,7 +72,7 @@ static size_t list_names(int directory, struct name **names)
     return n;
 }
 
-/* Whether another name of the file was filled before: then this one is linked to it. */
+/* If another name of the file was copied before, link this one to it and return true. */
 static bool link_to_known(const struct stat *status, int to, const char *name)
 {
     for (size_t i = 0; i < filling.n_linked; i++) {
@@ -88,7 +88,7 @@ static bool link_to_known(const struct stat *status, int to, const char *name)
     return false;
 }
 
-/* What is data there is data here, and what is a hole there is one here. */
+/* Copy data and holes of a file. */
 static void copy_data(int in, int out, const char *path)
 {
     static char bytes[1 << 17];
@@ -101,15 +101,15 @@ static void copy_data(int in, int out, const char *path)
         }
 }
 
-/* Data that takes other room on the host's disk than its size says has holes, or the disk packs it: it is copied, for
- * once such a file was read the overlay would show the room it takes there. */
+/* Whether to copy the data of a file because its disk usage does not match its size (holes, or compression on the host). Otherwise
+ * the overlay would show that disk usage once the file was read. */
 static bool is_copied(const struct stat *status)
 {
     off_t blocks = (status->st_size + BLOCK - 1) / BLOCK * (BLOCK / 512);
     return filling.whole || status->st_blocks != blocks;
 }
 
-/* A regular file that was made and lacks all else: what it is filled with, if its data is copied, and its attributes. */
+/* A created regular file to be finished: the source of its data, if copied, and its attributes. */
 struct unfinished { int fd, source; struct stat status; char *path; };
 
 static void finish_file(const struct unfinished *file)
@@ -135,9 +135,9 @@ static void finish_file(const struct unfinished *file)
     free(file->path);
 }
 
-/* A second thread finishes files while the first makes the next ones: whoever opens a sandbox waits for thousands. What
- * depends on an order, the numbers of inodes and the entries of directories, is the first thread's alone. Each thread
- * waits for many files, not for one, since it takes longer to wake a thread than to finish a file. */
+/* A second thread finishes files while the first one creates the next, because opening a sandbox waits for thousands of files. Only
+ * the first thread does what depends on an order: inode numbers and directory entries. Each thread waits for many files at a time,
+ * since waking a thread takes longer than finishing a file. */
 enum { MOST_UNFINISHED = 256, WORTH_WAKING = 64 };
 static struct {
     pthread_t thread;
@@ -168,7 +168,7 @@ static void *finish_files(void *unused)
 
 static void start_second(void)
 {
-    /* has the kernel make room for descriptors now: once threads share them, it waits for all processors to do so */
+    /* makes the kernel enlarge the descriptor table now; once threads share it, that waits for all processors */
     int far = fcntl(filling.top, F_DUPFD_CLOEXEC, 2 * MOST_UNFINISHED);
     if (far >= 0) close(far);
     second.last = false;
@@ -214,9 +214,9 @@ static void fill_file(int from, int to, const char *name, const struct stat *sta
     finish_later(file);
 }
 
-/* A link that says which device is meant (system/image.py): nobody may make one here, and a socket is refused to
- * whoever opens it as a device without a driver is (ENXIO). Programs see the device, since the library
- * (library/answers.c) finds its numbers where nobody looks for them. */
+/* Create a socket in place of a link that describes a device (system/image.py), because device nodes cannot be created here.
+ * Opening a socket fails like opening a device without a driver (ENXIO). Programs see a device, because the library
+ * (library/answers.c) reads its numbers from unused attributes. */
 static bool fill_device(int to, const char *name, const char *target, const struct stat *status)
 {
     char kind;
@@ -250,7 +250,7 @@ static void fill_other(int from, int to, const char *name, const struct stat *st
           "date %s", filling.path);
 }
 
-/* Last of all, since what is made in a directory changes it. */
+/* Set the attributes of a directory; done last, because creating entries changes its times. */
 static void finish_directory(int directory, const struct stat *status)
 {
     CHECK(fchown(directory, status->st_uid, status->st_gid), "chown %s", filling.path);
@@ -258,8 +258,8 @@ static void finish_directory(int directory, const struct stat *status)
     CHECK(futimens(directory, (struct timespec[]){filling.instant, status->st_mtim}), "date %s", filling.path);
 }
 
-/* What tells a tree from one in which anything was changed, in any order: the sum of the first eight bytes of a hash
- * of each path with what stands behind it. `tree_sum` of system/contents.py makes the same of what was built. */
+/* Add the current file to the tree's checksum: the sum, in any order, of the first eight bytes of a hash of each path and its
+ * attributes. `tree_sum` of system/contents.py computes the same for the built tree. */
 static void add_to_sum(const struct stat *status)
 {
     const struct __attribute__((packed)) { uint32_t mode, uid, gid, nanoseconds; int64_t size, seconds; } attributes = {
@@ -289,7 +289,7 @@ static void fill_directory(int from, int to, bool (*wanted)(const char *name))
         struct stat status;
         CHECK(fstatat(from, name, &status, AT_SYMLINK_NOFOLLOW), "look at %s of the system", filling.path);
         add_to_sum(&status);
-        /* a device is mounted over it, and nobody shall take it for a file who reads the directory alone */
+        /* a device is mounted over it; the directory entry must not look like that of a regular file */
         if (S_ISREG(status.st_mode) && !status.st_size && !strncmp(filling.path, "/dev/", 5))
             status.st_mode = S_IFSOCK | (status.st_mode & 0777);
         if (S_ISDIR(status.st_mode)) {
@@ -298,7 +298,7 @@ static void fill_directory(int from, int to, bool (*wanted)(const char *name))
             int inner_to = openat(to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
             if (inner_from < 0 || inner_to < 0) die("open %s of the system", filling.path);
             fill_directory(inner_from, inner_to, NULL);
-            /* what is whole hides what the layers below have there */
+            /* an opaque top hides the entries of lower layers */
             if (filling.whole && !length)
                 CHECK(fsetxattr(inner_to, "user.overlay.opaque", "y", 1, 0), "mark %s (opaque)", filling.path);
             finish_directory(inner_to, &status);

@@ -1,6 +1,5 @@
-/* /proc/uptime: of the kernel's own, which follows the time namespace, the second number is for how long the host
- * was idle. A file stands over it that nobody inside can write and the supervisor does, at the beginning of each run
- * and whenever it looks at one. */
+/* A cover for /proc/uptime. In the kernel's file, the first number follows the time namespace, but the second is the host's idle
+ * time. The cover is read-only inside. The supervisor writes it at the start of each run and with each sample. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -15,7 +14,7 @@
 #include "uptime.h"
 
 static int file = -1;
-static int64_t booted;  /* in hundredths of a second of the host's time since boot */
+static int64_t booted;  /* hundredths of a second of the host's time since boot */
 
 static int64_t since_boot(void)
 {
@@ -24,7 +23,7 @@ static int64_t since_boot(void)
     return now.tv_sec * 100 + now.tv_nsec / 10000000;
 }
 
-/* The time that passed since booting, and since then without work; `anew` starts again at the declared ones. */
+/* Show the uptime and the idle time; `anew` resets both to the declared values. */
 void show_uptime(bool anew)
 {
     if (anew) booted = since_boot() - config.uptime * 100;
@@ -35,7 +34,7 @@ void show_uptime(bool anew)
     CHECK((int)pwrite(file, text, (size_t)length, 0), "write the uptime");
 }
 
-/* Called while the outer mounts are made; `disk` is a directory for a file system of no size. */
+/* Called while the outer mounts are created; `disk` is a directory for a file system of size 0. */
 void cover_uptime(const char *proc, const char *disk)
 {
     char path[64];

@@ -1,4 +1,4 @@
-/* What /proc/uptime shows. */
+/* The content of /proc/uptime. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* What a run uses while it lasts, read from /proc. */
+/* The resource usage of a run, read from /proc. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -26,12 +26,12 @@ struct usage usage_now(void)
         char path[300], text[1024];
         snprintf(path, sizeof path, "%s/stat", entry->d_name);
         int numbers = openat(fd, path, O_RDONLY | O_CLOEXEC);
-        bool older = numbers >= 0 && !fstat(numbers, &file) && file.st_dev != top.st_dev;  /* than the run: a cover says so */
+        bool older = numbers >= 0 && !fstat(numbers, &file) && file.st_dev != top.st_dev;  /* a declared process, recognised by its cover */
         ssize_t n = numbers < 0 || older ? -1 : read(numbers, text, sizeof text - 1);
         if (numbers >= 0) close(numbers);
         if (n <= 0) continue;
         text[n] = 0;
-        char *fields = strrchr(text, ')');  /* a process names itself: the numbers are behind its name */
+        char *fields = strrchr(text, ')');  /* a process can choose its name; the numbers follow it */
         unsigned long long user, system, waited_user, waited_system, threads, resident;
         char state;
         /* state ... utime stime cutime cstime priority nice num_threads itrealvalue starttime vsize rss */

@@ -1,4 +1,4 @@
-/* The directory that a shell starts in. */
+/* The start directory of a shell. */
 #include "directory.h"
 
 #include <stdbool.h>
@@ -8,10 +8,10 @@
 
 enum { PATH_LENGTH = 4096 };
 
-/* The name that the environment has, behind "PWD="; or NULL. */
+/* The path in the environment, after "PWD="; or NULL. */
 static const char *working_directory;
 
-/* Whether a name is absolute, and each part of it is the name of a file. */
+/* Whether a path is absolute, without empty, `.` or `..` components. */
 static bool is_plain(const char *name)
 {
     if (*name != '/') return false;
@@ -30,7 +30,7 @@ int enter_directory(const char *directory, char **environment)
     working_directory = NULL;
     if (chdir(directory)) return -1;
     if (!getcwd(own, sizeof own) || !strcmp(own, directory) || !is_plain(directory)) return 0;
-    char *entry = malloc(strlen(directory) + sizeof "PWD=");  /* a static buffer would be in the size of every shell */
+    char *entry = malloc(strlen(directory) + sizeof "PWD=");  /* a static buffer would enlarge every shell */
     if (!entry) return -1;
     working_directory = stpcpy(entry, "PWD=");
     memcpy(entry + 4, directory, strlen(directory) + 1);

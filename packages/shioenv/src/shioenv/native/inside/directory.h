@@ -1,9 +1,9 @@
-/* The directory that a shell starts in; see `directory.c`. */
+/* The start directory of a shell; see `directory.c`. */
 #pragma once
 
-/* Enters the directory that a shell starts in; -1 where it cannot. Where a symbolic link leads there, the
- * environment, which has room for one more entry, gets `PWD` with the given name, as from a shell that is there by that name. */
+/* Enter the start directory of a shell; -1 on failure. If the path contains a symbolic link, add `PWD` with that path to the
+ * environment (which has room for one more entry), as from a shell that entered the directory by that path. */
 int enter_directory(const char *directory, char **environment);
 
-/* The name that `enter_directory` put into the environment, or NULL. */
+/* The path that `enter_directory` added to the environment, or NULL. */
 const char *name_in_environment(void);

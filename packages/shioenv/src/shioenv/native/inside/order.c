@@ -1,10 +1,10 @@
-/* In which order the shell's processes begin, where a run asks for one of the two that lie furthest apart: what they do
- * in the same moment is decided by nobody, and an input that does the same in both orders mostly does so in all between.
+/* The order in which the shell's processes start, for runs that request one of the two extremes. The order of concurrent effects
+ * is undefined, but an input that behaves the same in both orders mostly does so in all others.
  *
- * Eager: who started a process goes on when everybody else sleeps, so that a pipe is written before it is read. Lazy: who
- * was started begins when everybody else sleeps, the youngest first, so that a pipe is read before it is written. All of
- * it is done by the shell and its copies; what other programs start is theirs. Nobody is held for long, nor are all of a run
- * together: then everything goes on as it comes. */
+ * Eager: a process that forks continues when all others sleep, so that a pipe is written before it is read. Lazy: a forked process
+ * starts when all others sleep, the youngest first, so that a pipe is read before it is written. Only the shell and its forks do
+ * this, not processes of other programs. The time for holding processes is limited, per process and per run; after that, they
+ * start in any order. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ static pid_t number_of(const char *name)
     return *name ? 0 : number;
 }
 
-/* The state of a thread, or 0 where it is gone; all that the kernel says of it goes into the sum. */
+/* The state of a thread, or 0 if it has ended; its whole status in /proc is added to the sum. */
 static char look_at(pid_t process, pid_t thread, uint64_t *sum)
 {
     static const char mark[] = "\nState:\t";
@@ -60,14 +60,14 @@ static bool is_held(uint32_t process)
     return false;
 }
 
-/* Whether nobody works among the numbers in a directory of /proc: the threads of a process, or, of no process, all
- * processes of the run but those that are held. */
+/* Whether all entries in a directory of /proc sleep: the threads of a process, or, without a process, all processes of the run
+ * except held ones. */
 static bool all_sleep(pid_t process, uint64_t *sum)
 {
     char path[32] = "/proc";
     if (process) snprintf(path, sizeof path, "/proc/%d/task", (int)process);
     int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return true;  /* gone */
+    if (fd < 0) return true;  /* it has ended */
     _Alignas(struct entry) char list[LISTED];
     bool asleep = true;
     for (long n; asleep && (n = syscall(SYS_getdents64, fd, list, sizeof list)) > 0;)
@@ -85,7 +85,7 @@ static bool all_sleep(pid_t process, uint64_t *sum)
     return asleep;
 }
 
-/* Whether nobody is held who began later. Who was killed meanwhile is not. */
+/* Whether no younger process is held. Processes that were killed meanwhile do not count. */
 static bool is_youngest(uint32_t self)
 {
     for (unsigned i = 0; i < HELD_MAX; i++) {
@@ -99,7 +99,7 @@ static bool is_youngest(uint32_t self)
     return true;
 }
 
-/* Waits until everybody else of the run waits. Once is not enough to tell: one may wake another between two looks. */
+/* Wait until all other processes of the run wait. One check is not enough, because a process may wake another during it. */
 static void hold(void)
 {
     uint32_t self = (uint32_t)syscall(SYS_getpid), place = 0, nobody = 0;

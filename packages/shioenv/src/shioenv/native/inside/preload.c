@@ -1,16 +1,15 @@
-/* Loaded into the system's own bash: stops it on its way to its first command and, from there, forks one
- * child per input that goes on exactly as `bash --norc --noprofile -c INPUT` does.
+/* The library loaded into the system's own bash. It stops bash before its first command, and forks one child per input from there.
+ * Each child continues exactly like `bash --norc --noprofile -c INPUT`.
  *
- * Two places to stop, named by SHIOENV_SERVER: "main", before main() runs, true by construction; and
- * "late", after bash's own initialisation (it opens BASH_ENV then), which is faster and whose child has
- * to be told what a fresh shell would have found out for itself. Which one a bash bears is decided by
- * the probe suite, not here.
+ * SHIOENV_SERVER selects the place to stop. "main" is before main() runs, and correct by construction. "late" is after bash's own
+ * initialisation (when it opens BASH_ENV). It is faster, but the child needs the values that a fresh shell would have determined
+ * itself. The probe suite decides which one a bash supports.
  *
- * When the shell ends (exit, execve, a fatal signal it sends itself) its state is dumped by bash's own
- * builtin functions, called as C functions: nothing an input redefines, disables or closes matters.
+ * When the shell ends (exit, execve, a fatal signal to itself), bash's own builtins dump its state. They are called as C functions,
+ * so names that an input redefines or disables, and descriptors that it closes, have no effect.
  *
- * It is compiled on the host and uses the C library of the system, which may be older: it is linked against
- * none, asks for no version of a symbol, and calls what `imports.txt` lists alone.
+ * The library is compiled on the host, and uses the system's C library, which may be older. So it is linked without a C library,
+ * without symbol versions, and calls only the functions in `imports.txt`.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -32,7 +31,7 @@
 #include "rows.h"
 #include "server.h"
 
-/* What atexit(3) stands for: itself it is not in the C library's shared part. */
+/* The function behind atexit(3), which itself is not in the shared C library. */
 int __cxa_atexit(void (*function)(void *), void *argument, void *library);
 
 #define LATE_FILE "/.shioenv-late"
@@ -47,7 +46,7 @@ static int saved_argc;
 static char **saved_argv, **saved_environment;
 static struct prctl_mm_map memory_map;
 
-/* bash's own data structures, as far as a builtin's argument list goes (command.h, stable since 2.0). */
+/* bash's data structures for a builtin's argument list (command.h, stable since 2.0). */
 typedef struct { char *word; int flags; } word_desc;
 typedef struct word_list { struct word_list *next; word_desc *word; } word_list;
 typedef int (*builtin)(word_list *);
@@ -63,11 +62,11 @@ static const struct { const char *section, *symbol, *argument; } sections[] = {
 enum { N_SECTIONS = sizeof sections / sizeof sections[0] };
 static builtin builtins[N_SECTIONS];
 static shell_variable **(*visible_functions)(void);
-static FILE **standard_output, **standard_error;  /* the C library's own: not every header lets one set them */
-static char ***script_arguments;  /* bash's: NULL until it begins again as a script */
+static FILE **standard_output, **standard_error;  /* the C library's variables, which some headers do not permit to set */
+static char ***script_arguments;  /* bash's variable: NULL until it restarts as a script */
 
-/* A section for each function: their texts in a row could not be told apart, since a here-document holds
- * anything. */
+/* Dump each function in a separate section, because a here-document may contain anything, including text that looks like a
+ * function. */
 static void dump_functions(FILE *out)
 {
     shell_variable **functions = visible_functions && builtins[0] ? visible_functions() : NULL;
@@ -81,7 +80,7 @@ static void dump_functions(FILE *out)
     free(functions);
 }
 
-/* What the working directory was called; where it is not removed, its name is too long. */
+/* Get the former path of the working directory. If the directory was not removed, its path is too long. */
 static int name_of_removed_directory(char cwd[CWD_MAX])
 {
     static const char mark[] = " (deleted)";
@@ -112,7 +111,7 @@ static void dump_sections(FILE *out)
     if (getcwd(cwd, sizeof cwd) || name_of_removed_directory(cwd)) fputs(cwd, out);
 }
 
-/* What a stream on the state writes; what does not fit is an error of that stream. */
+/* The write function of a stream on the state; data that does not fit is an error of the stream. */
 static size_t state_length;
 
 static ssize_t keep(void *nothing, const char *text, size_t length)
@@ -124,8 +123,8 @@ static ssize_t keep(void *nothing, const char *text, size_t length)
     return (ssize_t)length;
 }
 
-/* Where the kernel refuses to execute a script without a `#!` line, bash begins again as that script, in the same
- * process. The shell has ended then as by any execve. */
+/* If the kernel refuses to execute a script without a `#!` line, bash restarts as that script in the same process. The shell has
+ * then ended, as with any execve. */
 static int is_script(void) { return script_arguments && *script_arguments; }
 
 void dump_state(void)
@@ -144,7 +143,7 @@ void dump_state(void)
     FILE *standard = *standard_output, *errors = *standard_error;
     FILE *out = fopencookie(NULL, "w", (cookie_io_functions_t){.write = keep});
     if (out) {
-        /* a state too long is an error that bash reports: not to the input's output */
+        /* bash reports an overlong state as an error, which must not reach the input's output */
         *standard_output = *standard_error = out;
         dump_sections(out);
         fflush(out);
@@ -164,7 +163,7 @@ static void dump_at_exit(void *nothing)
     dump_state();
 }
 
-/* The shell goes on after all: what was dumped is not its end. */
+/* The shell continues after all, so the dumped state is not its final one. */
 static int not_the_end(long result)
 {
     if (armed && syscall(SYS_getpid) == shell_pid && !is_script()) shared->dumped = 0;
@@ -186,8 +185,7 @@ int kill(pid_t pid, int signal_number)
 
 /* ---- becoming `bash -c INPUT` ------------------------------------------------------------------ */
 
-/* What /proc/PID/cmdline and environ show: a fresh memory area holding exactly what execve would
- * have put on the stack. */
+/* Set /proc/PID/cmdline and environ: a new memory area with exactly the data that execve would have put on the stack. */
 static void show_arguments(const char *input)
 {
     size_t room = strlen(input) + 1;
@@ -210,8 +208,8 @@ static void show_arguments(const char *input)
     prctl(PR_SET_MM, PR_SET_MM_MAP, &map, sizeof map, 0);
 }
 
-/* The memory layout numbers PR_SET_MM_MAP wants back, from the host's /proc/self/stat: this process is
- * not in the pid namespace whose /proc is mounted. */
+/* Read the memory layout that PR_SET_MM_MAP requires from the host's /proc/self/stat, because this process is not in the pid
+ * namespace of the mounted /proc. */
 static void read_memory_map(void)
 {
     char text[4096];
@@ -238,7 +236,7 @@ static void read_memory_map(void)
     memory_map.brk = fields[47];
 }
 
-/* What a child sets in bash, looked up once by the server. */
+/* bash's variables that a child sets, looked up once by the server. */
 static struct {
     pid_t *dollar_dollar, *group, *original_group;
     char **execution_string;
@@ -251,8 +249,8 @@ static struct {
 
 static void *symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
 
-/* In the server, once bash is initialised: undoes what BASH_ENV and this process's own ids left in the
- * variables, and finds what each child has yet to set. */
+/* In the server, once bash is initialised: reset variables that depend on BASH_ENV and on this process's ids, and find those that
+ * each child must set. */
 static void prepare_late_state(void)
 {
     shell_variable *(*find)(const char *) = symbol("find_variable");
@@ -271,7 +269,7 @@ static void prepare_late_state(void)
     if (!find || !bash.bind || !unbind) return;
     shell_variable *parent = find("PPID");
     if (parent) {
-        /* bash frees it: a script without a `#!` line has it begin again in the child that was to execute the script */
+        /* allocated, because bash frees it when it restarts as a script without a `#!` line */
         char number[16];
         snprintf(number, sizeof number, "%d", (int)syscall(SYS_getpid));
         free(parent->value);
@@ -288,7 +286,7 @@ static void prepare_late_state(void)
     bash.directory = find("PWD");
 }
 
-/* The variables bash sets from its own process while starting, set for this process. */
+/* Set the variables that a starting bash derives from its own process. */
 static void repair_late_state(char *input)
 {
     if (bash.dollar_dollar) *bash.dollar_dollar = shell_pid;
@@ -307,7 +305,7 @@ static void repair_late_state(char *input)
     }
 }
 
-/* What the arguments of `bash -c INPUT` are: an input that begins as an option does is none. */
+/* Set the arguments of `bash -c INPUT`. An input that looks like an option is not treated as one. */
 static void take_arguments(char *input)
 {
     static char *arguments[8];
@@ -320,7 +318,7 @@ static void take_arguments(char *input)
     saved_argv[saved_argc - 1] = input;
 }
 
-/* In the child: from here on this process is the input's shell. */
+/* In the child: become the input's shell. */
 static void become_shell(void)
 {
     size_t length = shared->input_length < INPUT_MAX ? shared->input_length : INPUT_MAX - 1;
@@ -339,7 +337,7 @@ static void become_shell(void)
     armed = 1;
 }
 
-/* Removes this library's own variables, so that neither bash nor the input ever sees them. */
+/* Remove this library's variables, so that neither bash nor the input sees them. */
 static void read_environment(char **environment)
 {
     char **kept = environment;
@@ -389,8 +387,8 @@ int __libc_start_main(main_function program, int argc, char **argv, void (*init)
     return real(preloaded_main, argc, argv, init, fini, loader_fini, stack_end);
 }
 
-/* bash opens the file BASH_ENV names once it is initialised: the late stop. It opens the script as which it begins
- * again: whatever ends that, the shell's state is known. */
+/* Intercepts open(2). Once initialised, bash opens the file in BASH_ENV, which is the late stop. When bash opens the script as which
+ * it restarts, the shell's final state is known. */
 int open(const char *path, int flags, ...)
 {
     va_list more;

@@ -1,8 +1,8 @@
-/* Rows typed one after the other in one shell, and those that others ran beside it: run by bash's own functions,
- * called as C functions. A row goes through no name that an earlier one can define, disable or alias, and each is read
- * by itself. They lie in the shared memory, whose reading no counter of the kernel tells.
+/* Rows typed one after the other in one shell, and rows run beside it. bash's own functions, called as C functions, run them. So
+ * running a row involves no names that an earlier row could define, disable or alias, and each row is parsed separately. Rows are
+ * in the shared memory, because reading that changes no counter of the kernel.
  *
- * The input that is given is `. /dev/stdin`, and what runs is this in the place of that builtin, once.
+ * The actual input is `. /dev/stdin`; this code replaces that builtin once.
  */
 #define _GNU_SOURCE
 #include "rows.h"
@@ -29,7 +29,7 @@
 #include "server.h"
 
 enum { SEVAL_NOHIST = 4, SEVAL_RESETLINE = 16, EXITPROG = 3 };  /* builtins/common.h, bashjmp.h: since 4.0 */
-enum { ASIDE = 240 };  /* descriptors from here on are not the rows' */
+enum { ASIDE = 240 };  /* lowest descriptor hidden from rows */
 
 /* builtins.h, unchanged since 2.0 */
 typedef int (*builtin)(void *);
@@ -45,7 +45,7 @@ static char **initial_environment;
 static const char *initial_directory;
 static struct rlimit initial_limits[RLIM_NLIMITS];
 
-/* Has `.` run another function than now. Where it stands is looked up each time: a bash that starts sorts its builtins. */
+/* Replace the function of `.`. Its place is looked up each time, because a starting bash sorts its builtins. */
 static int replace_source(builtin now, builtin other)
 {
     for (int i = 0; i < *builtin_count; i++)
@@ -56,8 +56,8 @@ static int replace_source(builtin now, builtin other)
     return 0;
 }
 
-static int silence = -1, outputs[2] = {-1, -1};  /* /dev/null; where the shell prints, while it does not */
-static int first_directory = -1;  /* where the shell started, also when a row removed or moved that */
+static int silence = -1, outputs[2] = {-1, -1};  /* /dev/null; the saved outputs of the shell while it is silenced */
+static int first_directory = -1;  /* the shell's start directory, even if a row removes or moves it */
 
 static void print_to(int out, int errors)
 {
@@ -66,14 +66,14 @@ static void print_to(int out, int errors)
     dup2(errors, 2);
 }
 
-/* As `eval ROW`, with the status that a shell that reads the row itself would have. */
+/* Like `eval ROW`, with the status of a shell that reads the row itself. */
 static void run_here(const char *row)
 {
     parse_and_execute(strdup(row), "-c", SEVAL_NOHIST | SEVAL_RESETLINE);
-    if (*last_command_exit_value > 255) *last_command_exit_value = 2;  /* what builtins call a row that cannot be read */
+    if (*last_command_exit_value > 255) *last_command_exit_value = 2;  /* the status for syntax errors in builtins */
 }
 
-/* A process of its own, of which bash learns nothing; SIGCHLD waits until it is reaped. */
+/* Fork a process without the knowledge of bash; SIGCHLD is blocked until it is reaped. */
 static pid_t start_process(sigset_t *before)
 {
     sigset_t blocked;
@@ -93,7 +93,7 @@ static int end_of_process(pid_t child, const sigset_t *before)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* A bash that knows nothing of this one. It starts where this one did: in what has that name, else in the directory itself. */
+/* Run a row in an independent bash. It starts at this one's start path if that exists, else in the start directory itself. */
 static int run_beside(const char *row, int out, int errors)
 {
     sigset_t before;
@@ -115,7 +115,7 @@ static int run_beside(const char *row, int out, int errors)
     return end_of_process(child, &before);
 }
 
-/* Numbers of the processes that can be seen, this one left out; -1 where they cannot be told. */
+/* List the ids of the visible processes except this one; -1 on failure. */
 enum { PROCESSES = 4096 };
 
 static int processes(int found[PROCESSES])
@@ -139,7 +139,7 @@ static int processes(int found[PROCESSES])
 }
 
 static int first_processes[PROCESSES], first_count;
-static uint32_t background_ms;  /* kept from before the first row, which may write to what is shared */
+static uint32_t background_ms;  /* saved before the first row, which may overwrite the shared memory */
 
 static int is_alone(void)
 {
@@ -153,28 +153,28 @@ static int is_alone(void)
     return count >= 0;
 }
 
-/* Whether a row typed last leaves processes behind is the supervisor's to see, which lets them run on for a while.
- * They have that time here as well: what they do in it, they do before they can see what the next row did. */
+/* Wait for background processes of a row, as the supervisor does after the last row. They get the same time, so that their effects
+ * in it precede the next row. */
 static void await_processes(void)
 {
     struct timespec now = {0};
     syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
     int64_t until = now.tv_sec * 1000ll + now.tv_nsec / 1000000 + background_ms;
-    while (now.tv_sec * 1000ll + now.tv_nsec / 1000000 < until && !is_alone()) {  /* a signal may end a sleep */
+    while (now.tv_sec * 1000ll + now.tv_nsec / 1000000 < until && !is_alone()) {  /* a signal may interrupt a sleep */
         nanosleep(&(struct timespec){0, 1000000}, NULL);
         syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
     }
 }
 
-/* In the place of `. /dev/stdin`. Its shell ends with the last row: what called it goes on with nothing. A row is not
- * looked at before those that come before it have ended. */
+/* Replaces `. /dev/stdin`. The shell ends with the last row and does not return to the caller. A row is not read before all
+ * earlier rows have ended. */
 static int run_rows(void *nothing)
 {
     (void)nothing;
     replace_source(run_rows, source_builtin);
     for (unsigned i = 0; i < RLIM_NLIMITS; i++) syscall(SYS_prlimit64, 0, i, NULL, &initial_limits[i]);
     const char *rows = shared->rows;
-    if (nesting) --*nesting;  /* which `set -x` shows */
+    if (nesting) --*nesting;  /* visible in the output of `set -x` */
     int null = openat(AT_FDCWD, "/dev/null", O_WRONLY);
     silence = fcntl(null, F_DUPFD_CLOEXEC, ASIDE);
     close(null);
@@ -200,7 +200,7 @@ static int run_rows(void *nothing)
             break;
         case ROW_TYPED:
             print_to(outputs[0], outputs[1]);
-            for (int i = 0; i < 2; i++) close(outputs[i]);  /* what it finds open is its own: it is the last one */
+            for (int i = 0; i < 2; i++) close(outputs[i]);  /* the last row needs no saved outputs */
             close(silence);
             close(first_directory);
             run_here(row + 1);
@@ -219,7 +219,7 @@ static int run_rows(void *nothing)
     return 0;
 }
 
-/* Enters other mounts, in which its directory and what it reads are where they were. Who waits for it sees whether it did. */
+/* Enter other mounts, keeping the working directory and standard input. The supervisor checks whether this succeeded. */
 static void enter_mounts(int mounts)
 {
     char here[CWD_MAX];
@@ -231,7 +231,7 @@ static void enter_mounts(int mounts)
     close(mounts);
 }
 
-/* In the place of `. /dev/stdin`, once. */
+/* Replaces `. /dev/stdin`, once. */
 static int run_lines(void *nothing)
 {
     (void)nothing;
@@ -251,7 +251,7 @@ static int run_lines(void *nothing)
     return 0;
 }
 
-/* Has `. /dev/stdin` do something else, once. */
+/* Make `. /dev/stdin` call another function, once. */
 static void take(builtin what)
 {
     builtins = dlsym(RTLD_DEFAULT, "shell_builtins");

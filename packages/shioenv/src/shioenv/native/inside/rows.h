@@ -1,25 +1,25 @@
-/* Rows that are run one after the other; see `rows.c`. */
+/* Rows: inputs that one shell runs one after the other; see `rows.c`. */
 #pragma once
 
-/* How a row is run: its first byte. A NUL ends each. */
+/* The first byte of a row, which selects how it is run. A NUL ends each row. */
 enum {
-    ROW_TYPED = 't',         /* in this shell: the last one, at most */
-    ROW_AGAIN = 'a',         /* the same, and what it prints is lost */
+    ROW_TYPED = 't',         /* in this shell; only the last row */
+    ROW_AGAIN = 'a',         /* the same, with its output discarded */
     ROW_BESIDE = 'b',        /* in a newly executed bash */
     ROW_BESIDE_AGAIN = 'c',
-    ROW_END = 'e',           /* the shell of the rows before it ends, with every process that it left behind */
+    ROW_END = 'e',           /* end the shell of the previous rows, with all its remaining processes */
 };
 
-/* Has the input `. /dev/stdin` of the calling bash run rows. A new bash gets `environment` (see `enter_directory`), and
- * starts where this one did. */
+/* Make the input `. /dev/stdin` of the calling bash run rows. A new bash gets `environment` (see `enter_directory`), and
+ * starts in the same directory as this one. */
 void take_rows(char **environment);
 
-/* Has the input `. /dev/stdin` of the calling bash run lines as they come. Before each the shell says what it is, and makes a
- * call of prctl(2) that no kernel has: the supervisor answers once there is a line in the place of the input. */
+/* Make the input `. /dev/stdin` of the calling bash run lines as they arrive. Before each line the shell dumps its state, and
+ * calls prctl(2) with an unused operation. The supervisor answers that call once shared->input holds a line. */
 enum { LINE_CALL = 0x53484c4e };
 void take_lines(void);
 
-/* The answer is 0 where a line is there, else a descriptor: of a copy of the mounts, which the shell enters, and waits again. */
+/* The answer is 0 for a line, else the descriptor of a copy of the mounts, which the shell enters before it waits again. */
 
-/* What the shell is goes to the shared memory. */
+/* Dump the shell's state to the shared memory. */
 void dump_state(void);

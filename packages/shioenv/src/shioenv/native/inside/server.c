@@ -61,7 +61,7 @@ ssize_t receive_with(int socket, void *body, size_t length, int fds[DESCRIPTORS]
     return n;
 }
 
-/* Tells the supervisor why this run never happened. The input never has FD_CONTROL. */
+/* Report to the supervisor why the input could not run. Inputs do not have FD_CONTROL. */
 static void __attribute__((noreturn)) fail(uint32_t stage)
 {
     struct server_reply reply = {.error = errno ? errno : EIO, .stage = stage};
@@ -69,8 +69,8 @@ static void __attribute__((noreturn)) fail(uint32_t stage)
     _exit(125);
 }
 
-/* A child with process id `pid` in the input's pid namespace (0: with the next one). glibc caches the thread id, so the
- * kernel is told to store it where glibc looks. */
+/* Fork a child with process id `pid` in the input's pid namespace (0: the next one). glibc caches the thread id, so the kernel
+ * must store the new id in glibc's cache. */
 static pid_t fork_as(pid_t pid)
 {
     int *thread_id = NULL;
@@ -83,7 +83,7 @@ static pid_t fork_as(pid_t pid)
         .set_tid_size = pid != 0,
     };
     pid_t child;
-    /* The kernel frees the number a moment after the last process that used it was seen to be gone. */
+    /* The kernel frees an id a moment after the last process with it was reaped. */
     for (int tries = 0; (child = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments)) < 0; tries++) {
         if (errno != EEXIST || tries > 4000) break;
         nanosleep(&(struct timespec){0, 25000}, NULL);
@@ -91,7 +91,7 @@ static pid_t fork_as(pid_t pid)
     return child;
 }
 
-/* The number that was given to a process or thread last; 0 where it cannot be read. */
+/* The last id given to a process or thread; 0 on failure. */
 static uint32_t last_number(void)
 {
     char digits[16] = "";
@@ -101,7 +101,7 @@ static uint32_t last_number(void)
     return last;
 }
 
-/* How many numbers were given from `first` on. */
+/* The number of ids given since `first`. */
 static uint32_t numbers_from(uint32_t first)
 {
     uint32_t last = last_number();
@@ -116,12 +116,12 @@ static int write_number(int fd, unsigned value)
     return pwrite(fd, digits + at, sizeof digits - (size_t)at, 0) < 0 ? -1 : 0;
 }
 
-/* As many processors as the declared machine has, this one among them. */
+/* Restrict this process to the declared number of processors, including the current one. */
 static void take_processors(uint32_t wanted)
 {
     cpu_set_t allowed, taken;
     unsigned here;
-    /* The kernel's words: a system's own library names those of the declared machine. */
+    /* Direct system calls, because the system's library returns the declared machine's processors. */
     CPU_ZERO(&allowed);
     if (!wanted || syscall(SYS_getcpu, &here, NULL, NULL) || syscall(SYS_sched_getaffinity, 0, sizeof allowed, &allowed) < 0) return;
     CPU_ZERO(&taken);
@@ -131,7 +131,7 @@ static void take_processors(uint32_t wanted)
     syscall(SYS_sched_setaffinity, 0, sizeof taken, &taken);
 }
 
-/* What the kernel says, not what the library's declared clock makes of it. */
+/* The kernel's time, without the library's declared clock. */
 static int64_t kernel_time(clockid_t clock)
 {
     struct timespec now = {0};
@@ -139,9 +139,9 @@ static int64_t kernel_time(clockid_t clock)
     return now.tv_sec * SECOND + now.tv_nsec;
 }
 
-/* A time namespace for the next child, whose time since boot starts at the declared uptime. It starts at the last
- * tick of the clock that stamps files, so that nothing a run makes is older than the run, in whole milliseconds, so
- * that programs can tell the difference between that and real time exactly (library/clock.c). */
+/* Create a time namespace for the next child, with the declared uptime as its time since boot. It starts at the last tick of the
+ * clock of file timestamps, so that files of a run are never older than the run. It starts at a whole millisecond, so that programs
+ * can compute its difference from real time exactly (library/clock.c). */
 static int renew_clock(int64_t uptime)
 {
     if (unshare(CLONE_NEWTIME)) return -1;
@@ -163,7 +163,7 @@ static int renew_clock(int64_t uptime)
     return written == length ? 0 : -1;
 }
 
-/* Tells how far the calling process came, and which one of the host it is. */
+/* Report the stage of the calling process, and its process id on the host. */
 static void tell_stage(uint32_t stage)
 {
     char self[32] = "";
@@ -173,8 +173,8 @@ static void tell_stage(uint32_t stage)
     if (send(FD_CONTROL, &reply, sizeof reply, MSG_NOSIGNAL) != sizeof reply) fail(STAGE_NAMESPACES);
 }
 
-/* Enters the inner user namespace and a copy of the layer's mounts that it owns, in which every mount is
- * locked. A copy that no input touched serves the next one: the supervisor gets it. */
+/* Enter the inner user namespace and a copy of the layer's mounts that it owns, in which every mount is locked. The supervisor gets
+ * the copy, for reuse until an input may have changed it. */
 static void enter_namespaces(int copy)
 {
     if (copy >= 0) {
@@ -182,28 +182,27 @@ static void enter_namespaces(int copy)
         return;
     }
     if (setns(FD_MOUNTS, CLONE_NEWNS) || setns(FD_USER, CLONE_NEWUSER) || unshare(CLONE_NEWNS)) fail(STAGE_NAMESPACES);
-    /* It opens the copy itself: the kernel counts descriptors in flight for each user of the host, and other
-     * sandboxes' inputs may have used them up. */
+    /* The supervisor opens the copy itself, because descriptors in flight are limited per user of the host, and inputs of other
+     * sandboxes may have exhausted that limit. */
     char go;
     tell_stage(STAGE_COPIED);
     if (recv(FD_CONTROL, &go, 1, 0) != 1) fail(STAGE_NAMESPACES);
 }
 
-/* Puts the calling child into the sandbox: namespaces, start directory, descriptors and signals as a
- * login would leave them. */
+/* Put the calling child into the sandbox: namespaces, start directory, and descriptors and signals as after a login. */
 static void enter_sandbox(const struct server_request *how, int input, int output, int errors, int copy, int start,
                           char **environment)
 {
     bool on_terminal = how->flags & RUN_ON_TERMINAL;
-    /* Processes the input starts are numbered from the shell's own id on. */
+    /* Processes of the input get ids that follow the shell's id. */
     if (how->pid && write_number(FD_LAST_PID, how->pid)) fail(STAGE_NAMESPACES);
-    if (how->flags & RUN_BESIDE && unshare(CLONE_NEWTIME)) fail(STAGE_NAMESPACES);  /* of the same time, for its children */
+    if (how->flags & RUN_BESIDE && unshare(CLONE_NEWTIME)) fail(STAGE_NAMESPACES);  /* with the same time, for its children */
     if (!(how->flags & RUN_APART)) enter_namespaces(copy);
     if (how->flags & RUN_STAYS) tell_stage(STAGE_STARTED);
     if (syscall(SYS_setresuid, 0, 0, 0)) fail(STAGE_NAMESPACES);
     if (enter_directory(shared->cwd, environment)) {
         if (start < 0 || syscall(SYS_fchdir, start)) fail(STAGE_DIRECTORY);
-        shared->flags |= RUN_FRESH;  /* it reports by itself what it cannot find there */
+        shared->flags |= RUN_FRESH;  /* a fresh bash itself reports a missing directory */
     }
     if (input < 0) input = on_terminal ? output : open("/dev/null", O_RDONLY);
     if (input < 0) fail(STAGE_NAMESPACES);
@@ -211,7 +210,7 @@ static void enter_sandbox(const struct server_request *how, int input, int outpu
     setsid();
     if (on_terminal && ioctl(0, TIOCSCTTY, 0)) fail(STAGE_NAMESPACES);
     take_processors(shared->processors);
-    /* A fresh bash may still fail to start: exec closes the way to say so. */
+    /* Starting a fresh bash may still fail, so FD_CONTROL stays open until exec closes it. */
     syscall(SYS_close_range, 3u, FD_CONTROL - 1u, 0u);
     syscall(SYS_close_range, FD_CONTROL + (shared->flags & RUN_FRESH ? 1u : 0u), ~0u, 0u);
     sigset_t none;
@@ -230,7 +229,7 @@ static void close_all(int fds[DESCRIPTORS])
     }
 }
 
-/* The shell that stays, or 0. */
+/* The persistent shell, or 0. */
 static pid_t staying;
 
 static void wait_for(pid_t child, struct server_reply *reply)
@@ -243,12 +242,12 @@ static void wait_for(pid_t child, struct server_reply *reply)
 void serve(char **environment)
 {
     fcntl(FD_CONTROL, F_SETFD, FD_CLOEXEC);
-    /* Inputs find this process: it is their shell's parent. Signals and limits ask whose it is, and of them nobody is
-     * that; as what it acts decides what it may do. */
+    /* Inputs see this process as their shell's parent. Signals and limits check its real and saved ids, which no input can
+     * have; its effective ids determine its permissions. */
     struct server_reply ready = {0};
     if (syscall(SYS_setresuid, NOBODY_INSIDE, 0, NOBODY_INSIDE)) ready.error = errno;
     send(FD_CONTROL, &ready, sizeof ready, MSG_NOSIGNAL);
-    /* bash's own handler must not reap what this loop waits for */
+    /* bash's own handler must not reap children that this loop waits for */
     sigset_t blocked;
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGCHLD);
@@ -279,12 +278,12 @@ void serve(char **environment)
                 return;
             }
             if (child < 0 && !reply.error) reply.error = errno;
-            close_all(fds);  /* or the pipe would not end with its last writer */
+            close_all(fds);  /* otherwise the pipe would not end with its last writer */
             if (entering[1] >= 0) close(entering[1]);
             char nothing;
             if (child > 0 && request.flags & RUN_STAYS) {
-                /* Until the child closes its end it may wait for a word of its own. Then it speaks for itself, and the kernel
-                 * tells of its end. */
+                /* Until the child closes its end, it may wait for a message. After that it reports itself, and the kernel reports its
+                 * end. */
                 while (read(entering[0], &nothing, 1) < 0 && errno == EINTR) {}
                 close(entering[0]);
                 staying = child;
@@ -292,12 +291,12 @@ void serve(char **environment)
             }
             if (entering[0] >= 0) close(entering[0]);
             if (child > 0) wait_for(child, &reply);
-            if (last) write_number(FD_LAST_PID, last);  /* as if nobody had been beside the shell */
+            if (last) write_number(FD_LAST_PID, last);  /* as if no process had run beside the shell */
         }
         close_all(fds);
         if (send(FD_CONTROL, &reply, sizeof reply, MSG_NOSIGNAL) != sizeof reply) _exit(0);
-        /* What the input made its own sibling (CLONE_PARENT) is this process's child: the supervisor
-         * sees and kills it, and it is reaped here before anything else runs. */
+        /* A sibling that the input created (CLONE_PARENT) is a child of this process. The supervisor finds and kills it, and it is
+         * reaped here before anything else runs. */
         while (!staying && (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR)) {}
     }
 }
@@ -306,7 +305,7 @@ void exec_bash(const char *text, char *const environment[])
 {
     char *input = (char *)(uintptr_t)text, *arguments[] = {"bash", "--norc", "--noprofile", "-c", input, NULL, NULL};
     if (*input == '-' || *input == '+') arguments[4] = "--", arguments[5] = input;  /* not an option */
-    /* execve keeps what is ignored, and an initialised bash ignores SIGQUIT */
+    /* execve keeps ignored signals, and an initialised bash ignores SIGQUIT */
     for (int signal_number = 1; signal_number < NSIG; signal_number++) signal(signal_number, SIG_DFL);
     syscall(SYS_execve, "/bin/bash", arguments, environment);
 }

@@ -1,11 +1,12 @@
-"""The default backend: Linux namespaces over an overlay of the system, without daemon or root.
+"""The default backend: Linux namespaces and an overlay of the system, without daemon or root.
 
-Each sandbox has one supervisor process (C, `shioenv.native`), which makes the namespaces. A fork
-server inside the system's own bash runs one input at a time for the supervisor. After each run the
-supervisor makes everything pristine again.
+Each sandbox has one supervisor process (C, `shioenv.native`), which creates the namespaces. A fork
+server in the system's own bash runs one input at a time for the supervisor. After each run the
+supervisor restores the pristine state.
 
-This module starts and ends the supervisor and sends it inputs. `configuration.py` has what a
-supervisor is told, `wire.py` the form of the messages, and `docs/design/sandbox.md` all the rest.
+This module starts and ends the supervisor and sends it inputs. `configuration.py` builds the
+supervisor's configuration, `wire.py` defines the messages, and `docs/design/sandbox.md` explains
+the design.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ from shioenv.system.host import allow_large_files, allow_open_files
 from shioenv.system.idmap import read_line, spawn
 from shioenv.system.store import System
 
-_PIECE = 1 << 16  # bytes; hardly any answer is longer
+_PIECE = 1 << 16  # bytes; answers are rarely longer
 _GRACE_SECONDS = 120.0
-"""How long the supervisor may stay silent, past a run's wall and background time, until it counts
-as broken."""
+"""Seconds of silence, beyond a run's wall and background time, after which the supervisor counts as
+broken."""
 
 _PROBE_LINKS = (
     r"ip -json -force -batch - <<< $'link show\naddress show'; printf '\0'; "
@@ -65,10 +66,10 @@ _PROBE_RULES = "nft list ruleset 2>/dev/null"
 _NETWORK_PROBE = Request(
     _PROBE_LINKS + _PROBE_RULES,
     cwd="/",
-    wall_seconds=30.0,  # the probe takes a thousandth of it
+    wall_seconds=30.0,  # the probe takes a thousandth of this
 )
 """Prints the state of the network: a line of JSON for each name in `_LISTED`, then the firewall's
-rules. The probe starts few programs, since starting them takes nearly all of its time."""
+rules. Starting programs takes most of its time, so the probe starts few."""
 
 _LISTED = (("links", "addresses"), ("routes", "rules"), ("routes6", "rules6"))
 
@@ -76,42 +77,42 @@ _HOSTNAME_PROBE = Request("uname -n", cwd="/")
 
 
 class Connection(Protocol):
-    """The connection to a supervisor: a socket, or an object that is used like a socket."""
+    """The connection to a supervisor: a socket, or an object with the same methods."""
 
     def settimeout(self, seconds: float, /) -> None:
-        """Sets how long the supervisor may be silent."""
+        """Set the seconds for which the supervisor may be silent."""
 
     def gettimeout(self) -> float | None:
-        """How long the supervisor may be silent, in seconds; None where that was never set."""
+        """Return the seconds for which the supervisor may be silent; None if never set."""
 
     def sendall(self, data: bytes, /) -> None:
-        """Sends these bytes to the supervisor."""
+        """Send these bytes to the supervisor."""
 
     def recv(self, most: int, /) -> bytes:
-        """Some of the bytes that the supervisor wrote; none once it ended."""
+        """Return some of the bytes that the supervisor wrote; none once it has ended."""
         ...
 
     def close(self) -> None:
-        """Ends the connection, and with it the supervisor."""
+        """Close the connection, which ends the supervisor."""
 
 
 class Supervisor(Protocol):
-    """The process that all processes of a sandbox end with."""
+    """The supervisor's process; when it ends, all processes of the sandbox end."""
 
     @property
     def pid(self) -> int:
-        """The process's number on this host."""
+        """The process id on this host."""
         ...
 
     def wait(self, timeout: float | None = None) -> int:
-        """The process's exit status, once it ended."""
+        """Wait until the process has ended, and return its exit status."""
         ...
 
     def kill(self) -> None:
-        """Ends the process at once."""
+        """End the process at once."""
 
     def poll(self) -> int | None:
-        """The process's exit status; None while it runs."""
+        """Return the exit status; None while the process runs."""
 
 
 _Own = TypeVar("_Own", bound="NamespaceSandbox")
@@ -122,11 +123,11 @@ _Result = TypeVar("_Result")
 def in_turn(
     call: Callable[Concatenate[_Own, _Given], _Result],
 ) -> Callable[Concatenate[_Own, _Given], _Result]:
-    """A method that has the supervisor to itself until it returns, whatever threads call.
+    """Make a method hold the supervisor's lock, so that calls of several threads do not overlap.
 
-    A call may be several requests: what a run changed in the network is read by the next one. Where
-    another error than the package's own leaves the method, such as KeyboardInterrupt, some of them
-    may be missing. So the supervisor ends, and the next call starts another.
+    A call may consist of several requests: changes of the network are read by a further request. An
+    exception that is not a ShioenvError, such as KeyboardInterrupt, may leave some of them unsent.
+    So it ends the supervisor, and the next call starts another.
     """
 
     @wraps(call)
@@ -146,7 +147,7 @@ def in_turn(
 class NamespaceSandbox(Uncopied):
     """A pristine system that runs one input at a time; see `shioenv.sandbox.base.Sandbox`.
 
-    Opening costs a tenth of a second, a run about as much as `bash -c` alone. Raises HostError
+    Opening takes a tenth of a second, and a run about as long as `bash -c` alone. Raises HostError
     (exit status 3, with the fix) where the host forbids something that the sandbox needs.
     """
 
@@ -159,12 +160,12 @@ class NamespaceSandbox(Uncopied):
         lower: LowerForm = LowerForm.NAMES,
         plain: Path | None = None,
     ) -> None:
-        """Opens the sandbox.
+        """Open the sandbox.
 
-        `lower` is the form of the lower layer to try first, `LowerForm.PART` for comparisons.
-        `plain` is the oracle's file system, which inputs run on in place of the overlay. It is a
-        full copy of the system's rootfs, owners included, and does not lie below /tmp. Inputs
-        change the copy for good: the caller restores it.
+        `lower` is the form of the lower layer to try first; `LowerForm.PART` is for comparisons.
+        `plain` is a directory that replaces the overlay, as the reference for tests. It is a full
+        copy of the system's rootfs, including owners, and must not be below /tmp. Inputs change
+        the copy permanently; the caller restores it.
         """
         self.system = system
         self.limits = limits or Limits()
@@ -174,14 +175,14 @@ class NamespaceSandbox(Uncopied):
         self._closed = False
         self._live = False
         self.calls = CallLock()
-        """The lock of the supervisor."""
+        """The lock of the supervisor's connection."""
         self._asking = False  # between a request and its answer
         self._process: Supervisor | None = None
         self._open()
 
     @property
     def lower(self) -> LowerForm:
-        """The form that the sandbox's lower layer has on this host."""
+        """The form of the sandbox's lower layer on this host."""
         return self._kept.form if self._kept else self._lower
 
     def __enter__(self) -> Self:
@@ -196,9 +197,9 @@ class NamespaceSandbox(Uncopied):
         self.close()
 
     def close(self) -> None:
-        """Ends every process of the sandbox; closing twice does nothing.
+        """End every process of the sandbox; later calls do nothing.
 
-        A call of another thread is interrupted, and raises SandboxError.
+        A call in progress in another thread is interrupted and raises SandboxError.
         """
         self._closed = True
         with self.calls.last(self.interrupt):
@@ -206,25 +207,25 @@ class NamespaceSandbox(Uncopied):
             self._kept = None
 
     def interrupt(self) -> None:
-        """Ends the machine under a call; see `ShellSandbox.interrupt`."""
+        """End the machine during a call; see `ShellSandbox.interrupt`."""
         process = self._process
         if process is not None:
             process.kill()
 
     def abandon(self) -> None:
-        """Ends the supervisor in the middle of a call, without waiting for what it does."""
+        """End the supervisor during a call, without waiting for the call."""
         self.interrupt()
         self._end()
 
     def _end(self) -> None:
-        """Ends the supervisor and with it all of the sandbox; the next run starts a new one."""
+        """End the supervisor and thereby the whole sandbox; the next run starts a new one."""
         self._asking = False
         process, self._process = self._process, None
         if process is None:
             return
-        self._socket.close()  # the end of file ends the supervisor, whose end ends everything else
-        if process.poll() is None:  # an ended one's number may be another process's
-            os.kill(process.pid, signal.SIGCONT)  # a stopped one would not notice
+        self._socket.close()  # end of file ends the supervisor, which ends everything else
+        if process.poll() is None:  # otherwise its pid may be reused
+            os.kill(process.pid, signal.SIGCONT)  # a stopped one would not read it
         try:
             process.wait(timeout=_GRACE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -233,7 +234,7 @@ class NamespaceSandbox(Uncopied):
 
     @in_turn
     def run(self, request: Request) -> Execution:
-        """What a fresh `bash --norc --noprofile -c` did with this input; see `Sandbox.run`.
+        """Run the input in a fresh `bash --norc --noprofile -c`; see `Sandbox.run`.
 
         After a SandboxError the next run gets a new sandbox.
         """
@@ -241,23 +242,23 @@ class NamespaceSandbox(Uncopied):
 
     @in_turn
     def run_fresh(self, request: Request) -> Execution:
-        """Runs the input in a newly executed bash: the oracle that `run` is compared with.
+        """Run the input in a newly executed bash, as the reference for `run`.
 
-        Slower than `run`, and the shell's state stays unknown.
+        This is slower than `run`, and the shell state is unknown.
         """
         return self._run(request, Ask.FRESH)
 
     @in_turn
     def network(self) -> bytes:
-        """The pristine network, in the form of `Execution.network`.
+        """Return the pristine network in the format of `Execution.network`.
 
-        Raises SandboxError where the network cannot be read, as where somebody ended the probe.
+        Raises SandboxError where the network cannot be read, for example if the probe was killed.
         """
         return self._read_network(Ask.KEEP)
 
     @in_turn
     def start_shell(self, cwd: str | None = None, *, idle_seconds: float) -> Execution:
-        """Starts a shell that stays; see `ShellSandbox.start_shell`."""
+        """Start a persistent shell; see `ShellSandbox.start_shell`."""
         start = cwd or self.system.declaration.start_directory
         return self._shell(Request(". /dev/stdin", cwd=start), idle_seconds)
 
@@ -273,27 +274,27 @@ class NamespaceSandbox(Uncopied):
 
     @in_turn
     def run_line(self, request: Request, *, blind: bool = False) -> Execution:
-        """What the shell that stays does with a line; see `ShellSandbox.run_line`."""
+        """Run a line in the persistent shell; see `ShellSandbox.run_line`."""
         return self._of_shell(request, Ask.LINE | (Ask.BLIND if blind else 0))
 
     @in_turn
     def run_beside(self, request: Request) -> Execution:
-        """What an input does beside the shell that stays; see `ShellSandbox.run_beside`."""
+        """Run an input beside the persistent shell; see `ShellSandbox.run_beside`."""
         return self._of_shell(request, 0)
 
     @in_turn
     def run_apart(self, request: Request) -> Execution:
-        """What an input does there on pristine files; see `ShellSandbox.run_apart`."""
+        """Run an input there on pristine files; see `ShellSandbox.run_apart`."""
         return self._of_shell(request, Ask.APART)
 
     @in_turn
     def start_terminal(self, request: Request, *, idle_seconds: float) -> int:
-        """Starts a shell on a terminal; see `ShellSandbox.start_terminal`."""
+        """Start a shell on a terminal; see `ShellSandbox.start_terminal`."""
         self._shell(replace(request, tty=True), idle_seconds)
         return self._ends(1)[0]
 
     def _ends(self, count: int) -> list[int]:
-        """The descriptors that the supervisor holds for this process."""
+        """Receive the descriptors that the supervisor holds for this process."""
         if not isinstance(self._socket, SupervisorSocket):
             raise SandboxError("no descriptor leaves this sandbox", hint="open it in namespaces")
         self._asking = True
@@ -309,7 +310,7 @@ class NamespaceSandbox(Uncopied):
 
     @in_turn
     def enter(self, request: Request, *, idle_seconds: float) -> Entered:
-        """Starts an input that goes on in the machine; see `ShellSandbox.enter`."""
+        """Run an input whose processes continue in the machine; see `ShellSandbox.enter`."""
         reply, _ = self._exchange(replace(request, separate=True), Ask.ENTER, idle_seconds)
         self._live = True
         self._succeed(reply, request)
@@ -322,11 +323,11 @@ class NamespaceSandbox(Uncopied):
 
     @in_turn
     def look(self) -> Execution:
-        """What changed since the shell was started; see `ShellSandbox.look`."""
+        """Report the changes since the shell was started; see `ShellSandbox.look`."""
         return self._of_shell(Request(""), Ask.LOOK)
 
     def _of_shell(self, request: Request, ask: int) -> Execution:
-        """What the supervisor tells of a machine that is a shell's."""
+        """Send a request to the machine of a persistent shell, and return its execution."""
         reply, execution = self._exchange(request, ask)
         if reply.stage == Stage.OVER:
             raise ShellEndedError(
@@ -338,7 +339,7 @@ class NamespaceSandbox(Uncopied):
 
     @in_turn
     def end_shell(self) -> None:
-        """Ends the shell that stays; see `ShellSandbox.end_shell`."""
+        """End the persistent shell; see `ShellSandbox.end_shell`."""
         if not self._live or self._process is None:
             self._live = False
             return
@@ -348,9 +349,9 @@ class NamespaceSandbox(Uncopied):
             self._end()
 
     def _network_probe(self) -> Request | None:
-        """The network probe without what the system has no program for, as an imported one may.
+        """Return the network probe without programs that the system lacks, as imported ones may.
 
-        None where nothing is left.
+        Return None where nothing is left.
         """
         links, rules = (name in self.system.programs for name in ("ip", "nft"))
         if links and rules:
@@ -385,7 +386,7 @@ class NamespaceSandbox(Uncopied):
             raise opening_failed(line)
 
     def _start(self) -> tuple[Supervisor, Connection]:
-        """A supervisor that is to be configured, and the connection to it."""
+        """Start a supervisor; return it, not yet configured, and the connection to it."""
         allow_open_files()
         allow_large_files()
         directory, declaration = self.system.path, self.system.declaration
@@ -416,7 +417,7 @@ class NamespaceSandbox(Uncopied):
         return process, SupervisorSocket(connection, process.pid)
 
     def _configure(self) -> str:
-        """Configures the supervisor and returns its answer: "R" where it is ready."""
+        """Configure the supervisor and return its answer: "R" if it is ready."""
         plain = self._plain is not None
         try:
             self._socket.sendall(
@@ -427,7 +428,7 @@ class NamespaceSandbox(Uncopied):
             return f"E{error.errno or errno.ETIMEDOUT} talk to the supervisor"
 
     def _kernel(self) -> ShownKernel:
-        """The kernel of the machine that the supervisor runs on."""
+        """Return the kernel that the supervisor runs under."""
         return ShownKernel(platform.release(), time.time())
 
     def _run(self, request: Request, ask: int = 0) -> Execution:
@@ -445,11 +446,11 @@ class NamespaceSandbox(Uncopied):
     def _exchange(
         self, request: Request, ask: int, idle_seconds: float = 0.0
     ) -> tuple[Reply, Execution]:
-        """The supervisor's answer to a request, in a new sandbox where there is none."""
+        """Send a request, in a new sandbox if none is open, and return the reply."""
         message = pack_request(request, self._start_of(request), self.limits, ask, idle_seconds)
         if self._closed:
             raise SandboxError("the sandbox is closed", hint="open a new one")
-        if self._asking:  # by a handler of a signal, in the middle of the thread's own call
+        if self._asking:  # called from a signal handler during this thread's own call
             raise SandboxError("the sandbox waits for an answer", hint="call it after that")
         if self._live:
             if self._process is None:
@@ -462,7 +463,7 @@ class NamespaceSandbox(Uncopied):
         limits = self.limits
         seconds = limits.wall_seconds if request.wall_seconds is None else request.wall_seconds
         patience = seconds + limits.background_seconds + limits.scan_seconds + _GRACE_SECONDS
-        if self._socket.gettimeout() != patience:  # setting a timeout is a call of the kernel
+        if self._socket.gettimeout() != patience:  # setting a timeout takes a system call
             self._socket.settimeout(patience)
         try:
             self._asking = True
@@ -474,14 +475,14 @@ class NamespaceSandbox(Uncopied):
             self._end()
             raise SandboxError(f"the supervisor is gone: {error}") from error
         except BaseException:
-            self._end()  # after an interrupt, say, the next run would get this run's answer
+            self._end()  # otherwise the next run would receive this run's answer
             raise
 
     def _start_of(self, request: Request) -> bytes:
         return _directory(request.cwd or self.system.declaration.start_directory)
 
     def _succeed(self, reply: Reply, request: Request) -> None:
-        """Raises the error that a reply tells of. The sandbox ends where the error is its own."""
+        """Raise the error in a reply, if any. An error of the sandbox itself ends the sandbox."""
         if not reply.error:
             return
         reason = os.strerror(reply.error)
@@ -491,9 +492,9 @@ class NamespaceSandbox(Uncopied):
         raise _run_failed(reply.error, reply.stage)
 
     def _named(self, execution: Execution, said: Meaning, ask: Ask) -> Execution:
-        """The execution with the network and the host's name, where these changed.
+        """Add the network and the hostname to the execution, if these changed.
 
-        `ask` says how the two are read.
+        `ask` holds the flags of the requests that read them.
         """
         if said.network:
             execution = replace(execution, network=self._read_network(ask))
@@ -508,16 +509,16 @@ class NamespaceSandbox(Uncopied):
         return execution
 
     def _completed(self, execution: Execution, said: Meaning) -> Execution:
-        """The same of a run. Ends the sandbox where the next run needs a new one."""
+        """Like `_named`, for a run. End the sandbox if the next run needs a new one."""
         execution = self._named(execution, said, Ask.KEEP if said.needs_new_sandbox else Ask.RENEW)
         if execution.hostname == self.system.declaration.machine.hostname.encode():
-            execution = replace(execution, hostname=None)  # the domain name alone changed
+            execution = replace(execution, hostname=None)  # only the domain name changed
         if said.needs_new_sandbox:
             self._end()
         return execution
 
     def _receive(self, least: int, so_far: bytes) -> bytes:
-        """At least so many bytes of an answer, `so_far` included. Most come in one piece."""
+        """Receive at least so many bytes of an answer, including `so_far`. Most need one call."""
         data = so_far
         while len(data) < least:
             more = self._socket.recv(max(_PIECE, least - len(data)))
@@ -529,7 +530,7 @@ class NamespaceSandbox(Uncopied):
 
 @lru_cache(maxsize=64)
 def _directory(path: str) -> bytes:
-    """A start directory as the supervisor gets it. A sandbox sees few different ones."""
+    """Encode a start directory for the supervisor. Few different ones occur, so cache them."""
     where = os.fsencode(path)
     if not where.startswith(b"/") or b"\0" in where:
         raise _no_start(path, "not an absolute path")
@@ -539,10 +540,10 @@ def _directory(path: str) -> bytes:
 
 
 def _network_document(printed: bytes, *, links: bool = True) -> bytes:
-    """The output of the network probe as one JSON object; without `links` it has rules alone.
+    """Turn the network probe's output into one JSON object; without `links` it holds only rules.
 
-    Raises ValueError where something could not be listed. The lists for IPv6 alone may be left out,
-    since a kernel may be without IPv6.
+    Raises ValueError where a list is missing. Only the lists for IPv6 may be missing, since a
+    kernel may lack IPv6.
     """
     if not links:
         rules = printed.decode("utf-8", "replace").splitlines()
@@ -566,7 +567,7 @@ def _network_document(printed: bytes, *, links: bool = True) -> bytes:
 
 
 _LISTS = json.JSONDecoder(strict=False)
-"""`ip` prints the control characters of names as they are."""
+"""Decodes JSON with raw control characters, which `ip` prints in names."""
 
 
 def _no_start(path: str, reason: str) -> StartDirectoryError:

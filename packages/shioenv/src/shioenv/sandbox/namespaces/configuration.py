@@ -1,4 +1,4 @@
-"""The configuration of a supervisor before its first run: the declared machine, and the limits."""
+"""The configuration sent to a supervisor before its first run: declared machine and limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from shioenv.system.values import UNLIMITED
 
 
 class ShownKernel(NamedTuple):
-    """The kernel that the supervisor runs under, as far as a system shows the kernel."""
+    """The attributes of the supervisor's kernel that a system may show."""
 
     release: str
     now: float
@@ -35,9 +35,9 @@ class ShownKernel(NamedTuple):
 def configuration(
     system: System, limits: Limits, mode: ShellMode, kernel: ShownKernel, *, plain: bool
 ) -> bytes:
-    """The message that configures a supervisor under this kernel.
+    """Return the message that configures a supervisor under this kernel.
 
-    `plain`: inputs run on a plain copy of the system's files, not on an overlay.
+    With `plain`, inputs run on a plain copy of the system's files instead of an overlay.
     """
     declaration, told = system.declaration, system.answers
     machine, session = declaration.machine, declaration.session
@@ -86,15 +86,15 @@ _RESOURCES = (
     "cpu", "fsize", "data", "stack", "core", "rss", "nproc", "nofile",
     "memlock", "as", "locks", "sigpending", "msgqueue", "nice", "rtprio",
 )  # fmt: skip
-"""Names of setrlimit(2)'s resources by their number on Linux."""
+"""Names of the resources of setrlimit(2), indexed by their number on Linux."""
 
 
 def _resource_limits(declared: Mapping[str, tuple[int, int]]) -> Iterator[bytes]:
-    """(resource, soft, hard) of each declared limit, packed for setrlimit(2)."""
+    """Pack (resource, soft, hard) of each declared limit for setrlimit(2)."""
     for name, (soft, hard) in declared.items():
         number = _RESOURCES.index(name)
         if name == "core" and soft == 0:
-            # `ulimit -c` shows 1 as 0, and with 1 a crash never starts the host's own core handler
+            # `ulimit -c` shows 1 as 0, and with 1 a crash never starts the host's core handler
             soft = 1
         infinite = 2**64 - 1
         yield RLIMIT.pack(
@@ -103,13 +103,13 @@ def _resource_limits(declared: Mapping[str, tuple[int, int]]) -> Iterator[bytes]
 
 
 def _processes(declaration: SystemDeclaration) -> Iterator[bytes]:
-    """(number, owner, group, name) of each process of the machine, packed."""
+    """Pack (number, owner, group, name) of each process of the machine."""
     for process, uid, gid in owned_processes(declaration):
         yield PROCESS.pack(process.pid, uid, gid, process.name.encode())
 
 
 def _sockets(declared: Sequence[Socket]) -> Iterator[bytes]:
-    """(family, port, peer's port, address, peer, banner) of each socket of the machine, packed."""
+    """Pack (family, port, peer's port, address, peer, banner) of each socket of the machine."""
     for one in declared:
         family = socket.AF_INET6 if ":" in one.address else socket.AF_INET
         address, peer = (

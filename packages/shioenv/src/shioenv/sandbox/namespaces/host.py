@@ -1,4 +1,4 @@
-"""What the `namespaces` backend needs of this host, found out by trying it."""
+"""Checks of this host for the `namespaces` backend; each check tries the feature out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shioenv.system.idmap import IdMap, find_idmap, run_mapped
 from shioenv.system.values import UNLIMITED
 
 OLDEST_KERNEL = (6, 6)
-"""The first Linux whose tmpfs keeps user extended attributes, which the overlay needs."""
+"""The first Linux whose tmpfs has user extended attributes, which the overlay needs."""
 
 _SYS_NICE = 23  # the number of a capability
 _NEWER_KERNEL = "apt-get install -t bookworm-backports linux-image-amd64 (Debian 12), then reboot"
@@ -34,7 +34,7 @@ def _declared() -> SystemDeclaration:
 
 
 def host_checks() -> Iterator[HostCheck]:
-    """Every check, each after those that it depends on; nothing stays behind."""
+    """Run every check, each after those that it depends on, and clean up."""
     yield _kernel()
     yield try_it(
         "compiled helper",
@@ -77,7 +77,7 @@ def _kernel() -> HostCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Feature:
-    """A feature of the kernel, tried by a small shell script inside a user namespace."""
+    """A feature of the kernel, tried by a small shell script in a user namespace."""
 
     name: str
     script: str
@@ -157,7 +157,7 @@ _FEATURES = (
 
 
 _PACKAGES = {"ip": "iproute2", "unshare": "util-linux"}
-"""Debian's packages, by the programs of theirs that features are tried with."""
+"""The Debian package of each program that the scripts of features use."""
 
 
 def _namespaces(idmap: IdMap) -> Iterator[HostCheck]:
@@ -183,14 +183,14 @@ def _namespaces(idmap: IdMap) -> Iterator[HostCheck]:
 
 
 def _reason(tried: subprocess.CompletedProcess[bytes]) -> str:
-    """The last line that says something in a failed program's standard error."""
+    """Return the last informative line of a failed program's standard error."""
     said = tried.stderr.decode("utf-8", "replace").splitlines()
     told = [line.strip() for line in said if line.strip() and "dmesg(1)" not in line]
     return told[-1] if told else f"exit status {tried.returncode}"
 
 
 def _tree() -> HostCheck:
-    """How much of a system's tree is in memory, where no file system of this host shows."""
+    """Check how much of a system's tree is in memory, hidden from this host's file systems."""
     name, why = "tree in memory", "the same inputs give the same bytes, whatever the cache lies on"
     try:
         form = form_here()
@@ -210,10 +210,10 @@ def _tree() -> HostCheck:
 
 
 def inherited_priority() -> str:
-    """The priority of this process that inputs inherit and show; empty where it is put back.
+    """Describe the priority that inputs inherit and reveal; empty where it can be reset.
 
-    An ordinary user may raise a nice value and not lower it, nor leave the policy for idle work.
-    The root of a user namespace is such a user: its rights do not count there.
+    An ordinary user may raise a nice value but not lower it, nor leave the idle scheduling policy.
+    The same holds for root of a user namespace, whose capabilities do not apply here.
     """
     held = re.search(r"^CapEff:\s*(\S+)", Path("/proc/self/status").read_text(), re.MULTILINE)
     rights = int(held[1], 16) if held is not None else 0
@@ -228,7 +228,7 @@ def inherited_priority() -> str:
 
 
 def inherited() -> list[str]:
-    """What inputs inherit of this process and show, in a sentence each."""
+    """Describe the attributes of this process that inputs inherit and reveal, a sentence each."""
     found = []
     if shown := inherited_priority():
         found.append(
@@ -256,7 +256,7 @@ def _priority() -> HostCheck:
 
 
 def _limits() -> HostCheck:
-    """Whether inputs can be given the resource limits that the default system declares."""
+    """Check whether the default system's declared resource limits can be set for inputs."""
     lower, options = [], []
     for name, (_, hard) in _declared().session.limits.items():
         kind = getattr(resource, f"RLIMIT_{name.upper()}", None)
@@ -279,7 +279,7 @@ def _limits() -> HostCheck:
 
 
 def _crashes(pattern: str) -> HostCheck:
-    """Whether a crash in a sandbox starts a program of the host, as the host's root."""
+    """Check whether a crash in a sandbox starts a program on the host, as the host's root."""
     return HostCheck(
         name="core dumps",
         ok=not pattern.startswith("|"),
@@ -292,10 +292,10 @@ def _crashes(pattern: str) -> HostCheck:
 
 
 def _console(levels: str, consoles: str) -> HostCheck:
-    """Whether the kernel's consoles print that an overlay was mounted, while the mount waits.
+    """Check whether each overlay mount has to wait for a message on the kernel's consoles.
 
-    `levels` and `consoles` are what /proc/sys/kernel/printk and /proc/consoles hold. The kernel
-    says so of each overlay on the level 6, and prints what is below the first number.
+    `levels` and `consoles` are the contents of /proc/sys/kernel/printk and /proc/consoles. The
+    kernel logs each overlay at level 6, and prints messages of levels below the first number.
     """
     level = int(levels.split()[0])
     printing = [line.split()[0] for line in consoles.splitlines() if line.split()]

@@ -1,14 +1,14 @@
-"""The lower layer, below everything that an input writes: the system's tree, kept in memory.
+"""The overlay's lower layer: the system's directory tree, kept in memory.
 
-A file system decides the order, sizes and inode numbers of a directory's entries, the room that
-files take, and when they were last read. Inputs would see those of the file system that the cache
-directory lies on. So the lower layer of the overlay is a tmpfs that holds the tree alone, filled in
-the same order on every host. The data comes from the host's files.
+The order, sizes and inode numbers of directory entries depend on the file system, and so do the
+disk usage and access times of files. Inputs would see the values of the file system below the
+cache directory. So the lower layer of the overlay is a tmpfs that holds the tree without the data.
+It is filled in the same order on every host; the data comes from the host's files.
 
-The layer is made once for all sandboxes of a system that a process has open, with the user
-namespace that owns the layer. Devices, /sys and the files that stand for processes have no overlay
-above them, so an input could hold or lock them. Each sandbox has its own of these, for all
-supervisors that it starts.
+The layer is created once for all sandboxes of a system that a process has open, together with the
+user namespace that owns it. Devices, /sys and the files of declared processes are not below an
+overlay, so an input could keep them open or lock them. So each sandbox has its own copies, shared
+by all supervisors that it starts.
 """
 
 from __future__ import annotations
@@ -36,36 +36,34 @@ from shioenv.system.store import DEVICES
 
 
 class LowerForm(StrEnum):
-    """How much of a system's tree is in memory."""
+    """The part of a system's tree that is in memory."""
 
     NAMES = "names"
-    """All names and attributes; the host's file system gives the data alone (Linux 6.16)."""
+    """All names and attributes; only data comes from the host's file system (Linux 6.16)."""
     PART = "part"
-    """All but /usr, where the order, sizes and times of access are those of the host's file
-    system."""
+    """All but /usr, whose order, sizes and access times come from the host's file system."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class KeptNamespaces:
-    """Descriptors of two namespaces, which live without a process as long as this object does."""
+    """Descriptors that keep two namespaces alive, without a process, while this object lives."""
 
     user: int
     """The user namespace that owns the mounts."""
     mounts: int
     form: LowerForm
     sum: str
-    """The sum of the host's directory when the tree was filled from it. `System.tree_sums` has the
-    sum that it should be."""
+    """The checksum of the host's directory when the tree was filled from it. The expected checksum
+    is in `System.tree_sums`."""
     nodes: tuple[tuple[int, int], ...]
-    """(device, inode) of the host's device nodes at that time; sandboxes of ordinary users have
-    them."""
+    """(device, inode) of the host's device nodes at that time, which sandboxes of ordinary users
+    mount."""
     owner: KeptNamespaces | None = None
-    """The namespaces whose lower layer and user namespace these share; None where they have their
-    own."""
+    """The namespaces whose lower layer and user namespace these share; None if not shared."""
     number: int = 1
-    """The number among the namespaces that share a user namespace: from 1, below `_MOST`."""
+    """The index among the namespaces that share a user namespace, from 1, below `_MOST`."""
     others: Iterator[int] = field(default_factory=lambda: iter(range(2, _MOST)))
-    """The numbers of namespaces that are still to share this user namespace."""
+    """The unused numbers for further namespaces that share this user namespace."""
 
     def __post_init__(self) -> None:
         weakref.finalize(self, _close, self.mounts, *([] if self.owner else [self.user]))
@@ -73,22 +71,22 @@ class KeptNamespaces:
     def current(self) -> bool:
         """Whether the host still has the same device nodes.
 
-        A node that somebody replaced is shown as deleted, and cannot be mounted again.
+        A node that was replaced is shown as deleted, and cannot be mounted again.
         """
         return self.nodes == _nodes()
 
 
 _DIRECTORY = Path(os.path.commonpath(DEVICES))
 _SETTLED_SECONDS = 0.1
-"""Seconds after which a change surely has another time than the change before it. Ours, because the
-clocks of file systems go in steps of at most 10 ms."""
+"""Seconds after which a further change certainly gets a different timestamp. We chose it because
+the clocks of file systems advance in steps of at most 10 ms."""
 
 
 def _nodes() -> tuple[tuple[int, int], ...]:
-    """The host's device nodes now.
+    """Return (device, inode) of the host's device nodes.
 
-    Whoever makes, removes or renames a node changes the directory of the nodes. While the directory
-    is unchanged, so are the nodes, and the last look at them counts.
+    Creating, removing or renaming a node changes its directory. While the directory is unchanged,
+    the cached result is used.
     """
     now = _DIRECTORY.stat()
     if abs(time.time() - now.st_ctime) < _SETTLED_SECONDS:
@@ -98,7 +96,7 @@ def _nodes() -> tuple[tuple[int, int], ...]:
 
 @lru_cache(maxsize=1)
 def _nodes_of(*directory: int) -> tuple[tuple[int, int], ...]:
-    """The device nodes in a directory of this device, inode and time of change (ns)."""
+    """Return the nodes, cached by the directory's device, inode and time of change (ns)."""
     return _nodes_looked_at()
 
 
@@ -113,22 +111,21 @@ def _close(*descriptors: int) -> None:
 
 
 _MOST = 60_000
-"""Above the largest number of a sandbox in a user namespace, where the number is the id of a user.
+"""Upper bound (exclusive) of sandbox numbers in a user namespace, where they serve as user ids.
 Further sandboxes share another user namespace."""
 
 _open: WeakValueDictionary[tuple[object, ...], KeptNamespaces] = WeakValueDictionary()
-"""The namespaces with a lower layer of their own that this process has, by what they are made
-of."""
+"""This process's namespaces that own a lower layer, keyed by everything that determines it."""
 
 
 def keep(
     directory: Path, instant: int, *, best: LowerForm = LowerForm.NAMES, plain: Path | None = None
 ) -> KeptNamespaces:
-    """The namespaces of a sandbox of the system in `directory`; see `KeptNamespaces`.
+    """Create the namespaces for a sandbox of the system in `directory`; see `KeptNamespaces`.
 
-    `instant` (seconds since 1970) is when every file was last read. `best` is the form to try
-    first, `plain` is as in `NamespaceSandbox`. Where this process has namespaces of the same system
-    open, their lower layer is shared. Errors: HostError where the host forbids what is needed,
+    `instant` (seconds since 1970) becomes the access time of every file. `best` is the form to try
+    first; `plain` is as in `NamespaceSandbox`. If this process has namespaces of the same system
+    open, their lower layer is shared. Errors: HostError where the host forbids a required feature,
     SandboxError.
     """
     idmap, nodes = find_idmap(), _nodes()
@@ -184,13 +181,13 @@ def keep(
 
 @cache
 def form_here() -> LowerForm:
-    """The best form that this host's kernel takes, found out by reading a file through it.
+    """Return the best form that this host's kernel supports, by reading a file through it.
 
-    Errors: HostError where namespaces cannot be had at all, SandboxError.
+    Errors: HostError where namespaces are not available at all, SandboxError.
     """
     with TemporaryDirectory(prefix="shioenv-lower-") as name:
         directory = Path(name)
-        directory.chmod(0o711)  # for the root inside, whose id has no rights on this host
+        directory.chmod(0o711)  # for root in the namespace, whose id has no rights on this host
         for name in ("rootfs", "rootfs/sys", "processes"):
             (directory / name).mkdir(mode=0o755)
         (directory / "rootfs" / "file").write_text("read through the layers\n")
@@ -199,7 +196,7 @@ def form_here() -> LowerForm:
 
 @cache
 def file_system_of(path: Path) -> str:
-    """The kernel's name of the file system that a path lies on, such as `ext4`; else `unknown`."""
+    """Return the type of the file system of a path, such as `ext4`; else `unknown`."""
     found, longest = "unknown", -1
     real = path.resolve()
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
@@ -211,7 +208,7 @@ def file_system_of(path: Path) -> str:
 
 
 def opening_failed(line: str) -> HostError | SandboxError:
-    """The error that a supervisor's last line ("E<errno> <step>") means to the user."""
+    """Turn a supervisor's last line ("E<errno> <step>") into an error for the user."""
     number, step = failure(line)
     reason = os.strerror(number) if number else "it ended without a word"
     message = f"the sandbox could not be opened: {step or 'supervisor'}: {reason}"
@@ -221,7 +218,7 @@ def opening_failed(line: str) -> HostError | SandboxError:
             hint="Linux 6.6 or newer is needed (on Debian 12: apt-get install "
             "-t bookworm-backports linux-image-amd64)",
         )
-    gone = number in (errno.ENOENT, errno.ESRCH)  # somebody killed a process that opening needs
+    gone = number in (errno.ENOENT, errno.ESRCH)  # a process that opening needs was killed
     if re.search(r"\bproc\b", step) and not gone:
         return HostError(
             message,

@@ -59,16 +59,16 @@ def _default_route(index: int, gateway: str) -> bytes:
 
 
 def _beyond(kind: int, network: bytes = b"", prefix: int = 0) -> bytes:
-    # a table of its own, boot protocol, universe scope
+    # a separate table, boot protocol, universe scope
     route = struct.pack("BBBBBBBBI", socket.AF_INET, prefix, 0, 0, _BEYOND, 3, 0, kind, 0)
     return _message(_NEWROUTE, route + (_attribute(1, network) if network else b""))
 
 
 def _no_way_out(interfaces: Sequence[Interface]) -> list[bytes]:
-    """Messages that make TCP fail at once to any address that no interface is connected to.
+    """Return messages that make TCP fail at once for addresses beyond the connected networks.
 
-    The gateway answers such attempts too, but its first answer reaches a connecting socket too
-    early. The socket believes only the answer to its next attempt, a second later.
+    The gateway rejects such attempts too, but its first answer reaches a connecting socket too
+    early. The socket accepts only the answer to its next attempt, a second later.
     """
     messages = [_beyond(_UNREACHABLE)]
     for interface in interfaces:
@@ -80,12 +80,12 @@ def _no_way_out(interfaces: Sequence[Interface]) -> list[bytes]:
 
 
 def network_messages(interfaces: Sequence[Interface]) -> tuple[bytes, bytes]:
-    """The messages that make the network inside, and those for the other end of its cables."""
+    """Return the messages that create the network inside, and those for the gateway's side."""
     inside, outside = [_set_up(1)], [_set_up(1)]
     for index, interface in enumerate(interfaces, start=_FIRST_INDEX):
         cable = f"cable{index}"
         mtu = _attribute(_IFLA_MTU, struct.pack("I", interface.mtu))
-        # one queue each way, or there would be as many as the host has processors
+        # one queue each way; the default is one for each processor of the host
         queues = b"".join(
             _attribute(kind, struct.pack("I", 1))
             for kind in (_IFLA_NUM_TX_QUEUES, _IFLA_NUM_RX_QUEUES)

@@ -1,9 +1,9 @@
-"""Can the shell that inputs run in be told from a fresh `bash -c`? Asked once of each system.
+"""Test whether the fork server's shell behaves exactly like a fresh `bash -c`, once per system.
 
-The fork server depends on how a bash starts (`native/inside/preload.c`), so every system's own bash
-is probed when the system is built. A way of serving inputs fits where every probe gets the same
-output and exit code as from a newly executed bash. The fastest way that fits is used. Where no way
-fits, each input could only have a newly executed bash, whose state nobody reads.
+The fork server depends on how a bash starts (`native/inside/preload.c`), so the system's bash is
+probed when the system is built. A mode of the fork server passes if every probe gets the same
+output and exit code as from a newly executed bash. The fastest mode that passes is used. If no
+mode passes, each input needs a newly executed bash, whose state cannot be read.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from shioenv.system.store import System
 
 _VERDICT = "shell.json"
 _UNSTABLE = re.compile(rb"(?<=pipe:\[)\d+|(?<=real )[\d.]+|(?<=user )[\d.]+|(?<=sys )[\d.]+")
-"""Matches the output that differs between any two runs of a fresh bash: numbers of pipes, times."""
+"""Matches output that differs between any two runs of a fresh bash: pipe numbers and times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """A probe that the shell under test answered differently from a fresh bash."""
+    """A probe for which the shell under test and a fresh bash differ."""
 
     probe: str
     expected: tuple[int, bytes]
@@ -43,7 +43,7 @@ class Divergence:
 
 @cache
 def probes() -> tuple[str, ...]:
-    """All probes, in the order of `probes.txt`."""
+    """Return all probes, in the order of `probes.txt`."""
     text = resources.files(__package__).joinpath("probes.txt").read_text(encoding="utf-8")
     blocks = (
         "\n".join(line for line in block.splitlines() if not line.startswith("# "))
@@ -57,11 +57,11 @@ def _answer(execution: Execution) -> tuple[int, bytes]:
 
 
 def divergences(sandbox: NamespaceSandbox, inputs: Sequence[str] | None = None) -> list[Divergence]:
-    """The probes that tell the sandbox's shell from a fresh bash; an empty list is the good result.
+    """Return the probes for which the sandbox's shell and a fresh bash differ; ideally none.
 
-    `inputs` are the probes to try; None for all. A fresh bash answers a probe in three runs. The
-    probe tells the shells apart where the sandbox's shell twice gives none of these answers.
-    Answers that fresh shells themselves disagree about say nothing.
+    `inputs` are the probes to try; None for all. A fresh bash runs a probe three times. The probe
+    is a divergence if the sandbox's shell, in two runs, matches none of these results. So probes
+    whose results vary between fresh shells are not counted.
     """
     told: list[Divergence] = []
     for probe in probes() if inputs is None else inputs:
@@ -79,18 +79,18 @@ def divergences(sandbox: NamespaceSandbox, inputs: Sequence[str] | None = None) 
 
 @dataclass(frozen=True, slots=True)
 class ServingVerdict:
-    """How a system's bash can be served on this host."""
+    """The mode of the fork server that a system's bash supports on this host."""
 
     mode: ShellMode
     reason: str = ""
-    """Why each faster mode failed; "" where the bash is served in the fastest mode."""
+    """Why each faster mode failed; "" for the fastest mode."""
 
 
 def prove_shell(system: System, report: Progress = silent) -> ServingVerdict:
-    """Probes the system's bash and keeps the fastest mode that cannot be told from a fresh bash.
+    """Probe the system's bash, and save the fastest mode that behaves like a fresh bash.
 
-    The verdict is kept only where the bash can be served, and holds for the installed library
-    alone. A bash that cannot be served is probed again the next time.
+    The verdict is saved only if a mode passes, and is valid only for the installed library. A bash
+    for which no mode passes is probed again the next time.
     """
     reasons: list[str] = []
     for mode in (ShellMode.LATE, ShellMode.MAIN):
@@ -109,7 +109,7 @@ def prove_shell(system: System, report: Progress = silent) -> ServingVerdict:
 
 
 def proven_shell(system: System, report: Progress = silent) -> ServingVerdict:
-    """The verdict kept for the library installed here; without one, the bash is probed now."""
+    """Return the saved verdict for the installed library; without one, probe the bash now."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads((system.path / _VERDICT).read_text())
         if kept["library"] == _library():
@@ -118,7 +118,7 @@ def proven_shell(system: System, report: Progress = silent) -> ServingVerdict:
 
 
 def _unfit(system: System, mode: ShellMode) -> str | None:
-    """Why the system's bash cannot be served in this mode; None where it can."""
+    """Return why the system's bash does not support this mode; None where it does."""
     try:
         with NamespaceSandbox(system, mode=mode) as sandbox:
             if sandbox.run(Request("")).shell is None:
@@ -133,12 +133,12 @@ def _unfit(system: System, mode: ShellMode) -> str | None:
 
 
 def _keep(system: System, verdict: ServingVerdict) -> None:
-    # A verdict that cannot be kept costs time alone: the next opening probes again.
+    # A verdict that cannot be saved only costs time: the next opening probes again.
     document = {"mode": verdict.mode, "reason": verdict.reason, "library": _library()}
     with suppress(OSError):
         (system.path / _VERDICT).write_text(json.dumps(document, indent=1) + "\n")
 
 
 def _library() -> str:
-    """SHA-256 (hex) of the library that is loaded into a system's bash."""
+    """Return the SHA-256 (hex) of the library that is loaded into a system's bash."""
     return hashlib.sha256(native.preload_library().read_bytes()).hexdigest()

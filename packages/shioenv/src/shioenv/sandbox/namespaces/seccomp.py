@@ -1,26 +1,26 @@
-"""The system-call filter of every sandbox: what is allowed, by group and with the reason.
+"""The seccomp filter of every sandbox: the system calls in groups, with the reason for each group.
 
-Inputs get an ordinary Linux, as root of a container has it. The answers:
+Inputs see an ordinary Linux, like root in a container:
 
-- `ALLOWED` calls pass. Programs of a Debian or Ubuntu system make them, or the supervisor needs
-  them once the filter is in place (`native/around/supervisor.c`).
-- `FORBIDDEN` calls give EPERM, as they do to root of a container: programs know that answer.
+- `ALLOWED` calls pass. Programs of a Debian or Ubuntu system use them, or the supervisor needs them
+  once the filter is installed (`native/around/supervisor.c`).
+- `FORBIDDEN` calls fail with EPERM, as for root in a container; programs handle that error.
 - `HOLLOW` calls succeed and do nothing.
-- All other calls give ENOSYS, as on an older kernel or one that was built without them: programs
-  then go another way. `ABSENT` names such calls and says why. Calls that a newer kernel adds are
-  among them, so that an input does the same on every host.
-- `socket` and `socketpair` are judged by family and protocol. For those that are not allowed, they
-  answer as a kernel without them.
-- `fcntl` makes no pipe larger than `LARGEST_PIPE`: larger sizes give EPERM.
+- All other calls fail with ENOSYS, as on a kernel without them, so programs use a fallback.
+  `ABSENT` lists such calls with reasons. Calls that newer kernels add fail as well, so that inputs
+  behave the same on every host.
+- `socket` and `socketpair` are filtered by family and protocol. Others fail as on a kernel without
+  support for them.
+- `fcntl` cannot enlarge a pipe beyond `LARGEST_PIPE`: larger sizes fail with EPERM.
 - `kill` of the shells' parent succeeds and does nothing.
 
-One filter is enough. The supervisor's calls (mounts, namespaces, another root) are calls of root on
-any Linux, and the namespaces decide what they reach.
+The supervisor and the inputs share one filter. The supervisor's calls (mounts, namespaces, change
+of root) are available to root on any Linux, and the namespaces limit their effects.
 
-A call that is allowed whatever its arguments costs next to nothing, since the kernel keeps that
-answer in a bitmap (`benchmarks/filter_cost.py`). So arguments are looked at only in the last three
-cases. Arguments of `clone` are not looked at: no filter can see those of `clone3`, and new user
-namespaces are off by their count.
+A call that is allowed for any arguments costs almost nothing, since the kernel caches the decision
+in a bitmap (`benchmarks/filter_cost.py`). So only the last three items above inspect arguments.
+Arguments of `clone` are not inspected: no filter can see those of `clone3`, and the limit on user
+namespaces already prevents new ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from shioenv import native
 
 
 class CallGroup(NamedTuple):
-    """System calls that are answered the same for one reason."""
+    """System calls that are handled the same way, for one reason."""
 
     reason: str
     names: tuple[str, ...]
@@ -152,7 +152,7 @@ FORBIDDEN = (
 )
 
 HOLLOW = (_group("writes out every disk of the host; an input's own files are in memory", "sync"),)
-"""Calls that succeed and do nothing, which is all that they would do to files in memory."""
+"""Calls that succeed and do nothing. They would have no effect on files in memory either."""
 
 ABSENT = (
     _group(
@@ -184,38 +184,37 @@ ABSENT = (
         putpmsg afs_syscall tuxcall security lookup_dcookie epoll_ctl_old epoll_wait_old vserver""",
     ),
 )
-"""Named for the reasons alone: ENOSYS is the answer to every call that is not named in another
-list. Calls that came after Linux 5.17 are such calls too."""
+"""Documentation only: every call that is in no other list fails with ENOSYS. That includes calls
+added after Linux 5.17."""
 
 FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
-"""The families of sockets that are allowed. Some others reach past the network namespace (AF_VSOCK:
-the machine that the host runs on). The rest is attack surface that no program of the systems
-needs."""
+"""The allowed socket families. Some others bypass the network namespace (AF_VSOCK reaches the
+hypervisor). The rest is attack surface that no program of the systems needs."""
 
 NETLINK = {
     0: "routes, links and addresses", 2: "between processes", 4: "socket statistics", 6: "IPsec",
     12: "firewall", 15: "devices", 16: "generic: ethtool and others",
 }  # fmt: skip
-"""The protocols of AF_NETLINK that are allowed. Others reach the kernel's auditing, storage and
+"""The allowed protocols of AF_NETLINK. Others reach the kernel's auditing, storage and
 cryptography."""
 
 
 LARGEST_PIPE = 65_536
-"""Bytes that a pipe may be made to hold: as many as a new pipe holds. The kernel counts larger
-pipes for each user of the host, and pipes of that user's other sandboxes would become small."""
+"""The largest capacity of a pipe in bytes, which is the default one. The kernel counts larger pipes
+against a quota of the host's user, which would shrink pipes in the user's other sandboxes."""
 
 FILTER = Path(__file__).with_name("filter.txt")
-"""The instructions of the filter, one a line, compiled from the lists above by libseccomp
+"""The instructions of the filter, one per line, compiled from the lists above with libseccomp
 (`scripts/filter.py`)."""
 
 PARENT = "parent"
-"""What stands in `filter.txt` for the number of the shells' parent."""
+"""The placeholder in `filter.txt` for the process id of the shells' parent."""
 
 
 @cache
 def filter_program(parent: int) -> bytes:
-    """The filter as BPF instructions for prctl(2); `parent` is the number of the shells' parent.
+    """Return the filter as BPF instructions for prctl(2); `parent` is the shells' parent (pid).
 
-    Calls of another architecture (32-bit, x32) give ENOSYS, as on a kernel without it.
+    Calls of other architectures (32-bit, x32) fail with ENOSYS, as on a kernel without them.
     """
     return native.read_filter(FILTER, {PARENT: parent})

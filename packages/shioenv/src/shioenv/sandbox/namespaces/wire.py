@@ -1,8 +1,8 @@
-"""What Python and the supervisor say to each other: `native/around/protocol.h`, in Python.
+"""The protocol between Python and the supervisor: the Python side of `native/around/protocol.h`.
 
-A configuration goes out first, then requests, each as one message. Each request gets one reply.
-Numbers are in the byte order of the machine. `tests/unit/sandbox/test_wire.py` compares this module
-with the header.
+Python first sends a configuration, then requests, each as one message. Each request gets one reply.
+Numbers are in native byte order. `tests/unit/sandbox/test_wire.py` compares this module with the
+header.
 """
 
 from __future__ import annotations
@@ -50,40 +50,40 @@ class Config(IntEnum):
 
 
 class Ask(IntEnum):
-    """What a request asks for beside the run, `REQUEST_*`: bits, combined as plain numbers."""
+    """The flags of a request, `REQUEST_*`: bits, combined as plain numbers."""
 
     FRESH = 1
-    """A newly executed bash."""
+    """Use a newly executed bash."""
     SEPARATE = 2
     KEEP = 4
-    """The run's changes stay for the next run."""
+    """Keep the run's changes for the next run."""
     TERMINAL = 8
     RENEW = 16
-    """The run reads what the run before did to the network, which is made anew afterwards."""
+    """The run reads the previous run's changes of the network, which is then created anew."""
     ROWS = 32
     EAGER = 64
     LAZY = 128
     SHELL = 256
-    """A shell that stays, in the machine as it is; the reply comes once it waits for a line."""
+    """Start a persistent shell in the machine as it is; it replies once the shell awaits a line."""
     LINE = 512
-    """The input is that shell's next line."""
+    """The input is the next line of the persistent shell."""
     END = 1024
-    """That shell ends, and the machine becomes pristine. Runs before that are beside the shell."""
+    """End that shell and make the machine pristine. Earlier runs are beside the shell."""
     APART = 2048
-    """Beside a shell that stays, on the files of the pristine system."""
+    """Run beside a persistent shell, on the pristine system's files."""
     LOOK = 4096
-    """Nothing is run: what changed since a shell that stays was started."""
+    """Run nothing; report the changes since the persistent shell was started."""
     BLIND = 16384
-    """Of a line: what changed, and the shell's state, is told by the next line that is not so."""
+    """For a line: changes and shell state are reported by the next line without this flag."""
     HAND = 8192
-    """The terminal of a shell that stays, or the ends of what entered: one byte comes with them,
-    and no reply."""
+    """Pass the terminal of a persistent shell, or the caller's ends of an entered input's streams.
+    They come with one byte, without a reply."""
     ENTER = 32768
-    """The input starts in the machine, without a shell that stays, and what it leaves goes on."""
+    """Run the input in the machine without a persistent shell; its processes continue."""
 
 
 class ReplyFlags(IntFlag):
-    """What a reply says of its run, `REPLY_*`."""
+    """The flags of a reply, `REPLY_*`."""
 
     TIMED_OUT = 1
     OUTPUT_TRUNCATED = 2
@@ -111,7 +111,7 @@ class ReplyFlags(IntFlag):
 
 
 class Stage(IntEnum):
-    """How far a run came that failed, `STAGE_*`."""
+    """The stage in which a run failed, `STAGE_*`."""
 
     NONE = 0
     NAMESPACES = 1
@@ -125,17 +125,17 @@ class Stage(IntEnum):
 NEEDS_NEW_SANDBOX: Final = (
     ReplyFlags.IPC | ReplyFlags.HOSTNAME | ReplyFlags.INIT | ReplyFlags.MOUNTS | ReplyFlags.SOCKETS
 )
-"""The flags of traces that the supervisor cannot undo. It undoes all others: changes of the network
-once these were read."""
+"""The flags of changes that the supervisor cannot undo. It undoes all others, and changes of the
+network after they were read."""
 FD_GATEWAY: Final = 100
-"""The descriptor by which messages that make interfaces name the network at the cable's other
-end."""
+"""The descriptor that refers to the gateway's network namespace in messages that create
+interfaces."""
 LONGEST_PATH: Final = 4096
-"""Most bytes of a start directory, its final NUL included: `CWD_MAX`."""
+"""Maximum bytes of a start directory, including its final NUL: `CWD_MAX`."""
 LONGEST_STATE: Final = 4 << 20
-"""Most bytes of the shell's state: `STATE_MAX`."""
+"""Maximum bytes of the shell state: `STATE_MAX`."""
 LONGEST_CHANGES: Final = 32 * MEBIBYTE + (1 << 17)
-"""Most bytes of change records: `RECORDS_MAX` of scan.c, and the record that reaches past it."""
+"""Maximum bytes of change records: `RECORDS_MAX` of scan.c plus the record that exceeds it."""
 
 RECORD = struct.Struct("=II")
 REQUEST = struct.Struct("=4I2Q5I4x")  # as C pads it
@@ -160,7 +160,7 @@ _LIMITS_HIT = (
 
 
 def pack_configuration(records: Iterable[tuple[Config, bytes]]) -> bytes:
-    """The message that configures a supervisor."""
+    """Build the message that configures a supervisor."""
     ended = (*records, (Config.END, b""))
     return b"".join(RECORD.pack(kind, len(value)) + value for kind, value in ended)
 
@@ -168,9 +168,9 @@ def pack_configuration(records: Iterable[tuple[Config, bytes]]) -> bytes:
 def pack_request(
     request: Request, directory: bytes, limits: Limits, ask: int = 0, idle_seconds: float = 0.0
 ) -> bytes:
-    """The message that has an input run in `directory`; `ask` holds what `Request` does not say.
+    """Build the message that runs an input in `directory`; `ask` holds further flags (`Ask`).
 
-    A shell that stays ends once it waited for its next line for `idle_seconds`.
+    A persistent shell ends after waiting `idle_seconds` for its next line.
 
     Raises InputError where the input cannot be an argument of a program.
     """
@@ -202,29 +202,29 @@ def pack_request(
 
 
 class Reply(NamedTuple):
-    """The head of an answer. The parts that follow have the last four lengths, in order."""
+    """The head of a reply. Four parts follow, whose lengths are its last four members."""
 
     error: int
-    """0, or an errno: the run did not happen, or its changes could not be read (`Stage.SCAN`)."""
+    """0, or an errno where the run failed or its changes could not be read (`Stage.SCAN`)."""
     stage: int
     status: int
-    """The shell's status, as wait(2) gives it."""
+    """The shell's wait status, as from wait(2)."""
     flags: int
     """`ReplyFlags`."""
     started_ns: int
     ended_ns: int
     processes: int
-    """How many processes were started until the shell ended, the shell among them; 0: unknown."""
+    """Processes started before the shell ended, including the shell; 0 if unknown."""
     output_length: int
     errors_length: int
     state_length: int
     changes_length: int
 
     def execution(self, body: memoryview, limits: Limits, *, separate: bool) -> Execution:
-        """The execution, from the bytes that followed this head.
+        """Build the execution from the bytes that followed this head.
 
-        The host's name and the network are missing: they have to be asked for where `meaning` says
-        that they changed. Raises SandboxError for bytes that no supervisor sends.
+        Hostname and network are missing: the caller reads them if `meaning` reports a change.
+        Raises SandboxError for bytes that do not follow the protocol.
         """
         said = meaning(self.flags)
         output_end = self.output_length
@@ -266,7 +266,7 @@ class Reply(NamedTuple):
 
 
 class Meaning(NamedTuple):
-    """What the flags of a reply mean."""
+    """The flags of a reply, decoded."""
 
     timed_out: bool
     waited: bool
@@ -283,7 +283,7 @@ class Meaning(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def meaning(flags: int) -> Meaning:
-    """What the `flags` of a reply mean. Few combinations occur, so each is worked out once."""
+    """Decode the `flags` of a reply. Few combinations occur, so the results are cached."""
     said = ReplyFlags(flags)
     return Meaning(
         timed_out=bool(said & ReplyFlags.TIMED_OUT),
@@ -301,7 +301,7 @@ def meaning(flags: int) -> Meaning:
 
 
 def _split_state(state: bytes) -> tuple[bytes, bytes | None]:
-    """The dump without its last section, and the working directory, which that section holds.
+    """Split off the dump's last section, which holds the working directory.
 
     The directory is None where the section is empty or missing.
     """
@@ -310,11 +310,10 @@ def _split_state(state: bytes) -> tuple[bytes, bytes | None]:
 
 
 def read_reply(receive: Callable[[int, bytes], bytes], limits: Limits) -> tuple[Reply, memoryview]:
-    """The next reply, and the bytes that follow its head.
+    """Read the next reply, and return its head and the bytes that follow.
 
-    `receive` takes a number and the bytes so far. It waits until there are at least so many bytes
-    in all, and gives all of them. Raises SandboxError for lengths that no run under these limits
-    can have, before it waits for bytes of such a length.
+    `receive` takes a number and the bytes so far. It returns all bytes once there are at least that
+    many. Raises SandboxError for lengths that exceed these limits, before waiting for such bytes.
     """
     said = receive(REPLY.size, b"")
     reply = Reply._make(REPLY.unpack_from(said))
@@ -332,10 +331,10 @@ T = TypeVar("T")
 
 
 class SupervisorSocket:
-    """A socket to the supervisor `process`, on this host.
+    """A socket to the supervisor `process` (pid) on this host.
 
-    Its timeout is how long the supervisor may be silent. It is counted in looks at the supervisor,
-    so the time in which this process is stopped does not count.
+    Its timeout is the time for which the supervisor may be silent. The time is counted in polling
+    intervals, so time in which this process itself is stopped does not count.
     """
 
     def __init__(self, connection: socket.socket, process: int) -> None:
@@ -344,11 +343,11 @@ class SupervisorSocket:
         connection.settimeout(stopped.LOOK_SECONDS)
 
     def gettimeout(self) -> float | None:
-        """Seconds for which the supervisor may be silent."""
+        """Return the seconds for which the supervisor may be silent."""
         return self._seconds
 
     def settimeout(self, seconds: float) -> None:
-        """Change the seconds for which the supervisor may be silent."""
+        """Set the seconds for which the supervisor may be silent."""
         self._seconds = seconds
 
     def sendall(self, data: bytes) -> None:
@@ -358,7 +357,7 @@ class SupervisorSocket:
             sent += self._patiently(partial(self._connection.send, memoryview(data)[sent:]))
 
     def recv(self, most: int) -> bytes:
-        """Some of the bytes that the supervisor wrote; none once it ended.
+        """Return some of the bytes that the supervisor wrote; none once it has ended.
 
         Errors: TimeoutError where it is silent for too long, ConnectionError where it stays
         stopped.
@@ -366,15 +365,15 @@ class SupervisorSocket:
         return self._patiently(partial(self._connection.recv, most))
 
     def receive_descriptors(self, count: int) -> list[int]:
-        """The descriptors that come with the next byte. Errors: those of `recv`."""
+        """Return the descriptors that come with the next byte. Errors: those of `recv`."""
         return self._patiently(partial(socket.recv_fds, self._connection, 1, count))[1]
 
     def close(self) -> None:
-        """Close the socket, at which the supervisor ends."""
+        """Close the socket, which ends the supervisor."""
         self._connection.close()
 
     def _patiently(self, call: Callable[[], T]) -> T:
-        """The result of `call`, repeated while it times out and the supervisor may yet answer."""
+        """Return the result of `call`, retried on timeouts while the supervisor may answer."""
         silent, watch = 0.0, stopped.StopWatch()
         while True:
             try:
