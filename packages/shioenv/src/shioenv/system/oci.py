@@ -62,8 +62,8 @@ class Image:
 def find_image(layout: Path, architecture: str = "amd64") -> Image:
     """Return the only image of a layout for an architecture.
 
-    Errors: RootfsTarError if the layout cannot be read, a blob does not match its size or digest,
-    or the layout has no image or several images for the architecture.
+    Errors: RootfsTarError if the layout cannot be read, or a blob does not match its size or
+    digest. RootfsTarError too if it has no image or several images for the architecture.
     """
     found = [*_manifests(layout, _document(layout, layout / "index.json"), architecture, 0)]
     if len(found) != 1:

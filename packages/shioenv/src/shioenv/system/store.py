@@ -310,8 +310,8 @@ def _corrupt(name: str, path: Path, error: Exception | str) -> SystemCorruptErro
 def find_system(name: str | None = None) -> System:
     """Return the built system of this name, by default `debian-12`.
 
-    `name` may be the name of a shipped system, the name of a system built from another TOML file,
-    or the path of such a file. Raises:
+    `name` may be the name of a shipped system or of a system built from another TOML file. It may
+    also be the path of such a file. Raises:
 
     - UnknownSystemError, which suggests the nearest name: no system has this name.
     - SystemNotBuiltError: the system is declared but not built, its files are missing, or it was
