@@ -1,15 +1,16 @@
-"""What a system's own C library answers in place of the host's kernel: the declared clock, kernel,
-disk and mounts, by the code of `native/library`.
+"""Patch a system's C library to return the declared clock, kernel, disk and mounts.
 
-Every program asks the C library. The code is put behind that library's last byte. One of the
-library's two headers for the same note becomes that of one more segment, in memory behind all
-others. Then the names of functions lead there. These functions tell the time, name the kernel, show
-files, disks and directories or open the list of mounts. The order of everything else in the library
-and what its other functions do stay as they were. Nothing is loaded in addition, and no file,
-variable or mount tells programs about it. The code is compiled once and committed, since inputs can
-see the library's bytes. Filled in are the declared moments, names and mounts, what of the disk is
-in use, and where the library's own functions lie. So the same library gives the same bytes on every
-host.
+Programs get these values from the C library, so functions in `native/library` replace some of its
+functions. The compiled code is appended to the library. The library has two program headers for the
+same note; one of them becomes the header of an additional segment, mapped above all others. Dynamic
+symbols then point into this segment. The replaced functions return the time, the kernel's name, and
+attributes of files, disks and directories, or open the list of mounts.
+
+The layout of the rest of the library and its other functions do not change. Nothing else is loaded,
+and no file, variable or mount reveals the patch. The code is compiled once and committed, because
+inputs can read the library's bytes. The build fills in the declared times, names and mounts, the
+disk usage, and the addresses of the original functions. The same library therefore gives the same
+bytes on every host.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from shioenv.system.elf import (
 from shioenv.system.image import ImageEntry, content
 
 TRIED = ("2.36", "2.41")
-"""Versions of glibc with which programs were seen to keep to it: Debian 12's and 13's."""
+"""Tested versions of glibc: those of Debian 12 and 13."""
 
 _LIBRARY = re.compile(r"(usr/)?lib/x86_64-linux-gnu/libc\.so\.6")
 _DIGESTS = "var/lib/dpkg/info/libc6:amd64.md5sums"
@@ -51,46 +52,46 @@ _ORIGINALS = (
     "__open_2", "openat", "__openat_2", "pthread_cond_timedwait", "readdir", "readdir_r", "recvmsg",
     "setmntent", "statvfs", "sysconf",
 )  # fmt: skip
-"""Functions of the library that the code calls, in the order of `struct facts`."""
+"""Library functions that the code calls, in the order of `struct facts`."""
 _OF_THE_CLOCK = frozenset({
     "__clock_gettime", "__gettimeofday", "clock_gettime", "clock_nanosleep", "gettimeofday",
     "pthread_cond_timedwait", "time", "timespec_get",
 })  # fmt: skip
-"""Functions of the code that are not used where the clock is declared to be the host's."""
+"""Functions of the code that are omitted if the declared clock is the host's."""
 _FACTS = struct.Struct(f"<14q{len(_ORIGINALS)}q")
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the programs of a built system are told, as its record says."""
+    """The clock, kernel, processor and disk usage that the programs of a built system see."""
 
     clock: str
-    """`declared`: the declared instant, going on from it in each run; `host`: the host's time."""
+    """`declared`: time starts at the declared instant in each run; `host`: the host's time."""
     kernel: str
-    """`declared`: the declared kernel's release and version; `host`: those of the host's."""
+    """`declared`: the declared kernel's release and version; `host`: those of the host."""
     why: str = ""
-    """Why something is the host's; empty where nothing is."""
+    """The reason why the clock or kernel is the host's, else empty."""
     glibc: str = ""
-    """Version of the C library that holds the answers; empty where it holds none."""
+    """Version of the patched C library; empty if it is not patched."""
     processor: str = "host"
-    """What the loader is told: the `declared` processor, or the `host`'s."""
+    """The processor that the loader sees: `declared` or `host`."""
     why_processor: str = ""
-    """Why the processor is the host's; empty where it is not."""
+    """The reason why the processor is the host's, else empty."""
     disk_used: int = 0
-    """Bytes of the root disk that are in use before a run; 0 where programs see it empty."""
+    """Bytes of the root disk in use before a run; 0 if programs see it as empty."""
 
 
 class UnfitError(ValueError):
-    """A file of the C library cannot hold the code; the text says why."""
+    """The C library or the loader cannot be patched; the message gives the reason."""
 
 
 def install(
     declaration: SystemDeclaration, entries: Sequence[ImageEntry], base: IO[bytes]
 ) -> tuple[list[ImageEntry], Answers]:
-    """The entries with the code in the C library, and what programs are told.
+    """Return the entries with a patched C library, and the values that programs see.
 
-    Changed are the library and the digest that the package manager keeps of it. Where the code
-    cannot be there the entries are as they were.
+    The library and its checksum in the package manager's database change. If the library cannot be
+    patched, the entries are unchanged.
     """
     result = list(entries)
     try:
@@ -109,9 +110,9 @@ def install(
 
 
 def put(entries: list[ImageEntry], number: int, after: bytes, base: IO[bytes]) -> None:
-    """Put other bytes into a file of the C library's package, and into the package manager's list.
+    """Replace a file of the C library's package and its checksum in the package manager's database.
 
-    `number` is the file's place in `entries`, which are changed.
+    `number` is the file's index in `entries`, which is modified in place.
     """
     before = content(entries[number], base)
     old, new = (hashlib.md5(data, usedforsecurity=False).hexdigest() for data in (before, after))
@@ -123,22 +124,23 @@ def put(entries: list[ImageEntry], number: int, after: bytes, base: IO[bytes]) -
 
 
 def _disk_used(declaration: SystemDeclaration, entries: Sequence[ImageEntry]) -> tuple[int, int]:
-    """Bytes and files that the system takes of its root disk; at most three quarters of that, so
-    that something can be written.
+    """Return the bytes and files in use on the root disk.
+
+    The bytes are limited to three quarters of the disk, to leave free space.
     """
     taken = sum(-entry.size % _PAGE + entry.size for entry in entries)
     return min(taken, declaration.machine.disk // 4 * 3) & -_PAGE, len(entries)
 
 
 def logged_in(declaration: SystemDeclaration) -> list[tuple[int, int]]:
-    """Numbers of the users who are logged in at the instant, and of their groups, ascending."""
+    """Return (uid, gid) of the users who are logged in at the instant, in ascending order."""
     known = declaration.accounts
     present = (login for login in declaration.machine.logins if login.end is None)
     return sorted({known[login.user] for login in present if login.user != "reboot"})
 
 
 def memory_shares(machine: Machine) -> dict[str, int]:
-    """Kilobytes: shares of the declared memory that a quiet machine shows."""
+    """Return the memory statistics of an idle machine in kilobytes, by name."""
     total = machine.memory // 1024
     percent = {
         "free": 41, "available": 68, "buffers": 3, "cached": 33, "active": 14, "inactive": 27,
@@ -149,9 +151,10 @@ def memory_shares(machine: Machine) -> dict[str, int]:
 
 
 def _mounts(declaration: SystemDeclaration) -> list[str]:
-    """Lines of /proc/self/mountinfo: what a machine of the distribution has mounted.
+    """Return the lines of /proc/self/mountinfo on a machine of the distribution.
 
-    What begins with `-` is shown where the kernel has it too; the root disk's number is declared.
+    A device number that begins with `-` marks a mount that is shown only if the kernel has it. The
+    root disk's device number, `-`, is replaced by the declared one.
     """
     machine = declaration.machine
     root = next((disk.name for disk in machine.disks if disk.mount == "/"), "root")
@@ -180,9 +183,9 @@ def _mounts(declaration: SystemDeclaration) -> list[str]:
 
 
 def _measures(machine: Machine) -> Iterator[int]:
-    """What sysinfo(2) says: three loads times 65,536, then bytes of memory and of swap."""
+    """Yield values of sysinfo(2): three loads times 65,536, then memory and swap in bytes."""
     for load in machine.load:
-        yield round(load * 2048) << 5  # the kernel keeps eleven bits of the fraction
+        yield round(load * 2048) << 5  # the kernel stores eleven fractional bits
     share = memory_shares(machine)
     for name in ("total", "free", "shmem", "buffers"):
         yield share[name] << 10
@@ -190,12 +193,12 @@ def _measures(machine: Machine) -> Iterator[int]:
 
 
 def socket_inode(index: int) -> int:
-    """The number that programs see for a declared socket, by its place in the declaration."""
+    """Return the inode number that programs see for a declared socket, by its index."""
     return _FIRST_SOCKET + 2 * index
 
 
 def _sockets(machine: Machine) -> list[str]:
-    """Family, port, peer's port and shown number of each socket of the machine's processes."""
+    """Return family, port, peer port and inode number of each declared socket, as a line."""
     rows = enumerate(machine.sockets)
     return [
         f"{6 if ':' in one.address else 4} {one.port} {one.peer_port} {socket_inode(index)}"
@@ -206,10 +209,10 @@ def _sockets(machine: Machine) -> list[str]:
 def _with_answers(
     library: bytes, compiled: bytes, declaration: SystemDeclaration, used: tuple[int, int]
 ) -> tuple[bytes, str]:
-    """A copy of the library that holds the code, and its version. `used` are the bytes and files
-    of the root disk that are in use.
+    """Return a patched copy of the library, and its version.
 
-    Raises UnfitError where it cannot.
+    `used` is the number of bytes and files in use on the root disk. Raises UnfitError if the
+    library cannot be patched.
     """
     try:
         return _answering(library, compiled, declaration, used)
@@ -260,7 +263,7 @@ def _answering(
     segment = (LOADED, EXECUTABLE, start, address, address, len(code), len(code), _PAGE)
     SEGMENT.pack_into(result, header, *segment)
     for symbol in listed:
-        # of a name with a default, older versions may be called otherwise: they stay
+        # if a name has a default version, its older versions may have another interface: keep them
         if symbol.name in functions and (symbol.default or symbol.name not in own):
             result[symbol.at + 4] = symbol.info & 0xF0 | FUNCTION
             struct.pack_into("<Q", result, symbol.at + 8, address + functions[symbol.name])
@@ -268,17 +271,17 @@ def _answering(
 
 
 def _code(compiled: bytes) -> tuple[bytes, dict[str, int]]:
-    """The compiled code, its facts first, and where in it the functions are, by name."""
+    """Return the compiled code, which starts with its facts, and offsets of functions by name."""
     functions = {symbol.name: symbol.value for symbol in symbols(compiled)}
     return first_segment(compiled), functions
 
 
 def _place(library: bytes) -> tuple[int, int]:
-    """Where the program header lies that becomes the code's, and the code's address.
+    """Return the file offset of the program header to reuse, and the address of the code.
 
-    It is that of a note which another header shows as the properties, the only thing that a loader
-    looks for in it. Segments have to be in the order of their addresses, so it has to be one behind
-    all of them.
+    The reused header describes a note that a second header describes as properties, and loaders
+    read only the latter. Load segments must be in ascending order of addresses, so the reused
+    header must follow all of them.
     """
     rows = list(segments(library))
     properties = [row[2] for _, row in rows if row[0] == PROPERTY]

@@ -1,4 +1,4 @@
-"""Packages of a distribution unpacked into a root filesystem's tarball, by mmdebstrap."""
+"""Install a distribution's packages into a root filesystem tarball with mmdebstrap."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ from shioenv.system import image
 from shioenv.system.declare import Distribution, SystemDeclaration
 
 LAYOUT_VERSION = 3
-"""Version of the cache directory's layout. Another version makes every system be built again."""
+"""Version of the cache directory's layout. Changing it causes every system to be rebuilt."""
 
 Progress = Callable[[str], None]
-"""Is given what is being done, one line at a time."""
+"""A callback that receives progress messages, one line at a time."""
 
 
 _ONE_LOCALE_FILE = (
     'test ! -d "$1/usr/lib/locale/C.utf8" || '
     'chroot "$1" localedef --add-to-archive /usr/lib/locale/C.utf8'
 )
-"""Has the system's own tool put the files of its locale into one, as on a machine with locales.
-Without it, 24 of the 34 files that `ls` opens would be these files."""
+"""Command that packs the files of the C.UTF-8 locale into a locale archive, as on ordinary
+machines. Without the archive, 24 of the 34 files that `ls` opens would be locale files."""
 
 _OF_THE_HOST = re.compile(
     r"PATH|HOME|TMPDIR|APT_CONFIG|SSL_CERT_(FILE|DIR)|(HTTPS?|FTP|ALL|NO)_PROXY", re.IGNORECASE
 )
 
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
-"""Variables of mmdebstrap, and so of the programs that packages run when they are installed.
+"""Environment variables of mmdebstrap, inherited by the packages' installation scripts.
 
-Of the host's variables, mmdebstrap has only those that a download may need (`_OF_THE_HOST`). One of
-the others once decided whether bytecode of an import was kept.
+Of the host's variables, mmdebstrap inherits only those that downloads may need (`_OF_THE_HOST`).
+Others can change the result: one once decided whether Python's bytecode was kept.
 """
 
 
 def bootstrap(
     declaration: SystemDeclaration, cache: Path, work: Path, fresh: bool, report: Progress
 ) -> tuple[Path, str]:
-    """The base that mmdebstrap makes, and where it came from (`mmdebstrap:KEY`).
+    """Make the base with mmdebstrap, and return its path and source (`mmdebstrap:KEY`).
 
-    The base of an earlier build with the same packages is taken again, unless `fresh`. Errors:
+    The base of an earlier build with the same packages is reused unless `fresh` is true. Errors:
     BuildToolError, HostError, SystemBuildError, SystemStorageError.
     """
     distribution = declaration.distribution
@@ -94,7 +94,7 @@ def bootstrap(
                     if line.startswith("I: ") and "tempdir" not in line:
                         report(f"  {line[3:].rstrip()}")
                 status = process.wait()
-            except BaseException:  # asked to end, mmdebstrap unmounts and removes what it made
+            except BaseException:  # on SIGTERM, mmdebstrap unmounts and removes its files
                 os.killpg(process.pid, signal.SIGTERM)
                 process.wait()
                 raise
@@ -107,17 +107,18 @@ def bootstrap(
 
 
 _CACHE_BYTES, _UNPACKED_BYTES = 800_000_000, 700_000_000
-"""Bytes that the cache takes for a moment (base, archive and system), and packages unpacked."""
+"""Temporary space in bytes: in the cache (base, archive and system), and for unpacked packages."""
 
 ROOM_BYTES = 1_000_000_000
-"""Bytes that building takes for a moment where the cache is on the disk of temporary files."""
+"""Temporary space in bytes for a build if the cache is on the same disk as temporary files."""
 
 
 def _refuse_full_disk(cache: Path, failed: bool = False) -> None:
-    """Raise SystemStorageError, which names the disk, where a disk has too little room.
+    """Raise SystemStorageError, which names the disk, if a disk has too little free space.
 
-    The disk of the cache holds the tar that mmdebstrap makes. On the disk of temporary files it
-    unpacks the packages, and removes them again when it fails. `failed`: it has found a disk full.
+    The cache's disk holds the tarball that mmdebstrap writes. mmdebstrap unpacks the packages on
+    the disk of temporary files, and removes them if it fails. `failed` is true if mmdebstrap has
+    failed because a disk was full.
     """
     temporary = Path(tempfile.gettempdir())
     together = temporary.stat().st_dev == cache.stat().st_dev
@@ -159,11 +160,10 @@ def _bootstrap_failed(status: int, log: list[str], sources: list[str], cache: Pa
 
 
 def mmdebstrap_command(distribution: Distribution, target: Path, sources: list[str]) -> list[str]:
-    """The command that makes the base, as root or as an ordinary user.
+    """Return the command that makes the base, as root or as an ordinary user.
 
-    Texts of the declaration stand behind `--`, or behind the name of one option each, so none of
-    them can be an option. The patterns of `declare` leave no room for a second line or a file's
-    name.
+    Strings of the declaration follow `--` or the name of an option, so none can be parsed as an
+    option. The patterns in `declare` exclude line breaks and file names.
     """
     mode = "root" if os.geteuid() == 0 else "unshare"
     command = [
@@ -181,7 +181,7 @@ def mmdebstrap_command(distribution: Distribution, target: Path, sources: list[s
 
 
 def _apt_options() -> list[str]:
-    """Settings of the host's apt that decide whether a download works here."""
+    """Return the settings of the host's apt that downloads may depend on, such as proxies."""
     try:
         dump = subprocess.run(
             ["apt-config", "dump", "--no-empty", "--format", '%f "%v";%n', "Acquire"],
@@ -198,12 +198,11 @@ def _apt_options() -> list[str]:
 
 
 def apt_sources(distribution: Distribution, etc: Path = Path("/etc")) -> list[str]:
-    """One-line apt sources for the distribution: the host's own, else the declared mirrors.
+    """Return one-line apt sources for the distribution: the host's, else the declared mirrors.
 
-    A host that runs another release of the same family lends its mirrors: in its sources, the
-    suites of the distribution replace its own. Packages in a directory of the host (`file:`) are
-    copied, because the new root has no such directory. `etc` is where the host's configuration
-    lies.
+    If the host runs another release of the same family, its mirrors are used with the suites of the
+    distribution. Packages in a directory of the host (`file:`) are copied, because the new root
+    has no such directory. `etc` is the host's configuration directory.
     """
     host = _os_release(etc)
     codename = host.get("VERSION_CODENAME", "")
@@ -231,13 +230,13 @@ def _os_release(etc: Path) -> dict[str, str]:
 
 
 def os_release(text: str) -> dict[str, str]:
-    """Values by name in the text of an os-release file."""
+    """Parse an os-release file into values by name."""
     pairs = re.findall(r"^([A-Z_]+)=\"?([^\"\n]*)\"?$", text, re.MULTILINE)
     return dict(pairs)
 
 
 def _host_sources(etc: Path) -> Iterator[tuple[str, str, str, list[str]]]:
-    """Options, address, suite and components of each binary source that the host's apt uses."""
+    """Yield (options, URI, suite, components) for each binary source of the host's apt."""
     parts = etc / "apt" / "sources.list.d"
     files = [etc / "apt" / "sources.list", *sorted(parts.glob("*.list"))]
     for path in files:

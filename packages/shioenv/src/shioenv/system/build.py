@@ -1,13 +1,13 @@
-"""Builds a system's root filesystem and puts it, content-addressed, into the cache directory.
+"""Build root filesystems of systems into the content-addressed cache directory.
 
     systems/<digest>/   rootfs/  proc/<name>  processes/<process>/<name>  web/<path>
                         index.json.gz  system.json  contents.json.gz  declaration.toml
                         shell.json (how its bash is served)  microvm/ (see `microvm`)
-    names/<name>.json   which digest a name stands for, and from what the system was built
+    names/<name>.json   the digest of the system with this name, and the source of its base
     bases/<key>.tar     a base made by mmdebstrap, for later builds with the same packages
 
-A system is made in a directory beside its place, which is then renamed. So a build that fails or is
-interrupted leaves nothing behind. One build runs at a time.
+A system is built in a temporary directory beside its final path, which is renamed at the end. A
+build that fails or is interrupted therefore leaves nothing behind. One build runs at a time.
 """
 
 from __future__ import annotations
@@ -61,34 +61,34 @@ from shioenv.system.links import resolve
 from shioenv.system.oci import MOST_BYTES
 
 PROGRAMS = {"ip": "iproute2", "nft": "nftables", "uname": "coreutils"}
-"""Programs that record inside a system what an input changed, with Debian's package of each."""
+"""Programs run inside a system to record an input's changes, each with its Debian package."""
 
 IMPORTING = ".import-"
-"""How the names of directories begin in which an import unpacks."""
+"""Prefix of the temporary directories that imports unpack into."""
 
 DEFAULT_PATH = "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"
-"""Where Debian's bash looks for programs without a PATH in its environment."""
+"""The search path that Debian's bash uses if PATH is not set."""
 
 
 @dataclass(frozen=True, slots=True)
 class TarBase:
-    """A tarball that a system is made from."""
+    """A tarball to build a system from."""
 
     path: Path
     needed: Mapping[str, str] = field(default_factory=lambda: PROGRAMS)
-    """The programs of `PROGRAMS` that it has to have."""
+    """Programs that the system must contain, each with its Debian package."""
 
 
 def silent(line: str) -> None:
-    """Drops a line of progress."""
+    """Ignore a line of progress."""
 
 
 def fingerprint(declaration: SystemDeclaration, text: str) -> str:
-    """A hash that changes whenever building from a declaration's `text` could give another system.
+    """Return a hash of everything that can change the result of building from `text`.
 
-    It covers the declaration, the home tree's files and the code that is written into the C
-    library and the loader. It also covers the source of the modules that make an image of these,
-    with comments and docstrings.
+    The hash covers the declaration, the files of the home tree, and the code written into the C
+    library and the loader. It also covers the source of the modules that compose the image,
+    including comments and docstrings.
     """
     digest = hashlib.sha256(f"{LAYOUT_VERSION}\n{text}".encode())
 
@@ -126,7 +126,7 @@ def fingerprint(declaration: SystemDeclaration, text: str) -> str:
 
 @contextmanager
 def storage_errors(cache: Path) -> Iterator[None]:
-    """Turns an OSError into SystemStorageError: for a full disk, or a path in the cache."""
+    """Convert an OSError to SystemStorageError if the disk is full or the path is in the cache."""
     try:
         yield
     except OSError as error:
@@ -151,7 +151,7 @@ def storage_errors(cache: Path) -> Iterator[None]:
 
 @contextmanager
 def build_lock(cache: Path, report: Progress) -> Iterator[None]:
-    """Holds the lock of the one build that may run; it is let go when the process ends."""
+    """Hold the lock that allows one build at a time; it is released when the process ends."""
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "lock").open("w") as lock:
         try:
@@ -172,9 +172,10 @@ def build(
     fresh: bool,
     report: Progress,
 ) -> str:
-    """Builds (or reuses) the system of a declaration read from `text`, and gives its digest.
+    """Build or reuse the system of a declaration read from `text`, and return its digest.
 
-    The caller holds the lock, and has read the home tree: reading it takes no download.
+    The caller holds the build lock. `tree` is loaded by the caller, so that a faulty home tree is
+    reported before packages are downloaded.
     """
     for name in ("systems", "names", "bases"):
         (cache / name).mkdir(exist_ok=True)
@@ -287,7 +288,7 @@ _ANOTHER_NAME = "give the new one a name of its own: --rootfs-tar FILE --name NA
 
 
 def _keep_other(name: str, cache: Path, source: str) -> None:
-    """SystemBuildError where a system of this name was made from another source."""
+    """Raise SystemBuildError if a system of this name was built from another source."""
     try:
         named = read_json(cache / "names" / f"{name}.json")
         there, path = str(named["source"]), cache / "systems" / str(named["digest"])
@@ -303,7 +304,7 @@ def _keep_other(name: str, cache: Path, source: str) -> None:
 def _check_distribution(
     declaration: SystemDeclaration, entries: Mapping[str, image.ImageEntry], base: IO[bytes]
 ) -> None:
-    """RootfsTarError where a tarball says that it is another distribution than the declared one."""
+    """Raise RootfsTarError if the tarball's os-release contradicts the declared distribution."""
     paths = [path for path in ("usr/lib/os-release", "etc/os-release") if path in entries]
     if not paths:
         return
@@ -325,7 +326,7 @@ def _check_programs(
     source: str,
     needed: Mapping[str, str],
 ) -> None:
-    """RootfsTarError or SystemBuildError where the session would not find a needed program."""
+    """Raise RootfsTarError or SystemBuildError if a needed program is not in the session's PATH."""
     at = {f"/{entry.path}": entry for entry in entries}
     path = declaration.session.environment.get("PATH", DEFAULT_PATH)
 
@@ -352,7 +353,7 @@ def _check_programs(
 
 
 def _write_files(top: Path, files: dict[str, bytes], declaration: SystemDeclaration) -> None:
-    """Writes the files beneath `top`, readable by everybody and dated at the system's instant."""
+    """Write files beneath `top`, readable by all users and dated at the system's instant."""
     moment = declaration.instant.timestamp()
     for name, data in files.items():
         path = top / name
@@ -371,7 +372,7 @@ def _digest(
     site: dict[str, bytes],
     told: answers.Answers,
 ) -> str:
-    """sha256 (hex) over what decides what an input does: files, /proc, web, session, machine."""
+    """Return the SHA-256 (hex) of all that affects inputs: files, /proc, web, session, machine."""
     session = {
         "user": declaration.session.user,
         "umask": declaration.session.umask,
@@ -397,10 +398,10 @@ def _digest(
 
 
 def damage(path: Path) -> str | None:
-    """The first damage found in a built system in the directory `path`; None where there is none.
+    """Return the first damage found in the built system at `path`, or None if it is intact.
 
-    Each file of the root filesystem is looked at, not read: whether it is there, its kind, mode,
-    size and time. A file that this user may not look at counts as sound.
+    Compares the kind, mode, size and modification time of each file of the root filesystem, without
+    reading its content. Files that this user may not `lstat` count as intact.
     """
     try:
         read_json(path / "system.json")
@@ -428,12 +429,12 @@ def damage(path: Path) -> str | None:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Writes a JSON file that is either wholly there or not at all."""
+    """Write a JSON file atomically."""
     atomic_write(path, f"{json.dumps(value, indent=1)}\n".encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object that `write_json` wrote. Raises OSError, or ValueError for anything else."""
+    """Read the object written by `write_json`. Errors: OSError; ValueError for other content."""
     value = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(value, dict):
         raise ValueError(f"{path} holds no object")
@@ -441,7 +442,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _sweep(cache: Path) -> None:
-    """Removes what killed builds left behind."""
+    """Remove temporary files left by killed builds."""
     for left in (cache / "systems").glob(".build-*"):
         remove_tree(left)
     for left in (cache / "bases").glob("*.part"):
@@ -449,31 +450,31 @@ def _sweep(cache: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Removes a directory of a system or of a build, with the files of mapped ids in it."""
+    """Remove the directory of a system or a build, including files owned by mapped ids."""
     if os.geteuid() != 0 and not path.name.startswith(".build-") and (path / "rootfs").is_dir():
         closed = Path(tempfile.mkdtemp(prefix=".build-", dir=path.parent))
         path.rename(closed / "system")
         path = closed
     inside = path / "system"
     if os.geteuid() != 0 and (inside / "rootfs").is_dir():
-        inside.chmod(0o777)  # the system's root removes rootfs from it; what lies above is closed
+        inside.chmod(0o777)  # lets the mapped root remove rootfs; the parent directory is private
         _mapped(["rm", "-rf", "--one-file-system", "rootfs"], inside)
     shutil.rmtree(path, ignore_errors=True)
 
 
 def _mapped(command: list[str], cwd: Path, stdin: IO[bytes] | int = DEVNULL) -> tuple[int, str]:
-    """Runs a program as the system's root in `cwd`; gives its exit status and standard error."""
+    """Run a program as the system's root in `cwd`; return its exit status and standard error."""
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
     ended = run_mapped(command, idmap=find_idmap(), cwd=cwd, stdin=stdin, env=environment)
     return ended.returncode, ended.stderr.decode("utf-8", "replace").strip()
 
 
 def _unpack(tar: Path, directory: Path) -> None:
-    """Unpacks a tar into `directory`/rootfs, whose files the mapped ids own."""
+    """Unpack a tar into `directory`/rootfs, with files owned by the mapped ids."""
     program = shutil.which("tar")
     if program is None:
         raise BuildToolError("tar is not installed", hint="on Debian: apt-get install tar")
-    directory.chmod(0o777)  # the system's root makes rootfs in it; what lies above is closed
+    directory.chmod(0o777)  # lets the mapped root create rootfs; the parent directory is private
     script = f'umask 022; mkdir rootfs && exec {program} "$@"'
     arguments = "--extract --file=- --directory=rootfs --numeric-owner --same-owner"
     arguments += " --same-permissions --delay-directory-restore --warning=no-timestamp"
@@ -490,7 +491,7 @@ def _unpack(tar: Path, directory: Path) -> None:
 def _set_access_times(
     entries: list[image.ImageEntry], work: Path, directory: Path, moment: int
 ) -> None:
-    """Makes every file last read at `moment`, so that `stat` shows the same on every host."""
+    """Set every access time to `moment`, so that `stat` prints the same on every host."""
     names = work / "names"
     paths = (f"./{entry.path}\0".encode("utf-8", "surrogateescape") for entry in entries)
     names.write_bytes(b"".join(paths))
@@ -502,14 +503,14 @@ def _set_access_times(
 
 
 # ---------------------------------------------------------------------------------------------
-# Where the base comes from
+# The base tarball
 
 
 def plain_tar(path: Path, work: Path, most_bytes: int) -> tuple[Path, str]:
-    """The tarball uncompressed, and the name of the source: `tar:` and the tarball's sha256.
+    """Return the decompressed tarball and its source, `tar:` followed by the tarball's SHA-256.
 
-    Errors: RootfsTarError, as for a compressed tarball of more than `most_bytes` unpacked; OSError;
-    BuildToolError.
+    Errors: RootfsTarError if the tarball cannot be read or decompressed, or decompresses to more
+    than `most_bytes`; BuildToolError if zstd is missing; OSError.
     """
     import bz2
     import lzma
@@ -537,7 +538,7 @@ def plain_tar(path: Path, work: Path, most_bytes: int) -> tuple[Path, str]:
             _copy(compressed, out, path, most_bytes)
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # a fault of the disk, not of the compressed data
+            raise  # an I/O error, not faulty compressed data
         raise RootfsTarError(f"{path} cannot be decompressed: {error}") from error
     return plain, source
 
@@ -568,7 +569,7 @@ def _unzstd(path: Path, work: Path, most_bytes: int) -> Path:
 
 
 def _copy(content: IO[bytes], out: IO[bytes], path: Path, most_bytes: int) -> None:
-    """Copies what is read of a compressed file; RootfsTarError where it is more than allowed."""
+    """Copy decompressed content to `out`; raise RootfsTarError beyond `most_bytes`."""
     left = most_bytes
     while piece := content.read(1 << 20):
         left -= len(piece)

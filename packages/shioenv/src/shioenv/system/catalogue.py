@@ -1,8 +1,8 @@
-"""System tokens: the names that grammars are filled in with, read from a built system's index.
+"""System tokens: names for the placeholders of grammars, read from a built system's index.
 
-Nothing is executed. Names of files are raw, in the order of their bytes. Odd names, with blanks,
-quotes and newlines, are among them. Grammars quote names themselves; `quoted` does it for everybody
-else. Files in the start directory are named relative to it, all others absolutely.
+Nothing is executed. File names are raw and sorted by their bytes, and may contain blanks, quotes
+and newlines. Grammars quote names themselves; other callers use `quoted`. Names of files in the
+start directory are relative to it, all others are absolute.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ _SUFFIXES: Mapping[str, tuple[str, ...]] = {
     "CpioFile": (".cpio",),
     "ZipFile": (".zip",),
 }
-"""Ends of the names of regular files, by token. Files in `misc`, odd on purpose, get no token
-here."""
+"""Suffixes of regular files, by token. Files in `misc`, odd on purpose, are excluded."""
 
 _GLOBAL: Mapping[str, tuple[str, ...]] = {
     "GlobalFile": (
@@ -53,18 +52,17 @@ _GLOBAL: Mapping[str, tuple[str, ...]] = {
     "Device": ("/dev/full", "/dev/null", "/dev/urandom", "/dev/zero"),
     "MountPoint": ("/", "/dev/shm", "/proc"),
 }  # fmt: skip
-"""Names outside the start directory: few, chosen by hand. Names that a system lacks are left
-out."""
+"""A few hand-picked paths outside the start directory. Paths that a system lacks are omitted."""
 
 _GROUPS = ("adm", "audio", "daemon", "games", "mail", "root", "sudo", "tty", "users", "www-data")
 
 
 def catalogue(system: System, cwd: str | None = None) -> Mapping[str, tuple[str, ...]]:
-    """Names by token for inputs that start in `cwd`, by default the system's start directory.
+    """Return names by token for inputs that start in `cwd` (default: the default start directory).
 
-    A token that nothing in `cwd` fits gets its names from the default start directory, as paths
-    such as `../archives/archive.tar`. Raises StartDirectoryError where `cwd` is no directory, or no
-    absolute path.
+    If no file in `cwd` matches a token, its names come from the default start directory, as paths
+    such as `../archives/archive.tar`. Raises StartDirectoryError if `cwd` is not a directory or
+    not an absolute path.
     """
     default = system.resolve(system.declaration.start_directory) or "/"
     here = default if cwd is None else system.resolve(cwd) if cwd.startswith("/") else None
@@ -98,7 +96,7 @@ def catalogue(system: System, cwd: str | None = None) -> Mapping[str, tuple[str,
 
 
 def _beneath(system: System, directory: str, start: str) -> dict[str, list[str]]:
-    """Names by token of the files in `directory` at any depth, relative to `start`."""
+    """Return names by token for the files beneath `directory`, relative to `start`."""
     entries = [entry for entry in system.beneath(directory) if entry.path != directory]
     entries.sort(key=lambda entry: os.fsencode(entry.path))
 
@@ -131,8 +129,9 @@ def _beneath(system: System, directory: str, start: str) -> dict[str, list[str]]
 
 
 def quoted(name: str) -> str:
-    """A name as a word of the shell, quoted only where it must be.
+    """Return a name as a shell word, quoted only if necessary.
 
-    A name that starts with a dash is given a `./`, so that no program takes it for an option.
+    A name that starts with a dash is prefixed with `./`, so that programs do not parse it as an
+    option.
     """
     return words.quoted(f"./{name}" if name.startswith("-") else name)

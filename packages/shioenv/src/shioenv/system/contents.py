@@ -1,4 +1,4 @@
-"""Digests of a built system's files: written when it is built, compared to verify it."""
+"""Digests of a built system's files, written by the build and compared to verify the system."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from shioenv.system.idmap import find_idmap, spawn_mapped
 _FILE = "contents.json.gz"
 _ATTRIBUTES = struct.Struct("=4I2q")
 _BESIDE = ("proc", "processes", "web")
-"""Directories beside `rootfs` whose files programs in the system see as well."""
+"""Directories beside `rootfs` whose files are also visible to programs in the system."""
 
 
 def members(archive: IO[bytes]) -> Iterator[tuple[str, tarfile.TarInfo, str]]:
-    """(path, header, digest) of each member of a tar.
+    """Yield (path, header, digest) for each member of a tar archive.
 
-    The path has no `./` or `/` in front. The digest is the sha256 (hex) of a regular file's
-    content, "" for any other member.
+    The path has no leading `./` or `/`. The digest is the SHA-256 (hex) of a regular file's
+    content, and "" for other members.
     """
     digests: dict[str, str] = {}
     with tarfile.open(
@@ -44,7 +44,7 @@ def members(archive: IO[bytes]) -> Iterator[tuple[str, tarfile.TarInfo, str]]:
 
 
 def tree_sum(rows: Iterable[Sequence[Any]]) -> str:
-    """The `filled_sum` of `native/around/tree.c` for a tree with these rows of an index."""
+    """Compute `filled_sum` of `native/around/tree.c` for a tree with these index rows."""
     total = 0
     for path, mode, uid, gid, size, _, mtime, _ in rows:
         attributes = _ATTRIBUTES.pack(mode, uid, gid, 0, 0 if stat.S_ISDIR(mode) else size, mtime)
@@ -54,9 +54,9 @@ def tree_sum(rows: Iterable[Sequence[Any]]) -> str:
 
 
 def write_contents(directory: Path, rootfs: Path) -> None:
-    """Writes the digests of a system's files into the system's `directory`.
+    """Write the digests of a system's files into the system's `directory`.
 
-    `rootfs` is a tar of the files of the root file system.
+    `rootfs` is a tar archive of the root file system.
     """
     with rootfs.open("rb") as archive:
         digests = {f"rootfs/{name}": digest for name, _, digest in members(archive) if digest}
@@ -70,7 +70,7 @@ def write_contents(directory: Path, rootfs: Path) -> None:
 
 
 def read_contents(directory: Path) -> Mapping[str, str]:
-    """The digests that were written: sha256 by path. Errors: OSError, ValueError, EOFError."""
+    """Read the stored digests: SHA-256 by path. Errors: OSError, ValueError, EOFError."""
     with gzip.open(directory / _FILE) as packed:
         digests = json.loads(packed.read())
     if not isinstance(digests, dict):
@@ -79,10 +79,10 @@ def read_contents(directory: Path) -> Mapping[str, str]:
 
 
 def stored(directory: Path) -> Iterator[tuple[str, tarfile.TarInfo, str]]:
-    """What `members` gives, of the files of a system that are there now. All files are read.
+    """Yield (path, header, digest), as `members` does, for the current files of a system.
 
-    tar(1) reads them in the ids of the system, since only its root may read some. Errors: HostError
-    where this host forbids such ids, SandboxError where not all files can be read.
+    Reads all files, with tar(1) under the system's ids, because only its root may read some.
+    Errors: HostError if this host does not allow such ids; SandboxError if a file cannot be read.
     """
     names = ["rootfs", *(name for name in _BESIDE if (directory / name).is_dir())]
     process, connection = spawn_mapped(
@@ -98,7 +98,7 @@ def stored(directory: Path) -> Iterator[tuple[str, tarfile.TarInfo, str]]:
         assert process.stderr is not None
         try:
             yield from members(process.stdout)
-            # tar pads its last block: closing the pipe before that would end tar early
+            # tar pads its last block; closing the pipe earlier would make tar fail
             process.stdout.read()
         except tarfile.ReadError as error:
             raise SandboxError(f"the files of {directory} cannot be read: {error}") from error

@@ -1,4 +1,4 @@
-"""What the parts of a declaration say that cannot be true of one machine."""
+"""Contradictions between the values of a declaration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _above(number: int, parents: Mapping[int, int]) -> set[int]:
-    """The numbers of the parent of a process, of its parent, and so on."""
+    """Return the PIDs of all ancestors of a process."""
     above: set[int] = set()
     while (number := parents[number]) in parents and number not in above:
         above.add(number)
@@ -22,7 +22,7 @@ def _above(number: int, parents: Mapping[int, int]) -> set[int]:
 
 
 def _socket_contradictions(machine: Machine) -> Iterator[str]:
-    """One line for each that no machine could have."""
+    """Yield a message for each contradiction in the declared sockets."""
     numbers = {process.pid for process in machine.processes}
     own = {interface.address for interface in machine.interfaces}
     listening = set()
@@ -44,7 +44,7 @@ def _socket_contradictions(machine: Machine) -> Iterator[str]:
 
 
 def contradictions(declaration: SystemDeclaration) -> list[str]:
-    """Faults between values that are each right by themselves."""
+    """Return a message for each contradiction between values that are valid individually."""
     machine, users, instant = declaration.machine, declaration.users, declaration.instant
     problems: list[str] = []
     unique: list[tuple[str, list[object]]] = [

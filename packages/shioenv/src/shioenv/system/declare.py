@@ -1,9 +1,9 @@
-"""A system's TOML file as frozen values, every fault in it reported at once.
+"""Parse a system's TOML file into frozen dataclasses, reporting all of its faults at once.
 
-Some files ship in `shioenv/systems/`. Others come from anybody, and their texts go into commands,
-paths and lines of files. So every text has a pattern for all that it may be. A fault names its
-place as a path into the file (`$.machine.memory`), the value found and what was expected. For an
-unknown key it names the nearest known one.
+Some files ship in `shioenv/systems/`. Others are untrusted, and their strings go into commands,
+paths and configuration files. Every string is therefore checked against a pattern. A fault names
+its path in the file (`$.machine.memory`), the value found and the expected one. For an unknown key
+it suggests the nearest known key.
 """
 
 from __future__ import annotations
@@ -69,49 +69,50 @@ from shioenv.system.values import (
 DEFAULT_SYSTEM = "debian-12"
 SCHEMA_VERSION = 1
 LARGEST_FILE = 1 << 20
-"""Bytes of a file that declares something; the shipped ones have 15,000."""
+"""Maximum size of a declaration file in bytes; the shipped ones have 15,000."""
 
 FIXTURE_SPAN = timedelta(days=183)
-"""How long before the instant a file of the home tree may be dated ("six months", SPEC D-4)."""
+"""Maximum age of home tree files at the instant ("six months", SPEC D-4)."""
 
 
 # ---------------------------------------------------------------------------------------------
-# What the file declares. A field's annotation is all that is asked of its value by itself.
-# `_contradictions` looks at values together.
+# The declared values. A field's annotation holds all checks of that value alone; the module
+# `contradictions` checks values against each other.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """The packages that the base of the root filesystem is made of, and where they come from."""
+    """The packages of the root filesystem's base, and their sources."""
 
     family: Annotated[str, like("debian|ubuntu", "debian or ubuntu")]
-    """`debian` or `ubuntu`, the ID of `/etc/os-release`. A host with this ID lends its mirrors."""
+    """`debian` or `ubuntu`, the ID in `/etc/os-release`. If the host has this ID, its mirrors are
+    used."""
     suite: Suite
-    """Code name, such as `bookworm`."""
+    """The release's code name, such as `bookworm`."""
     pockets: tuple[Suite, ...] = ()
-    """Further suites of the same release, such as `bookworm-security`."""
+    """Additional suites of the same release, such as `bookworm-security`."""
     components: tuple[Component, ...]
     architecture: Annotated[str, like("[a-z0-9]{2,16}", "amd64 or its like")] = "amd64"
-    """Debian's name of the architecture, such as `amd64`."""
+    """Debian's name for the architecture, such as `amd64`."""
     os_family: Annotated[str, like("[a-z0-9][a-z0-9.-]{0,63}", "debian-12 or its like")]
     """The system's name in a context (the paper's `os_family`), such as `ubuntu-24`."""
     mirrors: Annotated[tuple[Mirror, ...], Meta(min_length=1, description="at least one source")]
-    """One-line apt sources, used where the host has none of its own for this suite. They have no
-    options: the host decides whose signatures count, never a file."""
+    """One-line apt sources, used if the host has no sources for this suite. Options are not
+    allowed, because only the host decides which signatures to trust."""
     keyring: Keyring = ""
-    """The distribution's keyring, passed to apt where the host has it. The keys that the host's apt
-    trusts count as well."""
+    """The distribution's keyring, passed to apt if it exists on the host. Keys trusted by the
+    host's apt are accepted as well."""
     packages: tuple[Package, ...]
-    """Packages installed beside the essential ones."""
+    """Packages to install in addition to the essential ones."""
     leave_out: tuple[PathPattern, ...] = ()
-    """Path patterns that packages do not get to unpack (dpkg's `path-exclude`)."""
+    """Patterns of paths that are not unpacked from packages (dpkg's `path-exclude`)."""
     keep: tuple[PathPattern, ...] = ()
     """Exceptions to `leave_out` (dpkg's `path-include`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """An account added to the distribution's own."""
+    """A user account in addition to those of the distribution."""
 
     name: AccountName
     uid: AccountNumber
@@ -125,14 +126,14 @@ class User:
 
     @staticmethod
     def filled_in(table: Mapping[str, Any]) -> dict[str, Any]:
-        """The table with the keys that may be missing and whose default depends on other keys."""
+        """Return the table with defaults that depend on other keys filled in."""
         name = table.get("name")
         return {"group": f"{name}", "home": f"/home/{name}", **table}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserGroup:
-    """A group added to the distribution's own."""
+    """A group in addition to those of the distribution."""
 
     name: AccountName
     gid: AccountNumber
@@ -140,7 +141,7 @@ class UserGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionDeclaration:
-    """The shell that inputs are typed into."""
+    """The shell session that executes inputs."""
 
     user: AccountName = "root"
     start_directories: Annotated[
@@ -149,30 +150,30 @@ class SessionDeclaration:
     """Absolute paths; the first is the default."""
     umask: Annotated[int, mask] = 0o022
     environment: Mapping[Variable, Line]
-    """The whole environment: nothing of the host's is added."""
+    """The complete environment; no variables of the host are added."""
     parent: Annotated[int, Meta(ge=2, le=999)]
-    """Number of the process whose children the shells are, one of `Machine.processes`."""
+    """PID of the shells' parent process, one of `Machine.processes`."""
     limits: Annotated[Mapping[str, Limit], Keys(LIMIT_NAMES)]
-    """(soft, hard) in the units of setrlimit(2), by names of `LIMIT_NAMES`; `UNLIMITED` is -1."""
+    """(soft, hard) in the units of setrlimit(2), by names in `LIMIT_NAMES`; `UNLIMITED` is -1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
-    """The tree of files that inputs work on."""
+    """The tree of files that inputs operate on."""
 
     source: HomeSource = "home"
-    """The directory that holds `tree.toml` and `files/`: its name in `shioenv/systems/`, or its
-    absolute path.
+    """The directory with `tree.toml` and `files/`: its name in `shioenv/systems/`, or its absolute
+    path.
     """
     target: OwnDirectory
-    """Where the tree lies in the system, an absolute path."""
+    """Absolute path of the tree in the system."""
     owner: AccountName
     group: AccountName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:
-    """The processor, as /proc/cpuinfo and lscpu show it."""
+    """The processor, as shown by /proc/cpuinfo and lscpu."""
 
     count: Annotated[int, Meta(ge=1, le=64)]
     vendor: Line
@@ -184,14 +185,14 @@ class Cpu:
     mhz: Frequency
     bogomips: Frequency
     caches: Annotated[Mapping[str, Size], Keys(("L1d", "L1i", "L2", "L3"), required=True)]
-    """Bytes by `L1d`, `L1i`, `L2`, `L3`."""
+    """Cache sizes in bytes by `L1d`, `L1i`, `L2`, `L3`."""
     flags: Words
     bugs: Words = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """The kernel that programs are told of, whatever the host's kernel is."""
+    """The kernel that programs see, independent of the host's kernel."""
 
     release: Annotated[
         str,
@@ -206,22 +207,22 @@ class Kernel:
             "one line that ends in the version, from its # on",
         ),
     ]
-    """The end of /proc/version, from its parentheses on: who built the kernel, with what, when."""
+    """The part of /proc/version after the release: builder, compiler and build version."""
     command_line: Line
     log: tuple[Annotated[tuple[float, str], logged], ...] = ()
-    """The lines of the kernel's log, oldest first: seconds since boot, and the text."""
+    """Lines of the kernel's log, oldest first: seconds since boot, and the text."""
     modules: tuple[Module, ...] = ()
     """Lines of /proc/modules."""
 
     @property
     def version(self) -> str:
-        """What `uname -v` shows."""
+        """The output of `uname -v`."""
         return self.build[self.build.index("#") :]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A block device with at most one partition level."""
+    """A block device with at most one level of partitions."""
 
     name: Annotated[
         str,
@@ -237,18 +238,18 @@ class Disk:
     minor: Annotated[int, Meta(ge=0, le=1 << 20)]
     model: Line = ""
     filesystem: Annotated[str, like(f"({WORD})?", "a type such as ext4")] = ""
-    """Type of the file system on the disk (on its partitions where it has some), or empty."""
+    """Type of the file system on the disk or on its partitions, or empty."""
     uuid: Annotated[str, like("([0-9A-Fa-f]+(-[0-9A-Fa-f]+)*)?", "a UUID")] = ""
     label: Annotated[str, like(f"({WORD})?", "a word of letters and digits")] = ""
     mount: MountPointOrNone = ""
-    """Where the disk is mounted, or empty."""
+    """The mount point, or empty."""
     read_only: bool = False
     removable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A network interface; `lo` is always there and is not declared."""
+    """A network interface; `lo` always exists and is not declared."""
 
     name: Annotated[str, like(r"(?!lo\Z)[a-z][a-z0-9]{0,14}", "an interface name other than lo")]
     mac: Annotated[
@@ -259,7 +260,7 @@ class Interface:
     """IPv4."""
     prefix: Annotated[int, Meta(ge=1, le=32)]
     gateway: Address = ""
-    """Default route through this interface, or empty."""
+    """Gateway of the default route through this interface, or empty."""
     mtu: Annotated[int, Meta(ge=68, le=65535)] = 1500
 
 
@@ -272,34 +273,35 @@ class Login:
         str, like(r"~|(?=.{1,32}\Z)[a-z]+[0-9]*([:/][a-z0-9]+)?", "~, tty1, pts/0 or its like")
     ]
     host: Annotated[str, host]
-    """The host that the user came from, empty for the console."""
+    """The remote host, empty for the console."""
     pid: Annotated[int, Meta(ge=1, le=4194304)]
     begin: Moment
     end: Annotated[datetime | None, moment] = None
-    """None: the user is still logged in (shown by `who`, `w`, `users`)."""
+    """None if the user is still logged in (shown by `who`, `w`, `users`)."""
 
     @staticmethod
     def filled_in(table: Mapping[str, Any]) -> dict[str, Any]:
-        """See `User.filled_in`."""
+        """Return the table with the default host filled in; see `User.filled_in`."""
         return {"host": "", **table}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """A process of the machine that runs before any input."""
+    """A process of the machine that runs before the first input."""
 
     pid: Annotated[int, Meta(ge=1, le=999)]
     parent: Annotated[int, Meta(ge=0, le=999)] = 1
-    """Number of the parent; 0 for process 1 alone, which has to say so."""
+    """PID of the parent. Process 1 must declare 0; all others have a declared parent."""
     name: Annotated[
         str,
         like(f"(?=.{{1,15}}\\Z){WORD}", "a word of up to 15 characters"),
     ]
-    """What `ps -o comm` shows."""
+    """The command name, as shown by `ps -o comm`."""
     command: Annotated[str, like(f"{LINE}{{1,4096}}", "a command line")]
-    """The command line that `ps` shows: one text where it holds a colon, else words."""
+    """The command line shown by `ps`: a single argument if it contains a colon, else split at
+    blanks."""
     program: Directory
-    """The program's file, an absolute path."""
+    """Absolute path of the executable."""
     user: AccountName = "root"
     """The owner: root or a declared user."""
     terminal: Annotated[
@@ -307,43 +309,43 @@ class Process:
     ] = ""
     """The controlling terminal, or empty."""
     session: Annotated[int, Meta(ge=0, le=999)] = 0
-    """Number of the process that leads the session and the process group; 0: this process."""
+    """PID of the leader of the session and process group; 0 means this process."""
     started: Seconds
-    """Seconds after booting."""
+    """Start time in seconds since boot."""
     cpu: Seconds = 0.0
-    """Seconds of processor time that the process has used."""
+    """CPU time used by the process, in seconds."""
     size: Size
-    """Bytes of the process's address space."""
+    """Size of the address space in bytes."""
     resident: Size
-    """Bytes of that space that are in memory."""
+    """Resident set size in bytes."""
     threads: Annotated[int, Meta(ge=1, le=99)] = 1
     pid_file: Annotated[
         str, like(r"(/run/[a-z0-9._-]{1,64}\.pid)?", "a file such as /run/x.pid")
     ] = ""
-    """The file that holds the process's number, or empty."""
+    """Path of the process's PID file, or empty."""
 
 
 MOST_SOCKETS = 16
-"""Most sockets of a machine's processes."""
+"""Maximum number of sockets of a machine's processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Socket:
-    """A TCP socket of a process: one that listens, or one that is connected to `peer`."""
+    """A TCP socket of a process, either listening or connected to `peer`."""
 
     process: Annotated[int, Meta(ge=1, le=999)]
     address: AnyAddress
     port: Annotated[int, Meta(ge=1, le=65535)]
     peer: Annotated[str, like(f"({IPV4})?", "an IPv4 address")] = ""
-    """The host at the other end, which the machine cannot reach; empty: the socket listens."""
+    """Address of the remote host, which the machine cannot reach; empty if the socket listens."""
     peer_port: Annotated[int, Meta(ge=0, le=65535)] = 0
     banner: Annotated[str, like(f"{LINE}{{0,60}}", "a line of at most 60 characters")] = ""
-    """What a listening socket says to whoever connects, before it hangs up."""
+    """A line that a listening socket sends to each client before closing the connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What programs see of the machine."""
+    """The machine as programs see it."""
 
     hostname: Annotated[str, like(LABEL, "a host name")]
     domain: Annotated[
@@ -354,7 +356,7 @@ class Machine:
     """Bytes."""
     swap: Size = 0
     disk: LargeSize
-    """Bytes `df` shows for the root file system."""
+    """Size of the root file system in bytes, as shown by `df`."""
     uptime: Annotated[int, Meta(ge=1, le=1 << 31)]
     """Seconds since boot at the start of each run."""
     load: Annotated[tuple[Load, Load, Load], Meta(description="three numbers")]
@@ -364,27 +366,27 @@ class Machine:
     interfaces: tuple[Interface, ...] = ()
     nameservers: tuple[AnyAddress, ...] = ()
     logins: tuple[Login, ...] = ()
-    """Logins. One of the user `reboot` is an earlier time that the machine was up."""
+    """Login sessions. A session of user `reboot` is an earlier uptime period of the machine."""
     failed_logins: tuple[Login, ...] = ()
-    """What /var/log/btmp holds."""
+    """The records of /var/log/btmp."""
     processes: tuple[Process, ...]
-    """The processes that run beside inputs; number 1 is among them."""
+    """The processes that run alongside inputs; process 1 must be declared."""
     sockets: Annotated[tuple[Socket, ...], Meta(max_length=MOST_SOCKETS)] = ()
     """The sockets of these processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemDeclaration:
-    """One system: everything that decides what its root filesystem and machine look like."""
+    """The complete declaration of one system's root filesystem and machine."""
 
     schema: Annotated[int, Meta(ge=1, le=SCHEMA_VERSION)]
     """Version of the file's layout."""
     name: SystemName
     title: Line = ""
     instant: Moment
-    """When each run starts, for programs and in patches (D-4). UTC."""
+    """The start time of each run, for programs and in patches (D-4). UTC."""
     clock: Annotated[str, like("declared|host", "declared or host")] = "declared"
-    """`declared`: programs see the time since the instant; `host`: programs see the host's time."""
+    """`declared`: time starts at the instant in each run; `host`: programs see the host's time."""
     distribution: Distribution
     users: tuple[User, ...] = ()
     groups: tuple[UserGroup, ...] = ()
@@ -399,28 +401,28 @@ class SystemDeclaration:
 
     @property
     def boot_time(self) -> datetime:
-        """When the machine was booted: its uptime before the instant."""
+        """The time at which the machine was booted: the instant minus its uptime."""
         return self.instant - timedelta(seconds=self.machine.uptime)
 
     def user(self, name: str) -> User | None:
-        """The declared account of this name; None for any other, such as root."""
+        """Return the declared account of this name, or None for any other, such as root."""
         return next((user for user in self.users if user.name == name), None)
 
     @property
     def accounts(self) -> dict[str, tuple[int, int]]:
-        """Numbers of users and of their groups, by user name: root and the declared accounts."""
+        """(uid, gid) by user name, for root and the declared accounts."""
         groups = {"root": 0} | {group.name: group.gid for group in self.groups}
         return {"root": (0, 0)} | {user.name: (user.uid, groups[user.group]) for user in self.users}
 
 
 def systems_directory() -> Traversable:
-    """The directory of the shipped declarations."""
+    """Return the directory of the shipped declarations."""
     return resources.files("shioenv").joinpath("systems")
 
 
 @cache
 def declared_names() -> tuple[str, ...]:
-    """Names of the shipped systems, sorted."""
+    """Return the names of the shipped systems, sorted."""
     return tuple(
         sorted(
             entry.name.removesuffix(".toml")
@@ -431,18 +433,18 @@ def declared_names() -> tuple[str, ...]:
 
 
 def reason(error: OSError | ValueError) -> str:
-    """Why a text could not be read."""
+    """Return a message that explains why a file could not be read."""
     if isinstance(error, UnicodeDecodeError):
         return "it is no UTF-8 text"
     return getattr(error, "strerror", None) or str(error)
 
 
 def read_text(name: str | None = None) -> str:
-    """The text of a declaration, by shipped name or by the path of a file that ends in `.toml`.
+    """Return the text of a shipped declaration, by name, or of a TOML file, by its `.toml` path.
 
-    None stands for `debian-12`. Raises UnknownSystemError for a name that is not declared. Raises
-    SystemDeclarationError for a file that cannot be read, is not regular (a pipe, a device), or has
-    more than `LARGEST_FILE` bytes.
+    The default is `debian-12`. Raises UnknownSystemError for an unknown name. Raises
+    SystemDeclarationError for a file that cannot be read, is not a regular file, or has more than
+    `LARGEST_FILE` bytes.
     """
     name = name or DEFAULT_SYSTEM
     if name.endswith(".toml"):
@@ -463,10 +465,10 @@ def read_text(name: str | None = None) -> str:
 
 
 def load_declaration(name: str | None = None) -> SystemDeclaration:
-    """The declaration of this name, by default `debian-12`; see `read_text`.
+    """Load the declaration of this name, by default `debian-12`; see `read_text`.
 
-    Raises SystemDeclarationError, with every fault, for a file that has faults, or that gives the
-    name of a shipped system to another system.
+    Raises SystemDeclarationError, which lists every fault, for an invalid file. Raises it too for a
+    file that declares another system under the name of a shipped one.
     """
     name = name or DEFAULT_SYSTEM
     text = read_text(name)
@@ -480,7 +482,7 @@ def load_declaration(name: str | None = None) -> SystemDeclaration:
 
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:
-    """The tables in `text`. Errors: SystemDeclarationError where it is not TOML."""
+    """Parse TOML. Errors: SystemDeclarationError if `text` is not valid TOML."""
     try:
         return documents.parse_toml(text)
     except ValueError as error:
@@ -489,7 +491,7 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=8)
 def parse_declaration(text: str, *, source: str = "<string>") -> SystemDeclaration:
-    """The declaration in `text`. Raises SystemDeclarationError, which lists every fault."""
+    """Parse and check a declaration. Errors: SystemDeclarationError, which lists every fault."""
     data = parse_toml(text, source)
     version = data.get("schema")
     if type(version) is int and version != SCHEMA_VERSION:

@@ -1,4 +1,4 @@
-"""Parts of ELF files of 64 bits: program headers, sections, and the symbols that others use.
+"""Read 64-bit ELF files: program headers, sections and dynamic symbols.
 
 Sources: the System V ABI, and elf(5).
 """
@@ -23,11 +23,11 @@ class Symbol(NamedTuple):
 
     name: str
     at: int
-    """Where the entry lies in the file."""
+    """Offset of the entry in the file."""
     info: int
     value: int
     default: bool
-    """Of several versions of a name, the one that programs are linked with today."""
+    """Whether this is the default version of the symbol, which new programs link to."""
 
 
 class Section(NamedTuple):
@@ -46,9 +46,9 @@ class Section(NamedTuple):
 
 
 def segments(elf: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Each program header: where it lies, and its fields in the order of the file.
+    """Yield the offset and the fields, in file order, of each program header.
 
-    Errors: struct.error where the file ends before them.
+    Errors: struct.error if the file is truncated.
     """
     start, size, number = (
         struct.unpack_from(layout, elf, at)[0]
@@ -59,20 +59,20 @@ def segments(elf: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
 
 
 def first_segment(elf: bytes) -> bytes:
-    """The bytes of the first segment that is loaded. Errors: struct.error, StopIteration."""
+    """Return the bytes of the first load segment. Errors: struct.error, StopIteration."""
     start, size = next((row[2], row[5]) for _, row in segments(elf) if row[0] == LOADED)
     return elf[start : start + size]
 
 
 def sections(elf: bytes) -> dict[str, Section]:
-    """The sections by name. Errors: struct.error, ValueError where the file is damaged."""
+    """Return the sections by name. Errors for a damaged file: struct.error, ValueError."""
     found = _headers(elf)
     names = found[struct.unpack_from("<H", elf, 62)[0]].offset
     return {_text(elf, names + one.name): one for one in found}
 
 
 def symbols(elf: bytes) -> Iterator[Symbol]:
-    """The names that others can be linked with; none where the file lists none."""
+    """Yield the defined dynamic symbols; none if the file has no dynamic symbol table."""
     found = _headers(elf)
     table = next((one for one in found if one.kind == _DYNAMIC_SYMBOLS), None)
     if table is None:

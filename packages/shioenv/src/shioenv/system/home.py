@@ -1,12 +1,12 @@
-"""The home tree as entries with bytes and attributes: the same bytes on every host, every time.
+"""Load the home tree as entries with content and attributes, identical on every host.
 
-Text lives as plain files beneath `systems/<source>/files/`, attributes in
-`systems/<source>/tree.toml`; what is binary or long is generated here. Nothing depends on the host,
-the clock, the version of Python or of a compression library. The deflate coder is our own, because
-zlib's output is not the same everywhere.
+Text is stored as plain files beneath `systems/<source>/files/`, and attributes in
+`systems/<source>/tree.toml`. Binary and long files are generated. Nothing depends on the host, the
+clock, or the version of Python or of a compression library. The deflate encoder is part of the
+package, because zlib's output varies between versions.
 
-A tree that does not ship comes from anybody. Nothing outside its directory is read for it, and what
-it may ask for is bounded.
+Trees that are not shipped are untrusted. Nothing outside a tree's directory is read, and the size
+of the result is limited.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from shioenv.system.values import LONGEST_PATH, AccountName, Moment, checked, li
 
 
 class HomeTree:
-    """The files that a home tree is made of: `tree.toml`, and what lies beneath `files/`.
+    """The source files of a home tree: `tree.toml`, and the files beneath `files/`.
 
-    `source` is where they lie, as `Home.source` says it. Errors: SystemDeclarationError where no
-    tree lies there.
+    `source` is their directory, in the form of `Home.source`. Errors: SystemDeclarationError if it
+    contains no tree.
     """
 
     def __init__(self, source: str) -> None:
@@ -57,29 +57,30 @@ class HomeTree:
         self.entries = self._entries()
 
     def error(self, problems: Iterable[str]) -> SystemDeclarationError:
-        """What is wrong with it, as an error that names its file."""
+        """Return an error with these problems that names the tree's file."""
         return SystemDeclarationError(self._place, problems)
 
     def read(self, name: str) -> bytes:
-        """A file beneath `files/`, by its path there.
+        """Read a file beneath `files/`, by its path relative to that directory.
 
-        Errors: OSError for what is no regular file in the tree itself, or has more than
-        `LARGEST_FILE` bytes.
+        Errors: OSError if it is not a regular file inside the tree, or has more than `LARGEST_FILE`
+        bytes.
         """
         if name not in self._known:
             self._known[name] = self._read(f"files/{name}")
         return self._known[name]
 
     def used(self) -> Iterator[tuple[str, bytes]]:
-        """What the tree is made of: path and content of `tree.toml`, of every file that it names,
-        and of the words that generators pick from.
+        """Yield path and content of each source file of the tree.
+
+        These are `tree.toml`, the generators' word lists, and every file that `tree.toml` names.
         """
         yield "tree.toml", self.text.encode()
         yield "words.toml", words_file().read_bytes()
         entries = self.entries.items()
         origins = [str(value.get("from", path)) for path, value in entries if from_file(value)]
         for origin in dict.fromkeys(origins):
-            with suppress(OSError, ValueError):  # `load_home` says what is wrong
+            with suppress(OSError, ValueError):  # `load_home` reports the error
                 yield f"files/{origin}", self.read(origin)
 
     def _read(self, path: str) -> bytes:
@@ -105,9 +106,9 @@ class HomeTree:
 
 
 def load_home(declaration: SystemDeclaration) -> tuple[HomeEntry, ...]:
-    """The entries of the declared home tree, sorted by path, the top first.
+    """Load the entries of the declared home tree, sorted by path, with the top directory first.
 
-    Raises SystemDeclarationError with every fault found in `tree.toml`.
+    Raises SystemDeclarationError, which lists the faults of `tree.toml`.
     """
     tree = HomeTree(declaration.home.source)
     reader = _Reader(declaration, tree)
@@ -126,10 +127,10 @@ def load_home(declaration: SystemDeclaration) -> tuple[HomeEntry, ...]:
 
 
 _OF_ONE = frozenset({"bz2", "gz"})
-"""Generators that hold one entry."""
+"""Generators that take exactly one entry."""
 
 _MOST_ENTRIES, _MOST_BYTES = 10_000, 64 << 20
-"""Of a home tree; the shipped one has 140 entries and 200,000 bytes."""
+"""Limits of a home tree; the shipped one has 140 entries and 200,000 bytes."""
 
 _PART = r"(?!\.\.?(/|\Z))[^/\x00]+"
 _PATH = rf"({_PART}/)*{_PART}"
@@ -150,17 +151,17 @@ _KEYS: Mapping[str, Any] = {
     "link": Annotated[str, like(r"[^\x00]+", "where a link leads")],
     "kind": Annotated[str, like("file|directory|fifo", "directory or fifo")],
 }
-"""The keys of an entry, and what each may be."""
+"""The keys of an entry, with the type of each value."""
 
 _CONTENT = ("kind", "link", "make", "text", "hex", "from")
-"""Each says what an entry is, or where its bytes come from: it has one of these at most."""
+"""Mutually exclusive keys for an entry's type or the source of its content."""
 
 _BESIDE: Mapping[str, tuple[str, ...]] = {
     "encoding": ("from",), "newline": ("from",),
     "lines": ("make",), "holds": ("make",), "seed": ("make",),
     "mode": ("kind", "make", "text", "hex", "from"),
 }  # fmt: skip
-"""Keys that say something of others alone: a link has no mode."""
+"""Keys that are allowed only together with one of other keys; a link, for instance, has no mode."""
 
 _USERS = frozenset({
     "backup", "bin", "daemon", "games", "irc", "list", "lp", "mail", "man", "news", "nobody",
@@ -172,22 +173,22 @@ _GROUPS = frozenset({
     "proxy", "root", "sasl", "shadow", "src", "staff", "sudo", "sys", "tape", "tty", "users",
     "utmp", "uucp", "video", "voice", "www-data",
 })  # fmt: skip
-"""The accounts of every Debian and Ubuntu (`base-passwd`); others are declared."""
+"""Accounts that exist on every Debian and Ubuntu system (`base-passwd`); others are declared."""
 
 
 def _contents(value: Mapping[str, Any]) -> list[str]:
-    """Those of `_CONTENT` that an entry has; that it is a file says no more than none of them."""
+    """Return the keys of `_CONTENT` in an entry, without a redundant `kind = "file"`."""
     is_file = value.get("kind") == "file" and "link" not in value
     return [key for key in _CONTENT if key in value and not (key == "kind" and is_file)]
 
 
 def from_file(value: Mapping[str, Any]) -> bool:
-    """Whether the bytes of an entry, as `tree.toml` has it, lie beneath `files/`."""
+    """Whether the content of an entry of `tree.toml` is a file beneath `files/`."""
     return _contents(value) in ([], ["from"])
 
 
 def _contradictions(value: Mapping[str, Any]) -> Iterator[str]:
-    """What two keys of an entry say that cannot both be meant."""
+    """Yield a message for each pair of keys in an entry that exclude each other."""
     said = _contents(value)
     if len(said) > 1:
         yield f"{' and '.join(said)} contradict each other: an entry has one of them"
@@ -197,7 +198,7 @@ def _contradictions(value: Mapping[str, Any]) -> Iterator[str]:
 
 
 class _Reader:
-    """Reads the entries of a tree; archives ask it for those they hold."""
+    """Checks the entries of a tree and makes them, archives after their members."""
 
     def __init__(self, declaration: SystemDeclaration, tree: HomeTree) -> None:
         self.declaration = declaration
@@ -210,7 +211,7 @@ class _Reader:
         self.groups = _GROUPS | {group.name for group in declaration.groups}
 
     def check(self, path: str) -> None:
-        """Note what is wrong with the entry at `path`."""
+        """Append the faults of the entry at `path` to `problems`."""
         value = self.raw[path]
         place = f"$.entries.{shown(path)}"
 
@@ -268,7 +269,7 @@ class _Reader:
                 problem(f"files/{origin} cannot be read: {reason(error)}")
 
     def order(self) -> Sequence[str]:
-        """All paths, those that an archive holds before it. None where archives hold each other."""
+        """Return all paths, archives after their members; none if archives contain each other."""
         held = {path: value.get("holds", ()) for path, value in self.raw.items()}
         try:
             return tuple(TopologicalSorter(held).static_order())
@@ -277,7 +278,7 @@ class _Reader:
             return ()
 
     def make(self, path: str) -> None:
-        """Adds the entry at `path`, with its bytes, to those that are done, or what is wrong."""
+        """Make the entry at `path` and add it to `done`, or append its fault to `problems`."""
         value = self.raw[path]
         held = sum(len(self.done[name].data) for name in value.get("holds", ()))
         place = f"$.entries.{shown(path)}"
@@ -293,7 +294,7 @@ class _Reader:
             self.problems.append(f"{place}: cannot be made: {reason(error)}")
             return
         self.done[path] = entry
-        self.bytes += len(entry.data) + held  # generators take time for what they hold
+        self.bytes += len(entry.data) + held  # members cost generators time, so they count too
 
     def _entry(self, path: str) -> HomeEntry:
         value = self.raw[path]
@@ -330,7 +331,7 @@ class _Reader:
         if value.get("newline") == "crlf":
             text = text.replace("\n", "\r\n")
         encoding = value.get("encoding", "utf-8")
-        if encoding == "utf-16":  # Python's own takes the byte order of the host
+        if encoding == "utf-16":  # Python's codec uses the byte order of the host
             return b"\xff\xfe" + text.encode("utf-16-le")
         try:
             return text.encode(encoding)

@@ -1,4 +1,4 @@
-"""Files of the home tree that are generated: logs, tables, archives, pictures, programs."""
+"""Generated files of the home tree: logs, tables, archives, images and programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Kind = Literal["file", "directory", "symlink", "fifo"]
 
 @dataclass(frozen=True, slots=True)
 class HomeEntry:
-    """One entry of the home tree. Owners and groups are names; `path` is relative ("." the top)."""
+    """One entry of the home tree. Owner and group are names; `path` is relative, "." is the top."""
 
     path: str
     kind: Kind
@@ -33,14 +33,14 @@ class HomeEntry:
     """Seconds since 1970."""
     data: bytes = b""
     target: str = ""
-    """Of a symbolic link its text."""
+    """Target of a symbolic link."""
     holes: bool = False
-    """Runs of 4096 zero bytes are holes of a sparse file."""
+    """Whether blocks of 4096 zero bytes are holes of a sparse file."""
 
 
 @dataclass(frozen=True, slots=True)
 class HomeRequest:
-    """What a generator is asked for."""
+    """The parameters of a generator."""
 
     lines: int
     held: Sequence[HomeEntry]
@@ -49,7 +49,7 @@ class HomeRequest:
 
 
 class _Draws:
-    """A linear congruential stream: the same numbers on every version of Python."""
+    """A linear congruential generator, with the same numbers in every version of Python."""
 
     def __init__(self, seed: int) -> None:
         self.state = seed * 2654435761 & 0xFFFFFFFFFFFFFFFF
@@ -69,17 +69,17 @@ def _stamp(seconds: int, form: str) -> str:
 
 @cache
 def _words(generator: str) -> Any:
-    """What a generator picks from."""
+    """Return the word lists of a generator."""
     return documents.parse_toml(words_file().read_bytes())[generator]
 
 
 def words_file() -> Traversable:
-    """The words that generated texts are made of."""
+    """Return the file with the word lists of generated texts."""
     return systems_directory().joinpath("home", "words.toml")
 
 
 def text_of(lines: Iterable[str], newline: str = "\n") -> bytes:
-    """The lines as a file holds them, each with its newline."""
+    """Encode lines as the content of a file, each followed by `newline`."""
     return "".join(f"{line}{newline}" for line in lines).encode()
 
 
@@ -193,7 +193,7 @@ def _sparse(request: HomeRequest) -> bytes:
 
 
 def _elf(request: HomeRequest) -> bytes:
-    """A static x86-64 program that writes a line and exits: two system calls, no library."""
+    """Make a static x86-64 program that prints a line and exits, with two system calls."""
     text = b"hello from a small program\n"
     base, code_at = 0x400000, 120
     code = bytes.fromhex("b801000000bf01000000be") + struct.pack("<I", base + code_at + 34)
@@ -269,7 +269,7 @@ def _bz2(request: HomeRequest) -> bytes:
 
 
 def _cpio(request: HomeRequest) -> bytes:
-    """The portable "newc" format."""
+    """Make a cpio archive in the portable "newc" format."""
     out = bytearray()
     members = [
         (entry.path, entry.data, entry.mode | 0o100000, entry.mtime, 1) for entry in request.held
@@ -309,14 +309,14 @@ GENERATORS: Mapping[str, Callable[[HomeRequest], bytes]] = {
         _measurements, _png, _sparse, _syslog, _tar, _tar_gz, _truncated, _users, _zip,
     )
 }  # fmt: skip
-"""By the names that `tree.toml` gives them."""
+"""Generators by their names in `tree.toml`."""
 
 
 def deflate(data: bytes) -> bytes:
-    """`data` as one deflate block of fixed Huffman codes (RFC 1951), the same bytes everywhere.
+    """Compress `data` into one deflate block with fixed Huffman codes (RFC 1951).
 
-    Greedy matches against the last place each three bytes were seen. Compresses text to about
-    half, which is all that archives in a home tree need.
+    The output is the same on every host. Matching is greedy, against the last position of the same
+    three bytes. Text shrinks to about half its size, which suffices for archives in a home tree.
     """
     bits = _Bits()
     bits.put(0b011, 3)  # last block, fixed codes
@@ -345,7 +345,7 @@ def deflate(data: bytes) -> bytes:
 
 
 class _Bits:
-    """A bit stream, least significant bit first, with deflate's fixed codes."""
+    """A bit stream, least significant bit first, with the fixed codes of deflate."""
 
     def __init__(self) -> None:
         self.value = 0
@@ -361,7 +361,7 @@ class _Bits:
             self.count -= 8
 
     def code(self, value: int, width: int) -> None:
-        """A Huffman code: its most significant bit goes first."""
+        """Append a Huffman code, most significant bit first."""
         self.put(int(f"{value:0{width}b}"[::-1], 2), width)
 
     def literal(self, symbol: int) -> None:

@@ -1,4 +1,4 @@
-"""Checks of this host: the form of a check, and the checks of what building a system takes."""
+"""Host checks: the result type, and the checks of the requirements for building a system."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from shioenv.system.bootstrap import ROOM_BYTES, apt_sources
 from shioenv.system.declare import DEFAULT_SYSTEM, load_declaration
 
 OPEN_FILES = 256
-"""Files that a process has open at most, in one sandbox or in all lanes of a worker. The supervisor
-has descriptors of its own up to number 206."""
+"""Maximum number of files that a process opens for one sandbox, or for all lanes of a worker. The
+supervisor uses descriptors up to number 206."""
 
 
 FILE_BYTES = 64 << 20
-"""Bytes of the largest file that a sandbox needs for itself; ours, several times what it writes."""
+"""Required file size limit in bytes, several times the size of the files that a sandbox writes."""
 
 
 def allow_large_files() -> None:
-    """Raise this process's limit of the size of files where it is lower than `FILE_BYTES`.
+    """Raise this process's file size limit to at least `FILE_BYTES`.
 
-    Else SIGXFSZ ends the supervisor. Errors: HostError where the hard limit is too low.
+    With a lower limit, SIGXFSZ can kill the supervisor. Errors: HostError if the hard limit is too
+    low.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     if hard != resource.RLIM_INFINITY and hard < FILE_BYTES:
@@ -46,9 +47,9 @@ def allow_large_files() -> None:
 
 
 def allow_open_files(needed: int = OPEN_FILES) -> None:
-    """Raises this process's limit of open files where the limit is lower than `needed`.
+    """Raise this process's limit of open files to at least `needed`.
 
-    Errors: HostError where the hard limit is too low.
+    Errors: HostError if the hard limit is too low.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
@@ -64,9 +65,9 @@ def allow_open_files(needed: int = OPEN_FILES) -> None:
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """One thing that was tried. `needed` is False for a thing that the work can do without.
+    """The result of one check. `needed` is False for an optional requirement.
 
-    `next_step` is True where nothing is missing: the fix is the command that comes next.
+    With `next_step`, nothing is missing, and `fix` is the next command to run.
     """
 
     name: str
@@ -78,7 +79,7 @@ class HostCheck:
     next_step: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The check as a JSON object; `fix` is None where nothing is missing."""
+        """Return the check as a JSON object; `fix` is None if the check passed."""
         document = asdict(self)
         if self.ok:
             document["fix"] = None
@@ -86,7 +87,7 @@ class HostCheck:
 
 
 def try_it(name: str, attempt: Callable[[], str], why: str) -> HostCheck:
-    """The check that an attempt makes: its `detail` is the attempt's text, or its error's."""
+    """Call `attempt` and return a check whose `detail` is its result or its error's message."""
     try:
         return HostCheck(name, True, attempt(), why, "")
     except ShioenvError as error:
@@ -94,9 +95,9 @@ def try_it(name: str, attempt: Callable[[], str], why: str) -> HostCheck:
 
 
 def building_checks(*, needed: bool) -> Iterator[HostCheck]:
-    """The checks of what building a system takes.
+    """Check the requirements for building a system.
 
-    `needed`: no system is built yet. Only then is the mirror asked as well.
+    `needed` is true if no system is built yet; only then is the mirror checked as well.
     """
     mmdebstrap = shutil.which("mmdebstrap")
     yield HostCheck(
@@ -123,7 +124,7 @@ def building_checks(*, needed: bool) -> Iterator[HostCheck]:
 
 
 def _mirror() -> HostCheck:
-    """Whether the first package mirror answers; only building needs the mirror."""
+    """Check that the first package mirror answers; only builds need the mirror."""
     from urllib.error import URLError
     from urllib.request import Request, urlopen
 

@@ -1,8 +1,8 @@
-"""Which of the host's user and group ids stand for a system's ids 0 to 65535, and how to map them.
+"""Map a system's user and group ids 0 to 65535 to a range of host ids.
 
-Ids of this range own a system's files and run its inputs; to the host they are nobody. An ordinary
-user owns a range through /etc/subuid and /etc/subgid, and maps it with newuidmap and newgidmap
-(package uidmap). Root needs neither.
+The host ids of this range own a system's files and run its inputs; they have no accounts on the
+host. For an ordinary user, /etc/subuid and /etc/subgid assign the range, and newuidmap and
+newgidmap (package uidmap) map it. Root needs neither.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from shioenv.errors import HostError, SandboxError
 from shioenv.system import refusals
 
 COUNT = 65536
-_LONGEST_LINE = 4096  # bytes of the line that the sandbox program writes before it begins
-_PATIENCE = 120.0  # seconds that the line may take
+_LONGEST_LINE = 4096  # maximum bytes of the line that the sandbox program writes at its start
+_PATIENCE = 120.0  # timeout in seconds for this line
 _ROOT_BASE = 1_000_000_000
-"""Where root's range starts unless /etc/subuid says otherwise: far above any assigned id."""
+"""Start of root's range if /etc/subuid or /etc/subgid assigns none, far above assigned ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdMap:
-    """The host ids that a system's ids 0 to 65535 map to."""
+    """The range of host ids that a system's ids 0 to 65535 map to."""
 
     first_uid: int
     first_gid: int
 
     def write(self, process: int) -> None:
-        """Maps the ids of a user namespace that `process` has just made.
+        """Map the ids of the user namespace that `process` has just created.
 
-        Raises HostError where the host forbids mapping.
+        Raises HostError if the host does not allow the mapping.
         """
         try:
             for kind, first in (("uid", self.first_uid), ("gid", self.first_gid)):
@@ -61,12 +61,12 @@ class IdMap:
 
 @dataclass(frozen=True, slots=True)
 class OwnId:
-    """The caller's own user and group id, as id 0: what every user may map without a range."""
+    """A mapping of id 0 to the caller's user and group id, which needs no assigned range."""
 
     def write(self, process: int) -> None:
-        """Maps the ids of a user namespace that `process` has just made.
+        """Map the ids of the user namespace that `process` has just created.
 
-        Raises HostError where the host forbids mapping.
+        Raises HostError if the host does not allow the mapping.
         """
         try:
             Path(f"/proc/{process}/setgroups").write_text("deny")
@@ -77,7 +77,7 @@ class OwnId:
 
 
 def _user() -> str:
-    """The user's name, or number where the user has no name."""
+    """Return the user's name, or the number if the user has no name."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -85,7 +85,7 @@ def _user() -> str:
 
 
 def _subordinate(path: str, user: str, uid: int) -> int | None:
-    """The start of the first range of at least 65,536 ids that `path` gives to `user`."""
+    """Return the start of the first range of at least 65,536 ids that `path` assigns to `user`."""
     try:
         text = Path(path).read_text()
     except OSError:
@@ -95,7 +95,7 @@ def _subordinate(path: str, user: str, uid: int) -> int | None:
 
 
 def find_idmap() -> IdMap:
-    """The range that this user may map; root always has one. HostError (with the fix) for none."""
+    """Return the range that this user may map; root always has one. Errors: HostError."""
     uid, user = os.geteuid(), _user()
     first_uid = _subordinate("/etc/subuid", user, uid)
     first_gid = _subordinate("/etc/subgid", user, uid)
@@ -117,10 +117,10 @@ def find_idmap() -> IdMap:
 def spawn(
     arguments: Sequence[str], *, descriptors: Sequence[int] = (), **options: Any
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Starts the sandbox program; returns its process, and our end of the socket that it was given.
+    """Start the sandbox program, and return its process and our end of its socket.
 
-    `arguments` are the program's command, and the words that follow the socket's number.
-    `descriptors` stay open in the program under their numbers.
+    `arguments` are the program's command and the arguments after the socket's number. The program
+    inherits `descriptors` under the same numbers.
     """
     ours, theirs = socket.socketpair()
     ours.settimeout(_PATIENCE)
@@ -137,10 +137,10 @@ def spawn(
 def spawn_mapped(
     arguments: Sequence[str], idmap: IdMap | OwnId, **options: Any
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """What `spawn` returns for `keep`, `exec` or `own`, each in a mapped user namespace of its own.
+    """Start the sandbox program with `keep`, `exec` or `own` in a new, mapped user namespace.
 
-    Raises HostError where the host forbids user namespaces, SandboxError where somebody killed the
-    program.
+    Returns the same values as `spawn`. Raises HostError if the host does not allow user namespaces,
+    and SandboxError if the program was killed.
     """
     process, ours = spawn(arguments, **options)
     try:
@@ -163,15 +163,15 @@ def spawn_mapped(
 
 
 class Readable(Protocol):
-    """An object that is read like a socket."""
+    """An object with the `recv` method of a socket."""
 
     def recv(self, most: int, /) -> bytes:
-        """Some of the bytes that came; none at the end."""
+        """Return some of the received bytes, or b"" at the end."""
         ...
 
 
 def read_line(connection: Readable) -> str:
-    """The program's next line, without its newline; empty where the program said no more."""
+    """Read the program's next line, without its newline; return "" at the end of its output."""
     text = bytearray()
     while not text.endswith(b"\n") and len(text) < _LONGEST_LINE:
         byte = connection.recv(1)
@@ -184,12 +184,11 @@ def read_line(connection: Readable) -> str:
 def run_mapped(
     command: Sequence[str], *, idmap: IdMap, **options: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """Runs a program as id 0 of a user namespace with the mapped ids; output is captured.
+    """Run a program as id 0 of a user namespace with mapped ids, and capture its output.
 
-    The program sees the host's files, and owns only those that ids of the mapped range own. A
-    directory given as `cwd` is entered before the ids change, so directories above it may be closed
-    to the program. Raises HostError where the host forbids the namespace, and SandboxError as
-    `spawn_mapped` does.
+    The program sees the host's files, but owns only those of the mapped ids. The directory `cwd` is
+    entered before the ids change, so the program needs no access to its parents. Raises HostError
+    if the host does not allow the namespace, and SandboxError as `spawn_mapped` does.
     """
     process, connection = spawn_mapped(
         ["exec", *command], idmap, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
@@ -201,6 +200,6 @@ def run_mapped(
             process.kill()
             process.wait()
             raise
-        if said := read_line(connection):  # the helper's last word: the program never ran
+        if said := read_line(connection):  # an error of the helper: the program never ran
             raise refusals.no_user_namespace(said)
     return subprocess.CompletedProcess(list(command), process.returncode, output, errors)

@@ -1,8 +1,8 @@
-"""One canonical tar per system: base, home tree and machine profile, and the index of its entries.
+"""Compose a system's canonical tar archive from base, home tree and machine profile.
 
-Canonical means that nothing but the inputs decides a byte. Entries are sorted by path, owners are
-numeric. There are no device nodes, no caches or logs, no time after the system's own. The same
-inputs give the same sha256 on every host.
+Canonical means that the inputs alone determine every byte, so the same inputs give the same SHA-256
+on every host. Entries are sorted by path, and owners are numeric. There are no device nodes, and no
+caches or logs of the base. No file is newer than the system's instant.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from shioenv.system.home_files import HomeEntry, text_of
 from shioenv.system.values import LONGEST_PATH, too_long
 
 HOLE = 4096
-"""Runs of zero bytes of this length become holes of a sparse file."""
+"""Block size in bytes: zero-filled blocks become holes of a sparse file."""
 
 _EMPTIED = ("dev", "proc", "sys", "run", "tmp", "var/tmp", "var/log", "var/lib/apt/lists")
-"""Directories of the base whose content is not kept."""
+"""Directories of the base whose content is dropped."""
 
 _AT_BOOTING = ("dev", "proc", "sys", "run")
 
@@ -38,7 +38,7 @@ _DROPPED = re.compile(
     r"|etc/apt/sources\.list(\.d/.*)?|etc/(passwd|group|shadow|gshadow|subuid|subgid)-"
     r"|etc/\.pwd\.lock|\.dockerenv|\.dockerinit|var/lib/dbus/machine-id)\Z"
 )
-"""Files of the base that differ between two builds of the same packages, or tell of the builder."""
+"""Files of the base that differ between builds of the same packages, or reveal the builder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +54,32 @@ class ImageEntry:
     gid: int
     mtime: int
     target: str = ""
-    """Text of a symbolic link."""
+    """Target of a symbolic link."""
     size: int = 0
     data: bytes | None = None
-    """Content, where it is not in the base tar."""
+    """Content, or None if it is in the base tar."""
     offset: int = 0
-    """Where the content starts in the base tar."""
+    """Offset of the content in the base tar."""
     holes: bool = False
 
 
 class BaseStream(Protocol):
-    """What a base tar is read through."""
+    """A seekable binary stream of the base tar."""
 
     def seek(self, offset: int, /) -> int: ...  # noqa: D102
     def read(self, size: int, /) -> bytes: ...  # noqa: D102
 
 
 def base_time(declaration: SystemDeclaration) -> int:
-    """When the system was installed, in seconds since 1970: nothing in the base is younger.
+    """Return the system's installation time in seconds since 1970, the latest time in the base.
 
-    177 days before the instant, so that the home tree is younger than the base.
+    It is 177 days before the instant, so that the home tree is newer than the base.
     """
     return int((declaration.instant - timedelta(days=177)).timestamp())
 
 
 class _Member(tarfile.TarInfo):
-    """A member whose header must be sound: tarfile takes a faulty one for the archive's end."""
+    """A tar member that rejects damaged headers, which tarfile takes for the archive's end."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
@@ -92,11 +92,11 @@ class _Member(tarfile.TarInfo):
 
 
 def read_base(base: Path, latest: int) -> dict[str, ImageEntry]:
-    """The entries of a root filesystem's tarball that are kept, by path.
+    """Read the entries to keep from a root filesystem's tarball, by path.
 
-    Times after `latest` become `latest`. Raises RootfsTarError for what is no tarball, is cut off,
-    or holds no root filesystem. Raises it for names that no file can have or that lead out of it,
-    and for sparse files.
+    Times after `latest` become `latest`. Raises RootfsTarError if the file is not a tarball, is
+    truncated, or contains no root filesystem. Raises it too for invalid names, names with `..`, and
+    sparse files.
     """
     entries: dict[str, ImageEntry] = {}
     origins: dict[str, str] = {}
@@ -153,7 +153,7 @@ def _from_member(member: tarfile.TarInfo, latest: int) -> ImageEntry | None:
         0o777 if member.issym() else member.mode & 0o7777,
         member.uid if 0 <= member.uid < 65536 else 65534,
         member.gid if 0 <= member.gid < 65536 else 65534,
-        int(min(max(0, member.mtime), latest)),  # in this order no number at all is 0
+        int(min(max(0, member.mtime), latest)),  # in this order, NaN becomes 0
         target=member.linkname if member.issym() else "",
         size=member.size if member.isreg() else 0,
         offset=member.offset_data,
@@ -161,7 +161,7 @@ def _from_member(member: tarfile.TarInfo, latest: int) -> ImageEntry | None:
 
 
 def _refuse_name(member: tarfile.TarInfo, parts: list[str]) -> None:
-    """RootfsTarError for a name or a link's text that no file can have."""
+    """Raise RootfsTarError for an invalid name or link target."""
     if too_long("/".join(parts)):
         raise RootfsTarError(f"the tarball holds a name that is too long: {member.name[:80]!r}...")
     target = member.linkname if member.issym() else "-"
@@ -174,8 +174,9 @@ def _parts(name: str) -> list[str]:
 
 
 def _separate(entries: dict[str, ImageEntry], origins: Mapping[str, str]) -> None:
-    """Makes each name of a hard-linked file a file of its own. It has the content and attributes of
-    the file it is a link to (`origins`): see "Hard links" in docs/design/decisions.md.
+    """Replace each hard link by a copy of the file that it links to (`origins`).
+
+    "Hard links" in docs/design/decisions.md gives the reasons.
     """
     for path, origin in origins.items():
         seen = {path}
@@ -189,28 +190,28 @@ def _separate(entries: dict[str, ImageEntry], origins: Mapping[str, str]) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A file, link or directory put into the root filesystem; its owner is root by default."""
+    """A file, link or directory to add to the root filesystem; the default owner is root."""
 
     path: str
     mode: int = 0o644
     data: bytes | None = None
     """None for a directory or a link."""
     target: str = ""
-    """Of a symbolic link."""
+    """Target of a symbolic link."""
     mtime: int | None = None
-    """Seconds since 1970; None for when the system was installed, or booted."""
+    """Seconds since 1970; None for the time of installation, or of booting in some directories."""
     uid: int = 0
     gid: int = 0
     holes: bool = False
-    """Runs of zero bytes are holes."""
+    """Whether zero-filled blocks are holes."""
 
 
 def device(kind: str, major: int, minor: int, mode: int = 0o600, gid: int = 0) -> dict[str, Any]:
-    """Of `Placed`, what makes it stand for a device: a block (b) or character one (c), or a socket
-    (s) that nobody listens on.
+    """Return arguments of `Placed` for a placeholder of a device node.
 
-    Nobody may make device nodes where systems are built and used, so a link says what is meant. The
-    sandbox makes of the link what programs see as a device (`native/around/tree.c`).
+    `kind` is `b` (block device), `c` (character device) or `s` (a socket without a listener).
+    Device nodes cannot be created in user namespaces, so a symbolic link encodes the node. The
+    sandbox shows the link to programs as a node (`native/around/tree.c`).
     """
     return {"target": f"{_DEVICE}{kind} {major} {minor} {mode:o}", "gid": gid}
 
@@ -220,7 +221,7 @@ _DEVICE_TARGET = re.compile(rf"{_DEVICE}([bcs]) (\d+) (\d+) ([0-7]+)")
 
 
 def device_mode(target: str) -> int | None:
-    """`st_mode` of what the link with this target stands for; None where it is just a link."""
+    """Return the `st_mode` of the node encoded in a link's target; None for an ordinary link."""
     found = _DEVICE_TARGET.fullmatch(target)
     kinds = {"b": stat.S_IFBLK, "c": stat.S_IFCHR, "s": stat.S_IFSOCK}
     return kinds[found[1]] | int(found[4], 8) if found else None
@@ -233,9 +234,9 @@ def compose(
     home: Iterable[HomeEntry],
     placed: Iterable[Placed],
 ) -> list[ImageEntry]:
-    """All entries of the system, sorted by path: the base's, the accounts, the profile, the home.
+    """Return all entries of the system by path: base, accounts, machine profile and home tree.
 
-    `entries` is what `read_base` gave for `base`.
+    `entries` is the result of `read_base` for `base`.
     """
     entries = dict(entries)
     put = _Putter(entries, base_time(declaration), int(declaration.boot_time.timestamp()))
@@ -271,23 +272,23 @@ _KINDS = {
 
 
 def _order(path: str) -> tuple[bytes, ...]:
-    """Sorts a directory before what is in it, by bytes."""
+    """Return a sort key that orders paths by bytes, directories before their content."""
     return tuple(part.encode("utf-8", "surrogateescape") for part in path.split("/"))
 
 
 class _Putter:
-    """Adds entries over those of the base, with the directories they need."""
+    """Adds or replaces entries of the base, and creates missing parent directories."""
 
     def __init__(self, entries: dict[str, ImageEntry], installed: int, booted: int) -> None:
         self.entries = entries
         self.installed, self.booted = installed, booted
 
     def time(self, path: str) -> int:
-        """How old something is that says nothing else: some directories are filled at booting."""
+        """Return the default time of an entry: booting in some directories, else installation."""
         return self.booted if path.split("/")[0] in _AT_BOOTING else self.installed
 
     def real(self, path: str) -> str:
-        """`path` with links among its directories followed, as /bin is one to usr/bin."""
+        """Resolve symbolic links among the directories of `path`, such as /bin to usr/bin."""
         done = ""
         for part in path.strip("/").split("/")[:-1]:
             step = f"{done}/{part}".strip("/")
@@ -307,7 +308,7 @@ class _Putter:
             self.entries[parent] = ImageEntry(parent, stat.S_IFDIR, 0o755, 0, 0, self.time(parent))
 
     def add(self, placed: Placed) -> None:
-        """Adds what is placed, through the links on its way, over what is there."""
+        """Add an entry at its resolved path, replacing an existing one."""
         path = self.real(placed.path)
         self.parents(path)
         mode, kind = placed.mode, stat.S_IFDIR if placed.data is None else stat.S_IFREG
@@ -321,7 +322,7 @@ class _Putter:
 
 
 def _mount_points(put: _Putter) -> None:
-    """Where the sandbox mounts what it makes, and the empty files it binds devices over."""
+    """Add the sandbox's mount points, including empty files to bind device nodes over."""
     for path in ("proc", "sys"):
         put.add(Placed(path, 0o555))
     for path in ("dev", "dev/pts", "dev/mqueue", "run"):
@@ -351,24 +352,24 @@ class Accounts:
         self.groups = _account_rows(group, 4)
 
     def user(self, name: str) -> tuple[int, int]:
-        """Numeric user and primary group."""
+        """Return the numeric user id and primary group id."""
         if name not in self.users:
             raise RootfsTarError(f"the system has no user {name!r}")
         return int(self.users[name][2]), int(self.users[name][3])
 
     def group(self, name: str) -> int:
-        """Numeric group."""
+        """Return the numeric group id."""
         if name not in self.groups:
             raise RootfsTarError(f"the system has no group {name!r}")
         return int(self.groups[name][2])
 
     def login_users(self) -> tuple[str, ...]:
-        """Names of the users whose login shell is one."""
+        """Return the names of the users whose login shell is a real shell."""
         shells = ("/bash", "/sh", "/dash", "/zsh")
         return tuple(name for name, row in self.users.items() if row[6].endswith(shells))
 
     def groups_of(self, name: str) -> tuple[str, ...]:
-        """Names of all groups a user is in, the primary one first, the others by number."""
+        """Return the names of a user's groups, the primary group first, the others by number."""
         primary = self.users[name][3]
         first = [group for group, fields in self.groups.items() if fields[2] == primary]
         others = [group for group, fields in self.groups.items() if name in fields[3].split(",")]
@@ -379,7 +380,7 @@ class Accounts:
 def _accounts(
     declaration: SystemDeclaration, entries: Mapping[str, ImageEntry], base: IO[bytes], put: _Putter
 ) -> Accounts:
-    """Add the declared users and groups to the account files; make their homes."""
+    """Add the declared users and groups to the account files, and create home directories."""
     texts = {}
     for name in ("passwd", "group", "shadow", "gshadow"):
         entry = entries.get(f"etc/{name}")
@@ -392,7 +393,7 @@ def _accounts(
     groups = {group.name: str(group.gid) for group in declaration.groups}
 
     def others(file: str, ours: Mapping[str, str]) -> list[str]:
-        """The base's lines without those whose name or number we take (an image's own user)."""
+        """Return the base's lines whose names and numbers no declared account uses."""
         taken = set(ours.values()) if file in ("passwd", "group") else set()
         rows = [line.split(":") for line in texts[file].splitlines()]
         return [":".join(row) for row in rows if row[0] not in ours and not taken & set(row[2:3])]
@@ -442,14 +443,14 @@ def _accounts(
 
 
 def read_accounts(entries: Iterable[ImageEntry], base: BaseStream) -> Accounts:
-    """The accounts of a composed system."""
+    """Return the accounts of a composed system."""
     files = {entry.path: entry for entry in entries if entry.path.startswith("etc/")}
     texts = [content(files[f"etc/{name}"], base).decode() for name in ("passwd", "group")]
     return Accounts(*texts)
 
 
 def content(entry: ImageEntry, base: BaseStream) -> bytes:
-    """The bytes of a regular file: its own, or those in the base tar."""
+    """Return the content of a regular file, from the entry or from the base tar."""
     if entry.data is not None:
         return entry.data
     base.seek(entry.offset)
@@ -457,7 +458,7 @@ def content(entry: ImageEntry, base: BaseStream) -> bytes:
 
 
 def write_tar(entries: Iterable[ImageEntry], base: BaseStream, out: IO[bytes]) -> str:
-    """Write the canonical tar to `out`; gives its sha256 in hex."""
+    """Write the canonical tar to `out`, and return its SHA-256 in hex."""
     digest = hashlib.sha256()
 
     def emit(data: bytes) -> None:
@@ -507,7 +508,7 @@ def _patched(block: bytes, fields: Mapping[int, bytes]) -> bytes:
 
 
 def _sparse(entry: ImageEntry, body: bytes) -> tuple[bytes, bytes]:
-    """Header and stored bytes of a sparse file in GNU's old format (at most four pieces)."""
+    """Return header and data of a sparse file in the old GNU format, with at most four segments."""
     pieces: list[tuple[int, int]] = []
     for at in range(0, len(body), HOLE):
         block = body[at : at + HOLE]
@@ -533,7 +534,7 @@ def _sparse(entry: ImageEntry, body: bytes) -> tuple[bytes, bytes]:
 
 
 def link_counts(entries: Iterable[ImageEntry]) -> dict[str, int]:
-    """`st_nlink` by path: one, of a directory two and its subdirectories."""
+    """Return `st_nlink` by path: 1 for a file, and 2 plus the subdirectories for a directory."""
     kinds = {entry.path: entry.kind for entry in entries}
     directories = {path for path, kind in kinds.items() if kind == stat.S_IFDIR}
     beneath = Counter(path.rpartition("/")[0] for path in directories if path)
@@ -541,10 +542,10 @@ def link_counts(entries: Iterable[ImageEntry]) -> dict[str, int]:
 
 
 def index_rows(entries: list[ImageEntry]) -> Iterator[list[str | int]]:
-    """One row per entry: path, st_mode, uid, gid, size, links, mtime, target.
+    """Yield one row per entry: path, st_mode, uid, gid, size, links, mtime, target.
 
-    Paths are absolute. A directory's size is 4096, what ext4 gives small ones; the file system the
-    system lies on may say otherwise. The size of a link is the length of its target.
+    Paths are absolute. The size of a directory is 4096, as for small ones on ext4; the host's file
+    system may report another size. The size of a link is the length of its target.
     """
     links = link_counts(entries)
     for entry in entries:
@@ -560,7 +561,7 @@ def index_rows(entries: list[ImageEntry]) -> Iterator[list[str | int]]:
 
 
 def package_versions(entries: Mapping[str, ImageEntry], base: BaseStream) -> dict[str, str]:
-    """Versions by package name, from dpkg's status file; empty where there is none."""
+    """Return versions by package name from dpkg's status file, or {} without such a file."""
     entry = entries.get("var/lib/dpkg/status")
     if entry is None:
         return {}

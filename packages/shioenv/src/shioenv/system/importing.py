@@ -1,4 +1,4 @@
-"""Systems imported from a tarball or a container image, on the profile of a declared machine."""
+"""Import systems from a tarball or a container image, with a declared machine profile."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from shioenv.system.store import System, find_system
 from shioenv.system.values import SystemName, checked
 
 NEEDED = {"uname": PROGRAMS["uname"]}
-"""What an imported system has to have beside bash. Without `ip` and `nft` the network and the
-firewall are not read (`NamespaceSandbox`)."""
+"""Programs that an imported system must contain in addition to bash. Without `ip` or `nft`, network
+or firewall changes are not recorded (`NamespaceSandbox`)."""
 
 UNREAD = {
     "ip": "links, addresses and routes are not read: it has no ip",
     "nft": "rules of the firewall are not read: it has no nft",
 }
-"""By program: what an imported system without it is not asked."""
+"""Messages on changes that are not recorded, by the program that an imported system lacks."""
 
 
 def unread(system: System) -> tuple[str, ...]:
-    """What inputs change on the system and nobody reads, a line each, for want of a program."""
+    """Return a message for each kind of change that a missing program leaves unrecorded."""
     return tuple(line for program, line in UNREAD.items() if program not in system.programs)
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What of a tarball did not become part of the system, by what it was."""
+    """Counts of the files of a tarball that were not imported, by kind."""
 
     counts: tuple[tuple[str, int], ...]
 
@@ -57,7 +57,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class ImportedSystem:
-    """A system that was imported."""
+    """An imported system, with the files of its tarball that were not imported."""
 
     system: System
     left_out: LeftOut
@@ -70,16 +70,16 @@ def import_system(
     profile: str | None = None,
     report: Progress = building.silent,
 ) -> ImportedSystem:
-    """A system called `name`, made from a tarball or from the directory of an OCI layout.
+    """Build a system called `name` from a tarball or from the directory of an OCI layout.
 
-    `profile` is a shipped system or a TOML file whose machine, accounts, session and home tree the
-    new system gets (default: `debian-12`). The distribution is told by the tarball's own
+    The new system takes its machine, accounts, session and home tree from `profile`, a shipped
+    system or a TOML file (default: `debian-12`). The distribution is read from the tarball's
     `os-release`.
 
-    Errors: UsageError for a name that no system can have; OutputExistsError for one that is taken.
-    RootfsTarError for what is no root filesystem with Bash and `uname`, leads out of itself, or is
-    damaged. Those of `load_declaration`, `load_home`, BuildToolError, SystemBuildError,
-    SystemStorageError and HostError.
+    Errors: UsageError for an invalid name; OutputExistsError for an existing one. RootfsTarError
+    for a damaged source, one without Bash or `uname`, or one with paths outside its root. Also
+    BuildToolError, SystemBuildError, SystemStorageError, HostError, and the errors of
+    `load_declaration` and `load_home`.
     """
     _check_free(name)
     source = Path(source).absolute()
@@ -92,7 +92,7 @@ def import_system(
         building.build_lock(cache, report),
         tempfile.TemporaryDirectory(prefix=building.IMPORTING, dir=cache) as scratch,
     ):
-        _check_free(name)  # again: another build may have ended meanwhile
+        _check_free(name)  # again: another build may have finished in the meantime
         plain, origin = _plain(source, Path(scratch), base, report)
         entries = image.read_base(plain, image.base_time(base))
         with plain.open("rb") as content:
@@ -136,7 +136,7 @@ def _check_free(name: str) -> None:
 def _plain(
     source: Path, scratch: Path, base: SystemDeclaration, report: Progress
 ) -> tuple[Path, str]:
-    """The source as a plain tarball, and a line that says what it is."""
+    """Convert the source to an uncompressed tarball; return it with a description of the source."""
     if not source.is_dir():
         (scratch / "tar").mkdir()
         plain, digest = building.plain_tar(source, scratch / "tar", MOST_BYTES)
@@ -164,12 +164,12 @@ def _plain(
 
 
 def _refuse_archives(source: Path, plain: Path) -> None:
-    """RootfsTarError for a tarball of an image, in place of one of its root filesystem."""
+    """Raise RootfsTarError for an archive of an image instead of a root filesystem."""
     try:
         with tarfile.open(plain, "r:") as archive:
             names = {member.name.removeprefix("./") for member in islice(archive, 2000)}
     except (tarfile.TarError, OSError, EOFError, ValueError):
-        return  # `read_base` says what is wrong
+        return  # `read_base` reports the error
     if "oci-layout" in names:
         hint = f"unpack it: mkdir layout && tar -xf {source} -C layout; then import layout"
         raise RootfsTarError(f"{source} is the archive of an OCI layout", hint=hint)
@@ -179,7 +179,7 @@ def _refuse_archives(source: Path, plain: Path) -> None:
 
 
 def _release(entries: dict[str, image.ImageEntry], base: image.BaseStream) -> dict[str, str]:
-    """What the root filesystem says of its distribution; nothing where it says nothing."""
+    """Return the values of the root filesystem's os-release file; empty if it has none."""
     for path in ("usr/lib/os-release", "etc/os-release"):
         if path in entries and not entries[path].target and entries[path].size < 1 << 16:
             return os_release(image.content(entries[path], base).decode("utf-8", "replace"))
@@ -187,7 +187,7 @@ def _release(entries: dict[str, image.ImageEntry], base: image.BaseStream) -> di
 
 
 def _renamed(text: str, name: str, origin: str, said: dict[str, str]) -> str:
-    """The profile's text with the new system's name, and with what it says of its distribution."""
+    """Return the profile's text with the new system's name, source and distribution."""
     family = f"{said.get('ID', 'linux')}-{said.get('VERSION_ID', '')}".lower()
     new = {"name": name, "title": origin}
     new["os_family"] = re.sub(r"[^a-z0-9.-]", "-", family)[:64].strip("-.") or "linux"
@@ -201,7 +201,10 @@ def _renamed(text: str, name: str, origin: str, said: dict[str, str]) -> str:
 
 
 def _counted(plain: Path, entries: dict[str, image.ImageEntry]) -> Iterator[tuple[str, int]]:
-    """What of a plain tarball is not among the entries, by what it is."""
+    """Count the files of an uncompressed tarball that are not in `entries`, by kind.
+
+    Files with extended attributes are counted as well, since these attributes are dropped.
+    """
     counts: Counter[str] = Counter()
     with tarfile.open(plain, "r:") as archive:
         for member in archive:

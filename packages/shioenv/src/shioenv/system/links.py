@@ -1,4 +1,4 @@
-"""Where a path of a system leads, with symbolic links followed as the kernel follows them."""
+"""Resolve symbolic links in paths of a system, as the kernel does."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _MOST_STEPS = 400
 
 
 def resolve(path: str, target: Callable[[str], str | None]) -> str | None:
-    """The absolute path that `path` leads to; None where it leads nowhere, or in circles.
+    """Return the absolute path that `path` resolves to; None for a missing file or a link loop.
 
-    `target` is given an absolute path, and returns the target of the link there. It returns "" for
-    any other file, and None where there is no file.
+    `target` maps an absolute path to the target of the symbolic link there. It returns "" for any
+    other file, and None if there is no file.
     """
     left = [part for part in path.split("/") if part][::-1]
     done: list[str] = []

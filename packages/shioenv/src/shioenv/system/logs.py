@@ -1,9 +1,8 @@
-"""What a machine of the distribution has written into /var/log since it was booted.
+"""Generate the log files in /var/log since the machine was booted.
 
-The lines follow from the declaration: the kernel's log, cron's hourly run, logins and failed
-logins, and the packages that were installed. The numbers of processes lie between those of the
-declared processes that started before and after. `rsyslog.conf` of Debian 12 says which file a line
-stands in, and its default template gives the form of the time.
+The lines follow from the declaration: the kernel's log, cron's hourly jobs, logins, failed logins
+and installed packages. PIDs are interpolated between those of the declared processes that started
+before and after. Files and timestamps follow `rsyslog.conf` of Debian 12 and its default template.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from shioenv.system.home_files import text_of
 from shioenv.system.image import Placed, base_time
 
 _ADM = 4
-"""The group that reads logs, a fixed number in Debian's and Ubuntu's base-passwd."""
+"""The gid of `adm`, which may read logs; it is fixed in Debian's and Ubuntu's base-passwd."""
 _FILES = {
     "auth": ("auth.log",), "cron": ("syslog", "cron.log"), "kern": ("syslog", "kern.log"),
     "daemon": ("syslog",),
 }  # fmt: skip
-"""Files that lines of each facility stand in."""
+"""Log files by syslog facility."""
 _LAST_OWN = 999
 
 
@@ -35,7 +34,7 @@ class _Line(NamedTuple):
 
 
 def log_files(declaration: SystemDeclaration, packages: Mapping[str, str]) -> Iterator[Placed]:
-    """The files of /var/log, each as old as its last line; `packages` are versions by name."""
+    """Yield the files of /var/log, dated at their last lines; `packages` are versions by name."""
     lines = sorted(_lines(declaration), key=lambda line: line.when)
     hostname = declaration.machine.hostname
     for name in dict.fromkeys(name for names in _FILES.values() for name in names):
@@ -47,12 +46,12 @@ def log_files(declaration: SystemDeclaration, packages: Mapping[str, str]) -> It
 
 
 def _fraction(of: str) -> timedelta:
-    """Less than a second, another one for another text."""
+    """Return a fraction of a second that is derived from a string."""
     return timedelta(microseconds=crc32(of.encode()) % 900_000)
 
 
 def _port(of: str) -> int:
-    """One of the ports that Linux gives to whoever connects, another one for another text."""
+    """Return an ephemeral port that is derived from a string."""
     return 32768 + crc32(of.encode()) % 28232
 
 
@@ -94,13 +93,13 @@ _STARTS = {
     "rsyslogd": 'imuxsock: Acquired UNIX socket "/run/systemd/journal/syslog" (fd 3) from systemd.',
     "systemd-logind": "New seat seat0.",
 }
-"""What a daemon says when it has started."""
+"""Messages that daemons log at their start, by process name."""
 
 
 def _session(
     when: datetime, tag: str, service: str, user: str, uid: int, seconds: float | None
 ) -> Iterator[_Line]:
-    """A session of PAM that is opened and, after so many seconds, closed; None: not yet."""
+    """Yield the lines of a PAM session of `seconds` seconds, or of an open session for None."""
     opened = f"pam_unix({service}:session): session opened for user {user}(uid={uid}) by (uid=0)"
     yield _Line(when, "auth", f"{tag}: {opened}")
     if seconds is not None:
@@ -125,7 +124,7 @@ def _login(declaration: SystemDeclaration, login: Login, uid: int) -> Iterator[_
 
 
 def _number(declaration: SystemDeclaration, when: datetime) -> int:
-    """The number that a process would have which started then."""
+    """Return the PID of a process started at `when`, interpolated between declared processes."""
     seconds = (when - declaration.boot_time).total_seconds()
     known = sorted((process.started, process.pid) for process in declaration.machine.processes)
     known.append((float(declaration.machine.uptime), _LAST_OWN))
@@ -136,7 +135,7 @@ def _number(declaration: SystemDeclaration, when: datetime) -> int:
 
 
 def _installed(declaration: SystemDeclaration, packages: Mapping[str, str]) -> Iterator[Placed]:
-    """/var/log/dpkg.log: every package unpacked and configured, as the system was installed."""
+    """Yield /var/log/dpkg.log, with the installation of every package."""
     made = base_time(declaration)
     architecture = declaration.distribution.architecture
     start = datetime.fromtimestamp(made, declaration.instant.tzinfo) - timedelta(

@@ -1,8 +1,8 @@
-"""A container image's OCI layout as one tarball: its layers, one over the other.
+"""Flatten the layers of a container image in an OCI layout into one tarball.
 
-Read as the OCI image specification 1.1 says it. Each blob has to have the size and SHA-256 that the
-layout says. `.wh.NAME` removes what lower layers have under that name, and `.wh..wh..opq` all that
-they have in its directory.
+This follows the OCI image specification 1.1. The size and SHA-256 of each blob are verified. A
+whiteout `.wh.NAME` removes `NAME` of lower layers. The opaque whiteout `.wh..wh..opq` removes all
+of their files in its directory.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from shioenv.files.documents import parse_json
 from shioenv.files.regular import open_regular, read_regular
 
 MOST_LAYERS = 128
-"""Layers of one image at most: as many as container engines stack."""
+"""Maximum number of layers of an image, the limit of container engines."""
 
 MOST_BYTES = 16 << 30
-"""Bytes of a tarball at most, unpacked, and of all layers of an image together (ours)."""
+"""Maximum bytes of a decompressed tarball, and of all layers of an image together."""
 
 _LARGEST_DOCUMENT = 4 << 20
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
@@ -56,14 +56,14 @@ class Image:
     digest: str
     """`sha256:` and the digest of the image's manifest."""
     layers: tuple[str, ...]
-    """Digests of the layers, the lowest first."""
+    """Digests of the layers, lowest first."""
 
 
 def find_image(layout: Path, architecture: str = "amd64") -> Image:
-    """The one image of a layout for an architecture.
+    """Return the only image of a layout for an architecture.
 
-    Errors: RootfsTarError where the layout cannot be read or its blobs are not as it says. The same
-    where it has no image for the architecture, or several.
+    Errors: RootfsTarError if the layout cannot be read, or a blob does not match its size or
+    digest. RootfsTarError too if it has no image or several images for the architecture.
     """
     found = [*_manifests(layout, _document(layout, layout / "index.json"), architecture, 0)]
     if len(found) != 1:
@@ -86,7 +86,7 @@ def find_image(layout: Path, architecture: str = "amd64") -> Image:
 def _manifests(
     layout: Path, index: Mapping[str, Any], architecture: str, depth: int
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The manifests of images for an architecture, with their digests."""
+    """Yield (digest, manifest) of each image for an architecture."""
     listed = index.get("manifests")
     if not isinstance(listed, list) or depth > 2:
         raise _damaged(layout, "index.json lists no manifests")
@@ -94,7 +94,7 @@ def _manifests(
         _checked(layout, entry)
         kind, platform = str(entry.get("mediaType")), entry.get("platform")
         if isinstance(platform, dict) and platform.get("architecture") != architecture:
-            continue  # attestations are of the architecture `unknown`
+            continue  # attestations have the architecture `unknown`
         if kind in _INDEXES:
             inner = _document(layout, _blob(layout, entry))
             yield from _manifests(layout, inner, architecture, depth + 1)
@@ -106,14 +106,14 @@ def _manifests(
 
 
 def _described(layout: Path, descriptor: Any) -> Mapping[str, Any]:
-    """The descriptor of a blob, which is named by a SHA-256."""
+    """Return the descriptor of a blob after checking that its digest is a SHA-256."""
     if not isinstance(descriptor, dict) or not _DIGEST.match(str(descriptor.get("digest"))):
         raise _damaged(layout, "a blob is named by no SHA-256")
     return descriptor
 
 
 def _checked(layout: Path, descriptor: Any) -> Mapping[str, Any]:
-    """The descriptor of a blob that has the size and the digest that the descriptor says."""
+    """Return the descriptor of a blob after verifying the blob's size and digest."""
     known = _described(layout, descriptor)
     path, size = _blob(layout, known), known.get("size")
     try:
@@ -149,19 +149,18 @@ def _damaged(layout: Path, why: str) -> RootfsTarError:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What stands at one path: a member of an archive, and the archive that has its content."""
+    """The file at one path: a member of an archive, and the archive with its content."""
 
     member: tarfile.TarInfo
     archive: tarfile.TarFile
 
 
 def write_flat(layers: list[Path], out: Path) -> None:
-    """Write layers, the lowest first, as one tarball in which no whiteout is left.
+    """Merge layers, lowest first, into one tarball and apply their whiteouts.
 
-    `layers` are plain tarballs. Errors: RootfsTarError for an archive that cannot be read.
-    RootfsTarError too for a name that leads out of it, a sparse file, and a hard link to what is
-    not there. The same, before anything is written, for more than `MOST_BYTES` of files; each hard
-    link counts as a file.
+    `layers` are uncompressed tarballs. Errors: RootfsTarError for an unreadable archive, a name
+    with `..`, a sparse file, or a hard link without a target. RootfsTarError too, before anything
+    is written, for files of more than `MOST_BYTES` in total. Each hard link counts as a file.
     """
     tree: dict[str, _Entry] = {}
     with ExitStack() as stack:
@@ -186,12 +185,12 @@ def write_flat(layers: list[Path], out: Path) -> None:
 
 
 def parts_of(name: str) -> list[str]:
-    """The parts of a member's name, without those that lead nowhere."""
+    """Return the components of a member's name, without empty ones and `.`."""
     return [part for part in name.split("/") if part not in ("", ".")]
 
 
 def _apply(tree: dict[str, _Entry], archive: tarfile.TarFile, number: int) -> None:
-    """Lay one layer over the tree. Its whiteouts are about lower layers alone."""
+    """Apply one layer to the tree. Its whiteouts affect only lower layers."""
     members = []
     for member in archive:
         parts = parts_of(member.name)
@@ -229,7 +228,7 @@ def _apply(tree: dict[str, _Entry], archive: tarfile.TarFile, number: int) -> No
 
 
 def _is_covered(path: str, gone: Set[str], emptied: Set[str]) -> bool:
-    """Whether a path is gone, lies beneath one that is, or beneath an emptied directory."""
+    """Whether a path or one of its parents was removed, or lies beneath an emptied directory."""
     if path in gone:
         return True
     while path:

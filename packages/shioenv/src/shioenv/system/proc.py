@@ -1,4 +1,4 @@
-"""What programs read in /proc of a declared machine."""
+"""Generate the files of /proc for a declared machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MASKED = (
     "kpagecount", "kpageflags", "latency_stats", "sched_debug", "slabinfo", "sysrq-trigger",
     "timer_list", "vmallocinfo",
 )  # fmt: skip
-"""Entries of /proc that tell of the host and that nothing needs: bound over with an empty file."""
+"""Unneeded entries of /proc that reveal the host; an empty file is bind-mounted over them."""
 
 
 _PAGE = 4096
@@ -31,8 +31,10 @@ _SOFTIRQS = {
 
 
 def proc_files(declaration: SystemDeclaration, told: Answers) -> dict[str, bytes]:
-    """Contents by name beneath /proc, for all but `uptime` (a supervisor writes that) and, where
-    programs are told the host's kernel, what names it.
+    """Return contents by path relative to /proc.
+
+    They do not include `uptime`, which a supervisor writes. If programs see the host's kernel, they
+    do not include the files that name the kernel.
     """
     machine = declaration.machine
     boot = int(declaration.boot_time.timestamp())
@@ -47,10 +49,10 @@ def proc_files(declaration: SystemDeclaration, told: Answers) -> dict[str, bytes
 def live_proc_files(
     declaration: SystemDeclaration, *, now: float, release: str
 ) -> dict[str, bytes]:
-    """The entries of `proc_files` that agree with a run's own clock and kernel.
+    """Return the entries of `proc_files` that depend on a run's real clock and kernel.
 
-    `stat` says when the machine was booted: `now`, in seconds since 1970, less the declared uptime,
-    as the time namespace has it. `version` names the `release` that `uname` shows.
+    The boot time in `stat` is `now`, in seconds since 1970, minus the declared uptime, as in the
+    time namespace. `version` contains `release`, as shown by `uname`.
     """
     machine = declaration.machine
     return _encoded("live", _live(machine, round(now) - machine.uptime, release))
@@ -66,7 +68,7 @@ def _boot_id(machine: Machine) -> uuid.UUID:
 
 
 def _values(machine: Machine) -> dict[str, Any]:
-    """What the template of /proc is filled with."""
+    """Return the values of the template `proc`."""
     cpu, count = machine.cpu, machine.cpu.count
     shares = memory_shares(machine)
     kilobytes = _memory(shares)
@@ -76,7 +78,7 @@ def _values(machine: Machine) -> dict[str, Any]:
     swap = machine.swap >> 10
     return {
         "machine": machine, "cpu": cpu, "boot_id": _boot_id(machine),
-        # as Linux does: an eighth of the memory for stacks of 16 KiB
+        # as in Linux: an eighth of the memory for stacks of 16 KiB
         "threads": kilobytes.total // (8 * 16),
         "load": " ".join(f"{load:.2f}" for load in machine.load),
         "processor": [{"number": number} for number in range(count)],
@@ -105,7 +107,7 @@ def _values(machine: Machine) -> dict[str, Any]:
 
 
 def _memory(shares: Mapping[str, int]) -> SimpleNamespace:
-    """The shares of the memory, and what follows from them, in one unit."""
+    """Return the memory statistics, and values derived from them, in the unit of `shares`."""
     reclaimable = shares["slab"] * 3 // 5
     return SimpleNamespace(
         **shares,
@@ -118,7 +120,7 @@ def _memory(shares: Mapping[str, int]) -> SimpleNamespace:
 
 
 def _live(machine: Machine, boot: int, release: str) -> dict[str, Any]:
-    """What the template of the files that change with each run is filled with."""
+    """Return the values of the template `live`, the files that depend on the run."""
     times, count = _times(machine), machine.cpu.count
     own = " ".join(map(str, times))
     return {
@@ -131,7 +133,7 @@ def _live(machine: Machine, boot: int, release: str) -> dict[str, Any]:
 
 
 def _times(machine: Machine) -> tuple[int, ...]:
-    """Of one processor: user, nice, system, idle, ... in hundredths of a second; mostly idle."""
+    """Return the times of one processor in hundredths of a second: user, nice, system, idle, ..."""
     ticks = machine.uptime * 100
     user, system, waiting = ticks // 250, ticks // 400, ticks // 900
     idle = ticks - user - system - waiting
@@ -139,12 +141,12 @@ def _times(machine: Machine) -> tuple[int, ...]:
 
 
 def idle_time(machine: Machine) -> int:
-    """Hundredths of a second that its processors had no work, from booting to the instant."""
+    """Return the total idle time of all processors at the instant, in hundredths of a second."""
     return _times(machine)[3] * machine.cpu.count
 
 
 def disk_statistics(disk: Disk) -> str:
-    """The 17 numbers of /sys/block/NAME/stat and /proc/diskstats."""
+    """Return the 17 numbers of /sys/block/NAME/stat and /proc/diskstats."""
     scale = max(1, disk.size >> 20)
     reads, writes = scale * 23, scale * 7 if disk.mount else 0
     rest = (reads, scale * 3, reads * 28, reads // 2, writes, writes // 2, writes * 19, writes)

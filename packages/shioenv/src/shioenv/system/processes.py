@@ -1,11 +1,11 @@
-"""What /proc says of the machine's own processes: a directory of files for each of them.
+"""Generate the /proc/PID directories of the machine's declared processes.
 
-They are real processes that do nothing (`native/around/processes.c`). What the kernel would say of
-them is of the host's making: when they started, which program they run. So such a directory stands
-over each of theirs, the same on every host, in every run. It is gone with its process.
+These are real but idle processes (`native/around/processes.c`). The kernel's files would show the
+values of this host, such as start times and executables. A generated directory, the same on every
+host and in every run, therefore covers the kernel's directory until its process ends.
 
-The files are written as `processes/PID.UID.GID/NAME` beside the root filesystem. What is a link in
-/proc is a file that holds where it leads to; the supervisor knows which those are.
+The files are stored as `processes/PID.UID.GID/NAME` beside the root filesystem. A symbolic link of
+/proc is stored as a file with the link's target; the supervisor has a list of the links.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shioenv.system.answers import socket_inode
 from shioenv.system.declare import Process, SystemDeclaration
 from shioenv.system.home_files import text_of
 
-_TICKS = 100  # a second, in /proc/PID/stat
+_TICKS = 100  # clock ticks per second in /proc/PID/stat
 _PAGE = 4096
 _UNLIMITED = 2**64 - 1
 _TERMINALS = {"tty": (4, 0), "ttyS": (4, 64), "pts/": (136, 0)}
@@ -35,7 +35,7 @@ _NAMESPACES = {
     "cgroup": 4026531835, "ipc": 4026531839, "mnt": 4026531841, "net": 4026531840,
     "pid": 4026531836, "time": 4026531834, "user": 4026531837, "uts": 4026531838,
 }  # fmt: skip
-"""The first of each kind, as the kernel numbers them."""
+"""Inode numbers of the initial namespaces."""
 
 _EMPTY = (
     "auxv", "clear_refs", "mem", "numa_maps", "pagemap", "patch_state", "projid_map", "smaps",
@@ -44,7 +44,7 @@ _EMPTY = (
 
 
 def process_files(declaration: SystemDeclaration) -> dict[str, bytes]:
-    """Contents by path beneath `processes/`, for every declared process; a pure function."""
+    """Return contents by path beneath `processes/` for every declared process."""
     files: dict[str, bytes] = {}
     for process, uid, gid in owned_processes(declaration):
         top = f"{process.pid}.{uid}.{gid}"
@@ -58,14 +58,14 @@ def process_files(declaration: SystemDeclaration) -> dict[str, bytes]:
 
 
 def owned_processes(declaration: SystemDeclaration) -> Iterator[tuple[Process, int, int]]:
-    """Every process of the machine with the numbers of its owner and group."""
+    """Yield (process, uid, gid) for every declared process."""
     accounts = declaration.accounts
     for process in declaration.machine.processes:
         yield (process, *accounts[process.user])
 
 
 def _of_process(process: Process) -> Mapping[str, bytes]:
-    """What is there once for a process, however many threads it has."""
+    """Return the files that exist once per process, not per thread."""
     return {
         "autogroup": text_of([f"/autogroup-{process.pid} nice 0"]),
         "coredump_filter": b"00000033\n",
@@ -78,7 +78,7 @@ def _of_process(process: Process) -> Mapping[str, bytes]:
 def _of_thread(
     process: Process, declaration: SystemDeclaration, uid: int, gid: int, back: str
 ) -> Iterator[tuple[str, bytes]]:
-    """What is there for each thread as well; `back` leads to /proc."""
+    """Yield the files that exist for each thread as well; `back` is the relative path to /proc."""
     yield from dict.fromkeys(_EMPTY, b"").items()
     yield "arch_status", b""
     yield "cgroup", b"0::/\n"
@@ -142,7 +142,7 @@ _UNSET = 2**32 - 1
 
 
 def _login(process: Process, declaration: SystemDeclaration) -> tuple[int, int]:
-    """The session that a process belongs to and the user who logged in, by their numbers."""
+    """Return the session id and login uid of a process."""
     machine = declaration.machine
     accounts = declaration.accounts
     present = [login for login in machine.logins if login.end is None]
@@ -169,7 +169,7 @@ def _device(process: Process) -> str:
 
 
 def _terminal_number(terminal: str) -> int:
-    """As the kernel packs the numbers of a device, or 0."""
+    """Return a terminal's device number as encoded by the kernel, or 0 without a terminal."""
     digits = terminal.lstrip("abcdefghijklmnopqrstuvwxyzS/")
     if not digits:
         return 0
@@ -187,7 +187,7 @@ def _stat(process: Process) -> bytes:
         ticks * 2 // 3, ticks - ticks * 2 // 3, 0, 0, 20, 0, process.threads, 0,
         round(process.started * _TICKS), process.size, process.resident // _PAGE, _UNLIMITED,
     ]  # fmt: skip
-    rest = [*[0] * 12, 17, *[0] * 14]  # memory, signals, who waits where; the signal at its end
+    rest = [*[0] * 12, 17, *[0] * 14]  # addresses, signals, wchan; 17 is the exit signal
     return text_of([f"{process.pid} ({process.name}) S {' '.join(map(str, numbers + rest))}"])
 
 
@@ -236,7 +236,7 @@ def _limits(declaration: SystemDeclaration) -> bytes:
 
 
 def _maps(process: Process) -> bytes:
-    """Its program, its memory and its stack, at addresses that its number gives."""
+    """Return mappings of the executable, heap and stack at addresses derived from the PID."""
     start = 0x55D000000000 + process.pid * 0x9E3779B1 % 0x10000000 * 0x1000
     stack = 0x7FFC00000000 + process.pid * 0x85EBCA6B % 0x3FFFF * 0x1000
     data = max(process.resident // 4 // _PAGE, 33) * _PAGE

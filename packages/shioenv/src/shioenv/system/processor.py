@@ -1,20 +1,20 @@
-"""What a system's own loader is told of the processor: the declared one, whatever the host has.
+"""Patch a system's dynamic loader to see the declared processor instead of the host's.
 
-`ld.so` asks the processor with `cpuid` some 40 times as a program starts. The answers choose string
-functions and sizes of blocks. On a virtual machine each `cpuid` leaves the guest: 6 microseconds.
-In a built system each `cpuid` of the loader leads to `native/loader`, which looks the answer up in
-rows of the declared processor. Nothing more is mapped, and no other code moves. Rows and code lie
-between the end of the loader's code and the end of its last page.
+`ld.so` executes `cpuid` about 40 times at each program start, to select string functions and block
+sizes. On a virtual machine each `cpuid` causes a VM exit, which takes 6 microseconds. In a built
+system, jumps to `native/loader` replace the loader's `cpuid` instructions. That code looks up the
+result in a table of the declared processor. Nothing else is mapped, and no other code moves. Table
+and code use the unused end of the last page of the loader's code.
 
-The rows are true on every host that runs the system. Only flags of `FLAGS` and `_QUIET` may be
-declared for that: those of x86-64-v2, and ones that change nothing for programs. The loader then
-finds no XSAVE, so it saves registers with FXSAVE. Statically linked programs, and programs that ask
-the processor themselves, are told of the host's.
+The table must hold on every host that runs the system. Only flags in `FLAGS` and `_QUIET` may
+therefore be declared: those of x86-64-v2, and flags that do not affect programs. The loader finds
+no XSAVE, so it saves registers with FXSAVE. Statically linked programs, and programs that execute
+`cpuid` themselves, see the host's processor.
 
 Sources: Intel's manual, volume 2, CPUID; Linux, arch/x86/include/asm/cpufeatures.h for names of
-flags; the x86-64 psABI for x86-64-v2. The lengths of instructions are from the manual's volume 2,
-appendix A, and hold for what compilers write for user space. An unknown instruction gets a wrong
-length, so callers check where the last instruction ends.
+flags; the x86-64 psABI for x86-64-v2. Instruction lengths follow the manual's volume 2, appendix A,
+for the instructions that compilers emit in user space. The length of an unknown instruction is
+wrong, so callers check where the last instruction ends.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ FLAGS = {
     (0x80000001, "edx"): {"syscall": 11, "nx": 20, "pdpe1gb": 26, "lm": 29},
     (0x80000007, "edx"): {"nonstop_tsc": 8},
 }  # fmt: skip
-"""Bits of flags by their names in /proc/cpuinfo, for each leaf and register of `cpuid`."""
+"""Bit numbers of flags by their names in /proc/cpuinfo, for each leaf and register of `cpuid`."""
 _QUIET = frozenset({
     "constant_tsc", "cpuid", "nopl", "pti", "rep_good", "tsc_known_freq", "xtopology",
 })  # fmt: skip
-"""Flags that Linux found otherwise: no bit tells of them."""
+"""Flags that Linux derives by other means, without a bit of `cpuid`."""
 _REGISTERS = ("eax", "ebx", "ecx", "edx")
 LINE = 64
-"""Bytes of a line of a cache."""
+"""Size of a cache line in bytes."""
 CACHES = (
     ("L1d", 1, "Data", 8), ("L1i", 1, "Instruction", 8), ("L2", 2, "Unified", 16),
     ("L3", 3, "Unified", 16),
 )  # fmt: skip
-"""Name, level, kind and ways of each cache."""
+"""Name, level, type and associativity (ways) of each cache."""
 ADDRESS_BITS = (46, 48)
-"""Of physical and virtual addresses."""
+"""Bits of physical and virtual addresses."""
 _BASIC, _BASIC_WITH_STATE = 11, 13
 _KINDS = {"Data": 1, "Instruction": 2, "Unified": 3}
 _ANY = 0xFFFFFFFF
@@ -71,21 +71,24 @@ _MOVABLE = frozenset(
     [*range(0x30, 0x36), *range(0x88, 0x8C), *range(0xB0, 0xC0), 0x0FB6, 0x0FB7, 0x0FBE, 0x0FBF]
 )
 _MOVABLE_BY = {0x80: 6, 0x81: 6, 0x83: 6, 0xC6: 0, 0xC7: 0}
-"""Opcodes of `xor` and `mov`, which do the same at another address; some with an extension."""
+"""Extensions by opcode for the opcodes of `xor` and `mov` that need one.
+
+Like the opcodes in `_MOVABLE`, they can be moved to another address.
+"""
 _WAY_BACK = struct.Struct("<3si")
 _JUMP = struct.Struct("<Bi")
 
 
 def level(cpu: Cpu) -> int:
-    """The highest basic leaf of `cpuid`, as /proc/cpuinfo shows it."""
+    """Return the highest basic leaf of `cpuid`, as shown by /proc/cpuinfo."""
     return _BASIC_WITH_STATE if "xsave" in cpu.flags else _BASIC
 
 
 def rows(cpu: Cpu) -> list[tuple[int, ...]]:
-    """The answers of the declared processor: leaf, subleaf or `_ANY`, eax, ebx, ecx and edx.
+    """Return the `cpuid` table of the declared processor.
 
-    The last row answers everything else with zeros. Errors: UnfitError for a flag that is not true
-    on every host, or that no bit is known of.
+    The columns are leaf, subleaf or `_ANY`, eax, ebx, ecx and edx. The last row gives zeros for all
+    other leaves. Errors: UnfitError for a flag that some hosts lack or whose bit is unknown.
     """
     unknown = set(cpu.flags) - _QUIET - {name for bits in FLAGS.values() for name in bits}
     if unknown:
@@ -132,10 +135,10 @@ def install(
     base: IO[bytes],
     told: Answers,
 ) -> tuple[list[ImageEntry], Answers]:
-    """The entries with the declared processor in the loader, and what programs are then told.
+    """Return the entries with a patched loader, and the values that programs see.
 
-    Changed are the loader and the digest that the package manager keeps of it. Where the code
-    cannot be there the entries are as they were, and `told` says why.
+    The loader and its checksum in the package manager's database change. If the loader cannot be
+    patched, the entries are unchanged, and the returned answers contain the reason.
     """
     result = list(entries)
     try:
@@ -153,7 +156,7 @@ def install(
 
 
 def _answering(loader: bytes, answers: Sequence[tuple[int, ...]]) -> bytes:
-    """A copy of the loader of which each `cpuid` is answered by the rows."""
+    """Return a copy of the loader in which table lookups replace all `cpuid` instructions."""
     try:
         text = sections(loader)[".text"]
         header, segment = next(
@@ -185,9 +188,10 @@ def _answering(loader: bytes, answers: Sequence[tuple[int, ...]]) -> bytes:
 
 
 def _asking(text: bytes, address: int) -> Iterator[tuple[int, int, list[Instruction]]]:
-    """Each `cpuid` of the code, widened to the five bytes of a jump by what stands before it.
+    """Yield the code range to replace by a jump for each `cpuid` instruction.
 
-    Gives the addresses where that begins and ends, and the instructions before the `cpuid` in it.
+    A jump takes five bytes, so a range includes the instructions just before the `cpuid`. Yields
+    the start and end addresses of the range, and these instructions.
     """
     try:
         code = list(instructions(text, address))
@@ -210,13 +214,13 @@ def _asking(text: bytes, address: int) -> Iterator[tuple[int, int, list[Instruct
 
 
 def _movable(instruction: Instruction) -> bool:
-    """Whether it is a `mov` or an `xor`."""
+    """Whether the instruction is a `mov` or `xor` that can be moved."""
     extension = _MOVABLE_BY.get(instruction.opcode, 9)
     return instruction.opcode in _MOVABLE or instruction.extension == extension
 
 
 def _moved(instruction: Instruction, address: int) -> bytes:
-    """The instruction's bytes at another address: what it reads or writes stays where it was."""
+    """Relocate an instruction to another address; its memory operand stays the same."""
     data = bytearray(instruction.data)
     if instruction.relative is not None:
         (old,) = struct.unpack_from("<i", data, instruction.relative)
@@ -226,7 +230,7 @@ def _moved(instruction: Instruction, address: int) -> bytes:
 
 
 PREFIXES = frozenset(b"\x26\x2e\x36\x3e\x64\x65\x66\x67\xf0\xf2\xf3")
-_OPERANDS = frozenset(  # one-byte opcodes with a byte that names registers and memory
+_OPERANDS = frozenset(  # one-byte opcodes that are followed by a ModRM byte
     [8 * row + column for row in range(8) for column in range(4)]
     + [0x63, 0x69, 0x6B, *range(0x80, 0x90), 0xC0, 0xC1, 0xC6, 0xC7]
     + [*range(0xD0, 0xD4), *range(0xD8, 0xE0), 0xF6, 0xF7, 0xFE, 0xFF]
@@ -234,7 +238,7 @@ _OPERANDS = frozenset(  # one-byte opcodes with a byte that names registers and 
 _BARE = frozenset(
     [5, 6, 7, 8, 9, 0xB, *range(0x30, 0x38), 0x77, 0xA0, 0xA1, 0xA2, 0xA8, 0xA9, 0xAA]
 )
-"""Those behind 0F without such a byte, beside the jumps and `bswap`."""
+"""Opcodes after 0F without a ModRM byte, except the jumps and `bswap`."""
 _NONE = frozenset(
     b"\x06\x07\x0e\x16\x17\x1e\x1f\x27\x2f\x37\x3f\x60\x61\x82\x9a\xce\xd4\xd5\xd6\xea"
 )
@@ -248,28 +252,28 @@ _BYTE_0F = frozenset([*range(0x70, 0x74), 0xA4, 0xAC, 0xBA, 0xC2, 0xC4, 0xC5, 0x
 
 
 class Instruction(NamedTuple):
-    """One instruction; `leads_to` is the address of a jump or call that names one."""
+    """One instruction; `leads_to` is the target of a direct jump or call, else None."""
 
     address: int
     data: bytes
     opcode: int
-    """With 0x0F00 for the table behind 0F, 0x3800 and 0x3A00 for those behind it."""
+    """Opcode byte, plus 0x0F00 after 0F, 0x3800 after 0F 38, or 0x3A00 after 0F 3A."""
     extension: int
-    """The register that the byte with operands names: a part of some opcodes. 8 without it."""
+    """The `reg` field of the ModRM byte, which extends some opcodes; 8 without that byte."""
     relative: int | None
-    """Where in `data` the four bytes of an address relative to the next instruction are."""
+    """Offset in `data` of a 32-bit RIP-relative displacement, or None."""
     leads_to: int | None
 
     @property
     def end(self) -> int:
-        """The address behind it."""
+        """The address of the next instruction."""
         return self.address + len(self.data)
 
 
 def instructions(code: bytes, address: int) -> Iterator[Instruction]:
-    """The instructions of code that lies at an address.
+    """Disassemble code at an address into instructions.
 
-    Errors: IndexError where the end is cut, ValueError for an opcode that there is not.
+    Errors: IndexError for truncated code, ValueError for an invalid opcode.
     """
     begin = 0
     while begin < len(code):

@@ -1,11 +1,10 @@
-"""The machine profile as files: what programs read to learn about the machine they run on.
+"""Generate the files that describe the declared machine to programs.
 
-Two groups, both pure functions of the declaration. `root_files` lie in the root filesystem itself.
-They are the files of /etc that name the host, login records, the kernel log, what stands for
-devices in /dev. A tree of ordinary files and links under /sys is among them, of which the sandbox
-makes a read-only copy. `proc_files` lie beside the root filesystem and are bound over entries of
-/proc. `live_proc_files` are those that must agree with the clock or the kernel a run really has.
-`web_files` are the small web site that the system's gateway serves.
+All are pure functions of the declaration. `root_files` are part of the root filesystem. They
+include files of /etc that name the host, login records, the kernel log, and placeholders for device
+nodes in /dev. They also include a tree of ordinary files and links for /sys, which the sandbox
+copies and mounts read-only. `web_files` are the small web site that the system's gateway serves.
+The files of /proc are in the module `proc`.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _SECTOR = 512
 
 
 def root_files(declaration: SystemDeclaration) -> list[Placed]:
-    """What the profile puts into the root filesystem, in no particular order."""
+    """Return the files that the profile adds to the root filesystem, in no particular order."""
     machine = declaration.machine
     files = [*_etc(declaration), *_dev(machine), *_sys(machine), *_login_records(declaration)]
     return [*files, *_run(declaration)]
@@ -68,31 +67,31 @@ def _etc(declaration: SystemDeclaration) -> Iterator[Placed]:
     yield Placed("etc/machine-id", 0o444, text_of(number))
     yield Placed("etc/fstab", data=text_of(mounts))
     yield Placed("etc/apt/sources.list", data=text_of(declaration.distribution.mirrors))
-    # there is no way out, and who tries it three times more is told so after seven seconds
+    # the machine has no outside network: three retries would only delay the error by seven seconds
     yield Placed("etc/apt/apt.conf.d/80-retries", data=text_of(['Acquire::Retries "0";']))
     if "openssh-server" in declaration.distribution.packages:
-        # else the package would make keys of its own, others in each build; these are no secret
+        # the package would generate different keys in each build; these keys are not secret
         for key in systems_directory().joinpath("host_keys").iterdir():
             mode = 0o644 if key.name.endswith(".pub") else 0o600
             yield Placed(f"etc/ssh/{key.name}", mode, key.read_bytes())
-    # their passwords are locked, as on a machine of a cloud: they are asked for none
+    # passwords are locked, as on cloud machines, so sudo must not ask for them
     may = [user.name for user in declaration.users if "sudo" in user.groups]
     rules = [f"{name} ALL=(ALL) NOPASSWD:ALL" for name in may]
     yield Placed("etc/sudoers.d/90-cloud-init-users", 0o440, text_of(rules))
 
 
 _DISK, _TTY, _DIALOUT, _KMEM = 6, 5, 20, 15
-"""Groups, fixed numbers in Debian's and Ubuntu's base-passwd."""
+"""Group ids, which are fixed in Debian's and Ubuntu's base-passwd."""
 
 _MISC = {
     "autofs": 235, "btrfs-control": 234, "cpu_dma_latency": 124, "hwrng": 183, "psaux": 1,
     "mapper/control": 236, "snapshot": 231, "uinput": 223, "vga_arbiter": 63, "vhost-net": 238,
 }  # fmt: skip
-"""Minor numbers of devices of major number 10 that are for root alone."""
+"""Minor numbers of devices with major number 10 that only root may open."""
 
 
 def _dev(machine: Machine) -> Iterator[Placed]:
-    """What a virtual machine has in /dev besides what the sandbox mounts there."""
+    """Yield the files of a virtual machine's /dev, except those that the sandbox mounts."""
     yield Placed("dev/kmsg", 0o644, kernel_log(machine))
     for name, minor in _MISC.items():
         yield Placed(f"dev/{name}", **device("c", 10, minor))
@@ -136,7 +135,7 @@ def _dev(machine: Machine) -> Iterator[Placed]:
 
 
 def _run(declaration: SystemDeclaration) -> Iterator[Placed]:
-    """What booting and logging in leave in /run."""
+    """Yield the files that booting and logins create in /run."""
     for process in declaration.machine.processes:
         if process.pid_file:
             yield Placed(process.pid_file.strip("/"), data=text_of([str(process.pid)]))
@@ -147,7 +146,7 @@ def _run(declaration: SystemDeclaration) -> Iterator[Placed]:
 
 
 def _sys(machine: Machine) -> Iterator[Placed]:
-    """Files, links and directories beneath /sys."""
+    """Yield the files, links and directories beneath /sys."""
     disks = [_disk(machine, disk) for disk in machine.disks]
     loopback = Interface("lo", "00:00:00:00:00:00", "127.0.0.1", 8, "", 65536)
     interfaces = [
@@ -156,7 +155,7 @@ def _sys(machine: Machine) -> Iterator[Placed]:
     values = _processors(machine) | {
         "memory": machine.memory // 1024, "sector": _SECTOR, "disk": disks,
         "modelled": [disk for disk in disks if disk["disk"].model], "interface": interfaces,
-        # for /proc/modules, where the host's kernel has none (`native/library/proc.c`)
+        # for /proc/modules if the host's kernel has none (`native/library/proc.c`)
         "module": [_module(line) for line in machine.kernel.modules],
     }  # fmt: skip
     for path, text in texts("sys", values).items():
@@ -179,7 +178,7 @@ def _sys(machine: Machine) -> Iterator[Placed]:
 
 
 def _modules(machine: Machine) -> Iterator[Placed]:
-    """Who uses each module, and where modules would lie."""
+    """Yield the users of each kernel module in /sys, and an empty /lib/modules directory."""
     for module in map(_module, machine.kernel.modules):
         holders = f"sys/module/{module['name']}/holders"
         yield Placed(holders, 0o755)
@@ -192,7 +191,7 @@ def _modules(machine: Machine) -> Iterator[Placed]:
 
 
 def _module(line: str) -> dict[str, str]:
-    """What a line of /proc/modules says."""
+    """Parse a line of /proc/modules into fields by name."""
     name, size, references, users = line.split()[:4]
     return {
         "written": line, "name": name, "size": size, "references": references, "users": users,
@@ -200,7 +199,7 @@ def _module(line: str) -> dict[str, str]:
 
 
 def _processors(machine: Machine) -> dict[str, Any]:
-    """What the template of /sys says of processors and their caches."""
+    """Return the values of the template `sys` for processors and their caches."""
     count, mask = machine.cpu.count, f"{(1 << machine.cpu.count) - 1:x}"
     processors = [{"number": number, "own": f"{1 << number:x}"} for number in range(count)]
     caches = []
@@ -218,7 +217,7 @@ def _processors(machine: Machine) -> dict[str, Any]:
 
 
 def _disk(machine: Machine, disk: Disk) -> dict[str, Any]:
-    """What the template of /sys says of a disk."""
+    """Return the values of the template `sys` for a disk."""
     index = machine.disks.index(disk)
     device = f"devices/pci0000:00/0000:00:0{index + 4}.0/virtio{index}"
     return {
@@ -229,7 +228,7 @@ def _disk(machine: Machine, disk: Disk) -> dict[str, Any]:
 
 
 def _block(disk: Disk, where: str) -> Iterator[Placed]:
-    """The links and directories of a disk in /sys."""
+    """Yield the links and directories of a disk in /sys."""
     up = "../" * (where.count("/") + 1)
     yield Placed(f"sys/block/{disk.name}", target=f"../{where}")
     yield Placed(f"sys/class/block/{disk.name}", target=f"../../{where}")
@@ -241,7 +240,7 @@ def _block(disk: Disk, where: str) -> Iterator[Placed]:
 
 
 def _net(interface: Interface, number: int) -> dict[str, Any]:
-    """What the template of /sys says of a network interface."""
+    """Return the values of the template `sys` for a network interface."""
     loopback = interface.name == "lo"
     card = f"devices/pci0000:00/0000:00:03.0/virtio9{number}/net"
     parent = "devices/virtual/net" if loopback else card
@@ -317,7 +316,7 @@ def _login_records(declaration: SystemDeclaration) -> Iterator[Placed]:
 
 
 def kernel_log(machine: Machine) -> bytes:
-    """/dev/kmsg as a file: one record in each read of 8,191 bytes, which is how dmesg reads it."""
+    """Return /dev/kmsg as a file, with records padded to 8,191 bytes, the read size of dmesg."""
     records = bytearray()
     for number, (seconds, text) in enumerate(machine.kernel.log):
         line = f"6,{number},{round(seconds * 1e6)},-;{text}".encode()
@@ -326,14 +325,14 @@ def kernel_log(machine: Machine) -> bytes:
 
 
 # ---------------------------------------------------------------------------------------------
-# The web site of the gateway: ours, something for curl and wget
+# The web site of the gateway, for curl and wget
 
 _ARCHIVE = "archives/backup.tar.gz"
-"""The file of the home tree that the site offers as `files/archive.tar.gz`."""
+"""The file of the home tree that the site serves as `files/archive.tar.gz`."""
 
 
 def web_files(declaration: SystemDeclaration, home: tuple[HomeEntry, ...]) -> dict[str, bytes]:
-    """Contents by path; every page ships with the package, the archive is the home tree's own."""
+    """Return contents by path: the pages of this package, and the archive of the home tree."""
     files: dict[str, bytes] = {}
 
     def add(directory: Traversable, prefix: str) -> None:

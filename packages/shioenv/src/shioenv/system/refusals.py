@@ -1,4 +1,4 @@
-"""Why a host refuses what a sandbox needs, read from the host's own settings, and the exact fix."""
+"""Diagnose from a host's settings why it does not allow sandboxes, and suggest the exact fix."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _LONGEST_ERRNO = 4  # digits
 
 
 class _Cause(NamedTuple):
-    """Something that stands in the way, and the fix for it."""
+    """The cause of a refusal, and its fix."""
 
     message: str
     fix: str
 
 
 def failure(line: str) -> tuple[int, str]:
-    """The errno and the step in the last line ("E<errno> <step>") of a helper that could not begin.
+    """Parse the last line of a helper that failed to start, "E<errno> <step>".
 
-    The errno is 0 where the line tells none.
+    Returns (errno, step); errno is 0 if the line contains none.
     """
     number, _, step = line.removeprefix("E").partition(" ")
     known = number.isascii() and number.isdecimal() and len(number) <= _LONGEST_ERRNO
@@ -47,9 +47,9 @@ def failure(line: str) -> tuple[int, str]:
 
 
 def no_user_namespace(said: str) -> HostError:
-    """The error that says why no user namespace could be made or used.
+    """Return the error that explains why a user namespace could not be created or used.
 
-    `said` is the helper's last line, "E<errno> <step>", or empty where the helper died.
+    `said` is the helper's last line, "E<errno> <step>", or empty if the helper died.
     """
     number, step = failure(said)
     reason = os.strerror(number) if number else "the helper died"
@@ -61,9 +61,9 @@ def no_user_namespace(said: str) -> HostError:
 
 
 def no_mapping(reason: str, user: str) -> HostError:
-    """The error that says why `user` could not map ids into a user namespace.
+    """Return the error that explains why `user` could not map ids into a user namespace.
 
-    `reason` is what the attempt said; it is shown where no cause is known.
+    `reason` is the error message of the attempt; it is used if no cause is found.
     """
     ordinary = (_no_new_privileges, _not_setuid, _nosuid, _nameless, _bounded)
     causes = (_few_ids,) if os.geteuid() == 0 else ordinary
@@ -72,7 +72,7 @@ def no_mapping(reason: str, user: str) -> HostError:
 
 
 def in_user_namespace() -> bool:
-    """Whether this process is in another user namespace than the first of the host."""
+    """Whether this process is outside the host's initial user namespace."""
     return _mapped_ids() < 2**32 - 1
 
 
@@ -82,12 +82,15 @@ def _mapped_ids() -> int:
 
 
 def is_filtered() -> bool:
-    """Whether this process runs under a system-call filter, as in most containers."""
+    """Whether a system-call filter applies to this process, as in most containers."""
     return _status("Seccomp") == "2"
 
 
 def covered_proc() -> list[str]:
-    """The mount points below /proc, without binfmt_misc; a container hides parts of /proc so."""
+    """Return the mount points below /proc, with which containers hide parts of it.
+
+    The mount point of binfmt_misc is excluded.
+    """
     hidden = {point for point in _mount_points() if point.startswith("/proc/")}
     return sorted(point for point in hidden if "binfmt_misc" not in point)
 
@@ -101,7 +104,7 @@ def _first(causes: tuple[Callable[[], _Cause | None], ...]) -> _Cause | None:
 
 
 def _setting(name: str) -> str | None:
-    """A kernel setting by its path below /proc/sys; None where this kernel does not have it."""
+    """Read a kernel setting by its path below /proc/sys; return None if it does not exist."""
     try:
         return Path("/proc/sys", name).read_text().strip()
     except OSError:
@@ -144,7 +147,7 @@ def _apparmor() -> _Cause | None:
 
 
 def apparmor_fix() -> str:
-    """The command that lets the sandbox's helper, and nothing else, make user namespaces."""
+    """Return a command that allows only the sandbox's helper to create user namespaces."""
     file = "/etc/apparmor.d/shioenv-sandbox"
     lines = (
         "abi <abi/4.0>,",

@@ -1,4 +1,4 @@
-"""Stopped processes (SIGSTOP), which neither answer nor notice that others ended."""
+"""Detect stopped processes (SIGSTOP), which neither respond nor notice that others ended."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import time
 from pathlib import Path
 
 LOOK_SECONDS = 1.0
-"""Seconds between two looks at a process that is silent."""
+"""Seconds between two checks of an unresponsive process."""
 
 LASTING_LOOKS = 5
-"""Looks in a row that find a process stopped, until it counts as lost (ours).
+"""Consecutive checks that must find a process stopped before it counts as lost.
 
-Looks are counted rather than seconds: a process that looks makes no looks while it is stopped too,
-as with Ctrl-Z. So nothing is lost where all go on at once.
+Checks are counted instead of seconds, because the checking process may be stopped as well, as with
+Ctrl-Z. If all processes continue together, none counts as lost.
 """
 
 
 def is_stopped(process: int) -> bool:
-    """Whether a signal stopped the process. One that a debugger holds is not stopped."""
+    """Whether a signal stopped the process. A process halted by a debugger does not count."""
     try:
         facts = Path(f"/proc/{process}/stat").read_bytes()
     except OSError:
@@ -27,10 +27,10 @@ def is_stopped(process: int) -> bool:
 
 
 def active_seconds() -> float:
-    """Seconds that this process ran so far, and this thread waited for a processor.
+    """Return this process's CPU time plus this thread's time in the run queue, in seconds.
 
-    A process that is stopped does neither, so time that is missing here distinguishes a stop from
-    a busy host. NaN where the kernel does not report how long threads wait.
+    Neither advances while a process is stopped, which distinguishes a stop from a busy host.
+    Returns NaN if the kernel does not report run queue times.
     """
     try:
         facts = Path("/proc/thread-self/schedstat").read_bytes().split()
@@ -41,12 +41,12 @@ def active_seconds() -> float:
 
 
 class StopWatch:
-    """Looks again and again whether one process is stopped."""
+    """Counts consecutive checks in which a process is stopped."""
 
     def __init__(self) -> None:
         self._looks = 0
 
     def is_lost(self, process: int) -> bool:
-        """Look once more; whether the process was stopped in so many looks in a row."""
+        """Check once more, and return whether the last `LASTING_LOOKS` checks found a stop."""
         self._looks = self._looks + 1 if is_stopped(process) else 0
         return self._looks >= LASTING_LOOKS

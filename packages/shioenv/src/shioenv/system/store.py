@@ -1,4 +1,4 @@
-"""The built systems: finding, building and listing them, and what a pristine system looks like."""
+"""Built systems: find, build, list and remove them, and inspect their pristine state."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from shioenv.system.links import resolve
 from shioenv.system.values import SystemName, checked
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
-"""Files of the image that device nodes are mounted over."""
+"""Files of the image over which device nodes are mounted."""
 
 _KINDS = {
     tarfile.REGTYPE: stat.S_IFREG,
@@ -55,52 +55,52 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """What `lstat` says about one path of the pristine system, in the system's own ids."""
+    """The `lstat` attributes of one path of the pristine system, with the system's own ids."""
 
     path: str
-    """Absolute path, undecodable bytes as lone surrogates (`os.fsencode` gives the bytes back)."""
+    """Absolute path, undecodable bytes as lone surrogates (`os.fsencode` restores the bytes)."""
     mode: int
     """Type and permission bits, as `st_mode`."""
     uid: int
     gid: int
     size: int
-    """Bytes. 4096 for every directory, whatever the file system that the system lies on says."""
+    """Bytes. Always 4096 for a directory, independent of the host's file system."""
     links: int
     mtime: int
     """Seconds since 1970."""
     target: str
-    """Text of a symbolic link, else empty."""
+    """Target of a symbolic link, else empty."""
 
 
 @dataclass(frozen=True)
 class System:
     """A built system.
 
-    On systems with equal digests the same inputs do the same things, whatever file system the files
-    lie on. Differences may come of the host's kernel alone. Before Linux 6.16 they may also come of
-    the order, sizes and times of access that programs show of /usr (`LowerForm`).
+    Systems with equal digests behave identically on every host file system. Only the host's kernel
+    can cause differences. Before Linux 6.16, programs may also see other directory orders, sizes
+    and access times in /usr (`LowerForm`).
     """
 
     name: str
     digest: str
-    """sha256 over every file, the machine profile and the session."""
+    """SHA-256 (hex) over every file, the machine profile and the session."""
     path: Path
-    """The directory that holds `rootfs/`, `proc/`, the index and the other files of `build`."""
+    """The directory of `rootfs/`, `proc/`, the index and the other files of the build."""
     declaration: SystemDeclaration
 
     @property
     def rootfs(self) -> Path:
-        """The root filesystem, owned by the mapped range of ids."""
+        """The directory of the root filesystem, owned by the mapped ids."""
         return self.path / "rootfs"
 
     @property
     def proc_files(self) -> Path:
-        """The directory of the files to bind over entries of /proc, under their names in /proc."""
+        """The directory of files to bind-mount over /proc, at the same relative paths."""
         return self.path / "proc"
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:
-        """What the build wrote down (`system.json`). Errors: SystemCorruptError."""
+        """The facts recorded by the build (`system.json`). Errors: SystemCorruptError."""
         try:
             return building.read_json(self.path / "system.json")
         except (OSError, ValueError) as error:
@@ -108,9 +108,9 @@ class System:
 
     @property
     def tree_sums(self) -> Mapping[str, str]:
-        """Sums of the tree's names and attributes, by the form in which the tree is kept in memory.
+        """Checksums of the tree's names and attributes, by the form of its in-memory copy.
 
-        Empty for systems that were built before these sums were written down.
+        Empty for systems built before these checksums were recorded.
         """
         return MappingProxyType(dict(self.facts.get("tree_sums", {})))
 
@@ -121,42 +121,42 @@ class System:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """What grammars depend on: versions by package, and `clock`, whose time programs see."""
+        """Versions that grammars depend on: by package, and the source of time as `clock`."""
         return MappingProxyType({**self.facts["packages"], "clock": self.answers.clock})
 
     @property
     def source(self) -> str:
-        """Where the base came from: `mmdebstrap:KEY` or `tar:SHA256`."""
+        """The source of the base: `mmdebstrap:KEY` or `tar:SHA256`."""
         return str(self.facts["source"])
 
     @property
     def answers(self) -> Answers:
-        """What the system's programs are told of the time, the kernel and the disk."""
+        """The time, kernel, processor and disk usage that the system's programs see."""
         return Answers(**self.facts["answers"])
 
     @property
     def users(self) -> Mapping[str, int]:
-        """Numbers of all users by name."""
+        """User ids by name, for all users."""
         return MappingProxyType(dict(self.facts["users"]))
 
     @property
     def groups(self) -> Mapping[str, int]:
-        """Numbers of all groups by name."""
+        """Group ids by name, for all groups."""
         return MappingProxyType(dict(self.facts["groups"]))
 
     def check(self) -> None:
-        """Looks at every file. SystemCorruptError where a file is missing or was changed."""
+        """Check the attributes of every file. Errors: SystemCorruptError for a damaged system."""
         damage = building.damage(self.path)
         if damage is not None:
             raise _corrupt(self.name, self.path, damage)
 
     def differences(self) -> Iterator[str]:
-        """Every difference from what was built, as "PATH: what differs".
+        """Yield every difference from the system as built, as "PATH: difference".
 
-        Compared are the kind, permissions, owner, time and content of every file. All files are
-        read, which takes a second or two. Errors: SystemCorruptError where the digests of the build
-        cannot be read. HostError where this host forbids to read as the system's own root.
-        SandboxError where such reading fails.
+        Compares the kind, permissions, owner, time and content of every file. Reading all files
+        takes a second or two. Errors: SystemCorruptError if the build's digests cannot be read.
+        HostError if this host does not allow reading as the system's root. SandboxError if such a
+        read fails.
         """
         try:
             digests = dict(read_contents(self.path))
@@ -188,10 +188,10 @@ class System:
         yield from (f"{name}: is gone" for name in digests if not name.startswith("rootfs/"))
 
     def read(self, path: str) -> bytes:
-        """The content of a file of the root filesystem, by its absolute path.
+        """Return the content of a file of the root filesystem, by its absolute path.
 
-        A file that this user may not read is read as the system's own root. Errors: OSError where
-        there is no such file, HostError where this host forbids to be that root.
+        A file that this user may not read is read as the system's root. Errors: OSError if the file
+        does not exist or cannot be read; HostError if this host does not allow mapped ids.
         """
         file = self.rootfs / path.lstrip("/")
         try:
@@ -204,10 +204,10 @@ class System:
             return done.stdout
 
     def content(self, path: str) -> bytes | None:
-        """The content of a regular file, by its absolute path, with links followed.
+        """Return the content of a regular file, by its absolute path; symbolic links are followed.
 
-        None where the path leads to no regular file, or the file cannot be read. Errors: HostError
-        where this host forbids to read as the system's own root.
+        Returns None if the path does not resolve to a regular file, or if the file cannot be read.
+        Errors: HostError if this host does not allow reading as the system's root.
         """
         entry = self.index.get(self.resolve(path) or "")
         if entry is None or not stat.S_ISREG(entry.mode):
@@ -218,13 +218,13 @@ class System:
             return None
 
     def shown_in_proc(self) -> dict[str, bytes]:
-        """The files of /proc that the system declares, by absolute path, sorted."""
+        """Return the content of the declared files of /proc by absolute path, sorted."""
         files = (file for file in sorted(self.proc_files.rglob("*")) if file.is_file())
         return {f"/proc/{file.relative_to(self.proc_files)}": file.read_bytes() for file in files}
 
     @cached_property
     def index(self) -> Mapping[str, IndexEntry]:
-        """The entry of every path of the root filesystem, sorted by path; read at the first use."""
+        """The entries of the root filesystem by path, sorted; loaded on first use."""
         try:
             with gzip.open(self.path / "index.json.gz") as packed:
                 rows = json.loads(packed.read())
@@ -233,7 +233,7 @@ class System:
             raise _corrupt(self.name, self.path, error) from error
 
     def resolve(self, path: str) -> str | None:
-        """`path` with every symbolic link in it followed; None where it leads nowhere."""
+        """Return `path` with all symbolic links resolved, or None if it does not exist."""
 
         def target(place: str) -> str | None:
             entry = self.index.get(place)
@@ -245,7 +245,7 @@ class System:
 
     @cached_property
     def programs(self) -> frozenset[str]:
-        """The names of all programs that a session finds in its PATH."""
+        """The names of all programs in the session's PATH."""
         path = self.declaration.session.environment.get("PATH", building.DEFAULT_PATH)
         places = {self.resolve(directory) for directory in path.split(":") if directory}
         names = set()
@@ -256,17 +256,17 @@ class System:
         return frozenset(names)
 
     def _runs(self, path: str) -> bool:
-        """Whether a path leads to a file that may be executed."""
+        """Whether a path resolves to an executable regular file."""
         entry = self.index.get(self.resolve(path) or "")
         return entry is not None and stat.S_ISREG(entry.mode) and bool(entry.mode & 0o111)
 
     def is_directory(self, path: str) -> bool:
-        """Whether `path` leads to a directory."""
+        """Whether `path` resolves to a directory."""
         entry = self.index.get(self.resolve(path) or "")
         return entry is not None and stat.S_ISDIR(entry.mode)
 
     def beneath(self, directory: str) -> Iterator[IndexEntry]:
-        """The entries of a directory and of all files in it, at any depth, in the index's order."""
+        """Yield the entries of a directory and of everything beneath it, in index order."""
         prefix = directory.rstrip("/") + "/"
         for path, entry in self.index.items():
             if path == directory or path.startswith(prefix):
@@ -274,9 +274,9 @@ class System:
 
     @property
     def profile(self) -> Mapping[str, Any]:
-        """The fields of a context, by name, that are known without running anything.
+        """The context fields, by name, that are known without executing anything.
 
-        They are what the machine profile declares, and what a session starts with.
+        They come from the machine profile and from the session's initial state.
         """
         machine, session = self.declaration.machine, self.declaration.session
         architectures = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -308,19 +308,19 @@ def _corrupt(name: str, path: Path, error: Exception | str) -> SystemCorruptErro
 
 
 def find_system(name: str | None = None) -> System:
-    """The built system of this name, by default `debian-12`.
+    """Return the built system of this name, by default `debian-12`.
 
-    `name` may be a shipped name, the name of a system built from another TOML file, or the path of
-    such a file. Raises:
+    `name` may be the name of a shipped system or of a system built from another TOML file. It may
+    also be the path of such a file. Raises:
 
-    - UnknownSystemError, with the nearest name: no system has this name.
-    - SystemNotBuiltError: the system is declared but not built, its files are gone, or it was built
-      from another version of its declaration.
+    - UnknownSystemError, which suggests the nearest name: no system has this name.
+    - SystemNotBuiltError: the system is declared but not built, its files are missing, or it was
+      built from another version of its declaration.
     - SystemCorruptError: the files that describe the build are damaged.
-    - SystemStorageError: the files may not be read.
-    - UsageError: `name` is no text.
+    - SystemStorageError: this user may not read the files.
+    - UsageError: `name` is not a string.
 
-    It raises SystemDeclarationError as `load_declaration` does.
+    Raises SystemDeclarationError under the same conditions as `load_declaration`.
     """
     if not isinstance(name, str | None):
         raise UsageError(
@@ -339,12 +339,12 @@ def find_system(name: str | None = None) -> System:
 
 
 def _known_names(cache: Path) -> set[str]:
-    """Names of all declared and built systems. Errors: OSError where they may not be read."""
+    """Return the names of all declared and built systems. Errors: OSError."""
     return {*declared_names(), *(path.stem for path in _name_files(cache))}
 
 
 def _name_files(cache: Path) -> list[Path]:
-    """The files that say which system a name stands for. OSError where they may not be listed."""
+    """Return the `names/NAME.json` files, sorted. Errors: OSError if they cannot be listed."""
     try:
         listed = sorted((cache / "names").iterdir())
     except FileNotFoundError:
@@ -355,7 +355,11 @@ def _name_files(cache: Path) -> list[Path]:
 def _open(
     name: str, cache: Path, *, current: tuple[SystemDeclaration, str] | None, asked: str
 ) -> System:
-    """`current` is the declaration as it is now, with its text; None for the one built from."""
+    """Return the built system `name`.
+
+    `current` is the current declaration with its text. With None, the declaration stored by the
+    build is used.
+    """
     hint = f"build it first, once: shioenv system build {asked}"
     try:
         named = building.read_json(cache / "names" / f"{name}.json")
@@ -395,26 +399,26 @@ def build_system(
     fresh: bool = False,
     report: Progress = building.silent,
 ) -> System:
-    """The system of this name, built where it is not there yet.
+    """Return the system of this name, building it if necessary.
 
-    `rootfs_tar` is a tarball (plain, gzip, bzip2, xz or zstd) to take as the base, in place of one
-    made by mmdebstrap. Home tree, accounts and machine profile are added to it all the same.
-    `called` is the name of a system made from a tarball, by default that of the declaration.
-    `fresh` downloads the packages again. `report` is given one line of progress at a time.
+    `rootfs_tar` is a tarball (plain, gzip, bzip2, xz or zstd) to use as the base, instead of one
+    made by mmdebstrap. The home tree, accounts and machine profile are added in both cases.
+    `called` names a system built from a tarball; the default is the declaration's name. `fresh`
+    downloads the packages again. `report` receives one line of progress per call.
 
-    Several processes may call this at once. Nothing half-built stays after an error or an
-    interrupt. A system of the same name that was made from another source is not replaced.
+    Several processes may call this concurrently. An error or interrupt leaves no partial build. An
+    existing system of the same name from another source is not replaced.
 
     Raises UnknownSystemError, SystemDeclarationError, SystemBuildError, RootfsTarError and
-    SystemStorageError. Raises UsageError for a name that a system cannot have. Raises HostError
-    (exit status 3) where this host lacks a program or right.
+    SystemStorageError. Raises UsageError for an invalid system name. Raises HostError (exit status
+    3) if this host lacks a required program or permission.
     """
     name = name or DEFAULT_SYSTEM
     declaration, text = load_declaration(name), read_text(name)
     if called is not None:
         _check_name(called, with_tar=rootfs_tar is not None)
         declaration = replace(declaration, name=called)
-    tree = load_home(declaration)  # a faulty tree is told before anybody waits
+    tree = load_home(declaration)  # report a faulty tree before the lock and the downloads
     cache = cache_directory()
     tar = None if rootfs_tar is None else building.TarBase(Path(rootfs_tar).absolute())
     with building.storage_errors(cache), building.build_lock(cache, report):
@@ -432,7 +436,7 @@ def build_system(
 
 
 def _check_name(called: str, *, with_tar: bool) -> None:
-    """UsageError where a system cannot have the name `called`."""
+    """Raise UsageError if `called` is not a valid name for a system built from a tarball."""
     problems: list[str] = []
     checked(SystemName, called, "the name", problems)
     if problems:
@@ -447,7 +451,7 @@ def _check_name(called: str, *, with_tar: bool) -> None:
 
 
 def _reusable(asked: str) -> System | None:
-    """The undamaged, current system of this name; None where there is none."""
+    """Return the system of this name if it is built, current and undamaged, else None."""
     try:
         system = find_system(asked)
     except (SystemNotBuiltError, SystemCorruptError):
@@ -456,11 +460,10 @@ def _reusable(asked: str) -> System | None:
 
 
 def list_systems() -> list[tuple[str, System | ShioenvError]]:
-    """Names of all declared and built systems, sorted, each with the system or its error.
+    """Return all declared and built systems, sorted by name, each with its system or its error.
 
-    SystemNotBuiltError where it is not there, SystemCorruptError where it is damaged,
-    SystemStorageError where its files may not be read. Errors: SystemStorageError where the names
-    may not be read.
+    The error is SystemNotBuiltError, SystemCorruptError for a damaged system, or
+    SystemStorageError for unreadable files. Raises SystemStorageError if the names cannot be read.
     """
     systems: list[tuple[str, System | ShioenvError]] = []
     cache = cache_directory()
@@ -476,19 +479,19 @@ def list_systems() -> list[tuple[str, System | ShioenvError]]:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """A directory or file of the cache that was removed."""
+    """A directory or file removed from the cache."""
 
     path: Path
     bytes: int
-    """Bytes that its files had, as `lstat` told them."""
+    """Total size of its files in bytes, from `lstat`."""
 
 
 def prune_systems(report: Progress = building.silent) -> tuple[Pruned, ...]:
-    """Remove what no built system needs from the cache, and say what that was.
+    """Remove unused files from the cache and return the removed items.
 
-    That are systems that no name stands for, bases that no system was made from, and what killed
-    builds and imports left. Nothing is removed where a name cannot be read: its system may be
-    needed. Errors: SystemCorruptError for such a name, SystemStorageError.
+    Removes systems without a name, bases that no system was built from, and temporary files of
+    killed builds and imports. If the file of a name cannot be read, nothing is removed, because its
+    system may be in use. Errors: SystemCorruptError for such a file, SystemStorageError.
     """
     cache = cache_directory()
     removed: list[Pruned] = []
@@ -524,7 +527,7 @@ def prune_systems(report: Progress = building.silent) -> tuple[Pruned, ...]:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file, or of all files beneath a directory as far as they may be looked at."""
+    """Return the bytes of a file, or of all files beneath a directory that `lstat` can access."""
     if not path.is_dir() or path.is_symlink():
         return path.lstat().st_size
     total = 0
@@ -536,9 +539,9 @@ def _size(path: Path) -> int:
 
 
 def remove_system(name: str) -> bool:
-    """Removes the built system of this name; False where there was none.
+    """Remove the built system of this name; return False if it does not exist.
 
-    Files that another name stands for too stay. Errors: SystemStorageError.
+    Files that another system name also refers to are kept. Errors: SystemStorageError.
     """
     cache = cache_directory()
     named = cache / "names" / f"{name}.json"

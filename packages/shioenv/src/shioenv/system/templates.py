@@ -1,4 +1,4 @@
-"""Texts of a machine's files, written as templates in the directory `templates`."""
+"""Render a machine's files from the templates in the directory `templates`."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _BEGIN = "=== "
 class _Section(NamedTuple):
     path: str
     each: str
-    """What the section is repeated for; empty where it is there once."""
+    """Name of the list over which the section is repeated, or empty."""
     lines: list[str]
 
 
 def templates_directory() -> Traversable:
-    """The directory of the templates. `proc.txt` explains their form."""
+    """Return the directory of the templates. `proc.txt` documents their format."""
     return files("shioenv.system").joinpath("templates")
 
 
 def texts(template: str, values: Mapping[str, Any]) -> dict[str, str]:
-    """The texts of a template, by path, with these values.
+    """Render a template with these values, and return texts by path.
 
-    A section for each NAME takes the values of NAME, a list with more values for each repetition.
-    Sections of one path are joined.
+    A section `for NAME` is rendered once for each item of `values[NAME]`, with the item's values
+    added. Sections of the same path are concatenated.
     """
     found: dict[str, str] = {}
     for section in _sections(template):

@@ -1,7 +1,7 @@
-"""The kinds of values in a declaration, with checks that find every fault of a file.
+"""Types of the values in a declaration, with validation that collects every fault of a file.
 
-Functions here turn a value as it is written into the value that is kept. The text of such a
-function's ValueError says what it expected.
+Converters turn a value of the TOML file into the stored value. A converter raises ValueError with a
+description of the expected value.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from shioenv.errors import did_you_mean
 
 
 def like(pattern: str, description: str) -> Meta:
-    """A note: all of a text matches the pattern. A fault says the description was expected."""
+    """Return a constraint: the whole string matches `pattern`. Faults quote the description."""
     return Meta(pattern=rf"\A({pattern})\Z", description=description)
 
 
 class Keys(NamedTuple):
-    """The keys that a table may have (`required`: all of them) whose values are of one kind."""
+    """The allowed keys of a table with values of one type; `required` makes all mandatory."""
 
     names: tuple[str, ...]
     required: bool = False
@@ -39,7 +39,7 @@ _KINDS = {str: "a string", int: "a whole number", float: "a number", bool: "true
 
 
 def checked(annotation: Any, value: Any, place: str, problems: list[str]) -> Any:
-    """`value` as its annotation wants it; None where it has a fault, which goes to `problems`."""
+    """Validate and convert `value`; on a fault, append it to `problems` and return None."""
     kind: Any
     kind, *notes = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
     origin, inner = get_origin(kind), get_args(kind)
@@ -65,12 +65,15 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 
 
 def shown(value: Any) -> str:
-    """A value as a message shows it: shortened where the value is long or deep."""
+    """Return a value's text for messages, shortened if it is long or deeply nested."""
     return str(value) if isinstance(value, date | time) else _SHORT.repr(value)
 
 
 def _expected(kind: Any, notes: Sequence[Any]) -> str:
-    """What a fault says was expected: the last note's words, else its range, else the kind."""
+    """Return a fault's description of the expected value.
+
+    It is the last constraint's description, else its range, else the type.
+    """
     for note in reversed(notes):
         if isinstance(note, Meta):
             return note.description or f"{_KINDS[kind]} from {note.ge} to {note.le}"
@@ -78,7 +81,7 @@ def _expected(kind: Any, notes: Sequence[Any]) -> str:
 
 
 def _items(annotation: Any, values: Sequence[Any], place: str, problems: list[str]) -> list[Any]:
-    """The items of a list, each as its annotation wants it. A text listed twice is a fault."""
+    """Validate and convert the items of a list. Repeated strings are a fault."""
     texts = [value for value in values if isinstance(value, str)]
     if repeated := sorted({text for text in texts if texts.count(text) > 1}):
         problems.append(f"{place}: {shown(repeated[0])} is listed twice")
@@ -89,7 +92,7 @@ def _items(annotation: Any, values: Sequence[Any], place: str, problems: list[st
 
 
 def _table(kind: Any, notes: Sequence[Any], table: Any, place: str, problems: list[str]) -> Any:
-    """A table of the file as a declaration or as a mapping; None where the table has a fault."""
+    """Convert a table to a declaration or a mapping; return None if the table has a fault."""
     if not isinstance(table, dict):
         problems.append(f"{place}: expected a table, got {shown(table)}")
         return None
@@ -124,26 +127,25 @@ LIMIT_NAMES = (
 """Resource limits by the names of setrlimit(2), lower case and without `RLIMIT_`."""
 
 LONGEST_PATH, LONGEST_NAME, DEEPEST = 4000, 255, 200
-"""Most bytes of a path, most bytes of a name in a path, and most names in a path.
+"""Maximum bytes of a path, bytes of a path component, and number of components.
 
-File systems take so much, and such files can be removed again.
+File systems support these lengths, and files within them can be removed again.
 """
 
 GROUPS = frozenset({
     "adm", "audio", "backup", "cdrom", "daemon", "dip", "disk", "games", "mail", "operator",
     "plugdev", "staff", "sudo", "tty", "users", "video", "www-data",
 })  # fmt: skip
-"""Groups of the distribution that a user may be in."""
+"""Groups of the distribution that a declared user may belong to."""
 
 UNLIMITED = -1
-"""Stands for "unlimited" in `SessionDeclaration.limits` (RLIM_INFINITY of `resource`)."""
+"""The value of "unlimited" in `SessionDeclaration.limits` (RLIM_INFINITY of `resource`)."""
 
 YEARS = (1980, 2038)
-"""The first year that zip archives know, and the first that login records do not know."""
+"""The first year that zip archives support, and the first that login records do not support."""
 
 CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029"
-"""Characters (in brackets of a pattern) that some program takes for the end of a line, or that no
-text should hold."""
+"""Line terminators of any program and control characters, for use in a bracket expression."""
 
 LINE = rf"[^{CONTROL}]"
 
@@ -155,7 +157,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def _size(value: object) -> object:
-    """Bytes, from a number or from digits with K, M or G (powers of 1024)."""
+    """Convert a number, or digits followed by K, M or G (powers of 1024), to bytes."""
     if not isinstance(value, str):
         return value
     if match := re.fullmatch(r"([0-9]{1,16})([KMG]?)", value):
@@ -164,7 +166,7 @@ def _size(value: object) -> object:
 
 
 def mask(value: object) -> int:
-    """Permission bits, from an octal mask. Errors: ValueError."""
+    """Convert an octal mask to permission bits. Errors: ValueError."""
     if isinstance(value, str) and re.fullmatch(r"0?[0-7]{3}", value):
         return int(value, 8)
     raise ValueError("an octal mask such as 0022")
@@ -177,12 +179,12 @@ def _words(value: object) -> tuple[str, ...]:
 
 
 def moment(value: object) -> datetime:
-    """An instant in UTC. Errors: ValueError."""
+    """Convert a date and time to UTC. Errors: ValueError."""
     if not isinstance(value, datetime):
         raise ValueError("a date and time such as 2025-10-16T19:43:00Z")
     if value.tzinfo is None:
         raise ValueError("a time with its zone (Z)")
-    with suppress(OverflowError):  # on the first and the last day that Python knows
+    with suppress(OverflowError):  # on the first and the last day that datetime supports
         moment = value.astimezone(UTC)
         if YEARS[0] <= moment.year < YEARS[1]:
             return moment
@@ -190,14 +192,14 @@ def moment(value: object) -> datetime:
 
 
 def logged(value: object) -> tuple[float, str]:
-    """A line of the kernel's log: its seconds, its text. Errors: ValueError."""
+    """Parse a line of the kernel's log into (seconds, text). Errors: ValueError."""
     if isinstance(value, str) and (match := re.fullmatch(_LOGGED, value)):
         return float(match[1]), match[2]
     raise ValueError('one line, "SECONDS.MICROSECONDS text"')
 
 
 def _address(value: object) -> object:
-    """An IPv4 or IPv6 address without a zone, which could be any text."""
+    """Check an IPv4 or IPv6 address. Zones are rejected, because they allow arbitrary text."""
     if isinstance(value, str) and "%" not in value:
         with suppress(ValueError):
             ip_address(value)
@@ -206,7 +208,7 @@ def _address(value: object) -> object:
 
 
 def host(value: object) -> object:
-    """A host's name or address, or none. Errors: ValueError."""
+    """Check a host name, an address or an empty string. Errors: ValueError."""
     if isinstance(value, str) and re.fullmatch(f"((?=.{{1,255}}\\Z)(?![0-9.]*\\Z){WORD})?", value):
         return value
     with suppress(ValueError):
@@ -226,7 +228,7 @@ _NO_SOURCE = (
     (r"deb +https?://\[.*", f"without an IPv6 address: give it a name, or {_OWN_SOURCE}"),
     (r".*#.*", "without a remark behind it"),
 )
-"""Sources that apt takes and a declaration may not hold, each with what is allowed instead."""
+"""Patterns of sources that apt accepts but a declaration may not contain, each with a hint."""
 
 _WORDS_OF_A_SOURCE = (
     "deb",
@@ -234,11 +236,11 @@ _WORDS_OF_A_SOURCE = (
     "[a-z0-9][a-z0-9./-]*",
     "[a-z][a-z0-9-]*",
 )
-"""The words of a declaration's source; the last may be there several times."""
+"""Patterns of the words of a source; the last word may be repeated."""
 
 
 def _mirror(value: object) -> str:
-    """A one-line source of apt, with one blank between its words."""
+    """Check a one-line apt source, and normalise the blanks between its words."""
     text = value.replace("\t", " ").strip() if isinstance(value, str) else "\n"
     if not text.isprintable():
         raise ValueError(_SOURCE)
@@ -270,12 +272,11 @@ _NO_PACKAGE = (
     (r".*[A-Z].*", "names are of lower case letters"),
     (r".*[][*?~!()|<>].*", "patterns and conditions are none"),
 )
-"""Texts that people write for a package and that a declaration may not hold, each with what is
-meant instead."""
+"""Patterns of common mistakes in package names, each with a hint."""
 
 
 def _package(value: object) -> str:
-    """A package by its name, perhaps its architecture and version."""
+    """Check a package name, optionally with an architecture and a version."""
     if isinstance(value, str):
         if re.fullmatch(_PACKAGE, value):
             return value
@@ -286,7 +287,7 @@ def _package(value: object) -> str:
 
 
 def _limit(value: object) -> tuple[int, int]:
-    """(soft, hard) from `8388608`, `"unlimited"` or `[1024, 1048576]`."""
+    """Convert `8388608`, `"unlimited"` or `[1024, 1048576]` to (soft, hard)."""
     both: list[Any] = value if isinstance(value, list) else [value, value]
     meant = [
         limit == "unlimited" or (type(limit) is int and 0 <= limit < 1 << 63) for limit in both
@@ -300,7 +301,7 @@ def _limit(value: object) -> tuple[int, int]:
 
 
 def too_long(path: str) -> str:
-    """Why a path is too long for a system's files; empty where it is not."""
+    """Return why a path is too long for a system's files, or "" if it is not."""
     parts = path.strip("/").split("/")
     if any(len(os.fsencode(part)) > LONGEST_NAME for part in parts):
         return f"a name in it has more than {LONGEST_NAME} bytes"
