@@ -1,4 +1,4 @@
-"""Root in a machine cannot forge what is told of it from outside."""
+"""Root in a machine cannot forge the evidence that is collected from outside."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMITS = Limits(
     disk_inodes=2000,
 )
 SECONDS = 2.0
-"""How long a forgery is waited for."""
+"""Seconds to wait for a forgery."""
 
 
 @pytest.fixture(scope="module")

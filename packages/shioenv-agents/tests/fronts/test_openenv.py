@@ -129,7 +129,7 @@ def test_it_answers_over_http(url: str) -> None:
 def test_what_plain_http_cannot_do_is_said(
     url: str, path: str, body: dict[str, Any], status: int, said: str
 ) -> None:
-    """Each of its requests has an environment of its own, by OpenEnv's design."""
+    """Each HTTP request has a separate environment, by OpenEnv's design."""
     kind = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{url}/{path}", json.dumps(body).encode(), kind)
     with pytest.raises(urllib.error.HTTPError) as refused:

@@ -29,7 +29,7 @@ PROGRAMS = Path(sys.executable).parent
 
 
 class Model(ThreadingHTTPServer):
-    """Says the next line of the task that a conversation is about, then gives up."""
+    """Returns the next line for the conversation's task, then gives up."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

@@ -1,4 +1,4 @@
-"""What is typed cannot keep itself from being repeated, nor do something else when it is."""
+"""A typed line can neither prevent its repetition nor behave differently when repeated."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NAMED = [
     "exec bash",
     "exec bash -c 'sleep 0'",
 ]
-"""The ways that were found, and those that stand beside them."""
+"""Known tricks and their close variants."""
 
 FURTHER = [
     "eval() { :; }; readonly -f eval; source() { :; }; .() { :; }; readonly -f source .",
@@ -128,7 +128,7 @@ PREVENTING = {
     "exit 0",
     "cd /; umask 777; chroot / true",
 }
-"""After these nobody could do the task by its solution, in any shell."""
+"""After these, the task's solution fails in every shell."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Inputs as root of a machine of their own: what holds of the contract, and what they alone do."""
+"""Inputs as root of a microVM: the parts of the contract that hold, and its additional powers."""
 
 from __future__ import annotations
 

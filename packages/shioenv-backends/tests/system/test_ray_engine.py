@@ -1,4 +1,4 @@
-"""Datasets made on Ray: the same bytes, whatever happens to nodes and to the generator."""
+"""Datasets made on Ray: the same bytes after failures of nodes and of the generator."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def kills_its_node(lane: Lane, task: tuple[int, str]) -> int:
 
 
 def open_nothing(system: str, limits: Limits) -> Any:
-    """Stands in for a sandbox that no task uses."""
+    """A fake of a sandbox that no task uses."""
     return nullcontext()
 
 

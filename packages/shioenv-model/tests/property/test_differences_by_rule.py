@@ -1,4 +1,4 @@
-"""What `diff` prints by rule is what it prints on the machine."""
+"""The output of `diff`, derived by rule, matches the machine."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def written(state: State, observer: SandboxRunner, one: str, other: str) -> Stat
 
 
 def is_right(text: str, state: State, observer: SandboxRunner) -> bool:
-    """Whether a rule tells; what it tells has to be right."""
+    """Whether a rule derives the output. The derived output must be right."""
     said = printed(Call.parse(text), state)
     if said is None:
         return False

@@ -1,4 +1,4 @@
-"""Whatever a model is asked, it answers or abstains, and neither takes for ever."""
+"""A model answers or abstains in bounded time, for every question."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEW = 300_000
 MANY = 5_000
 
 HOSTILE = (
-    # too much to be told
+    # results too large for an answer
     "echo /*/../*/../*/../*/../*/../*/../*/../*", "ls /*/*/*/*/../../../../*/*/*/*",
     "echo {1..1000000000}", "echo " + "{1..9999} " * 1_000, "echo {" + "{1..9999}," * 5_000 + "a}",
     "echo {" + "0" * 50_000 + "1..9999}", "echo {1.." + "9" * 5_000 + "}",
@@ -87,7 +87,7 @@ def said(model: Model, text: str, state: State | None = None) -> Answer | str:
 @pytest.mark.parametrize("text", by_day(HOSTILE, 3, [f"{text[:30]!r}" for text in HOSTILE]))
 def test_a_hostile_question_is_answered_or_abstained_from(model: Model, text: str) -> None:
     first = said(model, text)
-    assert said(model, text) == first  # whatever is remembered by then
+    assert said(model, text) == first  # the same answer with everything cached by then
 
 
 @pytest.mark.parametrize("last", ["ls", "echo /*/../*/../*/../*/../*/.."])

@@ -391,7 +391,7 @@ def test_a_hybrid_says_who_answered(tmp_path: Path) -> None:
 
 
 class Scripted(Shells):
-    """Shells of a runner that declines whatever is not in its table."""
+    """Shells of a runner that declines every input outside its table."""
 
     def __init__(self) -> None:
         runner = ScriptedRunner(table={"pwd": Behavior(0, b"/\n")})

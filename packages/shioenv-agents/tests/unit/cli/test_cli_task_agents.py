@@ -1,4 +1,4 @@
-"""Who tries tasks: the scripts, those that are named, and a language model as well."""
+"""Who attempts tasks: the scripts, named agents, and a language model as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which drafts a set has room for: by length, by command, each asked once."""
+"""Drafts that a set accepts: by length, by command, and without duplicates."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What microVMs boot from: packages of kernels are read, and first file systems written, as the
-kernel and other programs take them.
+"""Boot files of microVMs: kernel packages are parsed, and initial file systems are written, in the
+formats of the kernel and other programs.
 """
 
 from __future__ import annotations

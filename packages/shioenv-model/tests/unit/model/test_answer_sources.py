@@ -28,9 +28,9 @@ BY_BASH = "cd sub; pwd"
 """Bash's own rules answer this."""
 
 NOT_FOUND = "no directory of PATH holds it"
-"""What Bash says of commands of which nothing is known: the machine has only `cat`."""
+"""Source of an answer for an unknown command: the machine has only `cat`."""
 FOUND = "found from"
-"""What the source of an answer says of a function."""
+"""Beginning of an answer's source for a function."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answered(model: Model, text: str) -> tuple[str, bytes, str]:
-    """Who answered an input of one command, the output, and the answer's source."""
+    """Return the answering component for an input of one command, the output, and its source."""
     answer = model.answer(text)
     return model.steps[-1].asked[-1], answer.behavior.output, answer.source
 

@@ -58,7 +58,7 @@ def texts(seed: int, count: int) -> list[str]:
 
 @cache
 def told(command: str, text: str) -> Kept:
-    """What the real program does with a text on its standard input."""
+    """Return the real program's behavior with a text on its standard input."""
     done = subprocess.run(
         shlex.split(command),
         input=text.encode(),
@@ -179,7 +179,7 @@ def test_options_mean_together_what_they_mean_alone(
         return seen(alone[part.form.options]) if part.form.options in alone else []
 
     found = Induction().combine(reading(command, text), examples)
-    if command.startswith("cut"):  # what -d means alone nobody has seen
+    if command.startswith("cut"):  # no record has -d alone
         assert found is None
         return
     assert found is not None

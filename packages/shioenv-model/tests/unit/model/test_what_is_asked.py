@@ -1,4 +1,4 @@
-"""What a composition asks its runner, and what it makes of the answers."""
+"""Questions of a composition to its runner, and its use of the answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The subcommands over a stand-in for the sandbox: what they print and how they end."""
+"""The subcommands over a fake sandbox: their output and exit status."""
 
 from __future__ import annotations
 

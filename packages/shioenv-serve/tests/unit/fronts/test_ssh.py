@@ -552,7 +552,7 @@ def test_a_log_that_cannot_be_written_is_told_once() -> None:
 
 
 class SlowMachine:
-    """A machine whose look is over when the test says so."""
+    """A machine whose look ends when the test sets `over`."""
 
     ended = False
 
@@ -566,7 +566,7 @@ class SlowMachine:
 
 
 class HeardChannel:
-    """A channel that keeps what it is told."""
+    """A channel that keeps the lines reported to it."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -46,7 +46,7 @@ FILES = {
 
 
 class Writing:
-    """A runner that knows `cat > NAME` alone, and declines what it is told to."""
+    """A runner that supports only `cat > NAME`, and declines configured inputs."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
