@@ -75,7 +75,7 @@ def test_of_a_lost_group_only_the_deadly_question_has_no_answer(asked: Path) -> 
 
 
 def test_of_a_late_group_only_the_late_question_has_no_answer(asked: Path) -> None:
-    """Whatever the load: the seconds that an answer may take are many times what one takes."""
+    """Under any load: the seconds allowed for an answer are many times the usual."""
     found = said(asked, "a", "hang", "b", seconds=3.0)
     assert found.pop("hang") == ("timed_out", None)
     assert found == {text: ("answered", text.encode()) for text in "ab"}

@@ -200,7 +200,7 @@ def starved(process: int, seconds: float) -> Iterator[None]:
             hog.wait()
 
 
-@needs("root")  # nobody else changes the priority of a supervisor
+@needs("root")  # only root can change the priority of a supervisor
 def test_a_busy_host_gives_an_input_no_time(system: System) -> None:
     with open_sandbox(system, Limits(wall_seconds=2)) as sandbox:
         sandbox.run("true")

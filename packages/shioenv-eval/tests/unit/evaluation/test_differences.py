@@ -1,4 +1,4 @@
-"""Where answers differ from the machine, and how differences are made small, without a sandbox."""
+"""Differences between answers and the machine, and their reduction, without a sandbox."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Scripted:
 
 
 def left_of(both: Any, *words: str, history: tuple[str, ...] = ()) -> AskedCase:
-    """What is left of an input; `both` is a `Scripted`."""
+    """Return the reduced input; `both` is a `Scripted`."""
     sides = Sides(both, both, PatchLevel.FULL)
     asked = AskedCase("/", history, Input.from_marked(words))
     sides.compare([asked])

@@ -48,7 +48,7 @@ def setting_of(out: Path, seed: int = 0, fail_after: int | None = None) -> Exper
 
 
 def executed_by(setting: ExperimentSetting) -> int:
-    """How many inputs were executed so far."""
+    """Return the number of inputs executed so far."""
     assert isinstance(setting.executor, FakeExecutor)
     return setting.executor.executed
 
