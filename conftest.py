@@ -1,4 +1,4 @@
-"""What tests share: the built default system, built here where it is not there yet."""
+"""Shared fixtures of tests: the default system, built here if it is missing."""
 
 from __future__ import annotations
 

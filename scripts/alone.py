@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 
 TOOLS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist")
-"""What the tests of every package need."""
+"""Requirements of every package's tests."""
 
 DISTRIBUTED = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "loadgroup")
 """As `make test` does. An option that is given replaces one of these."""
@@ -38,11 +38,11 @@ NEEDED = {
     "shioenv-paper": ("altair", "jinja2", "pyarrow", "scipy", "vl-convert-python"),
     "shioenv-serve": ("openai",),
 }  # fmt: skip
-"""What the tests of a package need besides, by the names of the development tools."""
+"""Further requirements of a package's tests, by the names of the development tools."""
 
 
 def declared(directory: Path) -> dict[str, Any]:
-    """What a pyproject.toml declares."""
+    """Return the contents of a package's pyproject.toml."""
     return tomllib.loads((directory / "pyproject.toml").read_text(encoding="utf-8"))
 
 

@@ -1,11 +1,11 @@
 """Compile the code that becomes part of a system's files, into `native/committed` of the core.
 
-    make committed
+  make committed
 
-Inputs can see these bytes, so they are not left to the compiler of whoever installs the package:
-they come from gcc 12.2.0 and GNU ld 2.40, those of Debian 12, and are committed. Beside `NAME.so`
-lies `NAME.made`: compiler, command, and the SHA-256 of the result and of each source. A host that
-has others compiles in a Debian 12, which mmdebstrap makes for it (half a minute, 100 MB).
+Inputs can see these bytes, so they must not depend on the installing user's compiler. They are
+built with gcc 12.2.0 and GNU ld 2.40, those of Debian 12, and are committed. Next to `NAME.so` is
+`NAME.made`: compiler, command, and the SHA-256 of the result and of each source. A host with other
+versions compiles in a Debian 12 that mmdebstrap makes for it (half a minute, 100 MB).
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def sources(name: str) -> list[str]:
 
 
 def command(name: str) -> list[str]:
-    """What compiles it in `native`."""
+    """Return the command that compiles it in `native`."""
     inputs = [path for path in sources(name) if path.endswith((".c", ".S"))]
     return ["gcc", *FLAGS, f"-Wl,-T,{CODE[name]}/layout.ld", "-o", f"committed/{name}.so", *inputs]
 
 
 def account(name: str) -> str:
-    """What `NAME.made` is to hold, by the files as they are."""
+    """Return the contents of `NAME.made` for the current files."""
     lines = [", ".join(map(" ".join, COMPILER.items())), shlex.join(command(name))]
     for path in (f"committed/{name}.so", *sources(name)):
         lines.append(f"{hashlib.sha256((NATIVE / path).read_bytes()).hexdigest()}  {path}")

@@ -1,13 +1,13 @@
 """Compile the system-call filters: `filter.txt` of every sandbox and `filter.txt` of previews.
 
-    make filter
+  make filter
 
-The lists of `shioenv.sandbox.namespaces.seccomp` and `shioenv_agents.preview.inside` say what is
-answered, and libseccomp makes the instructions of them. The results are committed, so that no host
-needs libseccomp. A line is one instruction: code, jump if true, jump if false, constant
-(`struct sock_filter`). A constant that is known later is a word. In the sandbox's filter `parent`
-is the number of the shells' parent, which a system declares. In that of previews `family` is the
-family of sockets that is refused.
+The lists of `shioenv.sandbox.namespaces.seccomp` and `shioenv_agents.preview.inside` define the
+result of each call, and libseccomp compiles them to instructions. The results are committed, so
+that no host needs libseccomp. A line is one instruction: code, jump if true, jump if false,
+constant (`struct sock_filter`). A constant that is known later is a word. In the sandbox's filter
+`parent` is the PID of the shells' parent, which a system declares. In that of previews `family` is
+the refused socket family.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HEADER = """\
 
 
 def group_rules() -> Iterator[Rule]:
-    """For the calls that are answered the same whatever their arguments."""
+    """Generate the rules for calls with one result for all arguments."""
     for action, groups in (
         (ALLOW, seccomp.ALLOWED),
         (FORBIDDEN, seccomp.FORBIDDEN),

@@ -34,7 +34,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ("msgspec", "rapidfuzz", "zstandard")
-"""What shioenv needs to train and to evaluate, beside what comes with torch and transformers."""
+"""Requirements of shioenv for training and evaluation, besides those of torch and transformers."""
 OWN = ("shioenv", "shioenv-eval", "shioenv-model")
 """Packages of this clone that are needed there."""
 PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "manylinux1")
@@ -45,7 +45,7 @@ TRAINING, WORKING = 0.87, 0.96
 
 
 def main() -> int:
-    """Does what the command line says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -117,7 +117,7 @@ def pack_examples(given: argparse.Namespace) -> int:
 
 
 def train_one(given: argparse.Namespace) -> int:
-    """Trains one model, in a process of its own."""
+    """Train one model, in a separate process."""
     import msgspec
 
     from shioenv_model.files import opened

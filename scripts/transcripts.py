@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 
 PROGRESS = re.compile(r"\d+/\d+ [a-z]")
-"""Lines that say how far a command has come."""
+"""Progress lines of commands."""
 
 
 @dataclass
@@ -41,14 +41,14 @@ class Part:
     """The command, or the program."""
 
     lines: list[str] = field(default_factory=list)
-    """What the page shows of it."""
+    """The lines of the page for it."""
 
     language: str = ""
-    """Of the fenced block that plain lines stand in; empty outside of one."""
+    """The language of the fenced block that contains plain lines; empty outside of a block."""
 
 
 def parts(page: str) -> Iterator[Part]:
-    """What a page consists of, in order; all of its lines together are the page."""
+    """Split a page into parts, in order; all of their lines together are the page."""
     part, language, program = Part("plain"), "", ""
     for line in page.splitlines():
         if line.startswith("```"):
@@ -123,7 +123,7 @@ def printed_lines(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Done:
-    """What running a command or a program came to."""
+    """The result of a command or a program."""
 
     status: int
     """The exit status; 1 for a program that raised, 124 where the time ran out."""
@@ -132,13 +132,13 @@ class Done:
     """The output; of a command it includes standard error."""
 
     errors: str = ""
-    """What a program wrote on standard error."""
+    """A program's standard error."""
 
 
 class Session:
-    """Where the parts of one page run: a directory, an environment, and a Python interpreter.
+    """The environment of one page's parts: a directory, variables, and a Python interpreter.
 
-    `clone` names what of the clone the directory shows.
+    `clone` names the parts of the clone that the directory shows.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Session:
         return printed_lines(done.output)
 
     def command(self, command: str, typed: str = "", seconds: float | None = None) -> Done:
-        """Run a command in a shell of its own; `typed` is its standard input."""
+        """Run a command in a new shell; `typed` is its standard input."""
         with subprocess.Popen(
             ["bash", "-c", command], cwd=self.directory, env=self.environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -1,12 +1,12 @@
 """Train MaskablePPO (sb3-contrib) to do tasks, a line of Bash for each fact of a prompt.
 
-    pip install 'shioenv[rl]'
-    python examples/agents/ppo.py tasks/train.jsonl --test tasks/test.jsonl --out runs/tasks
+  pip install 'shioenv[rl]'
+  python examples/agents/ppo.py tasks/train.jsonl --test tasks/test.jsonl --out runs/tasks
 
-The policy sees the words of a fact, without the names that stand in it. It chooses one of `WAYS`,
-into which the names are put, and is paid at the end: 1 where the goal is reached, else 0. Nobody
-tells it which way fits which words. Prints what tasks that were never trained on pay before and
-after. Writes OUT/log.csv (a line an episode, for `examples/rl/plot.py`) and OUT/model.zip.
+The policy sees the words of a fact, without the names in it. It chooses one of `WAYS`, into which
+the names are inserted. The reward comes at the end: 1 where the goal is reached, else 0. The policy
+has to learn which way fits which words. Prints the rewards of test tasks before and after training.
+Writes OUT/log.csv (a line an episode, for `examples/rl/plot.py`) and OUT/model.zip.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ WAYS = (
     "grep <1> <0>", "basename <0>", "dirname <0>", "readlink -f <0>", "readlink <0>",
     "pwd", "whoami", "id -u",
 )  # fmt: skip
-"""What the policy chooses from. `<0>`, `<1>` and `<*>` are names of the fact, `<text>` the content
-that it shows, `<last>` its last word."""
+"""The policy's choices. `<0>`, `<1>` and `<*>` are names of the fact, `<text>` the content that it
+shows, `<last>` its last word."""
 
 WORDS = 512
 """Size of an observation: words, and pairs of neighbours, each at the place of its hash."""
@@ -85,7 +85,7 @@ def facts(prompt: str) -> list[Fact]:
 
 
 def fact(told: str, text: str | None = None) -> Fact:
-    """A fact by its words; `text` is the content that stands behind it."""
+    """A fact by its words; `text` is the content after it."""
     names = [shlex.quote(name) for name in re.findall(r"`([^`]+)`", told)]
     places = {f"<{number}>": name for number, name in enumerate(names)}
     if names:
@@ -103,7 +103,7 @@ def fact(told: str, text: str | None = None) -> Fact:
 
 
 def seen(words: str) -> np.ndarray:
-    """What the policy sees of a fact, (WORDS,)."""
+    """Return the policy's observation of a fact, (WORDS,)."""
     known = np.zeros(WORDS, np.float32)
     single = re.findall(r"\w+", words)
     for text in (*single, *map(" ".join, itertools.pairwise(single))):

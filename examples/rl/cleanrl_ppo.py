@@ -39,7 +39,7 @@ class Agent(nn.Module):
         nn.init.orthogonal_(self.actor.weight, 0.01)
 
     def value(self, observations: torch.Tensor) -> torch.Tensor:
-        """What is still to be earned, (batch,)."""
+        """Return the estimated remaining return, (batch,)."""
         return self.critic(self.body(self.embedding(observations))).flatten()
 
     def forward(

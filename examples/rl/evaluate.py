@@ -37,7 +37,7 @@ def uniform(seed: int) -> Choose:
 
 
 def learned(path: str) -> Choose:
-    """What a model draws."""
+    """Return the inputs that a model draws."""
     model = MaskablePPO.load(path)
     return lambda observations, masks: model.predict(observations, action_masks=masks)[0]
 

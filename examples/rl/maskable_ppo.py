@@ -58,7 +58,7 @@ class Log:
         self.episodes, self.done, self.began = episodes, 0, time.monotonic()
 
     def tell(self, ended: Sequence[EndedEpisode]) -> bool:
-        """Keeps the inputs of a rollout, and says whether to go on."""
+        """Keep the inputs of a rollout, and return whether to go on."""
         seconds = round(time.monotonic() - self.began, 1)
         for episode in ended:
             self.done += 1

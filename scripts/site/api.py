@@ -23,7 +23,7 @@ PAGE = Path("reference", "python.md")
 
 CORE = "shioenv"
 PRIVATE = {"cli", "native"}
-"""Packages without a page: other pages document the command line, and nobody calls the programs."""
+"""Packages without a page: other pages document the command line, and the programs are internal."""
 
 _HEAD = """\
 # Python

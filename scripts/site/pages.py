@@ -17,7 +17,7 @@ _ROW = re.compile(r"^\| \[(.+?)\]\(([^)#]+\.md)\) \| (.+) \|$")
 _CODE = re.compile(r"`[^`]+`")
 _ITEM = re.compile(r"(?:[-*]|\d+\.) ")
 _DECLARED = re.compile(r"^<!-- docs-test: .*?-->\n", re.DOTALL | re.MULTILINE)
-"""What pages declare to `make docs-test`, which is not for readers."""
+"""Declarations for `make docs-test`, which are not for readers."""
 
 _PICTURE = re.compile(
     r'<picture>\s*<source [^>]*srcset="(?P<dark>[^"]+)">\s*'
@@ -56,9 +56,9 @@ def sections() -> list[Section]:
 
 
 def placed(path: Path) -> Path:
-    """Where a file of the clone lies among the site's pages, relative to them.
+    """Return the place of a file of the clone among the site's pages, relative to them.
 
-    What is outside docs/ becomes a page in `project` where it is a page of the root, else a file in
+    A file outside docs/ becomes a page in `project` if it is a page of the root, else a file in
     `files`.
     """
     if path.is_relative_to(DOCS):

@@ -62,9 +62,9 @@ def llms(listed: list[Section]) -> str:
 
 
 def build(out: Path) -> list[str]:
-    """Builds into a directory, and returns the faults, a line each.
+    """Build into a directory, and return the faults, a line each.
 
-    Errors: subprocess.CalledProcessError where Zensical refuses, which says why itself.
+    Errors: subprocess.CalledProcessError where Zensical fails; Zensical prints the reason.
     """
     if missing := unlisted():
         return [f"{name}: docs/index.md has to list it once" for name in missing]

@@ -46,9 +46,9 @@ class Case:
     text: str
     """As a file name would be decoded: what is no UTF-8 is a lone surrogate."""
     values: dict[str, str] = field(default_factory=dict)
-    """Of the keys that stand once at most."""
+    """The keys that occur at most once."""
     lists: dict[str, list[str]] = field(default_factory=dict)
-    """Of the keys that may stand several times."""
+    """The keys that may occur several times."""
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Case:
 
 
 def unescape(text: str) -> str:
-    r"""`\n`, `\xff` and the like as the bytes they stand for, decoded as a file name would be."""
+    r"""Decode `\n`, `\xff` and the like to bytes, and decode these as a file name."""
     raw = text.encode("utf-8").decode("latin-1").encode("latin-1", "backslashreplace")
     return raw.decode("unicode_escape").encode("latin-1").decode("utf-8", "surrogateescape")
 
@@ -160,8 +160,8 @@ class Sentinel(NamedTuple):
     """An ordinary input of `sentinels.txt`."""
 
     section: str
-    """What it does to the traces of an input: "look" hides none from those behind it, "ask" those
-    in the network, "write" all."""
+    """Its effect on the traces of an input: "look" hides none from later sentinels, "ask" those in
+    the network, "write" all."""
     text: str
     noticed: str
     """An input whose traces it shows, where nothing is made pristine between."""
@@ -190,7 +190,7 @@ def all_cases(mode: str) -> list[Case]:
 
 
 def faults(case: Case, answer: dict[str, Any]) -> list[str]:
-    """What the answer has that the case does not want; empty where all is right."""
+    """Return the answer's differences from the case; empty for a correct answer."""
     wanted = case.values
     if error := answer.get("error"):
         if "refused" in wanted and re.search(wanted["refused"], error):
@@ -229,12 +229,12 @@ def faults(case: Case, answer: dict[str, Any]) -> list[str]:
 
 
 def _limits_of(flags: list[str]) -> list[str]:
-    """The limits that flags tell of already."""
+    """Return the limits that flags report already."""
     told = {"timed_out": "wall_seconds", "output_truncated": "output_bytes"}
     return [told[f.rstrip("?")] + f[len(f.rstrip("?")) :] for f in flags if f.rstrip("?") in told]
 
 
 def summary(answer: dict[str, Any]) -> str:
-    """What the input did, short enough for a failure's message."""
+    """Summarise the input's results for a failure's message."""
     shown = {name: value for name, value in answer.items() if name != "sentinels"}
     return json.dumps({n: v[:1500] if isinstance(v, str) else v for n, v in shown.items()})

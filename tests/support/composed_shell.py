@@ -64,7 +64,7 @@ _LANG = "C.UTF-8"
 
 @dataclass(frozen=True)
 class Done:
-    """What lines did."""
+    """The results of lines."""
 
     output: str
     status: int
@@ -142,7 +142,7 @@ class Programs:
         return self.answer_call(Call.parse(shell_input), state).behavior
 
     def answer_call(self, call: Call, state: State) -> Answer:
-        """What a command does. Errors: Abstained."""
+        """Return a command's behavior. Errors: Abstained."""
         self.asked.append(call.text)
         return Answer(self._answered(call, state))
 
@@ -179,7 +179,7 @@ class Programs:
 
 @lru_cache(maxsize=1000)
 def filtered(words: Sequence[str], stdin: bytes) -> Behavior:
-    """What a program of the host makes of its standard input."""
+    """Return the output of a program of the host for its standard input."""
     done = subprocess.run(
         [*words], input=stdin, capture_output=True, check=False, env={"PATH": PATH, "LANG": _LANG}
     )
@@ -287,7 +287,7 @@ PROGRAMS: Mapping[str, Callable[[Sequence[str], State], Behavior]] = {
 
 
 def composed(lines: Sequence[str], directory: Path, runner: Programs | None = None) -> Done:
-    """What the interpreter says of lines typed one after the other. Errors: Abstained."""
+    """Return the interpreter's answer to lines typed one after the other. Errors: Abstained."""
     state, runner = machine(directory).state(), runner or Programs()
     output = b""
     for line in lines:
@@ -305,7 +305,7 @@ def composed(lines: Sequence[str], directory: Path, runner: Programs | None = No
 
 
 def composed_line(line: str, state: State, runner: Programs) -> Answer:
-    """What the interpreter says of one line in a state. Errors: Abstained; Refused."""
+    """Return the interpreter's answer to one line in a state. Errors: Abstained; Refused."""
     try:
         program = read_program(line)
     except Refused as refused:
@@ -317,7 +317,7 @@ def composed_line(line: str, state: State, runner: Programs) -> Answer:
 
 
 def executed(lines: Sequence[str], directory: Path) -> Done:
-    """What the Bash of this host does with the lines in the directory."""
+    """Run the lines in the directory with the Bash of this host."""
     done = subprocess.run(
         ["bash", "--norc", "--noprofile", "-c", "\n".join(lines)],
         cwd=directory, env=environment(directory), stdin=subprocess.DEVNULL,

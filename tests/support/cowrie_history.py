@@ -1,4 +1,4 @@
-"""What Cowrie 3.1.4's LLM back end sends, as `cowrie/llm/protocol.py` and `llm.py` make it."""
+"""Messages of Cowrie 3.1.4's LLM back end, built as in `cowrie/llm/protocol.py` and `llm.py`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class History:
 
 
 def shown(text: str) -> str:
-    """What Cowrie shows of an answer, and sends back of it (`strip_markdown`)."""
+    """Return an answer as Cowrie shows it and sends it back (`strip_markdown`)."""
     return re.sub(r"```\w*\n?", "", text).replace("`", "").strip()
 
 

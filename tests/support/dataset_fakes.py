@@ -1,9 +1,9 @@
-"""A stand-in for the sandbox whose answers are a pure function of the text, and samples for it.
+"""A fake sandbox whose answers are a pure function of the text, and samples for it.
 
-Words in an input steer it: `broken` breaks the sandbox, `deadly` kills the worker, `bug` raises an
-ordinary exception, each the first time only (`always-broken`, `always-deadly`: every time); `slow`
-takes a while; `hangs` times out, `hasty` times out the first time; `random` prints something else
-every time. What happened once is remembered by files in the directory the system is named after.
+Words in an input control it: `broken` breaks the sandbox, `deadly` kills the worker, `bug` raises
+an ordinary exception, each the first time only (`always-broken`, `always-deadly`: every time);
+`slow` takes a while; `hangs` times out, `hasty` times out the first time; `random` prints something
+else every time. Files in the directory after which the system is named record past events.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ WORDS = ("sort", "head", "wc", "uniq", "touch", "echo", "ls", "cat")
 
 
 def alike() -> Iterator[Sample]:
-    """Inputs of 56 kinds, of which each comes six times with other names and numbers."""
+    """Inputs of 56 kinds, each six times with other names and numbers."""
     for number in range(6):
         for word in WORDS:
             for letters in ("-a", "-b", "-ab", "-ba", "-c", "-d", "-e"):

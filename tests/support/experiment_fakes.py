@@ -1,4 +1,4 @@
-"""Inputs with known scores, and what stands for a system, without executing anything."""
+"""Inputs with known scores, and a fake system, without any execution."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ SYSTEM: Any = SimpleNamespace(
 
 
 def known(words: list[str], differing: Callable[[int], bool], number: int = 0) -> KnownInput:
-    """A command with these arguments; `differing` says of a mask whether its sub-input differs."""
+    """A command with these arguments; `differing` decides for a mask whether its sub-input
+    differs."""
     n = len(words)
     masks = set_of(filter(differing, range(1 if n > 1 else 0, (1 << n) - 1)), n)
     return KnownInput(
@@ -47,7 +48,7 @@ def known(words: list[str], differing: Callable[[int], bool], number: int = 0) -
 
 
 def needing(n: int, *needed: int, number: int = 0) -> KnownInput:
-    """n arguments of which the needed ones matter, whatever else is left out."""
+    """A command of n arguments; the needed ones matter, whatever else is left out."""
     wanted = sum(1 << index for index in needed)
     return known([f"a{index}" for index in range(n)], lambda mask: mask & wanted != wanted, number)
 

@@ -66,7 +66,7 @@ EXPORTED = [
     ),
     BROKEN,
 ]
-"""Tasks that Harbor can be told: one about files, one about an output, one of a broken machine."""
+"""Tasks that Harbor supports: one about files, one about an output, one of a broken machine."""
 
 REPLIES = {
     "gone": ["ls documents", "cd documents; f=notes.txt", "rm $f"],

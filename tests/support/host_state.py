@@ -1,4 +1,4 @@
-"""What an input must leave as it is on the host, as values that can be compared."""
+"""The host's state that an input must not change, as comparable values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 MARK = "shioenv-escaped"
-"""What hostile inputs call files that they try to make on the host."""
+"""The name of files that hostile inputs try to make on the host."""
 
 _WRITABLE = ("/", "/tmp", "/var/tmp", "/root", "/home", "/dev", "/dev/shm", "/run", "/etc", ".")
 _SYSCTLS = ("kernel", "vm", "user", "fs", "fs/mqueue", "net/core")
@@ -37,7 +37,7 @@ class Canaries:
         (directory / "socket").chmod(0o777)
 
     def words(self) -> dict[str, str]:
-        """What stands for `@NAME@` in a case's text."""
+        """Return the words that replace `@NAME@` in a case's text."""
         return {
             "CANARY": str(self.directory),
             "SOCKET": self.secret,
@@ -125,7 +125,7 @@ def _lines(path: str) -> list[str]:
 
 @cache
 def _settings() -> list[str]:
-    """The settings of the host that stand still by themselves."""
+    """Return the settings of the host that do not change by themselves."""
     found = []
     for directory in _SYSCTLS:
         for path in sorted(Path("/proc/sys", directory).glob("*")):

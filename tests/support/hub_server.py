@@ -1,4 +1,4 @@
-"""A stand-in for a hub of models: repositories in a dictionary, behind the hub's protocol."""
+"""A fake hub of models: repositories in a dictionary, behind the hub's protocol."""
 
 from __future__ import annotations
 

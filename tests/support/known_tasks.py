@@ -1,4 +1,4 @@
-"""Tasks that tests are given, whatever system they were made on."""
+"""Fixed tasks for tests, independent of the system on which they were made."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What tests need that `make setup` does not install, and how one gets it.
+"""Requirements of tests that `make setup` does not install, and how to get them.
 
-A test that needs such a thing is marked with `@needs("qemu-system-x86_64")`; nothing else skips.
+A test with such a requirement is marked `@needs("qemu-system-x86_64")`; nothing else skips.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Need:
 
 
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-"""Where mkfs.* lie; Debian's ordinary users, and root after `su`, do not have these in PATH."""
+"""Directories of mkfs.*; Debian's ordinary users, and root after `su`, lack them in PATH."""
 
 
 def with_sbin(path: str) -> str:
@@ -126,12 +126,12 @@ NEEDS = {
 """Everything that a test may lack, by its name."""
 
 MICROVM = ("qemu-system-x86_64", "mkfs.ext4", "zstd")
-"""What it takes to build a microVM and to run one."""
+"""Requirements for building and running a microVM."""
 
 MARK = "needs "
 
 _GROUP = re.compile(r"@[\w-]+$")
-"""What xdist puts behind the id of a test of a group."""
+"""The suffix that xdist appends to the id of a test of a group."""
 
 
 def needs(*names: str) -> pytest.MarkDecorator:
@@ -152,7 +152,7 @@ def _missing(names: Iterable[str]) -> list[str]:
 
 
 def lacked(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> dict[str, list[str]]:
-    """What each skipped test, or each module of tests, lacks; by its id, sorted."""
+    """Missing requirements of each skipped test or test module; by its id, sorted."""
     found = {}
     for report in reports:
         assert isinstance(report.longrepr, tuple), report.longrepr

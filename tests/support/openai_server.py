@@ -46,7 +46,7 @@ class Server:
             connection.close()
 
     def logged(self) -> list[dict[str, Any]]:
-        """What was told of each line."""
+        """Return the log entries of each line."""
         lines = self.log.read_text().splitlines()
         told = {"shioenv.command", "shioenv.abstained"}
         return [event for event in map(json.loads, lines) if event["eventid"] in told]

@@ -1,6 +1,6 @@
-"""A machine whose shells know a few commands, and what enters it: for tests without a system.
+"""A machine whose shells support a few commands, and commands that enter it, without a system.
 
-`ScriptedMachine` stands in for a `SandboxRunner`, `ScriptedLines` for the `Lines` that it lends.
+`ScriptedMachine` replaces a `SandboxRunner`, `ScriptedLines` the `Lines` that it lends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shioenv.errors import SandboxError, ShellEndedError
 from shioenv.sandbox.base import Entered, Limits, Request
 
 LISTING = "cd /proc;"
-"""How the input begins that lists the machine's processes."""
+"""The beginning of the input that lists the machine's processes."""
 
 
 def scripted_context(cwd: str, files: dict[str, str]) -> Context:
@@ -60,7 +60,7 @@ class ScriptedLines:
         self._last = Behavior(0, b"")
 
     def run(self, line: str, *, wall_seconds: float | None = None) -> Behavior:
-        """What a line does; the patch leads from the line before."""
+        """Run a line; the patch starts from the line before."""
         with self.turn():
             return self._told(self._do(line, wall_seconds))
 
@@ -72,7 +72,7 @@ class ScriptedLines:
     def beside(
         self, text: str, *, wall_seconds: float | None = None, separate: bool = False
     ) -> Behavior:
-        """As `run`, with variables of its own."""
+        """As `run`, with separate variables."""
         own, self.variables = self.variables, {}
         was_ended, self.ended = self.ended, False
         with self.turn():
@@ -81,17 +81,17 @@ class ScriptedLines:
         return behavior
 
     def apart(self, text: str, *, wall_seconds: float | None = None) -> Behavior:
-        """What the machine prints of what no patch names."""
+        """Return the machine's output about state outside of patches."""
         assert text == PROBE
         return Behavior(0, b"\0".join([b"1", self.machine.unrecorded, b"", b""]))
 
     def look(self) -> Behavior:
-        """What changed since the line before."""
+        """Return the changes since the line before."""
         with self.turn():
             return self._told(Behavior(0, b""))
 
     def whole(self) -> Behavior:
-        """What changed since the start."""
+        """Return the changes since the start."""
         return self.machine.changed(self.cwd, {}, self.files, self._last)
 
     def kill(self) -> None:
@@ -228,7 +228,7 @@ class ScriptedMachine:
         separate: bool = False,
         wall_seconds: float | None = None,
     ) -> Behavior:
-        """What rows do together; the newest typed one prints."""
+        """Run rows together; the newest typed one prints."""
         rows = list(rows)
         self.typed.append(rows)
         self.timeouts.append(wall_seconds)
@@ -250,7 +250,7 @@ class ScriptedMachine:
     def since(
         self, before: Behavior, whole: Behavior, cwd: str, *, of_moved: bool = False
     ) -> Behavior:
-        """What the rows did that only the second behavior has."""
+        """Return the effects of the rows that only the second behavior has."""
         pristine = self.context(cwd).document
         documents = [each.patch.apply(pristine) for each in (before, whole)]
         digests = dict(whole.content_digests.items() - before.content_digests.items())

@@ -30,7 +30,7 @@ def typed(text: str) -> Behavior:
 
 
 def record(text: str, **fields: Any) -> Any:
-    """What a recorder would have found of an input."""
+    """Return the record that a recorder would make of an input."""
     shell_input = read_arguments(text).input
     done = typed(text)
     known: dict[str, Any] = {

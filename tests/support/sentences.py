@@ -1,7 +1,7 @@
-"""Sentences of texts, and those that are too long to be read once.
+"""Sentences of texts, and those that are too long.
 
-A sentence ends at a full stop, a question mark or an exclamation mark; a colon or a semicolon ends
-none. A word is what stands between blanks; a piece of code counts as one word.
+A sentence ends at a full stop, a question mark or an exclamation mark, and not at a colon or
+semicolon. Words are separated by blanks; a piece of code counts as one word.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LONGEST = 25
 
 
 def paragraphs(page: str) -> Iterator[str]:
-    """What people read as running text: paragraphs, items of lists, cells of tables."""
+    """Find running text: paragraphs, items of lists, cells of tables."""
     page = re.sub(r"^```.*?^```$", "\n", page, flags=re.DOTALL | re.MULTILINE)
     page = re.sub(r"^<!--.*?-->$", "\n", page, flags=re.DOTALL | re.MULTILINE)
     page = re.sub(r"</?(?:picture|source|img)[^>]*>", "", page)

@@ -47,7 +47,7 @@ def relative(path: Path) -> str:
 
 @cache
 def dependencies(package: str) -> frozenset[str]:
-    """The packages of ours that a package declares, in its extras too, and those that these need.
+    """Return this project's packages that a package declares, in its extras too, recursively.
 
     The core declares none: its extras only install guests.
     """

@@ -43,7 +43,7 @@ BOT = (
     "[ -f /nowhere ] || echo none", "echo a b c | wc -w", "printf '%s-' x y; echo", "umask",
     "cd /no-such-directory", "echo done | tr a-z A-Z", "cd /",
 )  # fmt: skip
-"""What a bot types: fifty lines."""
+"""Fifty lines typed by a bot."""
 
 
 class Server:
@@ -71,7 +71,7 @@ class Server:
 
     @property
     def errors(self) -> str:
-        """What the server wrote to its standard error so far."""
+        """Return the server's standard error so far."""
         return (self.directory / "stderr").read_text()
 
     def ssh(
@@ -140,7 +140,7 @@ class Sitting:
         return self.read(until)
 
     def read(self, until: str) -> str:
-        """What is shown up to a pattern."""
+        """Return the screen's text up to a pattern."""
 
         def end() -> int | None:
             found = re.search(until.encode(), self.shown, re.DOTALL)

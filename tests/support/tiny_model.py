@@ -17,7 +17,7 @@ import torch
 from transformers import ByT5Tokenizer, GPT2Config, GPT2LMHeadModel
 
 REPLY = "<OUT>/home/ubuntu\n</OUT> <DIFF>[]</DIFF>"
-"""What it has learnt; it says it whatever it is asked."""
+"""The learnt reply to every prompt."""
 WINDOW = 48
 """Bytes of a prompt that it looks at: its end."""
 STEPS = 120
@@ -37,7 +37,7 @@ def make(directory: Path) -> None:
     model = GPT2LMHeadModel(config)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     model.train()
-    for _ in range(STEPS):  # whatever the prompt is
+    for _ in range(STEPS):  # for every prompt
         shown = torch.randint(3, len(tokenizer), (4, WINDOW))
         ids = torch.cat([shown, torch.tensor([learnt] * 4)], dim=1)
         labels = ids.clone()
@@ -51,7 +51,7 @@ def make(directory: Path) -> None:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers chat completions with what the model says, greedily."""
+    """Answers chat completions with the model's reply, greedily."""
 
     model: Any
     tokenizer: Any

@@ -259,7 +259,7 @@ class _Shell:
 
 
 class ToyMachine(SandboxRunner):
-    """Types rows in a shell of its own; what the rows did is told as a sandbox tells it."""
+    """Types rows in a single shell; it reports their effects like a sandbox."""
 
     def __init__(self) -> None:
         self.system = SYSTEM

@@ -35,7 +35,8 @@ def wait_until(
 
 
 def let_time_pass(seconds: float, reason: str) -> None:
-    """Sleep, where a test is about time itself and no event can stand for it; `reason` says why."""
+    """Sleep, where a test is about time itself and no event can replace it; `reason` explains
+    why."""
     assert reason
     time.sleep(seconds)
 
@@ -46,7 +47,7 @@ async def next_turn() -> None:
 
 
 class Clock:
-    """Stands in for the module `time` of tested code; goes on where a test moves it."""
+    """Replaces the module `time` of tested code; advances only where a test moves it."""
 
     def __init__(self) -> None:
         self._now = 0.0
