@@ -1,13 +1,13 @@
-"""Is the server of `shioenv serve ssh` told from a stock sshd of the same package, by the wire?
+"""Test whether bytes on the wire distinguish `shioenv serve ssh` from a stock sshd of its package.
 
     python benchmarks/believed.py [--cowrie] [--json]
 
-64 openings are sent to both, before any login: what detectors of honeypots send, and what no
-client sends. Compared are all bytes that come back, and how the connection ends. Of a KEXINIT the
-16 random bytes are left out. An opening counts as different where it differs three times: a
-connection that is reset may lose its last bytes. The group that a server draws for `GEX 8192` is
-random, so that this opening differs between two stock servers too. `--cowrie` sends all of it to
-Cowrie as well. Where they are installed, `nmap -sV` and `ssh-audit` say what they take each for.
+64 openings are sent to both, before any login: those of honeypot detectors, and others that no
+client sends. All received bytes and the connection's end are compared, without the 16 random bytes
+of a KEXINIT. An opening counts as different where it differs three times: a connection that is
+reset may lose its last bytes. The group that a server draws for `GEX 8192` is random, so that this
+opening differs between two stock servers too. `--cowrie` sends all of it to Cowrie as well. Where
+they are installed, `nmap -sV` and `ssh-audit` identify each.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BANNER = b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u10\r\n"
 PATIENCE = 15.0
 TRIES = 3
 SILENCE = 4.0
-"""Seconds after which a server that says nothing is taken to keep the connection open."""
+"""Seconds of silence after which a server is assumed to keep the connection open."""
 
 
 def packet(payload: bytes, padding: int | None = None) -> bytes:
@@ -149,12 +149,12 @@ OPENINGS: dict[str, tuple[bytes, ...]] = {
         BANNER, GROUPS, packet(b"\x22" + struct.pack(">III", 4096, 1024, 512)),
     ),
 }  # fmt: skip
-"""What is sent, in pieces: each piece goes once the server has answered the one before."""
+"""The bytes to send, in pieces: each piece goes once the server has answered the one before."""
 
 
 @dataclass(frozen=True)
 class Heard:
-    """What a server said to an opening, and how the connection was afterwards."""
+    """A server's reply to an opening, and the connection's state afterwards."""
 
     said: str
     """Bytes in hexadecimal."""
@@ -198,7 +198,7 @@ class Client:
         self.key = directory / "key"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key], check=True)
         self.public = self.key.with_suffix(".pub").read_text().strip()
-        """What a server has to accept; servers that ask for a password get one."""
+        """The key that a server must accept; servers that ask for a password get one."""
         ask = directory / "ask"
         ask.write_text("#!/bin/sh\necho any\n")
         ask.chmod(0o700)
@@ -306,7 +306,8 @@ def cowrie() -> Iterator[int]:
 
 
 def told(port: int) -> dict[str, str]:
-    """What programs that tell servers apart say of a port, without the port, keys and times."""
+    """Return the reports of server detection programs on a port, without the port, keys and
+    times."""
     said = {}
     programs = {
         "nmap -sV": ["nmap", "-Pn", "-n", "-sV", "--version-all", "-p", str(port), "127.0.0.1"],
@@ -327,7 +328,7 @@ def told(port: int) -> dict[str, str]:
 
 
 def main() -> None:
-    """Prints the openings that tell the two servers apart, and how many do not."""
+    """Print the openings that tell the two servers apart, and the number of those that do not."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

@@ -1,10 +1,10 @@
-"""What a run costs: against bare bash, against other sandboxes, with more workers, over time.
+"""Measure the cost of a run against bare bash and other sandboxes, with more workers, over time.
 
     python benchmarks/bench.py [--pairs N] [--system NAME] [--full] [--json]
 
-One table; every line of it is measured in the same run, one of each in turn, so that whatever else
-the machine does hits all. A ratio is measured / base, pair by pair; the table shows the median and
-the 95th percentile of the pairs. docs/performance.md explains the lines and the base of each.
+One table; every line of it is measured in the same run, one of each in turn, so that other load
+affects all alike. A ratio is measured / base, pair by pair; the table shows the median and the 95th
+percentile of the pairs. docs/performance.md explains the lines and the base of each.
 
 `--full` adds a system whose home tree has 100,000 files more, which takes two minutes to build.
 """
@@ -78,7 +78,7 @@ class Row:
         self.ratios.append(measured / base)
 
     def figures(self) -> dict[str, object]:
-        """What is printed; None where a line has no such figure."""
+        """Return the printed figures; None where a line has no such figure."""
         return {
             "group": self.group,
             "name": self.name,
@@ -185,19 +185,19 @@ ORIGINALS = tuple(
 
 @dataclass
 class Bares:
-    """What runs bare inputs, and how to describe it."""
+    """Runners of bare inputs, and their description."""
 
     own: Bare | None
     """The distribution's."""
     built: Bare
     """The built system's."""
     root: Path | None
-    """Where the latter's programs are; None: it is the host's own."""
+    """The root directory of the latter's programs; None for the host's own."""
     how: str
 
     @property
     def base(self) -> Bare:
-        """What a run is held against."""
+        """Return the base of a run's ratio."""
         return self.own or self.built
 
 

@@ -1,12 +1,13 @@
-"""Emulators, other implementations and our own model, held to the machine: the scoreboard.
+"""Compare emulators, other implementations and the project's model with the machine: the
+scoreboard.
 
     python benchmarks/conformance.py [--results DIR] [--page-only] [NAME ...]
 
-Each row is a `shioenv conform` with the same cases, into a directory of its own beneath DIR
-(default: build/conformance). A row whose directory is there is not asked again. What the page needs
-of all rows is written to docs/experiments/conformance.json, and the page from that file and from
-docs/experiments/conformance.toml, which says what was found by looking at the commonest findings.
-The rows that are systems need `scripts/other_system.sh`.
+Each row is a `shioenv conform` with the same cases, into a separate directory below DIR (default:
+build/conformance). A row whose directory exists is not run again. The page's data of all rows are
+written to docs/experiments/conformance.json, and the page from that file and from
+docs/experiments/conformance.toml, which has the reviews of the commonest findings. The rows that
+are systems need `scripts/other_system.sh`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ ROWS = {
     "uutils, Debian 13": ("--system", "debian-13", "--against-system", "debian-13-uutils"),
     "default model": ("--against", "default"),
 }
-"""What is asked, by the row's name: options of `shioenv conform`."""
+"""Options of `shioenv conform`, by the row's name."""
 
 WHOSE = ("theirs", "ours", "neither")
 
@@ -68,7 +69,7 @@ The emulators are given the system's files, but no machine that `ps` or `ip` cou
 
 @dataclass(frozen=True, slots=True)
 class LookedAt:
-    """What was seen by looking at one finding."""
+    """The review of one finding."""
 
     whose: str
     what: str
@@ -85,7 +86,7 @@ def lines_of(finding: Mapping[str, Any]) -> str:
 
 
 def looked_at(text: str) -> dict[Key, LookedAt]:
-    """What was seen, by row and finding. Errors: ValueError for a word that is none of `WHOSE`."""
+    """Return the reviews by row and finding. Errors: ValueError for a word outside `WHOSE`."""
     found = {}
     for row, findings in tomllib.loads(text).items():
         for one in findings:
@@ -97,7 +98,7 @@ def looked_at(text: str) -> dict[Key, LookedAt]:
 
 
 def kept(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page needs of a comparison's document."""
+    """Return the fields of a comparison's document that the page needs."""
     facts = ("system", "system_digest", "against", "version", "level", "seed")
     counts = ("drawn", "steady", "right", "share", "differ")
     findings = document["findings"]

@@ -1,9 +1,9 @@
-"""How many episodes a second: the native vector beside Gymnasium's own, on the same inputs.
+"""Measure episodes a second: the native vector beside Gymnasium's own, on the same inputs.
 
 All grammars, uniformly drawn permitted actions, budget 16. Both play the same episodes: the actions
-of episode e are drawn by its own generator, and what is given at reset is the same. Gymnasium's
-vector has the environments' defaults; the native one makes no records, runs an input twice instead
-of three times for its noise and gives each run half a second, which is how learners use it.
+of episode e are drawn by its own generator, and the reset options are the same. Gymnasium's vector
+has the environments' defaults; the native one makes no records, runs an input twice instead of
+three times for its noise and gives each run half a second, as learners use it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""What a dataset costs: the usual settings beside the paper's, shared or not, and without scores.
+"""Measure the cost of a dataset: usual and paper's settings, shared or not, and without scores.
 
     python benchmarks/generate.py [--count N] [--seed S] [--turns T] [--json]
 
-In every turn the same records are made in every way, one way after the other, so that whatever else
-the machine does hits all; each turn has a seed of its own. Ratios are of the same turn, the table
-shows medians. Records a second are those of the middle four fifths: at the end of a run lanes are
-idle while the slowest record waits, which a long run does not notice. docs/performance.md explains
-the lines. The usual settings are those of `shioenv generate`, which shares what it executes for
-scores: here through a file of the turn, empty at first, and never through what your own runs share.
+In every turn the same records are made in every way, one way after the other, so that other load
+affects all alike; each turn has a different seed. Ratios are of the same turn, the table shows
+medians. Records a second are those of the middle four fifths: at the end of a run lanes are idle
+while the slowest record waits, which a long run does not notice. docs/performance.md explains the
+lines. The usual settings are those of `shioenv generate`, which shares what it executes for scores:
+here through a file of the turn, empty at first, and never through the cache of your own runs.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _resident(pid: int) -> float:
 
 
 def progress(text: str) -> None:
-    """Says what is being measured."""
+    """Print what is being measured."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -136,13 +136,13 @@ def cache_of_its_own(directory: Path) -> Iterator[None]:
 
 
 class Pace:
-    """When how many records were done, and this process's own time until then."""
+    """The times at which records were done, and this process's own time until then."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[float, float]] = {}
 
     def report(self, progress: Progress) -> None:
-        """What `generate` reports to."""
+        """Receive the progress of `generate`."""
         self._seen.setdefault(progress.done, (progress.seconds, time.process_time()))
 
     def of_middle(self, count: int) -> dict[str, float]:
@@ -160,7 +160,7 @@ class Pace:
 def figures(
     summary: Summary, pace: Pace, memory: tuple[float | None, float | None]
 ) -> dict[str, Any]:
-    """What one way gave."""
+    """Return the figures of one way."""
     effort = summary.effort
     return {
         **pace.of_middle(summary.new),
@@ -240,7 +240,7 @@ def print_table(rows: list[dict[str, Any]]) -> None:
 
 
 def print_verdicts(rows: list[dict[str, Any]]) -> None:
-    """What is wanted, and whether it is reached."""
+    """Print each target, and whether it is reached."""
     by_name = {row["name"]: row for row in rows}
     print(f"\n{'two workers':30}{'must':>8}{'aim':>8}{'reached':>10}")
     for what, (way, figure, must, aim) in WANTED.items():

@@ -1,9 +1,9 @@
-"""What a run costs on a machine of its own, beside namespaces: processor time and wall time.
+"""Measure a run's cost in a microVM, beside namespaces: processor time and wall time.
 
     python benchmarks/machines.py --count 20
 
 Medians in milliseconds of one run after another; of machines also the processor time of QEMU and of
-the caller. The ways take turns, so that what else the host does hits all.
+the caller. The ways take turns, so that other load affects all alike.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from pathlib import Path
 from spawner import Overlay, Spawner
 
 TEXT = "touch /home/x; ls /home"
-"""What they all run. Its output has a line `x`, and one only where the state was clean."""
+"""The common input. Its output has a line `x`, and one only where the state was clean."""
 
 _BASH = ("bash", "--norc", "--noprofile", "-c", TEXT)
 _SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -21,7 +21,7 @@ _SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Peer:
-    """`failure` says why it cannot be measured; None where it can."""
+    """`failure` gives the reason why it cannot be measured; None where it can."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Peer:
     failure: str | None = None
 
     def seconds(self, spawner: Spawner) -> float:
-        """RuntimeError where it did not do what the input says on a clean system."""
+        """Time the input. RuntimeError where its result is not that of a clean system."""
         done = spawner.spawn(self.command, {"PATH": _SEARCH}, "/", self.overlay)
         if done.status or "x" not in done.output.split():
             raise RuntimeError(_reason(done.output) or f"exit status {done.status}")
@@ -37,7 +37,7 @@ class Peer:
 
 
 def none(reason: str) -> Iterator[Peer]:
-    """Where they cannot be measured at all."""
+    """Yield the reason why none can be measured."""
     yield Peer("other sandboxes", failure=reason)
 
 

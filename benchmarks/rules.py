@@ -57,7 +57,7 @@ def model_without(name: str | None, watched: Watched, left_out: Collection[str] 
 
 
 def answer_to(model: Model, suite: Suite, place: int) -> Said:
-    """Return what the model says of an input, as an evaluation keeps it."""
+    """Return the model's answer to an input, as an evaluation keeps it."""
     case = suite.cases[place]
     try:
         behavior = model.run(case.question.input, case.state(suite.head.start))

@@ -1,10 +1,10 @@
-"""What a line costs that comes over OpenAI's protocol, and over Cowrie before it.
+"""Measure a line's cost over OpenAI's protocol, alone and with Cowrie in front of it.
 
     python benchmarks/serve.py [--turns N] [--json]
 
-One table; its lines are measured in turns, so that whatever else the machine does hits all. The
-base of Cowrie's lines is Cowrie before an endpoint that answers at once with a constant: what is
-above that is ours. Needs shioenv[openai], and makes Cowrie's own environment on first use.
+One table; its lines are measured in turns, so that other load affects all alike. The base of
+Cowrie's lines is Cowrie in front of an endpoint that answers at once with a constant; the rest is
+this project's cost. Needs shioenv[openai], and makes Cowrie's own environment on first use.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RUNNERS = {
     "model above a machine": ("--model", "default", "--machine-below", "0.9"),
     "model": ("--model", "default"),
 }
-"""What answers, with the options that say so."""
+"""The runners, with their options."""
 
 LINES = (
     "uname -a", "id", "pwd", "cd /tmp", "ls -la", "x=5", "echo $x", "cat /etc/passwd", "w",
@@ -52,7 +52,7 @@ def called(runner: str) -> str:
 
 
 class Constant(BaseHTTPRequestHandler):
-    """An endpoint that answers at once, with the same text whatever is asked."""
+    """An endpoint that answers every request at once, with the same text."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -102,7 +102,7 @@ def served(runner: str) -> Iterator[int]:
 
 @contextmanager
 def honeypot(home: Path, port: int, model: str) -> Iterator[subprocess.Popen[str]]:
-    """Cowrie before an endpoint, and a visitor that is told what to type."""
+    """Start Cowrie in front of an endpoint, and a visitor that types the given lines."""
     predictors = str(files("shioenv_eval.predictors"))
     words = [str(cowrie.interpreter()), str(VISIT), predictors, str(home), str(cowrie.free_port())]
     words += [f"http://127.0.0.1:{port}", "none", model]

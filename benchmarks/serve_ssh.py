@@ -1,10 +1,11 @@
-"""What a visit to `shioenv serve ssh` costs: logins, prompts, lines, memory.
+"""Measure the cost of a visit to `shioenv serve ssh`: logins, prompts, lines, memory.
 
     python benchmarks/serve_ssh.py [--visits N] [--lines N] [--sitting N] [--json]
 
 Four servers are visited in turns: ours with a machine and with the default model, a stock sshd of
-the same package over the same files, and Cowrie as it comes. The client is OpenSSH's own. Its time
-is part of all times, but for processor time, which is that of the server and all that it started.
+the same package over the same files, and Cowrie with its defaults. The client is OpenSSH's own. Its
+time is part of all times except processor time, which is that of the server and all its
+descendants.
 
 The logins a second are those of a server that has one processor alone; clients have the others.
 Eight log in at once, fewer than a stock sshd drops.

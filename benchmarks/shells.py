@@ -1,9 +1,9 @@
-"""What shells that stay cost: a line, a fork, many of them alive, an episode.
+"""Measure the cost of resident shells: a line, a fork, many of them alive, an episode.
 
     python benchmarks/shells.py [--rounds N] [--shells N] [--forks N] [--seconds S] [--json]
 
-Ratios are of the same round: a line in a shell that stays, and the same input as a run of its own.
-Episodes are played in shells that stay, by repetition, and in a vector, one after the other.
+Ratios are of the same round: a line in a resident shell, and the same input as a separate run.
+Episodes are played in resident shells, by repetition, and in a vector, one after the other.
 docs/performance.md explains the lines.
 """
 
@@ -50,7 +50,7 @@ def median_ms(seconds: Iterable[float]) -> float:
 
 
 def of_lines(runner: SandboxRunner, rounds: int) -> dict[str, float]:
-    """A line that runs no program; lines that run one, held against a run of their own."""
+    """Time lines that run no program, and lines that run one, against the same input as a run."""
     found: dict[str, float] = {}
     with ResidentShell(runner, start_of(runner)) as shell:
         for _ in range(100):
@@ -188,7 +188,7 @@ def of_episodes(runner: SandboxRunner, rounds: int) -> dict[str, float]:
 
 
 def start_of(runner: SandboxRunner) -> str:
-    """Where shells start."""
+    """Return the start directory of shells."""
     return runner.system.declaration.start_directory
 
 
@@ -199,7 +199,7 @@ def available() -> float:
 
 
 def processor_seconds() -> float:
-    """What this host used so far, but for idling."""
+    """Return the processor seconds that this host has used, without idle time."""
     ticks = [int(each) for each in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
     return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
 

@@ -36,7 +36,7 @@ def predictors(model: str) -> dict[str, str]:
 
 
 def rows(done: Evaluation, names: dict[str, str]) -> list[dict[str, Any]]:
-    """What is known of each row. Errors: KeyError where a predictor could not run."""
+    """Return the figures of each row. Errors: KeyError where a predictor could not run."""
     marks = {one.name: [bool(each.em) for each in one.marks] for one in done.predictors}
     whole = marks[names["all"]]
     found = []

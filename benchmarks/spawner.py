@@ -1,9 +1,9 @@
-"""A process that starts programs and says how long each took, from spawning it to having waited
-for it, its output read through a pipe.
+"""Start programs and report how long each took, from the spawn to the end of the wait, with its
+output read through a pipe.
 
-Bare bash is measured with it, and the other sandboxes. As root it lives in a mount namespace of
-its own, so that whatever it mounts goes with it; what it starts shares that, so nothing is
-isolated. Signals that Python ignores are reset, standard input is empty.
+It measures bare bash and the other sandboxes. As root it has a new mount namespace, so that its
+mounts end with it. Programs that it starts share that, so nothing is isolated. Signals that Python
+ignores are reset, standard input is empty.
 
     python benchmarks/spawner.py ROOT      answers requests, one JSON line each, until end of file
 """
@@ -29,7 +29,7 @@ from typing import Self
 MNT_DETACH = 2
 
 LONGEST_SECONDS = 30
-"""What takes longer is ended with its process group, and failed."""
+"""Time limit; a program that takes longer is killed with its process group, and fails."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Where the time of a run goes.
+"""Break down the time of a run.
 
     python benchmarks/steps.py [--times N] [--system NAME] [--json]
 

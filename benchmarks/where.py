@@ -1,11 +1,11 @@
-"""Where the processor time of executions goes, when records are made on this machine.
+"""Break down the processor time of executions, when records are made on this machine.
 
     python benchmarks/where.py [--count N] [--seed S] [--scored] [--json]
 
-One lane makes the records of the policy `mixed`, one after the other. The kernel tells how much of
-a processor each process used, which other work on the machine hardly changes. Time of inputs comes
-in steps of 10 ms: it is right of many executions, not of one. Not in it are kernel threads, what
-is loaded or opened at the start, and what an execution used after which its sandbox was ended.
+One lane makes the records of the policy `mixed`, one after the other. The kernel reports each
+process's processor time, which other load hardly changes. Time of inputs comes in steps of 10 ms:
+it is accurate for many executions, not for one. Kernel threads and the loading at the start are not
+included. Neither is an execution after which its sandbox was closed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the long checks share: their options, seeded inputs, progress, and one way to report."""
+"""Shared parts of the long checks: options, seeded inputs, progress, and the report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Drawn:
     commands: tuple[str, ...]
     """The grammars of its commands, in order."""
     sample: Sample
-    """Where all of this comes from."""
+    """The source of all inputs."""
 
 
 def parser(description: str | None, *, count: int) -> argparse.ArgumentParser:

@@ -1,26 +1,25 @@
-"""Shows that the recorded patch says everything that an input changed, and nothing else.
+"""Check that the recorded patch contains everything that an input changed, and nothing else.
 
     python soak/completeness.py [--count 3000] [--seed 0] [--workers 2] [--json]
 
 A third of the inputs are those of `writing.txt`, alone and then up to four chained; the rest are
-inputs as datasets hold them. Each is held against a search of the whole system that knows nothing
-of how changes are recorded:
+drawn as for datasets. Each is compared with a search of the whole system that is independent of how
+changes are recorded:
 
 files    After the input, in the same file system, `find` prints every file of the system (not of
-         /proc) with all attributes, the times as the kernel has them, and `sha256sum` reads every
+         /proc) with all attributes and the kernel's times, and `sha256sum` reads every
          file whose change time is not before the run (no program can set that one) and every one
-         below the start directory. The same was printed of the untouched system. The patch applied
+         below the start directory. The same is printed for the untouched system. The patch applied
          to the files before must give the files after; `content_digests` must name exactly the
          contents that changed.
-shell    The input once more with lines behind it that print every variable, function, alias,
+shell    The input again, followed by lines that print every variable, function, alias,
          option, limit, trap, the mask and the groups, one by one. An input that ends its shell
-         never comes to those lines, and one that left a quote open swallows them: counted, not
-         compared.
-network  What `ip` and `nft` print before and after. Something must be recorded if and only if that
-         is not the same; so with the host's name.
+         never gets to those lines, and one with an open quote swallows them: counted, not compared.
+network  The output of `ip` and `nft` before and after. A change must be recorded if and only if
+         it differs; likewise the host's name.
 
-Where what is recorded is not what is there, a rule of `docs/reference/context-patch.md` says so.
-The rules this script applies to what it found:
+Where a record differs from the real state, a rule of `docs/reference/context-patch.md` defines the
+difference. This script applies these rules to its findings:
 
 - A time within the run is written as the system's instant, and one in whole seconds within the
   second in which it began.
@@ -30,7 +29,7 @@ The rules this script applies to what it found:
 - A new directory: size 4096, links two and one for each directory in it. A moved one keeps the size
   it had, and that is not compared.
 - The routing table `local` is left out: the kernel keeps it itself.
-- Variables that count or repeat something (`_`, `BASH_*`, ...) are no part of a patch.
+- Variables with counters or copies (`_`, `BASH_*`, ...) are not part of a patch.
 
 The input and the search run in one layer: that takes a request which only the backend itself uses.
 """
@@ -89,17 +88,17 @@ done
 printf '\0MACHINE\0links\0'; ip -o link; printf '\0addresses\0'; ip -o addr
 printf '\0routes\0'; ip route show table all; printf '\0rules\0'; ip rule; ip -6 rule
 printf '\0firewall\0'; nft list ruleset; printf '\0hostname\0'; uname -n"""
-"""Takes off what the input mounted; prints every file and what the machine says of itself, on the
-other channel the contents. The times of files are asked for past the C library (newfstatat of
-x86-64, no link followed): what it says of a time depends on the run that asks."""
+"""Unmounts the input's mounts; prints every file and the machine's state, and on the other channel
+the contents. The times of files are read past the C library (newfstatat of x86-64, without
+following links): its answer about a time depends on the run that asks."""
 
 COUNTS = re.compile(
     r"valid_lft.*|deprecated |packets \d+ bytes \d+|expires \w+|.* table local .*\n"
 )
-"""What counts in the machine's answers, and the routes that the kernel keeps itself."""
+"""Counters in the machine's answers, and the routes that the kernel keeps itself."""
 
 TOUCHES_MORE = re.compile(r"\b(?:ip|nft|ping|curl|wget|host\w*|domain\w*|ipc\w+|sysctl|net\w*)\b")
-"""Inputs after which the sandbox is opened anew: only one answer tells what they dirtied."""
+"""Inputs after which the sandbox is reopened: only one answer reports their contamination."""
 
 SHELL = r"""
 builtin printf '\0BEGIN\0' >&200; builtin trap -p >&200; builtin printf '\0' >&200
@@ -142,7 +141,7 @@ Document: TypeAlias = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the search printed about one file."""
+    """The search's output about one file."""
 
     perms: str
     links: int
@@ -160,14 +159,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """What a shell said of itself: texts by kind and name."""
+    """A shell's own listing: texts by kind and name."""
 
     parts: Mapping[tuple[str, str], str]
 
 
 @dataclass
 class Tally:
-    """What was compared, and what did not agree."""
+    """The comparisons, and their violations."""
 
     inputs: int = 0
     counts: Counter[str] = field(default_factory=Counter)
@@ -380,7 +379,7 @@ class Search:
                 }
 
     def _shell(self, text: str, cwd: str) -> Shell | None:
-        """What the shell says of itself after the input; None where it does not come to it."""
+        """Return the shell's listing after the input; None if it does not get that far."""
         wrapped = f"exec 200>&1\n{text}\n{SHELL}"
         output = self._observer.execute(wrapped, State(cwd=cwd), separate=True).stdout or b""
         _, found, said = output.rpartition(b"\0BEGIN\0")
@@ -504,7 +503,7 @@ def _said(text: str) -> Shell:
         parts["shopt", name] = on
     for on, name in re.findall(r"^set ([-+])o ([\w-]+)$", sets, re.MULTILINE):
         parts["set", name] = on
-    if parts.get(("set", "posix")) == "-":  # the lines that say the rest have turned it off
+    if parts.get(("set", "posix")) == "-":  # the lines that list the rest have turned it off
         parts["variable", "POSIXLY_CORRECT"] = 'declare -- POSIXLY_CORRECT="y"'
         parts["value", "POSIXLY_CORRECT"] = "y"
     for name, value in re.findall(r"^(.*?)\(.*?\) (\S+)$", limits, re.MULTILINE):
@@ -528,7 +527,7 @@ def _entries(files: Files) -> dict[bytes, set[bytes]]:
 
 
 def _subdirectories(files: Files) -> Counter[bytes]:
-    """How many directories are in each directory."""
+    """Count the directories in each directory."""
     return Counter(
         path.rpartition(b"/")[0] or b"/"
         for path, one in files.items()
@@ -604,7 +603,7 @@ def _changed(before: Shell, after: Shell) -> bool:
 
 
 def _shell_differs(behavior: Behavior, before: Shell, after: Shell) -> Iterator[dict[str, Any]]:
-    """Recorded changes of the shell against what it said."""
+    """Compare the recorded changes of the shell with its own listing."""
     recorded: dict[tuple[str, str], Any] = {}
     for operation in behavior.patch.operations:
         field_name, _, key = operation[1][1:].partition("/")

@@ -1,8 +1,8 @@
-"""Shows that the same input does the same thing whenever, wherever and in whatever order it runs.
+"""Check that an input's result does not depend on the time, the place or the order of runs.
 
     python soak/determinism.py [--count 5000] [--seed 0] [--passes 5] [--kept FILE] [--json]
 
-The same inputs run in five passes, each in an order of its own:
+The same inputs run in five passes, each in a different order:
 
     1  a sandbox of this process, in the order in which they were drawn
     2  another sandbox of this process
@@ -15,16 +15,16 @@ input is *identical* where all passes agree byte for byte.
 
 It depends on the *time of day* where the passes agree once dates, clock times and seconds since
 1970 are masked in the output, or where one of its commands prints the clock, the load or how long
-the system is up (date, ps, uptime, w). Of the rest each needs a mark: *declared* volatile by a
-grammar, or *noticed*: `record_session`, which makes the records of datasets, says so of it. Where
-neither holds, nobody who reads its record is warned: that is a violation.
+the system is up (date, ps, uptime, w). Each of the rest needs a mark: *declared* volatile by a
+grammar, or *noticed* by `record_session`, which makes the records of datasets. Without a mark the
+record gives no warning: that is a violation.
 
-With `--kept FILE` the first pass's behaviors are kept in FILE; where it is there already, they are
-compared as one more pass. So two calls on two days show what a day changes.
+With `--kept FILE` the first pass's behaviors are kept in FILE; if it exists already, it is compared
+as one more pass. Two calls on two days thus show changes over a day.
 
 Three shares are printed: identical of all inputs, of those that do not depend on the time of day,
 and of those not declared volatile. The exit status is 1 for a violation, or where the last share is
-below 99%: the first two say mostly how many commands that never repeat themselves were drawn.
+below 99%: the first two depend mostly on the number of drawn commands that never repeat themselves.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Verdict:
     """`declared`, `noticed`, or `none`."""
     cause: str
     values: tuple[Any, Any]
-    """What two passes say in the first of the channels."""
+    """The values of two passes in the first of the channels."""
 
 
 def main() -> int:

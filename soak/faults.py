@@ -1,4 +1,4 @@
-"""Datasets made while their processes are killed, disks fill up, and a second run gets in the way.
+"""Make datasets while processes are killed, disks fill up, and a second run interferes.
 
     python soak/faults.py --kills 200
     python soak/faults.py --kills 20 --count 60
@@ -6,8 +6,7 @@
 `--count` records are made once undisturbed, then again and again by two workers while a supervisor,
 a fork server, a process 1 or a worker is killed (SIGKILL) at random moments, and now and then the
 generator itself, after which the same command is run again. Then: a disk that fills up (a tmpfs in
-a mount namespace of its own; root only), a directory that cannot be written, two runs in one
-directory.
+a new mount namespace; root only), a directory that cannot be written, two runs in one directory.
 
 A violation is a record that is not byte for byte the undisturbed one (of volatile records: another
 number, input or argument), a record that is missing or there twice, a process left behind, an error
@@ -37,7 +36,7 @@ from shioenv.dataset.verify import verify
 from shioenv.domain.record import NAMES
 
 VICTIMS = {"supervisor": 32, "fork server": 30, "process 1": 10, "worker": 22, "generator": 6}
-"""Who is killed, and how often in a hundred."""
+"""The killed processes, and the share of each in percent."""
 PAUSE_SECONDS = 0.5
 """Between two kills, on average."""
 GONE_SECONDS = 30.0
@@ -110,7 +109,9 @@ def is_alive(pid: int, started: str) -> bool:
 
 
 def birth(pid: int) -> str:
-    """When the process began, which tells it from a later one of its number; empty: it is gone."""
+    """Return a process's start time, which distinguishes it from a later one with the same PID;
+    empty once it is gone.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -243,7 +244,7 @@ def full_disk(
 def two_at_once(
     generation: Generation, whole: Path, counts: Counter[str]
 ) -> tuple[str, list[dict[str, Any]]]:
-    """The second run into a directory: what it said, violations."""
+    """Start a second run in the directory; return its error and the violations."""
     first = generation.start()
     manifest = generation.directory / MANIFEST
     while not manifest.exists() and first.poll() is None:  # where it is, the directory is locked

@@ -1,13 +1,13 @@
-"""What the sandbox's file system lets programs see that a plain copy of the system would not.
+"""Find visible differences between the sandbox's file system and a plain copy of the system.
 
 Each input runs three ways: in the sandbox, by a fresh bash over the same layers, and by a fresh
-bash on a plain copy of the system on the host's own file system, which is put right after each
-input. What differs is given a cause: a number that differs is the inode, link count or size of the
-same file on both sides, a line is there on both sides at another place; failing that, the input
-itself says what it looks at. What is left is a violation.
+bash on a plain copy of the system on the host's own file system, which is restored after each
+input. Each difference is assigned a cause: a number is the inode, link count or size of the same
+file on both sides, or a line is on both sides in another place. Failing that, the input itself
+shows what it reads. Unexplained differences are violations.
 
 With --lower DIR the third way is the sandbox itself over the copy of the system in DIR (`rootfs`,
-`proc`, ... on any file system): what the lower file system alone lets through.
+`proc`, ... on any file system): it shows the effects of the lower file system alone.
 """
 
 from __future__ import annotations
@@ -304,12 +304,12 @@ _BY_INPUT = tuple(
         (Cause.ORDER, r"\b(ls|dir|vdir) .*-\w*[fUR]|\b(find|tar|cpio)\b|grep -\w*[rR]"),
     )
 )
-"""For outputs that no comparison of their parts explains: what an input that says this looks at."""
+"""For outputs that no comparison of their parts explains: causes by patterns of inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What a program may ask about one file, owners in the system's own ids."""
+    """A file's attributes as programs can read them, with owners in the system's own ids."""
 
     mode: int
     uid: int
@@ -329,7 +329,7 @@ class Node:
 
 Tree = dict[bytes, Node]
 Outcome = tuple[int, int, int, int, bytes | str | None] | None
-"""What a path is after a run: mode, owner, group, size (0 for directories), target or digest; None
+"""A path's state after a run: mode, owner, group, size (0 for directories), target or digest; None
 where it is gone."""
 
 
@@ -374,7 +374,7 @@ def walk(root: Path, below: bytes = b"/") -> Tree:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one way of running an input gave."""
+    """The result of one way of running an input."""
 
     exit_code: int
     output: bytes
@@ -439,7 +439,7 @@ class Plain:
         return self._base
 
     def run(self, text: str, cwd: str) -> Answer:
-        """What a fresh bash does on the pristine copy."""
+        """Run a fresh bash on the pristine copy."""
         assert self._sandbox
         self._restore()
         started = time.time_ns() - 50_000_000  # file systems count time in ticks
@@ -557,13 +557,13 @@ class Plain:
 
 
 def _comparable(node: Node) -> Node:
-    """What must be again as it was; reading a directory changes its access time."""
+    """Return the attributes to restore; reading a directory changes its access time."""
     atime = 0 if node.directory else node.atime
     return dataclasses.replace(node, inode=0, ctime=0, atime=atime)
 
 
 def _without_same_digest(outcome: Outcome, old: Outcome) -> Outcome:
-    """As the sandbox says it: a regular file whose content is what it was has no digest."""
+    """As in the sandbox's records: a regular file with unchanged content has no digest."""
     if outcome is None or old is None or not stat.S_ISREG(outcome[0]) or outcome[4] != old[4]:
         return outcome
     return (*outcome[:4], None)
@@ -611,7 +611,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What is known of the two file systems whose outputs are compared."""
+    """The two file systems whose outputs are compared."""
 
     lower: Tree
     other: Tree
@@ -620,7 +620,9 @@ class Sides:
     text: str
 
     def causes(self) -> set[Cause] | None:
-        """Why the outputs differ; empty where they do not, None where nobody knows."""
+        """Return the causes of different outputs; empty for equal outputs, None for an unknown
+        cause.
+        """
         a, b = self.mine.output, self.theirs.output
         if a == b:
             return set()
@@ -758,7 +760,7 @@ def as_shown(system: System, tree: Tree) -> Tree:
 
 
 class Verdict(StrEnum):
-    """What a trial says."""
+    """The verdict of a trial."""
 
     SAME = "identical"
     UNSTEADY = "differ by themselves, set aside"
@@ -834,7 +836,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What came of one input."""
+    """The judged result of one input."""
 
     text: str
     verdict: Verdict

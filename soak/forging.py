@@ -1,9 +1,9 @@
-"""Rewards that nobody earned: every attack of `shioenv_agents.tasks.attacks` on many tasks.
+"""Try to forge rewards: every attack of `shioenv_agents.tasks.attacks` on many tasks.
 
     python soak/forging.py [--count TASKS] [--seed S] [--tasks FILE] [--workers N] [--json]
 
-The tasks are those of a file, spread over it, or are made of records that are drawn for this. An
-attack does nothing of its task, or harm besides. So a reward that is paid is forged.
+The tasks are those of a file, spread over it, or are made of newly drawn records. An attack does
+not do its task, or does harm besides, so any reward is forged.
 """
 
 from __future__ import annotations

@@ -1,32 +1,32 @@
-"""Shows that a change of structure leaves everything that users see as it was.
+"""Check that a refactoring leaves everything that users see unchanged.
 
     python soak/frozen.py [--only PART ...] [--inputs FILE] [--write] [--json]
 
-Each part is a list of texts, by what this clone makes:
+Each part is a list of texts made by this clone:
 
     help        the help of every command
     tests       the ids of the tests
     sample      2,000 inputs of each of five policies
     parse       how the public suite, the examples of the grammars, and the inputs of --inputs FILE
-                are taken apart, with their utilities and whether they are single
-    predict     what the default model answers to the public suite: output, exit code, patch,
+                are parsed, with their utilities and whether they are single
+    predict     the default model's answers to the public suite: output, exit code, patch,
                 confidence
     generate    the records of a dataset, without versions and digests of grammars
     export      the same dataset in every format
-    manifest    that dataset's manifest, without versions, digests, and what volatile records change
+    manifest    that dataset's manifest, without versions, digests, and effects of volatile records
     tasks       100 tasks made of it
     certificate the certificates of five of them
     score       the scores of 500 inputs, as JSON, but of those with pipes and with dd
     episodes    200 episodes of each environment
-    visit       what the log of `serve ssh` holds of the commands of a visitor
-    findings    what `conform` finds in bashkit's `sort`
+    visit       the log of `serve ssh` about a visitor's commands
+    findings    findings of `conform` in bashkit's `sort`
     wheels      the names of the files in the wheels of all packages
 
 `soak/frozen.json` holds a hash of every hundred texts of each part. A difference is named by its
 part and the numbers of its texts; `--texts DIR` writes the texts of both sides' parts, one file a
-part, to be compared with those of another clone. A difference that is wanted is written with
-`--write`, and its reason stands in the commit. FILE is one input a line, and stays where it is:
-its hash stands in the part's name.
+part, to be compared with those of another clone. An intended difference is written with `--write`,
+and the commit gives its reason. FILE has one input a line and is not copied: its hash is in the
+part's name.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ CHUNK = 100
 """Texts that have one hash."""
 POLICIES = ("mixed", "people", "paper", "uniform", "lengths")
 CHANGING = frozenset({"shioenv_version", "schema_version", "grammar_digest", "system_digest"})
-"""Fields that tell who made a record, not what an input did."""
+"""Fields that identify the maker of a record, not the effects of an input."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the parts are made of."""
+    """The inputs, tasks and records of which the parts are made."""
 
     inputs: Path | None
     """More inputs to take apart."""
@@ -154,7 +154,7 @@ def _write_texts(directory: Path, name: str, texts: list[str]) -> None:
 
 
 def _printed(*words: str) -> str:
-    """What a command of this clone prints, on a terminal of 100 columns."""
+    """Return the output of this clone's command, on a terminal of 100 columns."""
     done = subprocess.run(
         [sys.executable, "-m", "shioenv.cli.main", *words],
         check=True, capture_output=True, text=True,
@@ -322,7 +322,7 @@ def _certificates(given: Chosen) -> Part:
 
 
 VISIT = "cd /tmp; umask 027\nfor n in 1 2; do echo $n > f$n; done\ncat <<E\nx\nE\nls -l f?\nfalse\n"
-"""What a visitor gives a shell. Times of files are the machine's own."""
+"""A visitor's input for a shell. Times of files are the machine's own."""
 
 
 def _visit(given: Chosen) -> Part:
@@ -383,7 +383,7 @@ def _score(_: Chosen) -> Part:
     with open_sandbox() as sandbox:
         for one in drawn(system=sandbox.system, seed=35, count=500):
             if "|" in one.text or "dd " in one.text:
-                continue  # stages race, and dd tells how fast it was
+                continue  # stages race, and dd prints how fast it was
             scored = score(one.text, cwd=one.cwd, runner=sandbox)
             values = None if scored.volatile else scored.to_json(contrasts=True)
             found.append(json.dumps([one.text, values]))

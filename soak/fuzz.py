@@ -44,7 +44,7 @@ from shioenv.sandbox.namespaces.wire import NEEDS_NEW_SANDBOX, REPLY, Reply, Rep
 from shioenv.system.store import System, find_system
 
 SLACK_SECONDS = 2.0
-"""What a run may take beyond its limits."""
+"""Seconds that a run may take beyond its limits."""
 SENTINEL_SECONDS = 20.0
 CHUNK = 100
 MINIMISED = 8
@@ -52,7 +52,7 @@ MINIMISED = 8
 ATTEMPTS = 250
 """Runs that making one failure shorter may take at most."""
 SHORTENING_SECONDS = 20.0
-"""How long it may take."""
+"""Time limit for it in seconds."""
 RECENT = 40
 """Inputs among which the one is looked for that left something behind."""
 
@@ -70,7 +70,7 @@ def _syntax() -> dict[str, list[str]]:
 
 
 SYNTAX = _syntax()
-"""Shell syntax by kind: `@kind@` in it stands for one of that kind."""
+"""Shell syntax by kind: `@kind@` is a placeholder for one of that kind."""
 
 _HOLE = re.compile(r"@([a-z]+)@")
 _TOKEN = re.compile(r"\w+|\s+|.", re.DOTALL)
@@ -86,7 +86,7 @@ _NOISE = "$`'\"\\(){}[]<>|&;!#*?~=%@^+-/:, \t\n019azAZ_\u00e9\u2028"
 
 
 HOME = "/home/ubuntu"
-"""Where inputs run that do not say where."""
+"""Start directory of inputs that do not name one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,8 +352,8 @@ SENTINELS = {
         kill $COPROC_PID; wait; bash -c 'kill -9 $$'; echo $?; (echo late) & wait
     """,
 }
-"""What they look at, and the input that looks. Left out is what `docs/threat-model.md` lists as
-staying until the sandbox is opened anew."""
+"""Sentinels by the state that they inspect, with their inputs. Left out is what
+`docs/threat-model.md` lists as persisting until the sandbox is reopened."""
 
 LIMITS = Limits(
     background_seconds=0.05,
@@ -367,7 +367,7 @@ LIMITS = Limits(
 
 
 class WatchedSandbox(NamespaceSandbox):
-    """Keeps what the supervisor said about the newest run."""
+    """Keeps the supervisor's reply about the newest run."""
 
     head: bytes | None = None
 
@@ -403,7 +403,7 @@ class WatchedObserver(SandboxRunner):
 
 @dataclass
 class Tally:
-    """What some inputs led to."""
+    """The results of some inputs."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -491,7 +491,7 @@ class Fuzzer:
         self._open()
 
     def _run(self, one: Hostile, tally: Tally | None = None) -> dict[str, Any] | None:
-        """What was wrong with the run itself."""
+        """Return the fault in the run itself."""
         sandbox = self._observer.sandbox
         sandbox.head = None
         start = time.monotonic()
@@ -538,7 +538,7 @@ class Fuzzer:
         return failure
 
     def _contaminated(self, sentinel: str) -> dict[str, Any] | None:
-        """What the sentinel found that is not as it was."""
+        """Return the sentinel's finding that differs from its first one."""
         try:
             found = self._look(sentinel)
         except Exception:
@@ -550,7 +550,7 @@ class Fuzzer:
         return {"what": "contaminated", "detail": detail, "sentinel": sentinel}
 
     def _ask_oracle(self, one: Hostile, tally: Tally) -> dict[str, Any] | None:
-        """How the served shell differs from a newly executed one."""
+        """Compare the served shell with a newly executed one."""
         sandbox = self._observer.sandbox
         try:
             what, detail = compare(sandbox, one, self._wall)
@@ -642,7 +642,7 @@ def _answer(execution: Execution) -> object:
 
 
 def differences(expected: Behavior, found: Behavior) -> str:
-    """What of two behaviors is not the same."""
+    """Summarise the differences between two behaviors."""
     parts = []
     for name in expected.__slots__:
         one, other = getattr(expected, name), getattr(found, name)

@@ -1,19 +1,19 @@
-"""Other hosts, systems and file systems: the package built and tried where it was not written.
+"""Build and test the package on other hosts, systems and file systems.
 
     python soak/hosts.py
     python soak/hosts.py --only "host debian-13" "cache on xfs" --count 200
 
 A **host** is a root filesystem made by mmdebstrap and kept in the cache directory, with a compiler,
-a C library and a Python of its own. It is entered by `pivot_root` in a mount namespace (a chroot
-gets no user namespaces) and has a tmpfs for /tmp. The checkout is copied into it, built there, and
-asked: does `shioenv doctor` find everything, do tests pass, and do the inputs of `--count` records
-change the same of their shells as here? A **system** is another release, built here: is its bash
-served, does a sandbox of it keep the contract? A **cache** lies on another file system, with /tmp
-on a tmpfs: do tests pass?
+with its own C library and Python. It is entered by `pivot_root` in a mount namespace (a chroot gets
+no user namespaces) and has a tmpfs for /tmp. The checkout is copied into it and built there. Then
+`shioenv doctor` must find everything, tests must pass, and the inputs of `--count` records must
+change their shells as here. A **system** is another release, built here: its bash must be served,
+and its sandbox must meet the contract. A **cache** is on another file system, with /tmp on a tmpfs:
+tests must pass.
 
-A violation is what does not. What cannot be tried here (an archive that does not answer, a file
-system that this kernel lacks) is said, and is none. Root only. Half an hour on two idle cores the
-first time, and 2 GB in the cache.
+Every failure is a violation. Checks that are impossible here (an archive that does not answer, a
+file system that this kernel lacks) are reported, and are not violations. Root only. Half an hour on
+two idle cores the first time, and 2 GB in the cache.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ MAKERS = {
     "xfs": ("mkfs.xfs", "-q"),
     "btrfs": ("mkfs.btrfs", "-q"),
 }
-"""What makes a file system in a file, by its name."""
+"""Programs that make a file system in a file, by its name."""
 
 MIRROR = "http://deb.debian.org/debian"
 
@@ -82,7 +82,7 @@ TESTS = (
 """Those that depend on the host, its C library and its file systems."""
 
 SHELL = (*SHELL_FIELDS, "cwd", "umask", "groups")
-"""Fields of a context that the shell alone can tell."""
+"""Fields of a context that only the shell can report."""
 
 GENERATE = ("--seed", "7", "--budget", "2", "--no-cache")
 
@@ -101,7 +101,7 @@ Violations = list[dict[str, Any]]
 
 
 class Skipped(Exception):  # noqa: N818 - it is no error
-    """Cannot be tried here; the argument says why."""
+    """Cannot be tried here; the argument gives the reason."""
 
 
 def said(command: Sequence[str | Path], **how: Any) -> subprocess.CompletedProcess[str]:
@@ -111,7 +111,7 @@ def said(command: Sequence[str | Path], **how: Any) -> subprocess.CompletedProce
 
 
 def demanded(command: Sequence[str | Path], **how: Any) -> str:
-    """What a program prints. SystemExit where it fails."""
+    """Return a program's output. SystemExit where it fails."""
     done = said(command, **how)
     if done.returncode:
         raise SystemExit(f"{command[0]} ended with {done.returncode}: {tail(done)}")
@@ -146,7 +146,7 @@ class Host:
         return said([*enter, self.root, "/checkout", *command], env=environment)
 
     def demand(self, *command: str) -> str:
-        """What it prints. SystemExit where it fails."""
+        """Return the program's output. SystemExit where it fails."""
         done = self.run(*command)
         if done.returncode:
             raise SystemExit(f"{self.root}: {' '.join(command)}: {tail(done)}")
@@ -166,7 +166,7 @@ class Host:
         part.rename(self.root)
 
     def _take_checkout(self) -> None:
-        """What git knows of this checkout, and no more; the bases of systems, which are bytes."""
+        """Copy only files that git lists for this checkout; the bases of systems as bytes."""
         checkout = self.root / "checkout"
         shutil.rmtree(checkout, ignore_errors=True)
         for name in demanded(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT).split():
@@ -205,7 +205,7 @@ def name_of(requirement: str) -> str:
 
 
 def on_host(name: str, count: int, kept: Path) -> Iterator[dict[str, Any]]:
-    """What is wrong on a host; the last is what was compared."""
+    """Yield the violations on a host; the last item is the number of comparisons."""
     host = Host(HOSTS[name], kept)
     built = host.run("shioenv", "system", "build")
     if "served late" not in built.stderr and "already built" not in built.stderr:
@@ -236,9 +236,9 @@ def failing(run: Callable[..., subprocess.CompletedProcess[str]]) -> Iterator[di
 
 
 def differing(here: Sequence[Record], there: Sequence[Record]) -> Iterator[dict[str, Any]]:
-    """What an input changed of its shell on one host alone, where it is not volatile on either.
+    """Yield an input's changes of its shell on one host alone, unless volatile on either.
 
-    What files show (sizes and orders of directories, numbers) is their file system's.
+    Visible properties of files (sizes and orders of directories, inodes) depend on the file system.
     """
     changing = [sum(map(bool, map(of_shell, records))) for records in (here, there)]
     if changing[0] != changing[1] or not changing[0]:
@@ -255,7 +255,7 @@ def differing(here: Sequence[Record], there: Sequence[Record]) -> Iterator[dict[
 
 
 def of_shell(record: Record) -> list[Any]:
-    """What a record's input changed of its shell."""
+    """Return the changes of its shell by a record's input."""
     operations = ContextPatch.from_json(record.context_patch).operations
     return [each for each in operations if each[1].split("/")[1] in SHELL]
 
@@ -272,7 +272,7 @@ def declared(name: str, directory: Path) -> Path:
 
 
 def as_system(name: str, kept: Path) -> Iterator[dict[str, Any]]:
-    """What is wrong with a system of another release."""
+    """Yield the violations on a system of another release."""
     try:
         system = build_system(str(declared(name, kept)) if name in SYSTEMS else name)
     except SystemBuildError as error:
@@ -295,7 +295,7 @@ def as_system(name: str, kept: Path) -> Iterator[dict[str, Any]]:
 
 
 def with_cache(kind: str, kept: Path) -> Iterator[dict[str, Any]]:
-    """What tests say with the cache on a file system of this kind and /tmp on a tmpfs."""
+    """Run tests with the cache on a file system of this kind and /tmp on a tmpfs."""
     with mounted(kind, kept) as cache:
         (cache / "shioenv/bases").mkdir(parents=True)
         for base in (cache_directory() / "bases").glob("*.tar"):

@@ -1,4 +1,5 @@
-"""What tens of thousands of inputs leave on the host: descriptors, processes, memory, time.
+"""Measure leaks on the host after tens of thousands of inputs: descriptors, processes, memory,
+time.
 
     python soak/leaks.py --count 50000
     python soak/leaks.py --count 5000 --files 0
@@ -89,7 +90,7 @@ ALLOWED = {"descriptors": 0, "processes": 0, "mounts": 0, "namespaces": 0, "resi
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What is there at one moment. The first five are this process and those below it."""
+    """Figures of one moment. The first five are this process and those below it."""
 
     inputs: int
     descriptors: int
@@ -199,7 +200,7 @@ def ratio(one: SandboxRunner, other: SandboxRunner, runs: int) -> tuple[float, f
 
 
 def larger_system(system: System, files: int, work: Path) -> System:
-    """The same system with so many files more in its home tree, in a cache of its own."""
+    """Build the same system with so many files more in its home tree, in a separate cache."""
     base = min((cache_directory() / "bases").glob("*.tar"))
     home = system.declaration.start_directory.lstrip("/").split("/")
     top = "/".join([*home, "many"])

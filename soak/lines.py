@@ -1,11 +1,11 @@
-"""Shells that stay, while what they rest on is killed: no line is lost, none is told twice.
+"""Kill the processes behind resident shells: no line is lost, and none is reported twice.
 
     python soak/lines.py [--count KILLS] [--seed S] [--json]
 
-A process opens a shell, runs lines that count themselves, and writes down what each printed. At a
-random moment one of these is killed: the supervisor, the fork server, the shell, or the process
-itself. What was written down has to be the lines 1 to n, each once, with n of them counted by the
-machine; the process has to say that the shell is gone; and nothing of the machine may stay.
+A process opens a shell, runs numbered lines, and writes down the output of each. At a random moment
+one of these is killed: the supervisor, the fork server, the shell, or the process itself. The
+written output must be the lines 1 to n, each once, with n of them counted by the machine. The
+process must report that the shell is gone, and no part of the machine may remain.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def has_shell(pid: int) -> bool:
 
 
 def trial(rng: Random, directory: Path) -> tuple[str, int, str]:
-    """Who was killed, how many lines were told, and what was wrong with them."""
+    """Return the killed target, the number of reported lines, and the fault."""
     name = rng.choice(TARGETS)
     told = directory / "told"
     told.unlink(missing_ok=True)

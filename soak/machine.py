@@ -1,10 +1,10 @@
-"""What the sandbox records that a real machine would not have done.
+"""Find differences between the sandbox's records and a real machine.
 
 Each input runs in the sandbox, as `shioenv.open_sandbox` runs it, and on a machine in QEMU made of
-the same system (`--sandbox microvm-bare`), and where the two differ once more on each.
-Compared: exit code, output, and every changed file, as patches tell it. A difference that an input
-shows by itself is volatile. For any other, causes that are known are set aside one after the other
-until nothing differs: some are how this machine, or any file system, is; the others are ours.
+the same system (`--sandbox microvm-bare`), and again on each where the two differ. Compared: exit
+code, output, and every changed file, as in patches. A difference between runs on one side is
+volatile. For any other, known causes are removed one after the other until nothing differs. Some
+are properties of this machine or of any file system; the others are faults of the sandbox.
 
 Needs QEMU and `shioenv system build --microvm` (docs/how-to/soak.md); real inputs come from a file
 of JSON lines whose objects have `input`.
@@ -45,7 +45,7 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one way of running an input gave."""
+    """The result of one way of running an input."""
 
     exit_code: int
     output: bytes
@@ -74,7 +74,7 @@ def _output(change: Callable[[bytes], bytes]) -> Callable[[str, Answer], Answer]
 
 
 def _where(asks: str, change: Callable[[bytes], bytes]) -> Callable[[str, Answer], Answer]:
-    """A change of outputs of inputs that say this."""
+    """A change of outputs, for inputs that match the pattern."""
     pattern = re.compile(asks)
     changed = _output(change)
     return lambda text, answer: changed(text, answer) if pattern.search(text) else answer
@@ -388,7 +388,7 @@ MOST_CAUSES = 4
 
 
 class Verdict(StrEnum):
-    """What came of an input."""
+    """The verdict on an input."""
 
     IDENTICAL = "identical"
     VOLATILE = "volatile"
@@ -423,8 +423,8 @@ def causes_of(text: str, one: Answer, other: Answer) -> list[str]:
 def judge(
     text: str, sandbox: Sequence[Answer], machine: Sequence[Answer]
 ) -> tuple[Verdict, list[str]]:
-    """What two runs on each side, or one where they agree, come to, with the causes' names; of a
-    volatile input with those of what differs by itself.
+    """Judge two runs on each side, or one where they agree, and name the causes. For a volatile
+    input name those of its own variation.
     """
     if any(one == other for one in sandbox for other in machine):
         return Verdict.IDENTICAL, []
@@ -437,7 +437,7 @@ def judge(
 
 
 class Answers:
-    """What runners of one system did, as answers."""
+    """Answers made from the behaviors of one system's runners."""
 
     def __init__(self, system: System) -> None:
         self._digests = {
@@ -447,7 +447,7 @@ class Answers:
         }
 
     def run(self, runner: SandboxRunner, text: str, cwd: str) -> Answer:
-        """What it did; `STOPPED` where it broke every sandbox."""
+        """Run an input; `STOPPED` where it broke every sandbox."""
         try:
             behavior = runner.run(text, runner.state(cwd))
         except SandboxError:
@@ -515,11 +515,11 @@ class Pair:
         return [first, self.sandboxed(text, cwd)], [real, again]
 
     def sandboxed(self, text: str, cwd: str) -> Answer:
-        """What the sandbox recorded."""
+        """Return the sandbox's record."""
         return self._answers.run(self._sandbox, text, cwd)
 
     def real(self, text: str, cwd: str) -> Answer:
-        """What the machine did; `STOPPED` where it did not answer."""
+        """Return the machine's behavior; `STOPPED` where it did not answer."""
         return self._answers.run(self._machine, text, cwd)
 
 
@@ -532,7 +532,7 @@ def _absolute(name: str, cwd: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What came of one input."""
+    """The judged result of one input."""
 
     text: str
     verdict: Verdict

@@ -1,18 +1,16 @@
-"""Machines of their own beside namespaces: the contract, hostile inputs, and the same bytes.
+"""Compare microVMs with namespaces: the contract, hostile inputs, and the same bytes.
 
     python soak/microvm.py
     python soak/microvm.py --only equality --count 300 --json
 
-Five parts, each of which `--only` can choose. **contract**: every check of
-`shioenv.sandbox.conformance`, with longer walls. **hostile**: the attacks of `attacks.txt` and
-cases of `tests/support` that need nothing around them, and after each an ordinary input, which
-prints what it always does, on a host that is what it was. **bare**: the attacks again, as root of
-the machine itself. **kills**: a dataset made while every third machine is killed, beside one that
-was made in peace, record by record.
-**equality**: inputs that the project's own synthesis wrote, in namespaces, in a microVM, and as
-root of a bare one, compared as `machine.py` does. A violation is a check that fails, an ordinary
-input that prints something else, and a difference for which no cause is known that lies in the
-machine: each is for a person to explain.
+Five parts; `--only` chooses one. **contract**: every check of `shioenv.sandbox.conformance`, with
+longer walls. **hostile**: the attacks of `attacks.txt` and self-contained cases of `tests/support`.
+After each, an ordinary input must print its usual output, on an unchanged host. **bare**: the
+attacks again, as root of the machine itself. **kills**: a dataset made while every third machine is
+killed, compared record by record with an undisturbed one. **equality**: inputs that the project's
+own synthesis wrote, in namespaces, in a microVM, and as root of a bare one, compared as
+`machine.py` does. A violation is a check that fails, an ordinary input that prints something else,
+and a difference without a known cause in the machine: a person has to explain each.
 
 Where the processor is simulated (`shioenv doctor`) an input takes half a second, restored.
 """
@@ -55,7 +53,7 @@ ORDINARY = Request(
 )
 
 STARTED = time.time() - time.monotonic()
-"""When this host was started, on its clock."""
+"""This host's boot time, on its clock."""
 
 Violations = list[dict[str, Any]]
 
@@ -142,7 +140,7 @@ def _settled(output: bytes) -> bytes:
 
 
 def _host() -> tuple[Any, ...]:
-    """What of this host no guest may touch."""
+    """Return the settings of this host that no guest may change."""
     names = ("hostname", "domainname", "core_pattern", "threads-max", "pid_max")
     settings = [Path("/proc/sys/kernel", name).read_text() for name in names]
     away = abs(time.time() - time.monotonic() - STARTED) > 5.0

@@ -37,7 +37,7 @@ def inputs_with_less(shell_input: Input) -> Iterator[Input]:
             yield Input((*tokens[:place], *tokens[behind:]))
     ends = [place for place, token in enumerate(tokens)
             if token.role is Role.OPERATOR and token.argument.text in SEPARATORS]  # fmt: skip
-    for place in ends:  # what stands before a separator, and what stands behind it
+    for place in ends:  # the parts before and after a separator
         before = max((end for end in ends if end < place), default=-1)
         behind = min((end for end in ends if end > place), default=len(tokens))
         yield Input((*tokens[: before + 1], *tokens[place + 1 :]))
@@ -45,7 +45,7 @@ def inputs_with_less(shell_input: Input) -> Iterator[Input]:
 
 
 def with_less(finding: Reduced, files: Files) -> Iterator[Reduced]:
-    """What is left of a case with one thing less."""
+    """Yield the case with one part removed."""
     asked = finding.asked
     for gone in range(len(asked.history)):
         lines = (*asked.history[:gone], *asked.history[gone + 1 :])

@@ -76,7 +76,7 @@ def given(attribute: str, value: object) -> Change:
 
 
 def has(command: str, option: str = "") -> str:
-    """A pattern of inputs that call a command, with an option as one word of its own."""
+    """Return a pattern of inputs that call a command, with an option as a separate word."""
     behind = rf"[^|;&<>]*\s{option}(?=[\s=]|$)" if option else r"(?=\s|$)"
     return rf"(?:^|[|;&]\s*){command}{behind}"
 
@@ -128,11 +128,13 @@ FAULTS: dict[str, tuple[str, Change]] = {
     ),
     "cd to what is missing ends with 0": (has("cd"), exits(1, 0)),
 }
-"""What is planted: the inputs that each fault is about, as a pattern, and what it changes."""
+"""The planted faults: a pattern of the affected inputs, and the change."""
 
 
 def faulty(text: str, did: Behavior) -> tuple[Behavior, list[str]]:
-    """What the machine did with all faults in it, and the names of those that changed it."""
+    """Return the machine's behavior with all faults applied, and the names of the effective
+    ones.
+    """
     names = []
     for name, (pattern, change) in FAULTS.items():
         if re.search(pattern, text) and (changed := change(did)) != did:

@@ -1,21 +1,21 @@
-"""Do previews tell what commands do, leave the host as it was, and leave nothing behind?
+"""Check that previews predict commands, leave the host unchanged, and leave nothing behind.
 
     python soak/previewing.py [--count 300] [--kills 60] [--seed 0]
 
 Each of `--count` trials fills a directory with one of everything, draws a script of one to eight
 changes, previews it, and then really runs it. Every second preview is an ordinary user's, over
-single directories. No script touches a file of several names: of such a file a preview reports the
-one name that is written to. Then these have to hold:
+single directories. No script touches a file with several hard links: a preview reports only the
+link that is written to. Then these must hold:
 
-- The preview prints what the script prints, and ends as the script does.
-- It leaves the directory as it was, to times and extended attributes.
+- The preview has the script's output and exit status.
+- It leaves the directory unchanged, including times and extended attributes.
 - Its patch leads to the files that the script leaves: names, kinds, modes, links, sizes, targets.
   The digests of contents are theirs.
 
 Then `--kills` previews are killed at random moments: the caller, the keeper, process 1 or the
-command. A caller that lives reports an error or the command's end. No process of the preview goes
-on, and the directory is as it was. In the end this process has the mounts, descriptors and
-children of the beginning.
+command. A surviving caller reports an error or the command's end. No process of the preview
+remains, and the directory is unchanged. In the end this process has its initial mounts, descriptors
+and children.
 
 No system is needed. 300 trials and 60 kills take five minutes on two cores.
 """
@@ -49,7 +49,7 @@ PATIENCE = 120.0
 """Seconds until everything of a killed preview has ended, at most."""
 
 KILLED = ("caller", "keeper", "process 1", "command")
-"""What is killed: each has started the next one."""
+"""The targets: each has started the next one."""
 
 ENDS = {0, 125, 137}
 """Exit statuses of a caller whose preview was killed: by the command, or of the preview."""
@@ -99,7 +99,7 @@ def fill(place: Path) -> None:
 
 
 def digest(top: Path) -> str:
-    """What there is below a directory: numbers but times of access, contents, attributes."""
+    """Digest everything below a directory: metadata except access times, contents, attributes."""
     told = hashlib.sha256()
     for directory, names, files in os.walk(bytes(top)):
         names.sort()
@@ -119,7 +119,7 @@ def digest(top: Path) -> str:
 
 
 def listed(top: Path) -> dict[str, tuple[Any, ...]]:
-    """What a context tells of everything in a directory, without times and directories' sizes."""
+    """List a directory as a context does, without times and directories' sizes."""
     found: dict[str, tuple[Any, ...]] = {}
     for directory, names, files in os.walk(bytes(top)):
         for name in (*names, *files):

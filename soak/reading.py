@@ -46,8 +46,8 @@ for text in "${texts[@]}"; do
     printf %s $?
 done
 """
-"""Prints 0 for each text that Bash accepts. Of some faults, as in `[[ … ]]`, it only says that they
-are there, with status 0; warnings are none."""
+"""Prints 0 for each text that Bash accepts. For some faults, as in `[[ … ]]`, Bash only prints an
+error, with status 0; warnings do not count."""
 
 
 def main() -> int:

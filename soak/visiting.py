@@ -1,19 +1,18 @@
-"""Are many visitors at once served to the end, each with a machine of its own, and all logged?
+"""Check that many concurrent visitors are served to the end, isolated and logged.
 
     python soak/visiting.py [--sessions 200] [--minutes 60] [--every 5] [--kills 6]
 
-So many clients of OpenSSH sit at terminals of one `shioenv serve ssh`, and type a line every few
-seconds. Each has a sentinel of its own, and looks for those of others. Meanwhile clients are
-killed, sshds, visitors' shells, and each kind of process that a machine has; so many a minute.
-Whoever was killed comes again. In the end all clients leave, and the server is stopped. Then these
-have to hold:
+`--sessions` OpenSSH clients have terminals of one `shioenv serve ssh`, and type a line every few
+seconds. Each has its own sentinel, and looks for those of other clients. Meanwhile clients are
+killed, sshds, visitors' shells, and each kind of process that a machine has: `--kills` a minute. A
+killed client connects again. In the end all clients leave, and the server is stopped. Then these
+must hold:
 
-- Each answered line is in the log once, in its own session. What it did is told once, but for the
-  last line of a session, which may be told no more. No line of the log is cut.
-- Each session that began has ended. No more broke than processes were killed.
-- Nobody saw another's sentinel.
-- Once all clients have left, no sshd, no login shell and no visitor's shell goes on. Once the
-  server has stopped, no process of it does.
+- Each answered line is in the log once, in its own session. Its effect is reported once; that of a
+session's last line may be missing. No line of the log is cut. - Each session that began has ended.
+No more sessions broke than processes were killed. - No client saw another's sentinel. - Once all
+clients have left, no sshd, login shell or visitor's shell remains. Once the server has stopped,
+none of its processes remains.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class GoneError(Exception):
 
 @dataclass
 class Tally:
-    """What all clients did and saw."""
+    """The actions and observations of all clients."""
 
     answered: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
@@ -99,7 +98,7 @@ class Client:
 
 
 class Visiting:
-    """All clients, and whoever kills."""
+    """All clients, and the threads that kill."""
 
     def __init__(self, port: str, environment: dict[str, str], every: float) -> None:
         self._port, self._environment, self._every = port, environment, every
@@ -174,7 +173,7 @@ class Visiting:
 
 
 def kind_of(pid: int) -> str:
-    """What a process of the server is, where it serves one visitor; else empty."""
+    """Return the kind of a server's process that serves one visitor; else empty."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -230,7 +229,7 @@ def goes_on(pid: int) -> bool:
 
 
 def faults(log: Path, tally: Tally, killed: int, left: list[int], status: int) -> list[str]:
-    """What does not hold at the end."""
+    """Return the violated conditions at the end."""
     found, begun, closed = [], [], []
     logged: Counter[str] = Counter()
     told: Counter[str] = Counter()
@@ -284,7 +283,7 @@ def main() -> int:
 
 
 def soaked(directory: Path, options: argparse.Namespace) -> int:
-    """The soak in a directory of its own."""
+    """Run the soak in a separate directory."""
     most = str(options.sessions + 20)
     command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(directory / "visits")]
     bounds = ["--port", "0", "--connections", most, "--per-address", most]
@@ -346,7 +345,7 @@ def soaked(directory: Path, options: argparse.Namespace) -> int:
 
 
 def progress(visiting: Visiting, server: int, left: float) -> str:
-    """A line that tells how it goes."""
+    """Return a line about the progress."""
     tally = visiting.tally
     status = Path(f"/proc/{server}/status").read_text()
     memory = re.search(r"^VmRSS:\s+(\d+)", status, re.MULTILINE)
