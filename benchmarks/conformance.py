@@ -1,5 +1,4 @@
-"""Compare emulators, other implementations and the project's model with the machine: the
-scoreboard.
+"""The scoreboard: emulators, other implementations and the project's model against the machine.
 
     python benchmarks/conformance.py [--results DIR] [--page-only] [NAME ...]
 

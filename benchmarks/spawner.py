@@ -1,5 +1,6 @@
-"""Start programs and report how long each took, from the spawn to the end of the wait, with its
-output read through a pipe.
+"""Start programs and report the time of each, from its spawn until it was waited for.
+
+Output is read through a pipe.
 
 It measures bare bash and the other sandboxes. As root it has a new mount namespace, so that its
 mounts end with it. Programs that it starts share that, so nothing is isolated. Signals that Python

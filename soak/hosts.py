@@ -3,8 +3,8 @@
     python soak/hosts.py
     python soak/hosts.py --only "host debian-13" "cache on xfs" --count 200
 
-A **host** is a root filesystem made by mmdebstrap and kept in the cache directory, with a compiler,
-with its own C library and Python. It is entered by `pivot_root` in a mount namespace (a chroot gets
+A **host** is a root filesystem made by mmdebstrap and kept in the cache directory, with a compiler
+and its own C library and Python. It is entered by `pivot_root` in a mount namespace (a chroot gets
 no user namespaces) and has a tmpfs for /tmp. The checkout is copied into it and built there. Then
 `shioenv doctor` must find everything, tests must pass, and the inputs of `--count` records must
 change their shells as here. A **system** is another release, built here: its bash must be served,

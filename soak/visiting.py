@@ -8,11 +8,12 @@ killed, sshds, visitors' shells, and each kind of process that a machine has: `-
 killed client connects again. In the end all clients leave, and the server is stopped. Then these
 must hold:
 
-- Each answered line is in the log once, in its own session. Its effect is reported once; that of a
-session's last line may be missing. No line of the log is cut. - Each session that began has ended.
-No more sessions broke than processes were killed. - No client saw another's sentinel. - Once all
-clients have left, no sshd, login shell or visitor's shell remains. Once the server has stopped,
-none of its processes remains.
+- Each answered line is in the log once, in its own session. Its effect is reported once; that of
+  a session's last line may be missing. No line of the log is cut.
+- Each session that began has ended. No more sessions broke than processes were killed.
+- No client saw another's sentinel.
+- Once all clients have left, no sshd, login shell or visitor's shell remains. Once the server has
+  stopped, none of its processes remains.
 """
 
 from __future__ import annotations
