@@ -1,6 +1,6 @@
 """Compile the code that becomes part of a system's files, into `native/committed` of the core.
 
-  make committed
+    make committed
 
 Inputs can see these bytes, so they must not depend on the installing user's compiler. They are
 built with gcc 12.2.0 and GNU ld 2.40, those of Debian 12, and are committed. Next to `NAME.so` is

@@ -1,6 +1,6 @@
 """Run every command and every program of the how-to guides and the tutorials.
 
-  .venv/bin/python scripts/docs_test.py [PAGE ...] [--full] [--have NAMES] [--since REVISION]
+    .venv/bin/python scripts/docs_test.py [PAGE ...] [--full] [--have NAMES] [--since REVISION]
                                         [--within SECONDS]
 
 Each page runs in order, in a new directory that shows parts of the clone, with a separate home

@@ -1,6 +1,6 @@
 """Compile the system-call filters: `filter.txt` of every sandbox and `filter.txt` of previews.
 
-  make filter
+    make filter
 
 The lists of `shioenv.sandbox.namespaces.seccomp` and `shioenv_agents.preview.inside` define the
 result of each call, and libseccomp compiles them to instructions. The results are committed, so

@@ -67,7 +67,7 @@ SLACK = 0.05
 WRITING = Path(__file__).parent / "writing.txt"
 BATCH = 10
 SHARE = 3
-"""One input in so many is made of those in `writing.txt`."""
+"""Every third input is made of those in `writing.txt`."""
 
 SEARCH = r"""mapfile -t mounts < /proc/self/mountinfo
 for ((at = ${{#mounts[@]}} - 1; at >= {mounts}; at--)); do
@@ -153,7 +153,7 @@ class Found:
 
     @property
     def is_directory(self) -> bool:
-        """Whether it is one itself, not a link to one."""
+        """Whether it is a directory, not a link to one."""
         return self.perms.startswith("d")
 
 
@@ -192,7 +192,7 @@ class Search:
         self._documents: dict[bytes, Document] = {}
 
     def check(self, text: str, cwd: str, tally: Tally) -> None:
-        """Counts what was compared of this input and notes what did not agree."""
+        """Count the comparisons for this input and note the violations."""
         behavior = self._observer.run(text, State(cwd=cwd))
         if behavior.timed_out:
             tally.counts["timed out: not compared"] += 1
@@ -228,7 +228,7 @@ class Search:
         tally.violations += [{"input": text, "cwd": cwd, **problem} for problem in problems]
 
     def close(self) -> None:
-        """Ends the sandbox."""
+        """End the sandbox."""
         self._observer.close()
 
     def _kept(
@@ -236,7 +236,7 @@ class Search:
     ) -> tuple[
         Behavior, Files | None, dict[bytes, str], dict[str, str] | None, tuple[float, float]
     ]:
-        """The input's behavior, and what is there after it."""
+        """Return the input's behavior, and the files after it."""
         sandbox, recorder = self._observer._sandbox, self._observer._recorder(cwd)
         assert isinstance(sandbox, NamespaceSandbox)
         started = time.time()
@@ -335,7 +335,7 @@ class Search:
     def _expected(
         self, after: Files, document_before: Document, start: bytes, window: tuple[float, float]
     ) -> Document:
-        """The files after the run as the documented rules write them."""
+        """Return the files after the run, by the documented rules of patches."""
         names, names_before = _entries(after), self._names
         directories, directories_before = _subdirectories(after), self._directories
         document: Document = {}
@@ -389,7 +389,7 @@ class Search:
 
 
 def main() -> int:
-    """Checks the inputs and prints what came out; gives the exit status."""
+    """Check the inputs, print the results and return the exit status."""
     made = parser(__doc__, count=3000)
     made.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
     options = made.parse_args()
@@ -437,7 +437,7 @@ def _check_batch(inputs: Sequence[tuple[str, str]]) -> Tally:
 
 
 def _inputs(system: System, wanted: int, seed: int) -> Iterator[tuple[str, str]]:
-    """Inputs and where they start: one of `SHARE` writes, first each line alone, then chains."""
+    """Inputs with start directories. One in `SHARE` writes: first each line alone, then chains."""
     lines = [line for line in _logical(WRITING.read_text()) if not line.startswith("#")]
     rng = random.Random(seed)
     start = system.declaration.session.start_directories[0]
@@ -455,7 +455,7 @@ def _inputs(system: System, wanted: int, seed: int) -> Iterator[tuple[str, str]]
 
 
 def _logical(text: str) -> Iterator[str]:
-    """The lines, those of a here-document put together with the one that starts it."""
+    """Join the lines of a here-document with the line that starts it."""
     lines = iter(text.splitlines())
     for line in lines:
         if "<<E" in line:
@@ -484,7 +484,9 @@ def _files(output: bytes) -> Files:
 
 
 def _found(searched: Execution | Behavior) -> tuple[Files, dict[bytes, str], dict[str, str]]:
-    """Every file, SHA-256 by path of those that were read, and the machine's answers by part."""
+    """Return every file, the SHA-256 of each file read by path, and the machine's answers by
+    part.
+    """
     files, _, machine = (searched.stdout or b"").partition(b"\0MACHINE\0")
     parts = COUNTS.sub("", machine.decode("utf-8", "replace")).split("\0")
     lines = (line for line in (searched.stderr or b"").split(b"\0") if line)
@@ -551,7 +553,7 @@ def _key(path: bytes, start: bytes) -> str:
 
 
 def _path(key: str, start: bytes) -> bytes:
-    """The path that a key names; exact for names without escapes, which is all of the system's."""
+    """Return the path of a key; exact for names without escapes, like all of the system's."""
     if key == ".":
         return start
     return key.encode() if key.startswith("/") else start.rstrip(b"/") + b"/" + key.encode()
@@ -560,7 +562,7 @@ def _path(key: str, start: bytes) -> bytes:
 def _applied(
     before: Document, operations: Iterable[Operation], moves: dict[str, str]
 ) -> Document | str:
-    """The files after the patch's operations, or what is wrong with one of them.
+    """Return the files after the patch's operations, or the fault in one operation.
 
     `moves` is filled with the old name of every file by its new one.
     """
@@ -645,7 +647,7 @@ def _shell_differs(behavior: Behavior, before: Shell, after: Shell) -> Iterator[
 
 
 def _agree(kind: str, recorded: Any, there: str | None, value: str | None) -> bool:
-    """Whether a recorded new value is the one that the shell printed."""
+    """Whether a recorded new value equals the printed one."""
     if there is None or recorded is None:
         return there is recorded
     match kind:

@@ -50,7 +50,7 @@ class Compared:
 
 
 def main() -> int:
-    """Prints the table, abstentions and disagreements; 1 where fewer than `WANTED` agree."""
+    """Print the table, abstentions and disagreements; return 1 where fewer than `WANTED` agree."""
     options = parser(__doc__, count=1_000)
     options.add_argument("--inputs", type=Path, help="a file of inputs instead of drawn ones")
     options.add_argument("--programs", action="store_true", help="random programs instead")
@@ -96,7 +96,7 @@ def main() -> int:
 
 
 def drawn(system: System, seed: int) -> Iterator[tuple[str, str | None]]:
-    """Composites as `gcs` writes them, with their start directories."""
+    """Composite inputs drawn by `gcs`, with their start directories."""
     for one in sample(Drawing(seed=seed, composite_share=1.0), system=system, count=10**6):
         if one.input.operators:
             yield one.input.text, one.cwd
@@ -117,7 +117,7 @@ def told(path: Path) -> Iterator[str]:
 
 
 def compare(sandbox: SandboxRunner, inputs: list[tuple[str, str | None]]) -> Iterator[Compared]:
-    """Each input, run whole and put together."""
+    """Compare each input's whole run with its composed answer."""
     composition = Composition(Replay(sandbox), sandbox.state())
     progress = Progress("inputs", len(inputs))
     for text, cwd in inputs:

@@ -76,7 +76,7 @@ class Verdict:
 
 
 def main() -> int:
-    """Runs the passes and prints what came out; gives the exit status."""
+    """Run the passes, print the results and return the exit status."""
     options = parser(__doc__, count=5000)
     options.add_argument("--passes", type=int, default=PASSES, help="how many of them (default: 5)")
     options.add_argument("--kept", type=Path, help="file of a pass of an earlier day")
@@ -105,7 +105,7 @@ def main() -> int:
 
 
 class _Shown:
-    """Lines of progress, by what is being done."""
+    """Progress lines by task."""
 
     def __init__(self) -> None:
         self._lines: dict[str, Progress] = {}
@@ -115,7 +115,7 @@ class _Shown:
 
 
 def _kept(path: Path, tasks: Sequence[Task], first: dict[int, Behavior]) -> dict[int, Behavior]:
-    """The behaviors in the file that are other ones now."""
+    """Return the behaviors of the file that have changed."""
     before: tuple[Sequence[Task], dict[int, Behavior]] = pickle.loads(path.read_bytes())
     earlier = {(text, cwd): before[1][number] for number, text, cwd in before[0]}
     found = {number: earlier.get((text, cwd)) for number, text, cwd in tasks}
@@ -150,7 +150,7 @@ def _verdicts(
 
 
 def _other(a: Behavior, b: Behavior) -> list[str]:
-    """Names of the fields in which two behaviors differ."""
+    """Return the names of the fields in which two behaviors differ."""
     return [name for name in a.__slots__ if getattr(a, name) != getattr(b, name)]
 
 
@@ -223,7 +223,7 @@ def _report(
 
 
 def _around(value: object, other: object) -> str:
-    """The value from shortly before the first place where the other one differs."""
+    """Return the value from shortly before its first difference."""
     text, against = str(value), str(other)
     pairs = zip(text, against, strict=False)
     at = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(text), len(against)))

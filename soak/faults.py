@@ -40,7 +40,7 @@ VICTIMS = {"supervisor": 32, "fork server": 30, "process 1": 10, "worker": 22, "
 PAUSE_SECONDS = 0.5
 """Between two kills, on average."""
 GONE_SECONDS = 30.0
-"""Within which all processes of a killed generator have to be gone."""
+"""Time limit for the end of all processes of a killed generator."""
 
 
 class Generation:
@@ -56,18 +56,18 @@ class Generation:
             self.command += ["--system", asked.system]
 
     def start(self) -> subprocess.Popen[str]:
-        """The running command."""
+        """Start the command."""
         return subprocess.Popen(
             self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
     def run(self) -> subprocess.CompletedProcess[str]:
-        """The command, ended."""
+        """Run the command to its end."""
         return subprocess.run(self.command, capture_output=True, text=True, check=False)
 
 
 def children(pid: int) -> list[int]:
-    """Of a process that may be gone."""
+    """Return the children of a process that may be gone."""
     found: list[int] = []
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -77,7 +77,7 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below one."""
+    """Return all processes below one."""
     found = []
     for child in children(pid):
         found += [child, *descendants(child)]
@@ -85,7 +85,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def victims(generator: int) -> dict[str, list[int]]:
-    """The processes that could be killed, by what they are."""
+    """Return the processes that could be killed, by kind."""
     found: dict[str, list[int]] = {"generator": [generator], "worker": children(generator)}
     for worker in found["worker"]:
         for supervisor in children(worker):
@@ -122,7 +122,7 @@ def birth(pid: int) -> str:
 def disturbed(
     generation: Generation, rng: Random, wanted: int, kills: Counter[str], counts: Counter[str]
 ) -> list[dict[str, Any]]:
-    """Makes the dataset to its end, with so many kills at most; what was wrong on the way."""
+    """Make the whole dataset, with at most this number of kills; return the faults."""
     wrong: list[dict[str, Any]] = []
     seen: dict[int, str] = {}
     while True:
@@ -169,7 +169,7 @@ def disturbed(
 
 
 def left_behind(family: dict[int, str]) -> list[dict[str, Any]]:
-    """The processes that outlive their generator."""
+    """Return the processes that outlive their generator."""
     end = time.monotonic() + GONE_SECONDS
     while left := [pid for pid, started in family.items() if is_alive(pid, started)]:
         if time.monotonic() > end:
@@ -179,7 +179,7 @@ def left_behind(family: dict[int, str]) -> list[dict[str, Any]]:
 
 
 def differing(whole: Path, other: Path, counts: Counter[str]) -> list[dict[str, Any]]:
-    """Every record that is not what the undisturbed run made."""
+    """Return every record that differs from the undisturbed run's."""
     wrong: list[dict[str, Any]] = []
     report = verify(other)
     if not report.ok:
@@ -204,7 +204,9 @@ def differing(whole: Path, other: Path, counts: Counter[str]) -> list[dict[str, 
 def full_disk(
     generation: Generation, whole: Path, counts: Counter[str]
 ) -> tuple[str, list[dict[str, Any]]]:
-    """A disk that fills up, is unwritable for a while, then has room: what happened, violations."""
+    """Fill a disk, make it unwritable for a while, then free space; return events and
+    violations.
+    """
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         return "not tried: needs root and unshare", []
     where, copy = generation.directory, generation.directory.with_name("copied")
@@ -265,7 +267,7 @@ def two_at_once(
 
 
 def main() -> int:
-    """Exit status 1 where anything was violated."""
+    """Run the check; exit status 1 for any violation."""
     options = parser(__doc__, count=400)
     options.add_argument("--kills", type=int, default=200, help="processes killed (default: 200)")
     asked = options.parse_args()

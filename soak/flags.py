@@ -30,7 +30,7 @@ TIMES = 20
 
 
 def main() -> int:
-    """Generates and compares; gives the exit status."""
+    """Generate, compare and return the exit status."""
     options = parser(__doc__, count=400)
     options.set_defaults(seed=11)
     options.add_argument("--times", type=int, default=TIMES, help="generations (default: 20)")

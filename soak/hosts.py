@@ -66,7 +66,7 @@ PACKAGES = (
     *("iproute2", "kmod", "libseccomp2", "mount", "procps", "uidmap"),
     *("debian-archive-keyring", "mmdebstrap"),
 )
-"""Of a host: what `make setup` installs, and what the tests call."""
+"""Packages of a host: those that `make setup` installs, and programs that the tests call."""
 
 CORE = "./packages/shioenv"
 """The package under test, in the checkout."""
@@ -79,7 +79,7 @@ TESTS = (
     *(f"packages/shioenv/tests/unit/{name}" for name in ("sandbox", "behavior")),
     "tests/packaging/test_guest_library.py",
 )
-"""Those that depend on the host, its C library and its file systems."""
+"""Tests that depend on the host, its C library and its file systems."""
 
 SHELL = (*SHELL_FIELDS, "cwd", "umask", "groups")
 """Fields of a context that only the shell can report."""
@@ -105,7 +105,7 @@ class Skipped(Exception):  # noqa: N818 - it is no error
 
 
 def said(command: Sequence[str | Path], **how: Any) -> subprocess.CompletedProcess[str]:
-    """An ended program with what it printed."""
+    """Run a program and capture its output."""
     words = [str(word) for word in command]
     return subprocess.run(words, capture_output=True, text=True, check=False, **how)
 
@@ -119,7 +119,7 @@ def demanded(command: Sequence[str | Path], **how: Any) -> str:
 
 
 def tail(done: subprocess.CompletedProcess[str]) -> str:
-    """The end of what a program printed."""
+    """Return the end of a program's output."""
     return (done.stdout + done.stderr).strip()[-2000:]
 
 
@@ -127,7 +127,7 @@ def tail(done: subprocess.CompletedProcess[str]) -> str:
 
 
 class Host:
-    """Another root filesystem as this kernel's host; its parts are kept and made where missing."""
+    """Another root filesystem as this kernel's host; its parts are kept, and made if missing."""
 
     def __init__(self, suite: str, kept: Path) -> None:
         self.root, self._wheels = kept / suite, kept / f"{suite}-wheels"
@@ -137,7 +137,7 @@ class Host:
         self._install()
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """A program of the host, started in its checkout."""
+        """Run a program of the host in its checkout."""
         environment = {
             "PATH": "/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": "/root", "LC_ALL": "C.UTF-8", "SHIOENV_CACHE": "/var/cache/shioenv",
@@ -180,7 +180,9 @@ class Host:
                 shutil.copy(base, bases)
 
     def _install(self) -> None:
-        """The core package, built by the host's compiler, and wheels that were downloaded here."""
+        """Install the core package, built by the host's compiler, and wheels that were downloaded
+        here.
+        """
         core = tomllib.loads((ROOT / "packages/shioenv/pyproject.toml").read_text())
         groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
         tools = (tool for tool in groups["dev"] if name_of(tool) in WHEELS)
@@ -200,12 +202,12 @@ class Host:
 
 
 def name_of(requirement: str) -> str:
-    """Of the distribution that a requirement is about."""
+    """Return the distribution's name in a requirement."""
     return requirement.partition(">")[0].partition("[")[0]
 
 
 def on_host(name: str, count: int, kept: Path) -> Iterator[dict[str, Any]]:
-    """Yield the violations on a host; the last item is the number of comparisons."""
+    """Yield the violations on a host; the last ones come from the comparison of records."""
     host = Host(HOSTS[name], kept)
     built = host.run("shioenv", "system", "build")
     if "served late" not in built.stderr and "already built" not in built.stderr:
@@ -225,7 +227,7 @@ def on_host(name: str, count: int, kept: Path) -> Iterator[dict[str, Any]]:
 
 
 def failing(run: Callable[..., subprocess.CompletedProcess[str]]) -> Iterator[dict[str, Any]]:
-    """The tests that fail twice, the second time alone: a busy machine makes some miss their time.
+    """Yield the tests that fail twice, the second time alone: under load some time out.
 
     `run` calls pytest with these options.
     """
@@ -236,7 +238,7 @@ def failing(run: Callable[..., subprocess.CompletedProcess[str]]) -> Iterator[di
 
 
 def differing(here: Sequence[Record], there: Sequence[Record]) -> Iterator[dict[str, Any]]:
-    """Yield an input's changes of its shell on one host alone, unless volatile on either.
+    """Yield the differences between hosts in inputs' shell changes, unless volatile on either.
 
     Visible properties of files (sizes and orders of directories, inodes) depend on the file system.
     """
@@ -264,7 +266,7 @@ def of_shell(record: Record) -> list[Any]:
 
 
 def declared(name: str, directory: Path) -> Path:
-    """A file that declares a system as `debian-12` is, but of another suite."""
+    """Return a file that declares a system like `debian-12`, with another suite."""
     text = (ROOT / "packages/shioenv/src/shioenv/systems/debian-12.toml").read_text()
     path = directory / f"{name}.toml"
     path.write_text(text.replace("debian-12", name).replace("bookworm", SYSTEMS[name]))
@@ -311,7 +313,7 @@ def with_cache(kind: str, kept: Path) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def mounted(kind: str, kept: Path) -> Iterator[Path]:
-    """The root of a new file system of this kind."""
+    """Mount a new file system of this kind; yield its root."""
     place = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=kept))
     file = place.with_suffix(".image")
     try:
@@ -340,7 +342,7 @@ def mounted(kind: str, kept: Path) -> Iterator[Path]:
 
 
 def main() -> int:
-    """Exit status 1 where anything was violated."""
+    """Run the check; exit status 1 for any violation."""
     options = parser(__doc__, count=1000)
     options.add_argument("--only", nargs="+", metavar="TRIAL", help="these, by their names")
     asked = options.parse_args()

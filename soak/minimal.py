@@ -1,11 +1,11 @@
-"""Shows that the findings of `shioenv conform` are minimal: with anything less, they are gone.
+"""Check that the findings of `shioenv conform` are minimal: with anything less, they are gone.
 
-Findings are drawn, and of each everything is left out in turn that can be: a line before the input,
-a command, a redirection with its target, an argument, a file of the start directory. Both sides are
-asked about each of these. They have to do the same, or to differ in a class in which the finding
-does not. What is left out is found here, and not by the code that made the findings small.
+Findings are drawn, and each removable part of them is left out in turn: a line before the input, a
+command, a redirection with its target, an argument, a file of the start directory. Both sides run
+each of these. They must agree, or differ in another class than the finding. The parts are found
+here, independently of the code that minimised the findings.
 
-What is counted as a violation: a finding that is still one with something less.
+A violation is a finding that remains one with something less.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shioenv_eval.conform.truth import CaseMachine, Choice
 
 
 def inputs_with_less(shell_input: Input) -> Iterator[Input]:
-    """The inputs that have one argument, one redirection or one command less."""
+    """Yield the inputs that have one argument, one redirection or one command less."""
     tokens = shell_input.tokens
     for gone in range(shell_input.n_arguments):
         yield shell_input.keep(place for place in range(shell_input.n_arguments) if place != gone)
@@ -60,7 +60,7 @@ def with_less(finding: Reduced, files: Files) -> Iterator[Reduced]:
 
 
 def main() -> int:
-    """Compares, draws findings and tries them; gives the exit status."""
+    """Compare, draw findings, try them, and return the exit status."""
     options = parser(__doc__, count=2_000)
     options.add_argument("--against", default="bashkit", help="the other side (default: bashkit)")
     options.add_argument("--findings", type=int, default=50, help="how many (default: 50)")

@@ -27,11 +27,11 @@ from shioenv.system.store import find_system
 
 RUNS = ("two pipes", "eager", "lazy", "as it comes")
 SETS = (RUNS[:1], ("two pipes", "eager"), ("two pipes", "lazy"), RUNS[:3], RUNS)
-"""Runs beside the first one."""
+"""Sets of runs besides the first one."""
 
 
 def main() -> int:
-    """Runs the inputs and prints what came out; the exit status is 0."""
+    """Run the inputs and print the results; the exit status is 0."""
     options = parser(__doc__, count=2000)
     options.add_argument("--extra", type=int, default=6, help="runs more (default: 6)")
     chosen = options.parse_args()

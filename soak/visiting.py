@@ -40,7 +40,7 @@ from pathlib import Path
 from faults import children, descendants
 
 PATIENCE = 180.0
-"""Seconds that anything may take: the clients are on the same processors."""
+"""Time limit of any step in seconds: the clients share the processors."""
 
 OPTIONS = [
     "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
@@ -65,7 +65,7 @@ class Tally:
 
 
 class Client:
-    """Somebody at a terminal."""
+    """A client at a terminal."""
 
     def __init__(self, port: str, environment: dict[str, str]) -> None:
         self.pid, self._terminal = pty.fork()
@@ -74,7 +74,7 @@ class Client:
         self.token = secrets.token_hex(8)
 
     def typed(self, line: bytes, until: bytes) -> bytes:
-        """Types; what is shown up to a pattern. Errors: GoneError."""
+        """Type, and return the output up to a pattern. Errors: GoneError."""
         shown, deadline = b"", time.monotonic() + PATIENCE
         try:
             os.write(self._terminal, line)
@@ -91,7 +91,7 @@ class Client:
         return shown
 
     def close(self) -> None:
-        """Ends the client."""
+        """End the client."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
@@ -110,7 +110,7 @@ class Visiting:
         self.killed: set[str] = set()
 
     def sit(self, place: int) -> None:
-        """Visits again and again, until the end."""
+        """Visit again and again, until the end."""
         while not self.stop.is_set():
             with self._logins:
                 if self.stop.is_set():
@@ -152,7 +152,7 @@ class Visiting:
             self.tally.ends[known] += 1
 
     def kill_one(self, server: int) -> str:
-        """Kills a client, or a process that serves somebody; what it was, empty for none."""
+        """Kill a client, or a process that serves one; return its kind, empty for none."""
         found: dict[str, list[int]] = {}
         clients = {client.pid: client.token for client in list(self.clients.values())}
         if clients:
@@ -205,20 +205,20 @@ def has_machine(supervisor: int) -> bool:
 
 
 def visitors_of(server: int) -> list[int]:
-    """Processes of a server that are there for visitors alone."""
+    """Return the processes of a server that serve visitors."""
     own = {"sshd", "login shell", "shell"}
     return [pid for pid in descendants(server) if kind_of(pid) in own]
 
 
 def name_of(pid: int) -> str:
-    """The name of a process; empty for one that is gone."""
+    """Return the name of a process; empty for one that is gone."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text().strip()
     return ""
 
 
 def goes_on(pid: int) -> bool:
-    """Whether a process does not end within a minute."""
+    """Whether a process still runs after a minute."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:  # it is gone
@@ -270,7 +270,7 @@ def faults(log: Path, tally: Tally, killed: int, left: list[int], status: int) -
 
 
 def main() -> int:
-    """Prints what was done and what does not hold; 1 where something does not."""
+    """Print actions and violated conditions; 1 for any violation."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

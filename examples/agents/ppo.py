@@ -1,7 +1,7 @@
 """Train MaskablePPO (sb3-contrib) to do tasks, a line of Bash for each fact of a prompt.
 
-  pip install 'shioenv[rl]'
-  python examples/agents/ppo.py tasks/train.jsonl --test tasks/test.jsonl --out runs/tasks
+    pip install 'shioenv[rl]'
+    python examples/agents/ppo.py tasks/train.jsonl --test tasks/test.jsonl --out runs/tasks
 
 The policy sees the words of a fact, without the names in it. It chooses one of `WAYS`, into which
 the names are inserted. The reward comes at the end: 1 where the goal is reached, else 0. The policy

@@ -1,6 +1,6 @@
 """Read a log with Cowrie's own programs, run by Cowrie's Python; print one JSON object.
 
-  python cowrie_reads.py LOG
+    python cowrie_reads.py LOG
 
 Cowrie's output to SQLite writes each event into a database with the tables of its documentation
 (docs/sql/sqlite3.sql, columns without types). Its formatters of OCSF and CEF get each event.
