@@ -37,7 +37,7 @@ CLIENT = [
     "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
     "-o", "LogLevel=ERROR", "-o", "IdentitiesOnly=yes",
 ]  # fmt: skip
-"""Options of an OpenSSH client that knows nothing of this host and remembers nothing."""
+"""Options of an OpenSSH client without known hosts or saved state."""
 
 BANNER = b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u10\r\n"
 PATIENCE = 15.0
@@ -47,7 +47,7 @@ SILENCE = 4.0
 
 
 def packet(payload: bytes, padding: int | None = None) -> bytes:
-    """A packet before encryption."""
+    """Return a packet before encryption."""
     if padding is None:
         padding = 8 - (5 + len(payload)) % 8
         padding += 8 if padding < 4 else 0
@@ -56,7 +56,7 @@ def packet(payload: bytes, padding: int | None = None) -> bytes:
 
 
 def texts(*words: str) -> bytes:
-    """Texts with their lengths before them."""
+    """Return texts with their lengths before them."""
     return b"".join(struct.pack(">I", len(word)) + word.encode() for word in words)
 
 
@@ -64,7 +64,7 @@ def kexinit(
     kex: str = "curve25519-sha256", key: str = "ssh-ed25519", cipher: str = "aes128-ctr",
     mac: str = "hmac-sha2-256", compression: str = "none",
 ) -> bytes:  # fmt: skip
-    """A client's proposal."""
+    """Return a client's proposal."""
     lists = texts(kex, key, cipher, cipher, mac, mac, compression, compression, "", "")
     return b"\x14" + b"\1" * 16 + lists + bytes(5)
 
@@ -73,7 +73,7 @@ GROUPS = packet(kexinit(kex="diffie-hellman-group-exchange-sha256"))
 
 
 def head(length: int, padding: int = 4) -> bytes:
-    """The beginning of a packet of a stated length."""
+    """Return the beginning of a packet of a declared length."""
     return struct.pack(">IB", length, padding) + bytes(11)
 
 
@@ -162,7 +162,7 @@ class Heard:
 
 
 def opened(port: int, pieces: tuple[bytes, ...]) -> Heard:
-    """Sends an opening; what came back."""
+    """Send an opening, and return the reply."""
     heard, end = b"", "open"
     with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
         try:
@@ -194,7 +194,7 @@ class Client:
     """Root with a key and a password, and OpenSSH's client for both."""
 
     def __init__(self, directory: Path) -> None:
-        """Makes the key in a directory."""
+        """Make the key in a directory."""
         self.key = directory / "key"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key], check=True)
         self.public = self.key.with_suffix(".pub").read_text().strip()
@@ -207,7 +207,7 @@ class Client:
         self.environment = {**kept, **asking}
 
     def words(self, port: int, *more: str) -> list[str]:
-        """The client's words."""
+        """Return the client's command line."""
         return ["ssh", "-p", str(port), "-i", str(self.key), *CLIENT, *more, "root@127.0.0.1"]
 
 
@@ -233,7 +233,7 @@ exec chroot /mnt/root /usr/sbin/sshd -D -e -p "$0" -o ListenAddress=127.0.0.1
 
 @contextmanager
 def stock(system: System, key: str = "") -> Iterator[int]:
-    """A stock sshd, which lets root in with a key; its port."""
+    """Run a stock sshd that accepts root's key; yield its port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = ["exec", "unshare", "-m", "-p", "-f", "--kill-child", "sh", "-ec", STOCK, str(port)]
@@ -257,7 +257,7 @@ def stock(system: System, key: str = "") -> Iterator[int]:
 
 @contextmanager
 def served(directory: Path, *options: str) -> Iterator[int]:
-    """A server of `shioenv serve ssh`; its port."""
+    """Run `shioenv serve ssh`; yield its port."""
     command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(directory), "--port", "0"]
     process = subprocess.Popen(
         [*command, "--per-address", "100", *options], stderr=subprocess.PIPE, env=os.environ
@@ -273,7 +273,7 @@ def served(directory: Path, *options: str) -> Iterator[int]:
 
 @contextmanager
 def cowrie() -> Iterator[int]:
-    """A Cowrie of the version that is compared, as it comes but for its banner; its port."""
+    """Run a Cowrie of the compared version, with its defaults except the banner; yield its port."""
     python, port = interpreter(), free_port()
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory)
@@ -320,7 +320,7 @@ def told(port: int) -> dict[str, str]:
         text = done.stdout.replace(str(port), "PORT")
         if name == "nmap -sV":
             text = "\n".join(re.findall(r"^PORT/tcp.*|^Service Info.*", text, re.MULTILINE))
-        # how fast the host opened connections just now; that nothing throttled them stays
+        # the host's connection rate varies; the statement that nothing was throttled is kept
         text = re.sub(r"\d+ connections were created in .*? conns/sec", "CONNECTIONS", text)
         kept = [line for line in text.splitlines() if "(fin)" not in line]
         said[name] = "\n".join(kept)

@@ -50,13 +50,13 @@ Heard = tuple[bytes, bytes, int]
 
 
 def inputs(file: Path, count: int) -> Iterator[str]:
-    """The first inputs of a file."""
+    """Return the first inputs of a file."""
     for line in file.read_text(encoding="utf-8").splitlines()[:count]:
         yield json.loads(line)["input"] if line.startswith("{") else line
 
 
 def words_of(system: System, command: str, port: int) -> str:
-    """The quoted words of root's login with a command, for a client at a port."""
+    """Return the quoted words of root's login with a command, for a client at a port."""
     root = next(iter(accounts(system).values()))
     variables = {
         "SSH_CLIENT": f"127.0.0.1 {port} 22",
@@ -112,7 +112,7 @@ def cowries(texts: list[str], system: str, cwd: str) -> list[tuple[bytes, int]]:
 
 
 def main() -> None:
-    """Prints the inputs that are answered otherwise, and how many are not."""
+    """Print the inputs with different answers, and the number of the others."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

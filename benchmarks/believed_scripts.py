@@ -54,9 +54,9 @@ INSIDE = "SHIOENV_BELIEVED_INSIDE"
 """Set once this program runs in a new network namespace."""
 
 PATIENCE = 30.0
-"""Seconds that a line may take."""
+"""Time limit of a line in seconds."""
 QUIET = 0.15
-"""Seconds without output after which a prompt is one."""
+"""Seconds of silence that confirm a prompt."""
 ESCAPE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\^_])")
 PROMPT = re.compile(rb"[#$] ?\Z")
 
@@ -90,7 +90,7 @@ class LeftError(Exception):
 
 
 def intruders() -> tuple[Intruder, ...]:
-    """All of the file, in its order."""
+    """Return all intruders of the file, in its order."""
     scripts = tomllib.loads(SCRIPTS.read_text(encoding="utf-8"))["script"]
     return tuple(
         Intruder(each["name"], each["source"], each["way"], tuple(map(tuple, each["lines"])))
@@ -99,12 +99,12 @@ def intruders() -> tuple[Intruder, ...]:
 
 
 Typing = Callable[[str], str]
-"""Types a line, and gives what the line shows. Errors: LeftError."""
+"""Types a line, and returns its output. Errors: LeftError."""
 
 
 @contextmanager
 def terminal(client: Client, port: int) -> Iterator[Typing]:
-    """A terminal at its prompt. Errors: LeftError."""
+    """Open a terminal and wait for its prompt. Errors: LeftError."""
     pid, master = pty.fork()
     if not pid:
         os.execvpe("ssh", client.words(port, "-tt"), client.environment)
@@ -188,10 +188,10 @@ def visited(client: Client, intruder: Intruder, port: int) -> Visit:
 
 
 class Payloads(BaseHTTPRequestHandler):
-    """Any file is the payload."""
+    """Serves the payload for every path."""
 
     def do_GET(self) -> None:
-        """Answers."""
+        """Answer."""
         self.send_response(200)
         self.send_header("Content-Type", "application/octet-stream")
         self.send_header("Content-Length", str(len(PAYLOAD)))
@@ -223,7 +223,7 @@ def openers(system: System, client: Client, stack: ExitStack, home: Path) -> dic
 
 
 def main() -> int:
-    """Prints how far each intruder went on each server; 1 where a condition is at fault."""
+    """Print each intruder's progress on each server; 1 where a condition is at fault."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -258,7 +258,7 @@ def main() -> int:
 
 
 def printed(chosen: list[Intruder], found: dict[str, dict[str, Visit]], as_json: bool) -> None:
-    """Prints how far each intruder went, as a table or as JSON."""
+    """Print each intruder's progress, as a table or as JSON."""
     lengths = {each.name: len(each.lines) for each in chosen}
     counts = {name: {at: one.lines for at, one in each.items()} for name, each in found.items()}
     if as_json:

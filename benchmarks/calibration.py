@@ -21,7 +21,7 @@ BINS, DRAWS = 10, 1000
 
 
 def calibration_error(confidences: Sequence[float], right: Sequence[float]) -> float:
-    """The mean distance of confidence and rightness over bins, weighted by their answers."""
+    """Return the mean distance of confidence and accuracy over bins, weighted by their answers."""
     sums = [0.0] * BINS
     for said, share in zip(confidences, right, strict=True):
         sums[min(int(said * BINS), BINS - 1)] += said - share
@@ -29,7 +29,7 @@ def calibration_error(confidences: Sequence[float], right: Sequence[float]) -> f
 
 
 def main() -> None:
-    """Prints a line for each number of commands of each evaluation, and for all together."""
+    """Print a line for each number of commands of each evaluation, and for all together."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("directories", nargs="+", metavar="DIR")
     rows: dict[str, list[tuple[float, float]]] = {}

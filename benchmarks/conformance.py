@@ -30,10 +30,10 @@ PAGES = ROOT / "docs" / "experiments"
 RESULTS, JUDGED, PAGE = (PAGES / f"conformance.{kind}" for kind in ("json", "toml", "md"))
 
 CASES = 1000
-"""Cases that each row is asked about: the first of the stream of seed 0."""
+"""Cases of each row: the first of the stream of seed 0."""
 
 COMMONEST = 10
-"""Findings of each row that were looked at."""
+"""Reviewed findings of each row."""
 
 ROWS = {
     "bashkit": ("--against", "bashkit"),
@@ -80,7 +80,7 @@ Key = tuple[str, str]
 
 
 def lines_of(finding: Mapping[str, Any]) -> str:
-    """A finding's lines: those before its input, and the input."""
+    """Return a finding's lines: those before its input, and the input."""
     return "\n".join((*finding["history"], finding["input"]))
 
 
@@ -113,7 +113,7 @@ def kept(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def page(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) -> str:
-    """The page, as Markdown."""
+    """Return the page as Markdown."""
     first = next(iter(rows.values()))
     head = _HEAD.format(
         cases=first["drawn"],
@@ -210,14 +210,14 @@ def _finding(name: str, finding: Mapping[str, Any], seen: Mapping[Key, LookedAt]
 
 
 def written(rows: Mapping[str, Mapping[str, Any]], judged: str) -> None:
-    """Writes results and page."""
+    """Write results and page."""
     document = json.dumps(rows, ensure_ascii=False, indent=1)
     atomic_write(RESULTS, f"{document}\n".encode("utf-8", "backslashreplace"))
     atomic_write(PAGE, page(rows, looked_at(judged)).encode())
 
 
 def main() -> None:
-    """Asks what is not known yet, and writes results and page."""
+    """Run the missing rows, and write results and page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows; none named: all")
     parser.add_argument("--results", type=Path, default=ROOT / "build" / "conformance")

@@ -93,7 +93,7 @@ def prepared(
 
 
 def window(engine: Executor, job: NumberedJob[Wanted | str, Line | Context], batch: Batch) -> float:
-    """Seconds from the first sample to the last record."""
+    """Return the seconds from the first sample to the last record."""
     start = time.perf_counter()
     made = sum(1 for _ in engine.map(job, batch))
     assert made == len(batch)

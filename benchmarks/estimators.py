@@ -26,7 +26,7 @@ from shioenv_paper.replay import InputReplay
 
 
 def collect(lengths: list[int], count: int, seed: int) -> list[KnownInput]:
-    """`count` executed inputs of each length."""
+    """Return `count` executed inputs of each length."""
     found: list[KnownInput] = []
     missing = dict.fromkeys(lengths, count)
     with open_sandbox(None, LIMITS) as observer:
@@ -49,7 +49,7 @@ def collect(lengths: list[int], count: int, seed: int) -> list[KnownInput]:
 
 
 def measure(inputs: list[KnownInput], estimator: str, budget: int, seeds: int) -> dict[str, float]:
-    """Mean absolute error, its standard error over inputs, and sub-inputs looked at."""
+    """Return the mean absolute error, its standard error over inputs, and the sub-inputs used."""
     errors, executions = [], []
     for known in inputs:
         replay = InputReplay(known)
@@ -64,7 +64,7 @@ def measure(inputs: list[KnownInput], estimator: str, budget: int, seeds: int) -
 
 
 def main() -> None:
-    """Executes, estimates, prints."""
+    """Execute, estimate, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--inputs", type=int, default=9, help="of each length")
     parser.add_argument("--lengths", type=int, nargs="+", default=[8, 9, 10, 11, 12])

@@ -1,4 +1,4 @@
-"""The other ways to run an input on a clean system, as this host has them installed."""
+"""Other ways to run an input on a clean system, as installed on this host."""
 
 from __future__ import annotations
 
@@ -47,13 +47,14 @@ def _reason(output: str) -> str:
 
 
 def peers(root: Path, work: Path, spawner: Spawner) -> Iterator[Peer]:
-    """All of them, each tried once. `root` is a plain copy of the system, `work` a directory."""
+    """Yield all of them, each tried once. `root` is a plain copy of the system, `work` a
+    directory."""
     lower = str(root)
     for path in (bundle := work / "bundle", bundle / "rootfs", work / "layers", work / "merged"):
         path.mkdir()
     (bundle / "config.json").write_text(json.dumps(_oci_configuration()))
     overlay = Overlay(lower, str(work / "layers"), str(bundle / "rootfs"))
-    # Written as one does by hand: a shell that mounts, and exec at its end.
+    # A shell that mounts, and exec at its end, as in hand-written scripts.
     script = (
         f"mount -t tmpfs tmpfs {work}/layers && mkdir {work}/layers/u {work}/layers/w && "
         f"mount -t overlay overlay -o lowerdir={lower},upperdir={work}/layers/u,"
@@ -145,7 +146,7 @@ def _docker_image(root: Path) -> None:
 
 
 def _oci_configuration() -> dict[str, object]:
-    """The least that runs: own namespaces, /proc and /dev."""
+    """Return a minimal configuration: own namespaces, /proc and /dev."""
     return {
         "ociVersion": "1.0.2",
         "root": {"path": "rootfs"},

@@ -22,7 +22,7 @@ from shioenv_model.training.memory import train_memory
 
 
 def main() -> None:
-    """Makes each model, asks it, and prints a line for each suite."""
+    """Make each model, evaluate it, and print a line for each suite."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("material", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)

@@ -28,7 +28,7 @@ from shioenv_model.rules.registry import AFTER_RECORDS, BEFORE_RECORDS, Responde
 
 
 class Watched:
-    """Rules that note which of them answered."""
+    """Rules that record which of them answered."""
 
     def __init__(self) -> None:
         self.answered: set[str] = set()
@@ -72,7 +72,7 @@ def right(suite: Suite, said: Sequence[Said]) -> list[bool]:
 
 
 def main() -> None:
-    """Prints what each rule contributes to a suite."""
+    """Print the contribution of each rule to a suite."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--suite", required=True, type=Path, metavar="FILE")
     parser.add_argument("--model", metavar="MODEL")

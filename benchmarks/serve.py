@@ -47,7 +47,7 @@ VISIT = Path(__file__).with_name("cowrie_visit.py")
 
 
 def called(runner: str) -> str:
-    """The name in the protocol of what answers."""
+    """Return the runner's model name in the protocol."""
     return "default" if "--model" in RUNNERS.get(runner, ()) else "sandbox"
 
 
@@ -72,7 +72,7 @@ class Constant(BaseHTTPRequestHandler):
 
 @contextmanager
 def constant() -> Iterator[int]:
-    """The port of an endpoint that answers at once."""
+    """Run an endpoint that answers at once; yield its port."""
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Constant) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -82,7 +82,7 @@ def constant() -> Iterator[int]:
 
 @contextmanager
 def served(runner: str) -> Iterator[int]:
-    """The port of `shioenv serve openai`."""
+    """Run `shioenv serve openai`; yield its port."""
     words = [sys.executable, "-m", "shioenv", "serve", "openai", *RUNNERS[runner], "--port", "0"]
     words += ["--rate", "1000000"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
@@ -115,7 +115,7 @@ def honeypot(home: Path, port: int, model: str) -> Iterator[subprocess.Popen[str
 
 
 def over_cowrie(process: subprocess.Popen[str]) -> list[float]:
-    """Seconds of each line in a terminal of Cowrie's."""
+    """Return the seconds of each line in a Cowrie terminal."""
     assert process.stdin is not None
     assert process.stdout is not None
     print(json.dumps({"lines": LINES}), file=process.stdin, flush=True)
@@ -123,7 +123,7 @@ def over_cowrie(process: subprocess.Popen[str]) -> list[float]:
 
 
 def straight(port: int, model: str) -> list[float]:
-    """Seconds of each line, asked over HTTP, in one conversation."""
+    """Return the seconds of each line over HTTP, in one conversation."""
     connection = http.client.HTTPConnection("127.0.0.1", port)
     messages: list[dict[str, str]] = []
     spent = []

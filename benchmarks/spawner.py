@@ -62,13 +62,13 @@ class Spawned:
 
     seconds: float
     cpu_seconds: float
-    """Processor time of the program and of those it waited for."""
+    """Processor time of the program and of its awaited children."""
     status: int
     output: str
 
 
 class Spawner:
-    """The caller's side. `root` is what the programs get as their root directory."""
+    """The caller's side. `root` becomes the programs' root directory."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         alone = ["unshare", "--mount"] if os.geteuid() == 0 else []
@@ -104,7 +104,7 @@ class Spawner:
         return Spawned(**answer)  # type: ignore[arg-type]
 
     def copy(self, tree: str, count: int) -> None:
-        """Have `count` pristine copies of the tree ready; what is left of older ones goes."""
+        """Have `count` pristine copies of the tree ready; remove the rest of older ones."""
         self._ask({"copy": tree, "count": count})
 
     def restore(self, tree: str) -> None:
@@ -208,7 +208,8 @@ def _spawn(
 
 
 def _spare(tree: str) -> Path:
-    """Beside the tree: `pristine`, the copies by number, and in `used` what they replaced."""
+    """Next to the tree: `pristine`, the copies by number, and in `used` the trees that they
+    replaced."""
     parent, _, name = tree.rpartition("/")
     return Path(parent, f".{name}")
 

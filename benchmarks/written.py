@@ -30,7 +30,7 @@ def model_of(size: str) -> Any:
 
 
 def kept_in() -> Iterator[tuple[str, Callable[[Any], Any]]]:
-    """Ways to keep the weights, each with what makes a model so."""
+    """Yield data types of weights, each with the function that converts a model."""
     yield "fp32", lambda model: model
     yield "bf16", lambda model: model.to(torch.bfloat16)
     try:
@@ -41,7 +41,7 @@ def kept_in() -> Iterator[tuple[str, Callable[[Any], Any]]]:
 
 
 def answer(model: Any, prompt: Any) -> float:
-    """Seconds of one answer."""
+    """Return the seconds of one answer."""
     began = time.perf_counter()
     with torch.inference_mode():
         model.generate(

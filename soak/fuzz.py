@@ -384,7 +384,7 @@ class WatchedSandbox(NamespaceSandbox):
 
     @property
     def flags(self) -> list[str]:
-        """Return the flags of the newest run's reply; of the first reply where it needed several."""
+        """Return the flags of the newest run's reply, or of its first reply."""
         if self.head is None:
             return []
         return [flag.name or "?" for flag in ReplyFlags(Reply._make(REPLY.unpack(self.head)).flags)]
