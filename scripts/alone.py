@@ -25,7 +25,7 @@ TOOLS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist")
 """Requirements of every package's tests."""
 
 DISTRIBUTED = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "loadgroup")
-"""As `make test` does. An option that is given replaces one of these."""
+"""As in `make test`. A given option replaces one of these."""
 
 NEEDED = {
     "shioenv": (
@@ -47,7 +47,7 @@ def declared(directory: Path) -> dict[str, Any]:
 
 
 def with_dependencies(package: str) -> list[str]:
-    """The package and the packages of this clone that it needs, itself first."""
+    """Return the package and the packages of this clone that it needs, itself first."""
     found = [package]
     for name in found:
         for one in declared(ROOT / "packages" / name)["project"]["dependencies"]:
@@ -58,14 +58,14 @@ def with_dependencies(package: str) -> list[str]:
 
 
 def tools(package: str) -> list[str]:
-    """The requirements of the development tools that the package's tests need."""
+    """Return the requirements of the development tools that the package's tests need."""
     group: list[str] = declared(ROOT)["dependency-groups"]["dev"]
     by_name = {one.partition(">")[0].partition("=")[0]: one for one in group}
     return [by_name[name] for name in (*TOOLS, *NEEDED[package])]
 
 
 def environment(package: str) -> Path:
-    """The directory of the environment, made or made anew where a pyproject.toml changed."""
+    """Return the environment's directory, rebuilt where a pyproject.toml changed."""
     home = ROOT / ".alone" / package
     packages = with_dependencies(package)
     made, files = home / ".made", [ROOT, *(ROOT / "packages" / name for name in packages)]
@@ -81,7 +81,7 @@ def environment(package: str) -> Path:
 
 
 def main() -> int:
-    """Return the first exit status of pytest that is not 0; 2 for a package that there is not."""
+    """Return the first exit status of pytest that is not 0; 2 for an unknown package."""
     package, options = sys.argv[1:2], sys.argv[2:]
     if not NEEDED.keys() >= set(package):
         print(f"alone: no package {package[0]}; there are {', '.join(NEEDED)}", file=sys.stderr)

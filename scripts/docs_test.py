@@ -42,7 +42,7 @@ from support.needs import NEEDS
 PAGES = sorted([*ROOT.glob("docs/how-to/*.md"), *ROOT.glob("docs/tutorial/*.md")])
 
 PROGRAMS = ("docker", "pipx", "podman", "rsync", "sbatch", "skopeo", "uv")
-"""Programs that pages use and tests do not."""
+"""Programs that only pages use, not tests."""
 
 DECLARED = {
     "mirror": "a Debian mirror",
@@ -82,7 +82,7 @@ _NUMBER = re.compile(r"\d[\d,.]*")
 
 
 class PageError(Exception):
-    """A page that declares something wrong."""
+    """A page with an invalid declaration."""
 
 
 @dataclass
@@ -112,7 +112,7 @@ class Block:
 
     @property
     def place(self) -> str:
-        """The page and the line."""
+        """Return the page and the line."""
         return f"{_name(self.page)}:{self.line}"
 
     @property
@@ -121,7 +121,7 @@ class Block:
         return self.language in RUN and not self.file
 
     def reduced(self, full: bool) -> str:
-        """The text with smaller numbers."""
+        """Return the text with smaller numbers."""
         text = self.text
         for long, short, quick in self.reductions:
             if not (quick and full):
@@ -140,7 +140,7 @@ def _is_met(name: str, full: bool) -> bool:
 
 
 def read_page(page: Path) -> list[Block]:
-    """The blocks of a page. Errors: PageError for a wrong declaration."""
+    """Parse the blocks of a page. Errors: PageError for a wrong declaration."""
     blocks: list[Block] = []
     last: Block | None = None
     """The block whose output may follow."""
@@ -184,7 +184,7 @@ def _between(lines: list[str]) -> tuple[str, list[str]]:
 
 
 def _blocks(page: Path, fence: Fence) -> list[Block]:
-    """The fenced block, or each command of a block of `console` with its output."""
+    """Yield the fenced block, or each command of a block of `console` with its output."""
     if fence.language != "console":
         return [Block(page, fence.line, fence.language, "\n".join(fence.lines) + "\n")]
     blocks: list[Block] = []
@@ -249,7 +249,7 @@ def _check(block: Block) -> None:
 
 
 def _standing(text: str) -> re.Pattern[str]:
-    """A text where its numbers are whole numbers of the block."""
+    """Match a text where its numbers are whole numbers of the block."""
     return re.compile(rf"(?<!\d){re.escape(text)}(?!\d)")
 
 
@@ -260,7 +260,7 @@ def _numbers(text: str) -> list[float]:
 _PREAMBLE = """set -eEo pipefail
 trap 'echo "line $((LINENO - 2)) failed: $BASH_COMMAND" >&2' ERR
 """
-"""Ends a script at its first failure, and prints which line of the block that is."""
+"""Ends a script at its first failure, and prints the failing line of the block."""
 
 
 @dataclass
@@ -286,7 +286,7 @@ class Reader:
         until: float = math.inf,
     ) -> None:
         self.full, self.have, self.until = full, have, until
-        """No block begins after this reading of the monotonic clock."""
+        """The latest start of a block, as a reading of the monotonic clock."""
         for name in ("page", "home", "tmp"):
             (place / name).mkdir()
         share_system(place / "cache")
@@ -385,7 +385,7 @@ class Reader:
         return Done(0, text)
 
     def _stop(self) -> str:
-        """End the server as Ctrl-C does; what went wrong, or ""."""
+        """End the server as Ctrl-C does; return the error, or ""."""
         server, self._server = self._server, None
         if server is None:
             return ""
@@ -425,7 +425,7 @@ def _name(page: Path) -> Path:
 
 
 def _failure(block: Block, why: str, text: str, done: Done) -> str:
-    """The message about a block that failed: where, what was run, and what came out."""
+    """Return the message about a failed block: place, command and output."""
     came = (done.output + done.errors).strip().splitlines()
     cut = [f"… {len(came) - 40} lines …"] if len(came) > 40 else []
     parts = [
@@ -465,7 +465,7 @@ def changed_since(revision: str) -> list[Path]:
 
 
 def _git(*words: str) -> list[str] | None:
-    """The names of pages that git prints; None where it fails."""
+    """Return the names of pages that git prints; None where it fails."""
     command = ["git", *words, "--", *map(str, PAGES)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return None if done.returncode else done.stdout.split()
@@ -515,7 +515,7 @@ def _row(page: Path, outcome: Outcome) -> str:
 
 
 def _sum(outcomes: Collection[Outcome]) -> None:
-    """Print every block that was not run and why, then all counts."""
+    """Print every block that was not run with the reason, then all counts."""
     waiting = [each for outcome in outcomes for each in outcome.lacking]
     for block, missing in waiting:
         print(f"not run: {block.place} needs {', '.join(missing)}: {block.text.split(chr(10))[0]}")

@@ -1,6 +1,6 @@
-"""Reads `cases/*.txt`: hostile inputs with what each must do, as `cases/README.txt` describes.
+"""Parse `cases/*.txt`: hostile inputs with their expected results, see `cases/README.txt`.
 
-A malformed file is an error that names the file and line, never a case less.
+A malformed file is an error that names the file and line; no case is skipped silently.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LIMITS: dict[str, Any] = {
     "output_bytes": 256 << 10,
     "drain_bytes": 4 << 20,
 }
-"""Of every case that names no others: small, so that reaching them is quick."""
+"""Limits of cases without limits: small, so that reaching them is quick."""
 
 _ONCE = (
     "exit", "output", "flags", "reached", "refused", "wall", "limits", "length", "cwd", "only",
@@ -38,13 +38,14 @@ _EXPECTATION = re.compile(r"=> ([a-z-]+)(?:\[(root|user)\])?(?: (.*))?")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One input and what it must do, as root's (`mode` "root") or an ordinary user's sandbox."""
+    """One input and its expected result, in a sandbox of root (`mode` "root") or an ordinary
+    user."""
 
     group: str
     name: str
     mode: str
     text: str
-    """As a file name would be decoded: what is no UTF-8 is a lone surrogate."""
+    """Decoded like a file name: invalid UTF-8 becomes lone surrogates."""
     values: dict[str, str] = field(default_factory=dict)
     """The keys that occur at most once."""
     lists: dict[str, list[str]] = field(default_factory=dict)
@@ -67,7 +68,7 @@ def unescape(text: str) -> str:
 
 
 def load(path: Path, mode: str) -> list[Case]:
-    """The cases of one file for one mode. Raises ValueError with file, line and what is wrong."""
+    """Parse the cases of one file for one mode. Raises ValueError with file, line and the fault."""
     cases: list[Case] = []
     names: list[str] = []
     name, start, lines, found = "", 0, [], []  # type: str, int, list[str], list[tuple[int, str]]
@@ -164,11 +165,12 @@ class Sentinel(NamedTuple):
     the network, "write" all."""
     text: str
     noticed: str
-    """An input whose traces it shows, where nothing is made pristine between."""
+    """An input whose traces it shows, without a reset in between."""
 
 
 def sentinels() -> list[Sentinel]:
-    """The ordinary inputs, in order. Raises ValueError for one that nothing is known to disturb."""
+    """Parse the ordinary inputs, in order. Raises ValueError for one without a known
+    disturbance."""
     found: list[Sentinel] = []
     section = noticed = ""
     for line in (DIRECTORY.parent / "sentinels.txt").read_text("utf-8").splitlines():
@@ -185,7 +187,7 @@ def sentinels() -> list[Sentinel]:
 
 
 def all_cases(mode: str) -> list[Case]:
-    """Those of every file, in the order of their names."""
+    """Parse the cases of every file, in the order of their names."""
     return [case for path in sorted(DIRECTORY.glob("[a-z]*.txt")) for case in load(path, mode)]
 
 

@@ -1,8 +1,8 @@
 """A small machine for Bash's interpreter: a directory of the host, and a runner of a few programs.
 
 Nothing is built and no sandbox is opened. `composed` has the interpreter run lines on the machine,
-`executed` has the Bash of the host run them in the directory. Both give what was printed, the exit
-status, and the files that are there afterwards.
+`executed` has the Bash of the host run them in the directory. Both return the output, the exit
+status, and the files afterwards.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FILES: Mapping[str, bytes] = {
     "d/e.txt": b"inner\n",
     "d/f/g.md": b"deep\n",
 }
-"""The files of the machine; each directory above one is there as well."""
+"""The files of the machine; their parent directories exist as well."""
 
 DATE = {"month": "Oct", "day": 16, "year": 2025, "time": "19:43"}
 FILTERS = frozenset(
@@ -69,11 +69,12 @@ class Done:
     output: str
     status: int
     files: Mapping[str, tuple[str, bytes | None]]
-    """The permissions of each file, and its content; None for what is no file, or not known."""
+    """The permissions of each file, and its content; None for a path that is no file, or
+    unknown."""
 
 
 def make_files(directory: Path) -> None:
-    """Puts the machine's files into an empty directory."""
+    """Put the machine's files into an empty directory."""
     for name, content in FILES.items():
         file = directory / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -85,12 +86,12 @@ def make_files(directory: Path) -> None:
 
 
 def environment(directory: Path) -> dict[str, str]:
-    """The variables that the shell gets from outside."""
+    """Return the variables that the shell gets from outside."""
     return {"HOME": str(directory), "LANG": _LANG, "PATH": PATH}
 
 
 def machine(directory: Path) -> World:
-    """The machine whose only files are those of a directory, and a few directories beside it."""
+    """Return the machine with only the files of a directory, and a few directories besides."""
     start = os.fsencode(directory)
     made = entry(0o100644, 0)
     files = {name: entry(0o40755, 4096) for name in WHOLE}
@@ -129,7 +130,7 @@ def entry(mode: int, size: int) -> dict[str, Any]:
 
 
 class Programs:
-    """A runner of single commands: Bash's own rules, and a few programs that are written here.
+    """A runner of single commands: Bash's own rules, and a few programs implemented here.
 
     `asked` lists the commands in order.
     """

@@ -17,12 +17,12 @@ class History:
     system: str = "You are simulating a Linux server." + GUIDANCE
 
     def messages(self, line: str) -> list[dict[str, Any]]:
-        """The messages of the request for a line that is typed now."""
+        """Return the messages of the request for the next line."""
         self.entries.append({"role": "user", "content": line.strip()})
         return [{"role": "system", "content": self.system}, *self.entries[-10:]]
 
     def answered(self, text: str | None) -> None:
-        """Takes an answer, as Cowrie shows it."""
+        """Take an answer, as Cowrie shows it."""
         if text:
             self.entries.append({"role": "assistant", "content": shown(text)})
 
@@ -33,6 +33,6 @@ def shown(text: str) -> str:
 
 
 def executed(command: str) -> list[dict[str, Any]]:
-    """The messages for a command without a terminal."""
+    """Return the messages for a command without a terminal."""
     content = f"Respond with ONLY the output.{GUIDANCE} The command to execute is: {command}"
     return [{"role": "system", "content": content}]

@@ -54,7 +54,7 @@ def needing(n: int, *needed: int, number: int = 0) -> KnownInput:
 
 
 def at_random(n: int, seed: int, number: int = 0) -> KnownInput:
-    """n arguments with sub-inputs that differ at random."""
+    """Return n arguments with sub-inputs that differ at random."""
     bits = random.Random(seed).getrandbits(1 << n)
     return known([f"a{index}" for index in range(n)], lambda mask: bool(bits >> mask & 1), number)
 
@@ -88,7 +88,7 @@ def sample(*input_args: str, volatile: bool = False) -> Sample:
 
 
 def samples() -> Iterator[Sample]:
-    """A stream without end: lengths 2 and 3 in turn, every fifth input declared volatile."""
+    """Generate lengths 2 and 3 in turn without end, every fifth input declared volatile."""
     number = 0
     while True:
         words = ["x", "random" if number % 7 == 3 else f"n{number}", "y"][: 2 + number % 2]
@@ -101,7 +101,7 @@ def stream(system: object, seed: int) -> Stream:
 
 
 class FakeExecutor(SerialExecutor):
-    """Executes in this process; after `fail_after` tasks it is interrupted. `executed` counts."""
+    """Executes in this process; interrupted after `fail_after` tasks. `executed` counts."""
 
     def __init__(self, fail_after: int | None = None) -> None:
         super().__init__(lambda system, limits: FakeRunner())

@@ -1,4 +1,4 @@
-"""The Bash of the host as an oracle: what a few lines of it print for each of many inputs."""
+"""The Bash of the host as an oracle: the output of a few lines for each of many inputs."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Canaries:
         }
 
     def state(self) -> dict[str, Any]:
-        """Every file with its content, and who knocked."""
+        """Return every file with its content, and the received connections."""
         found: dict[str, Any] = {}
         for path in (self.directory, *sorted(self.directory.rglob("*"))):
             status = path.lstat()
@@ -65,7 +65,8 @@ class Canaries:
 
 
 def host_state(canaries: Canaries, process: int) -> dict[str, Any]:
-    """Files, mounts, network, names, settings and the clock of the host, as `process` sees them."""
+    """Return files, mounts, network, names, settings and the clock of the host, as `process` sees
+    them."""
     made = [f"{top}/{name}" for top in _WRITABLE for name in _names(top) if MARK in name]
     return {
         "canaries": canaries.state(),
@@ -83,7 +84,7 @@ def host_state(canaries: Canaries, process: int) -> dict[str, Any]:
             os.getpriority(os.PRIO_PROCESS, process),
             sorted(os.sched_getaffinity(process)),
         ),
-        # to the second, half a second off the edge: other clocks are steered by less
+        # to the second, half a second off the edge: time synchronisation adjusts clocks by less
         "clock": round(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) - _BOOT),
     }
 
@@ -92,7 +93,7 @@ _BOOT = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def descendants(process: int) -> dict[int, str]:
-    """Names of all processes below one, by number."""
+    """Return the names of all processes below one, by PID."""
     found: dict[int, str] = {}
     queue = [process]
     while queue:

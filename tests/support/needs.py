@@ -30,7 +30,7 @@ class Need:
     package: str = ""
     """The Debian package that `make setup-all` installs."""
     otherwise: str = ""
-    """Why `make setup-all` does not bring it, and where its tests run."""
+    """The reason why `make setup-all` does not install it, and where its tests run."""
 
 
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
@@ -38,7 +38,7 @@ SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
 def with_sbin(path: str) -> str:
-    """A search path with the directories of `SBIN`, last where they are not in it."""
+    """Return a search path with the directories of `SBIN`, last where they are not in it."""
     known = path.split(os.pathsep)
     return os.pathsep.join([*known, *(place for place in SBIN if place not in known)])
 
@@ -57,7 +57,7 @@ def _harbor_lints() -> bool:
 
 
 def _mounts(file_system: str) -> bool:
-    """Whether this kernel mounts an image of such a file system."""
+    """Whether this kernel can mount an image of such a file system."""
     known = Path("/proc/filesystems").read_text(encoding="ascii").split()
     modules = Path("/lib/modules", os.uname().release, "kernel/fs", file_system)
     return Path("/dev/loop-control").exists() and (file_system in known or modules.exists())
@@ -163,7 +163,7 @@ def lacked(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> dict[
 
 
 def told(skipped: dict[str, list[str]]) -> str:
-    """One line: how many were skipped for want of what, and what to do."""
+    """Return one line: the number of skipped tests by missing requirement, and the remedy."""
     counted = Counter(name for names in skipped.values() for name in names)
     packages = Counter[str]()
     others: dict[str, Counter[str]] = {}

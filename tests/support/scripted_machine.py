@@ -30,7 +30,7 @@ LISTING = "cd /proc;"
 
 
 def scripted_context(cwd: str, files: dict[str, str]) -> Context:
-    """The context of a machine of files in its start directory."""
+    """Return the context of a machine with files in its start directory."""
     document = dict(ScriptedRunner().context(cwd).document)
     entry = {
         "perms": "-rw-r--r--", "links": 1, "owner": "root", "group": "root",
@@ -95,39 +95,39 @@ class ScriptedLines:
         return self.machine.changed(self.cwd, {}, self.files, self._last)
 
     def kill(self) -> None:
-        """Ends the shell."""
+        """End the shell."""
         if self.unkillable:
             raise SandboxError("it cannot be killed")
         self.ended = True
 
     def settle(self) -> Behavior:
-        """Ends everything."""
+        """End everything."""
         self.kill()
         return self.whole()
 
     def restart(self, *, idle_seconds: float) -> None:
-        """Starts another shell on the same files."""
+        """Start another shell on the same files."""
         self.ended = False
         self.variables = {}
         self.restarts += 1
 
     def enter(self, text: str, *, wall_seconds: float, idle_seconds: float) -> Entered:
-        """Runs an input with the host's bash; a list of processes is the machine's own."""
+        """Run an input with the host's bash; a list of processes is the machine's own."""
         if text.startswith(LISTING):
             text = f"echo {self.machine.processes}"
         return self.machine.enter(text)
 
     def interrupt(self) -> None:
-        """Ends the machine."""
+        """End the machine."""
         self.ended = self.gone = True
 
     def close(self) -> None:
-        """Gives the machine back."""
+        """Give the machine back."""
         self.ended = self.given_back = True
 
     @contextmanager
     def turn(self, *, closed: bool = False) -> Iterator[None]:
-        """Refuses calls after `close`, unless they do without the machine."""
+        """Refuse calls after `close`, unless they do without the machine."""
         if self.given_back and not closed:
             raise ShellEndedError("the shell was closed")
         yield
@@ -176,7 +176,7 @@ class ScriptedLines:
 
 
 class ScriptedMachine:
-    """A machine with no files at first, on which any number of shells run apart."""
+    """A machine without files at first, on which any number of separate shells run."""
 
     seconds = whole_seconds = 2.0
 
@@ -193,7 +193,7 @@ class ScriptedMachine:
         self.unrecorded = b""
         self.processes = "1 2"
         self.timeouts: list[float | None] = []
-        """The seconds that each line was allowed."""
+        """The time limit of each line in seconds."""
         self.typed: list[list[Row]] = []
         """The rows of each call of `type`."""
         self.lent: list[ScriptedLines] = []
@@ -208,11 +208,11 @@ class ScriptedMachine:
         return scripted_context(cwd or "/start", {})
 
     def read(self, path: str) -> bytes | None:
-        """No file is there."""
+        """Return None: there are no files."""
         return None
 
     def lend_shell(self, cwd: str) -> Any:
-        """A new shell."""
+        """Return a new shell."""
         self.lent.append(ScriptedLines(self, cwd))
         return self.lent[-1]
 
@@ -259,7 +259,7 @@ class ScriptedMachine:
     def changed(
         self, cwd: str, before: dict[str, str], after: dict[str, str], behavior: Behavior
     ) -> Behavior:
-        """A behavior with the patch that leads from some files to others."""
+        """Return a behavior with the patch between two sets of files."""
         documents = [scripted_context(cwd, files).document for files in (before, after)]
         digests = {
             name: hashlib.sha256(text.encode()).hexdigest()
@@ -269,7 +269,7 @@ class ScriptedMachine:
         return replace(behavior, patch=diff_documents(*documents), content_digests=digests)
 
     def enter(self, text: str) -> Entered:
-        """Runs an input with the host's bash, with the descriptors that a sandbox gives it."""
+        """Run an input with the host's bash, with the descriptors that a sandbox gives it."""
         Request(text).argument()  # as a sandbox takes it
         talk, theirs = socket.socketpair()
         output, to_output = os.pipe()
@@ -284,7 +284,7 @@ class ScriptedMachine:
         return Entered(talk.detach(), output, errors)
 
     def close(self) -> None:
-        """Counts the call, and waits for the programs that were entered."""
+        """Count the call, and wait for the programs that were entered."""
         self.closed += 1
         for program in self._programs:
             program.wait()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 LONGEST = 25
-"""Words of a sentence."""
+"""Most words of a sentence."""
 
 
 def paragraphs(page: str) -> Iterator[str]:
@@ -28,7 +28,7 @@ def paragraphs(page: str) -> Iterator[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a paragraph; each piece of code is the word `code` there."""
+    """Split a paragraph into sentences; each piece of code is the word `code` there."""
     text = re.sub(r"`[^`]*`", "`code`", text)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     return [one for one in re.split(r"(?<=[.?!])[)*_\"]*\s+(?=\S)", text) if one]

@@ -1,8 +1,8 @@
-"""A checkpoint made on the spot, and a server that answers from it in OpenAI's protocol.
+"""A small trained checkpoint, and a server that answers from it in OpenAI's protocol.
 
 `make(directory)` trains a model of two layers over bytes until it has learnt one reply by heart;
-`serve(directory)` loads what was written there. Called as a program it serves: `tiny_model.py DIR`
-prints its port.
+`serve(directory)` loads the written checkpoint. As a program it serves: `tiny_model.py DIR` prints
+its port.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from transformers import ByT5Tokenizer, GPT2Config, GPT2LMHeadModel
 REPLY = "<OUT>/home/ubuntu\n</OUT> <DIFF>[]</DIFF>"
 """The learnt reply to every prompt."""
 WINDOW = 48
-"""Bytes of a prompt that it looks at: its end."""
+"""Bytes of a prompt that it uses: its end."""
 STEPS = 120
 
 
 def make(directory: Path) -> None:
-    """Writes the checkpoint, weights and tokenizer."""
+    """Write the checkpoint, weights and tokenizer."""
     torch.manual_seed(7)
     torch.set_num_threads(1)
     tokenizer = ByT5Tokenizer()
@@ -85,7 +85,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def serve(directory: Path) -> HTTPServer:
-    """A server of the checkpoint in a directory, on a free port."""
+    """Serve the checkpoint in a directory, on a free port."""
     torch.set_num_threads(1)
     Handler.tokenizer = ByT5Tokenizer.from_pretrained(directory)
     Handler.model = GPT2LMHeadModel.from_pretrained(directory).eval()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 PATIENCE = 60.0
-"""Seconds that anything may take on a busy machine."""
+"""Time limit of any step on a busy machine, in seconds."""
 
 _PAUSE = 0.01
 
@@ -18,10 +18,10 @@ T = TypeVar("T")
 def wait_until(
     condition: Callable[[], T | None], what: str | Callable[[], str], *, seconds: float = PATIENCE
 ) -> T:
-    """The first true value of `condition`, which is asked again and again.
+    """Return the first true value of `condition`, which is called repeatedly.
 
-    Fails after `seconds`, and names `what` was awaited. A callable `what` is called then, so that
-    it can show the state at that time.
+    Fails after `seconds` with `what` it waited for. A callable `what` is called then, so that it
+    can show the state at that time.
     """
     end = time.monotonic() + seconds
     while True:
