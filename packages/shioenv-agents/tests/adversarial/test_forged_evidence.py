@@ -37,7 +37,8 @@ def machine(system: System) -> Iterator[EnteredMachine]:
 
 
 def passes(machine: EnteredMachine, text: str, goal: dict[str, object]) -> bool:
-    """Whether a machine in which a text was run is paid. Who never ends is not waited for."""
+    """Whether a machine in which a text was run gets the reward. Texts that never end are
+    abandoned."""
     machine.renew()
 
     async def run(text: str) -> None:

@@ -26,7 +26,8 @@ SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
 def tokenizer() -> Any:
-    """A token for each byte, and Qwen's chat template, which TRL knows."""
+    """Return a tokenizer with a token for each byte, and Qwen's chat template, which TRL
+    supports."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     made = Tokenizer(models.BPE(vocab={one: n for n, one in enumerate(alphabet)}, merges=[]))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -509,7 +509,7 @@ def endpoint() -> Iterator[Endpoint]:
 def test_a_model_that_cannot_be_asked_is_told_before_the_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the dataset is even looked at."""
+    """The check comes before the dataset is read."""
     command = ["tasks", "make", str(tmp_path / "none"), "--out", str(tmp_path / "out")]
     command += ["--prompt-model", "m"]
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)

@@ -58,7 +58,7 @@ REQUESTS: dict[str, tuple[set[str], Fields]] = {
         {"snapshot_path": (str, True), "mem_backend": (dict, True), "resume_vm": (bool, False)},
     ),
 }
-"""By method and path: the states in which it is taken, and its fields."""
+"""By method and path: the states in which it is valid, and its fields."""
 
 
 class Refused(Exception):  # noqa: N818 - no error of ours
@@ -186,7 +186,7 @@ class StandIn:
 
 
 def pump(source: socket.socket, target: socket.socket) -> None:
-    """Passes bytes on until the end."""
+    """Pass bytes on until the end."""
     with suppress(OSError):
         while data := source.recv(1 << 16):
             target.sendall(data)

@@ -1,4 +1,4 @@
-"""Predictors that are programs from outside: what they may take, and that nothing of them stays."""
+"""Predictors that are external programs: their limits, and their complete removal."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def marked(mark: str) -> list[int]:
-    """The processes with this in their environment, those that ended and wait excepted."""
+    """Return the processes with this in their environment, without zombies."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():

@@ -1,4 +1,4 @@
-"""Questions that a predictor is given at once are asked again singly where the group is lost."""
+"""Questions in a group are asked again one by one where the group fails."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Grouped:
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The log of what the predictor `grouped` was asked."""
+    """Return the log of questions to the predictor `grouped`."""
     install_predictor(tmp_path, monkeypatch, "grouped:Grouped", PREDICTOR)
     path = os.environ.get("PYTHONPATH", "")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{path}")

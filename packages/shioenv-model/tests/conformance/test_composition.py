@@ -1,4 +1,4 @@
-"""Inputs put together from their commands do what the sandbox does with them whole."""
+"""Inputs composed of their commands behave as in the sandbox."""
 
 from __future__ import annotations
 

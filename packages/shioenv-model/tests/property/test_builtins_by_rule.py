@@ -373,14 +373,14 @@ def test_what_is_decided_is_what_bash_does(
 
 
 class Nobody:
-    """A runner that knows nothing."""
+    """A runner that declines every input."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         raise Abstained("it knows nothing")
 
 
 class ByRule:
-    """A runner that knows the rules for single commands, and nothing else."""
+    """A runner with the rules for single commands, and nothing else."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         said = ruled(Call(shell_input), state) if state else None

@@ -1,4 +1,4 @@
-"""Laws of what inputs are put together with."""
+"""Laws of the operations that compose inputs."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("hostile questions")
 """One process opens the model, once."""
 
 FEW = 300_000
-"""Steps of an answer here at most: what ends by them is hostile all the same."""
+"""Most steps of an answer here: inputs that exceed them are hostile all the same."""
 
 MANY = 5_000
 
@@ -99,7 +99,7 @@ def test_what_came_before_is_bounded_too(model: Model, last: str) -> None:
 def test_an_answer_is_the_same_whatever_was_asked_before(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A budget that ends in the midst of the answer ends it there for all."""
+    """A budget that ends in the middle of an answer ends it at the same place each time."""
     text = "for f in /etc/*; do cat $f | grep -c root | sort; done; ls /etc/*.conf"
     other = Model(Memory(model.memory.index.directory))
     for steps in (2_000, 20_000, 60_000, 150_000):

@@ -103,7 +103,7 @@ ASKED = (
 
 @dataclass(frozen=True)
 class Machine:
-    """The sandbox, and what was seen in it."""
+    """The sandbox, and the records of it."""
 
     sandbox: SandboxRunner
     state: State

@@ -1,4 +1,4 @@
-"""Every experiment in small on the real system, as a user runs it."""
+"""Every experiment at a small scale on the real system, as a user runs it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FILES = {"plot.png", "plot.svg", "run.json", "table.md"}
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One directory for all, so that they share what they execute."""
+    """One directory for all, so that they share executions."""
     return tmp_path_factory.mktemp("experiments")
 
 

@@ -1,4 +1,4 @@
-"""The figures of the method are drawn from what happens, and can be read on both pages."""
+"""The figures of the method are drawn from real runs, and are legible on both pages."""
 
 from __future__ import annotations
 

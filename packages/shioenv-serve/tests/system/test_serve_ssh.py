@@ -47,7 +47,8 @@ def server(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def processes_with(text: str) -> list[int]:
-    """Numbers of processes of this host whose command line holds a text, but for clients."""
+    """Return the PIDs of this host's processes whose command line contains a text, without
+    clients."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -60,7 +61,7 @@ def processes_with(text: str) -> list[int]:
 
 
 def started_with(text: str) -> int:
-    """The number of such a process, once there is one."""
+    """Wait for such a process; return its PID."""
     return wait_until(lambda: processes_with(text), f"a process with {text}")[0]
 
 

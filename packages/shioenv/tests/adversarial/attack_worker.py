@@ -1,7 +1,7 @@
-"""Runs hostile inputs and, after each, ordinary ones: a program, so that any user can be the one.
+"""Run hostile inputs and, after each, ordinary ones: a program, so that it can run as any user.
 
 The first line of standard input is an object with the ordinary inputs, the names of the neighbour's
-things and the variables to fill in; then one case each line. Answers are lines of JSON.
+files and the variables to fill in; then one case each line. Answers are lines of JSON.
 """
 
 from __future__ import annotations

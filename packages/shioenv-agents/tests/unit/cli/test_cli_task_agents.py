@@ -21,7 +21,7 @@ FILE = RIGHT_ANSWERS / "tasks.jsonl"
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The agents that tried, by name; no machine is opened."""
+    """Return the agents that tried, by name; no machine is opened."""
     names: list[str] = []
 
     def attempts(tasks: Sequence[Task], name: str, *, agent: object, **_: Any) -> list[Attempt]:

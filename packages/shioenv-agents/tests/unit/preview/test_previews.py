@@ -27,7 +27,7 @@ pytestmark = pytest.mark.xdist_group("preview")
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with one of everything, and the working directory."""
+    """Make a directory with one file of every kind, and change to it."""
     place = tmp_path / "place"
     place.mkdir()
     monkeypatch.chdir(place)

@@ -1,4 +1,4 @@
-"""Outputs are asked for in English, completely or not at all."""
+"""Questions for outputs are in English, and are complete or absent."""
 
 from __future__ import annotations
 

@@ -368,7 +368,7 @@ def test_no_attack_is_paid_on_a_scripted_machine() -> None:
 
 @pytest.fixture
 def serial(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every machine is the scripted one, and nothing is attacked."""
+    """Make every machine the scripted one, and skip the attacks."""
     use_scripted_machines(monkeypatch)
 
 

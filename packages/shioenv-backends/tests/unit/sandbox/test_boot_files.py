@@ -30,7 +30,7 @@ from support.needs import needs
 
 
 def package(path: Path, files: dict[str, bytes]) -> Path:
-    """A `.deb` with these files."""
+    """Return a `.deb` with these files."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:xz") as tar:
         for name, content in files.items():

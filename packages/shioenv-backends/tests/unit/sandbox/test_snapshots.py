@@ -1,4 +1,4 @@
-"""Snapshots of machines: what was kept is what is read, or it is not there."""
+"""Snapshots of machines: a kept snapshot is read back unchanged, or is absent."""
 
 from __future__ import annotations
 

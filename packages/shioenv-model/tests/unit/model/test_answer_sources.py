@@ -1,4 +1,4 @@
-"""Sources of answers that are left out: a switch removes what comes from it, and nothing else."""
+"""Switches for answer sources: each removes one source's answers, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from shioenv_model.rules.registry import RULES
 from support.small_world import HOME, small_memory
 
 RULED = "basename sub/inner.txt"
-"""No record is of this command, and a rule computes its output."""
+"""A command without a record, whose output a rule computes."""
 LOOKED_UP = "cat a.txt"
-"""A record is of this command."""
+"""A command with a record."""
 SIMILAR = "cat nothere"
-"""A record is of a command like this, and no function explains it."""
+"""A command like one with a record, without a function that explains it."""
 COMPUTED = "head -n 1 b.txt"
-"""A record is of a command like this, and a function explains it."""
+"""A command like one with a record, with a function that explains it."""
 BY_BASH = "cd sub; pwd"
-"""Bash's own rules answer this."""
+"""Lines that Bash's own rules answer."""
 
 NOT_FOUND = "no directory of PATH holds it"
 """Source of an answer for an unknown command: the machine has only `cat`."""

@@ -1,4 +1,4 @@
-"""A model that is damaged, or made by somebody else to do harm: one error, which names the file."""
+"""Damaged and malicious models: one error, which names the file."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_every_changed_byte_is_an_error_or_another_answer(directory: Path, membe
 
 
 def replaced(value: Any, by: Any) -> Iterator[Any]:
-    """The document with each part of it in turn replaced; of lists the first item alone."""
+    """Yield the document with each part of it in turn replaced; of lists the first item alone."""
     yield by
     if isinstance(value, dict):
         for name in list(value)[: 3 if len(value) > 10 else 10]:

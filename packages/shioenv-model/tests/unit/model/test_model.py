@@ -1,4 +1,4 @@
-"""The default model: what it answers by rule, from memory, and by guessing; and what it is."""
+"""The default model: answers by rule, from memory, and by guessing; and its metadata."""
 
 from __future__ import annotations
 

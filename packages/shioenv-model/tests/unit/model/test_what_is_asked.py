@@ -28,7 +28,7 @@ def said(stdout: bytes = b"", exit_code: int = 0, stderr: bytes = b"", **more: A
 
 
 class Model:
-    """Answers from a table and executes nothing; unsure of every answer."""
+    """Answers from a table and executes nothing, with a low confidence in every answer."""
 
     def __init__(self, table: Mapping[str, Behavior]) -> None:
         self.table = table

@@ -1,4 +1,4 @@
-"""A replayed estimate is the estimate that executing would have given."""
+"""A replayed estimate equals the estimate by execution."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class Told:
         self.uploads = self.channel()
 
     def channel(self) -> Uploads:
-        """Another channel of the same visitor."""
+        """Return another channel of the same visitor."""
         return Uploads(
             self.directory, self.told, lambda *told: self.dropped.append(told),
             self.visitors, self.servers,
@@ -247,7 +247,7 @@ def test_a_refused_file_of_sftp_takes_nothing_from_the_next(tmp_path: Path) -> N
 
 
 def waiting(tap: SftpServer) -> None:
-    """Requests without an answer, more than are followed."""
+    """Return requests without an answer, more than are followed."""
     for _ in range(70):
         tap.sent(sftp(17, 1, b"/") * 1000)
 
@@ -387,7 +387,7 @@ def test_a_malformed_stream_of_sftp_keeps_nothing_large(tmp_path: Path, stream: 
 
 def test_no_connection_is_taken_for_a_moment_where_descriptors_run_out() -> None:
     class Short(socket.socket):
-        """A listener that counts how often it was asked for a connection."""
+        """A listener that counts the attempts to accept a connection."""
 
         asked = 0
 
