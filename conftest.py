@@ -1,4 +1,4 @@
-"""What tests share: the built default system, built here where it is not there yet."""
+"""Shared fixtures of tests: the default system, built here if it is missing."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ settings.register_profile(
 )  # how long an example takes is the host's business
 settings.load_profile("suite")
 
-# Typer builds the tree of all commands anew for each call.
+# Typer rebuilds the tree of all commands for each call.
 typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore
 
-# A shell that runs the suite in the background has it ignore Ctrl-C, which tests send to programs.
+# A shell that runs the suite in the background makes it ignore Ctrl-C, which tests send to
+# programs.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -46,7 +47,7 @@ def observer(system: System) -> Iterator[SandboxRunner]:
 
 
 FIRST = frozenset({"unit", "docs"})
-"""Directories of tests that need no system, but for those that ask for its fixtures."""
+"""Directories of tests that need no system, except those that use its fixtures."""
 
 
 def needs_no_system(item: pytest.Item) -> bool:
@@ -129,6 +130,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Print at the end which tests were skipped, and what each lacked."""
+    """Print at the end which tests were skipped, and their missing requirements."""
     if skipped := config.stash.get(SKIPPED, {}):
         print(told(skipped))

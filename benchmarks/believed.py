@@ -1,13 +1,13 @@
-"""Is the server of `shioenv serve ssh` told from a stock sshd of the same package, by the wire?
+"""Test whether bytes on the wire distinguish `shioenv serve ssh` from a stock sshd of its package.
 
     python benchmarks/believed.py [--cowrie] [--json]
 
-64 openings are sent to both, before any login: what detectors of honeypots send, and what no
-client sends. Compared are all bytes that come back, and how the connection ends. Of a KEXINIT the
-16 random bytes are left out. An opening counts as different where it differs three times: a
-connection that is reset may lose its last bytes. The group that a server draws for `GEX 8192` is
-random, so that this opening differs between two stock servers too. `--cowrie` sends all of it to
-Cowrie as well. Where they are installed, `nmap -sV` and `ssh-audit` say what they take each for.
+64 openings are sent to both, before any login: those of honeypot detectors, and others that no
+client sends. All received bytes and the connection's end are compared, without the 16 random bytes
+of a KEXINIT. An opening counts as different where it differs three times: a connection that is
+reset may lose its last bytes. The group that a server draws for `GEX 8192` is random, so that this
+opening differs between two stock servers too. `--cowrie` sends all of it to Cowrie as well. Where
+they are installed, `nmap -sV` and `ssh-audit` identify each.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ CLIENT = [
     "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
     "-o", "LogLevel=ERROR", "-o", "IdentitiesOnly=yes",
 ]  # fmt: skip
-"""Options of an OpenSSH client that knows nothing of this host and remembers nothing."""
+"""Options of an OpenSSH client without known hosts or saved state."""
 
 BANNER = b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u10\r\n"
 PATIENCE = 15.0
 TRIES = 3
 SILENCE = 4.0
-"""Seconds after which a server that says nothing is taken to keep the connection open."""
+"""Seconds of silence after which a server is assumed to keep the connection open."""
 
 
 def packet(payload: bytes, padding: int | None = None) -> bytes:
-    """A packet before encryption."""
+    """Return a packet before encryption."""
     if padding is None:
         padding = 8 - (5 + len(payload)) % 8
         padding += 8 if padding < 4 else 0
@@ -56,7 +56,7 @@ def packet(payload: bytes, padding: int | None = None) -> bytes:
 
 
 def texts(*words: str) -> bytes:
-    """Texts with their lengths before them."""
+    """Return texts with their lengths before them."""
     return b"".join(struct.pack(">I", len(word)) + word.encode() for word in words)
 
 
@@ -64,7 +64,7 @@ def kexinit(
     kex: str = "curve25519-sha256", key: str = "ssh-ed25519", cipher: str = "aes128-ctr",
     mac: str = "hmac-sha2-256", compression: str = "none",
 ) -> bytes:  # fmt: skip
-    """A client's proposal."""
+    """Return a client's proposal."""
     lists = texts(kex, key, cipher, cipher, mac, mac, compression, compression, "", "")
     return b"\x14" + b"\1" * 16 + lists + bytes(5)
 
@@ -73,7 +73,7 @@ GROUPS = packet(kexinit(kex="diffie-hellman-group-exchange-sha256"))
 
 
 def head(length: int, padding: int = 4) -> bytes:
-    """The beginning of a packet of a stated length."""
+    """Return the beginning of a packet of a declared length."""
     return struct.pack(">IB", length, padding) + bytes(11)
 
 
@@ -149,12 +149,12 @@ OPENINGS: dict[str, tuple[bytes, ...]] = {
         BANNER, GROUPS, packet(b"\x22" + struct.pack(">III", 4096, 1024, 512)),
     ),
 }  # fmt: skip
-"""What is sent, in pieces: each piece goes once the server has answered the one before."""
+"""The bytes to send, in pieces: each piece goes once the server has answered the one before."""
 
 
 @dataclass(frozen=True)
 class Heard:
-    """What a server said to an opening, and how the connection was afterwards."""
+    """A server's reply to an opening, and the connection's state afterwards."""
 
     said: str
     """Bytes in hexadecimal."""
@@ -162,7 +162,7 @@ class Heard:
 
 
 def opened(port: int, pieces: tuple[bytes, ...]) -> Heard:
-    """Sends an opening; what came back."""
+    """Send an opening, and return the reply."""
     heard, end = b"", "open"
     with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
         try:
@@ -194,11 +194,11 @@ class Client:
     """Root with a key and a password, and OpenSSH's client for both."""
 
     def __init__(self, directory: Path) -> None:
-        """Makes the key in a directory."""
+        """Make the key in a directory."""
         self.key = directory / "key"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key], check=True)
         self.public = self.key.with_suffix(".pub").read_text().strip()
-        """What a server has to accept; servers that ask for a password get one."""
+        """The key that a server must accept; servers that ask for a password get one."""
         ask = directory / "ask"
         ask.write_text("#!/bin/sh\necho any\n")
         ask.chmod(0o700)
@@ -207,7 +207,7 @@ class Client:
         self.environment = {**kept, **asking}
 
     def words(self, port: int, *more: str) -> list[str]:
-        """The client's words."""
+        """Return the client's command line."""
         return ["ssh", "-p", str(port), "-i", str(self.key), *CLIENT, *more, "root@127.0.0.1"]
 
 
@@ -233,7 +233,7 @@ exec chroot /mnt/root /usr/sbin/sshd -D -e -p "$0" -o ListenAddress=127.0.0.1
 
 @contextmanager
 def stock(system: System, key: str = "") -> Iterator[int]:
-    """A stock sshd, which lets root in with a key; its port."""
+    """Run a stock sshd that accepts root's key; yield its port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = ["exec", "unshare", "-m", "-p", "-f", "--kill-child", "sh", "-ec", STOCK, str(port)]
@@ -257,7 +257,7 @@ def stock(system: System, key: str = "") -> Iterator[int]:
 
 @contextmanager
 def served(directory: Path, *options: str) -> Iterator[int]:
-    """A server of `shioenv serve ssh`; its port."""
+    """Run `shioenv serve ssh`; yield its port."""
     command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(directory), "--port", "0"]
     process = subprocess.Popen(
         [*command, "--per-address", "100", *options], stderr=subprocess.PIPE, env=os.environ
@@ -273,7 +273,7 @@ def served(directory: Path, *options: str) -> Iterator[int]:
 
 @contextmanager
 def cowrie() -> Iterator[int]:
-    """A Cowrie of the version that is compared, as it comes but for its banner; its port."""
+    """Run a Cowrie of the compared version, with its defaults except the banner; yield its port."""
     python, port = interpreter(), free_port()
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory)
@@ -306,7 +306,8 @@ def cowrie() -> Iterator[int]:
 
 
 def told(port: int) -> dict[str, str]:
-    """What programs that tell servers apart say of a port, without the port, keys and times."""
+    """Return the reports of server detection programs on a port, without the port, keys and
+    times."""
     said = {}
     programs = {
         "nmap -sV": ["nmap", "-Pn", "-n", "-sV", "--version-all", "-p", str(port), "127.0.0.1"],
@@ -319,7 +320,7 @@ def told(port: int) -> dict[str, str]:
         text = done.stdout.replace(str(port), "PORT")
         if name == "nmap -sV":
             text = "\n".join(re.findall(r"^PORT/tcp.*|^Service Info.*", text, re.MULTILINE))
-        # how fast the host opened connections just now; that nothing throttled them stays
+        # the host's connection rate varies; the statement that nothing was throttled is kept
         text = re.sub(r"\d+ connections were created in .*? conns/sec", "CONNECTIONS", text)
         kept = [line for line in text.splitlines() if "(fin)" not in line]
         said[name] = "\n".join(kept)
@@ -327,7 +328,7 @@ def told(port: int) -> dict[str, str]:
 
 
 def main() -> None:
-    """Prints the openings that tell the two servers apart, and how many do not."""
+    """Print the openings that tell the two servers apart, and the number of those that do not."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

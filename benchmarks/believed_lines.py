@@ -1,16 +1,16 @@
-"""Are commands over `shioenv serve ssh` answered as by the machine itself? And by Cowrie?
+"""Compare answers of `shioenv serve ssh`, and of Cowrie, with the machine itself.
 
     python benchmarks/believed_lines.py FILE [--count N] [--cowrie] [--json]
 
-FILE has an input on each line, as JSON (`input`) or as text. Each comes as a command of its own, by
-OpenSSH's client, to a machine of its own, and starts in the system's first start directory.
+FILE has an input on each line, as JSON (`input`) or as text. OpenSSH's client sends each as a
+separate command to a new machine. It starts in the system's first start directory.
 
 The machine itself runs the same words as a login's, as `shioenv run` does, three times. Then it
 runs them once more as a server would: a second later, beside other processes, with a socket as
-standard input, and for a client at another port. What these runs disagree about tells when or how
-it was asked: no two logins on one server agree about it either. It is left out, and named. Compared
-are standard output, standard error and exit status as the client gives them. Of Cowrie's answer,
-which has one output, output and exit status are compared with those of `shioenv run`.
+standard input, and for a client at another port. Differences between these runs depend on the time
+and manner of the call: two logins on one server differ there too. They are left out, and named.
+Standard output, standard error and exit status are compared, as the client gives them. Of Cowrie's
+answer, which has one output, output and exit status are compared with those of `shioenv run`.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ Heard = tuple[bytes, bytes, int]
 
 
 def inputs(file: Path, count: int) -> Iterator[str]:
-    """The first inputs of a file."""
+    """Return the first inputs of a file."""
     for line in file.read_text(encoding="utf-8").splitlines()[:count]:
         yield json.loads(line)["input"] if line.startswith("{") else line
 
 
 def words_of(system: System, command: str, port: int) -> str:
-    """The quoted words of root's login with a command, for a client at a port."""
+    """Return the quoted words of root's login with a command, for a client at a port."""
     root = next(iter(accounts(system).values()))
     variables = {
         "SSH_CLIENT": f"127.0.0.1 {port} 22",
@@ -66,7 +66,7 @@ def words_of(system: System, command: str, port: int) -> str:
 
 
 def itself(runner: SandboxRunner, command: str) -> set[Heard]:
-    """What the machine itself does with a command of root's, in all of its runs."""
+    """Return the machine's own results for a command of root's, in all of its runs."""
     words = words_of(runner.system, command, 5)
     heard = set()
     for _ in range(RUNS):
@@ -77,7 +77,7 @@ def itself(runner: SandboxRunner, command: str) -> set[Heard]:
 
 
 def later(system: System, command: str) -> Heard:
-    """What a machine that has gone on for a while does with a command that enters it."""
+    """Return the result of a command that enters a machine with some uptime."""
     with EnteredMachine(system, LIMITS) as machine:
 
         def done(text: str) -> Finished:
@@ -92,14 +92,14 @@ def later(system: System, command: str) -> Heard:
 
 
 def asked(port: int, environment: dict[str, str], command: str) -> Heard:
-    """What a client of the server gets."""
+    """Return the results that a client of the server gets."""
     words = ["ssh", "-p", str(port), *OPTIONS, command]
     done = subprocess.run(words, env=environment, input=b"", capture_output=True, timeout=300)
     return done.stdout, done.stderr, done.returncode
 
 
 def cowries(texts: list[str], system: str, cwd: str) -> list[tuple[bytes, int]]:
-    """What Cowrie answers to each."""
+    """Return Cowrie's answer to each."""
     told = []
     with closing(Cowrie(Setting("", system=system, start=cwd))) as honeypot:
         for text in texts:
@@ -112,7 +112,7 @@ def cowries(texts: list[str], system: str, cwd: str) -> list[tuple[bytes, int]]:
 
 
 def main() -> None:
-    """Prints the inputs that are answered otherwise, and how many are not."""
+    """Print the inputs with different answers, and the number of the others."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

@@ -1,16 +1,17 @@
-"""By how many lines do intruders go on as on a real server?
+"""Count the lines for which intruders go on as on a real server.
 
     python benchmarks/believed_scripts.py [--script NAME ...] [--json]
 
 `intruders.toml` has twenty intruders, rewritten from public documentation: the lines that each
-types, and what the intruder has to see to go on. Each types them to a stock sshd of the system's
-package over the system's files, to `shioenv serve ssh` (a machine, the default model, and the model
-where it is sure), and to Cowrie: as it comes, and with the system's files, processes and texts. The
-first line that shows something else ends the visit. A condition that does not hold on the stock
-server is a fault of the script, and named.
+types, and the output needed to go on. They are typed to a stock sshd of the system's package over
+the system's files, to `shioenv serve ssh` (a machine, the default model, and the model where it is
+sure), and to Cowrie: with its defaults, and with the system's files, processes and texts. The first
+line with other output ends the visit. A condition that fails on the stock server is a fault of the
+script, and named.
 
-All runs as root in a network of its own, in which the intruder's server has an address and serves
-scripts. Visitors of `shioenv serve ssh` have no network; those of the others reach that server.
+All runs as root in a new network namespace, in which the intruder's server has an address and
+serves scripts. Visitors of `shioenv serve ssh` have no network; those of the others reach that
+server.
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ from shioenv_eval.predictors.cowrie import Cowrie
 
 SCRIPTS = Path(__file__).with_name("intruders.toml")
 ADDRESS = "192.88.99.7"
-"""The intruder's server. Its range is nobody's any more (RFC 7526), and is no private one: Cowrie
-calls none of those."""
+"""The intruder's server. Its range is no longer assigned (RFC 7526), and is not private: Cowrie
+refuses to call private ones."""
 
 PAYLOAD = b"#!/bin/sh\necho launched\n"
 INSIDE = "SHIOENV_BELIEVED_INSIDE"
-"""Set once this program runs in a network of its own."""
+"""Set once this program runs in a new network namespace."""
 
 PATIENCE = 30.0
-"""Seconds that a line may take."""
+"""Time limit of a line in seconds."""
 QUIET = 0.15
-"""Seconds without output after which a prompt is one."""
+"""Seconds of silence that confirm a prompt."""
 ESCAPE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\^_])")
 PROMPT = re.compile(rb"[#$] ?\Z")
 
@@ -64,7 +65,7 @@ Opener = Callable[[], AbstractContextManager[int]]
 
 @dataclass(frozen=True)
 class Intruder:
-    """What an intruder types, and what has to be shown for the next line."""
+    """An intruder's lines, and the condition on the output before each next line."""
 
     name: str
     source: str
@@ -74,22 +75,22 @@ class Intruder:
 
 @dataclass(frozen=True)
 class Visit:
-    """How far an intruder went."""
+    """The progress of an intruder."""
 
     lines: int
     """Lines after which the intruder went on."""
     stopped: str = ""
     """The line after which the intruder did not; empty where there was none."""
     shown: str = ""
-    """What that line showed."""
+    """The output of that line."""
 
 
 class LeftError(Exception):
-    """The server has ended the session, or says nothing any more."""
+    """The server has ended the session, or no longer replies."""
 
 
 def intruders() -> tuple[Intruder, ...]:
-    """All of the file, in its order."""
+    """Return all intruders of the file, in its order."""
     scripts = tomllib.loads(SCRIPTS.read_text(encoding="utf-8"))["script"]
     return tuple(
         Intruder(each["name"], each["source"], each["way"], tuple(map(tuple, each["lines"])))
@@ -98,12 +99,12 @@ def intruders() -> tuple[Intruder, ...]:
 
 
 Typing = Callable[[str], str]
-"""Types a line, and gives what the line shows. Errors: LeftError."""
+"""Types a line, and returns its output. Errors: LeftError."""
 
 
 @contextmanager
 def terminal(client: Client, port: int) -> Iterator[Typing]:
-    """A terminal at its prompt. Errors: LeftError."""
+    """Open a terminal and wait for its prompt. Errors: LeftError."""
     pid, master = pty.fork()
     if not pid:
         os.execvpe("ssh", client.words(port, "-tt"), client.environment)
@@ -126,7 +127,7 @@ def terminal(client: Client, port: int) -> Iterator[Typing]:
 
 @contextmanager
 def commands(client: Client, port: int) -> Iterator[Typing]:
-    """One connection, in which each line is a command on a channel of its own."""
+    """Open one connection, in which each line is a command on a separate channel."""
     control = ["-S", str(client.key.with_suffix(".control"))]
     begun = client.words(port, *control, "-M", "-N", "-f")
     subprocess.run(begun, env=client.environment, check=True, timeout=PATIENCE)
@@ -150,7 +151,7 @@ def commands(client: Client, port: int) -> Iterator[Typing]:
 
 
 def prompted(master: int, first: bytes) -> str:
-    """What is shown up to the next prompt behind `first`. Errors: LeftError."""
+    """Return the screen's text up to the next prompt after `first`. Errors: LeftError."""
     shown, deadline = b"", time.monotonic() + PATIENCE
     while True:
         is_there = first in shown and PROMPT.search(ESCAPE.sub(b"", shown)) is not None
@@ -166,12 +167,12 @@ def prompted(master: int, first: bytes) -> str:
 
 
 def text_of(shown: bytes) -> str:
-    """What somebody reads of it."""
+    """Return the readable text."""
     return ESCAPE.sub(b"", shown).replace(b"\r", b"").decode("utf-8", "backslashreplace")
 
 
 def visited(client: Client, intruder: Intruder, port: int) -> Visit:
-    """How far the intruder goes on the server of a port."""
+    """Run the intruder against the server on a port."""
     at = terminal if intruder.way == "terminal" else commands
     done = 0
     try:
@@ -187,10 +188,10 @@ def visited(client: Client, intruder: Intruder, port: int) -> Visit:
 
 
 class Payloads(BaseHTTPRequestHandler):
-    """Any file is the payload."""
+    """Serves the payload for every path."""
 
     def do_GET(self) -> None:
-        """Answers."""
+        """Answer."""
         self.send_response(200)
         self.send_header("Content-Type", "application/octet-stream")
         self.send_header("Content-Length", str(len(PAYLOAD)))
@@ -198,11 +199,11 @@ class Payloads(BaseHTTPRequestHandler):
         self.wfile.write(PAYLOAD)
 
     def log_message(self, *_: Any) -> None:
-        """Says nothing."""
+        """Discard the message."""
 
 
 def openers(system: System, client: Client, stack: ExitStack, home: Path) -> dict[str, Opener]:
-    """How each server is opened for a visit. All but the stock one serve all visits."""
+    """Return a way to open each server for a visit. All but the stock one serve all visits."""
     model = ["--model", "default"]
     kept = {
         "machine": stack.enter_context(served(home / "machine")),
@@ -222,7 +223,7 @@ def openers(system: System, client: Client, stack: ExitStack, home: Path) -> dic
 
 
 def main() -> int:
-    """Prints how far each intruder went on each server; 1 where a condition is at fault."""
+    """Print each intruder's progress on each server; 1 where a condition is at fault."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -257,7 +258,7 @@ def main() -> int:
 
 
 def printed(chosen: list[Intruder], found: dict[str, dict[str, Visit]], as_json: bool) -> None:
-    """Prints how far each intruder went, as a table or as JSON."""
+    """Print each intruder's progress, as a table or as JSON."""
     lengths = {each.name: len(each.lines) for each in chosen}
     counts = {name: {at: one.lines for at, one in each.items()} for name, each in found.items()}
     if as_json:

@@ -1,10 +1,10 @@
-"""What a run costs: against bare bash, against other sandboxes, with more workers, over time.
+"""Measure the cost of a run against bare bash and other sandboxes, with more workers, over time.
 
     python benchmarks/bench.py [--pairs N] [--system NAME] [--full] [--json]
 
-One table; every line of it is measured in the same run, one of each in turn, so that whatever else
-the machine does hits all. A ratio is measured / base, pair by pair; the table shows the median and
-the 95th percentile of the pairs. docs/performance.md explains the lines and the base of each.
+One table; every line of it is measured in the same run, one of each in turn, so that other load
+affects all alike. A ratio is measured / base, pair by pair; the table shows the median and the 95th
+percentile of the pairs. docs/performance.md explains the lines and the base of each.
 
 `--full` adds a system whose home tree has 100,000 files more, which takes two minutes to build.
 """
@@ -58,7 +58,8 @@ PEER_TURN = 5
 
 @dataclass
 class Row:
-    """One line of the table: pairs of a base and what is compared with it, or that alone."""
+    """One line of the table: pairs of a base and the value compared with it, or that value
+    alone."""
 
     group: str
     name: str
@@ -70,7 +71,7 @@ class Row:
     aim: float | None = None
     failure: str | None = None
     beside_built: list[float] = field(default_factory=list)
-    """Measured / bare bash of the built system, where that is not the base."""
+    """Ratios to bare bash of the built system, where that is not the base."""
 
     def add(self, base: float, measured: float) -> None:
         self.base.append(base)
@@ -78,7 +79,7 @@ class Row:
         self.ratios.append(measured / base)
 
     def figures(self) -> dict[str, object]:
-        """What is printed; None where a line has no such figure."""
+        """Return the printed figures; None where a line has no such figure."""
         return {
             "group": self.group,
             "name": self.name,
@@ -97,7 +98,7 @@ class Row:
         }
 
     def verdict(self) -> str:
-        """Whether the bounds hold; where the aim is above the must, more is better."""
+        """Return whether the bounds hold; where the aim is above the must, more is better."""
         value = _median(self.ratios or self.measured)
         if self.failure is not None or value is None or self.must is None:
             return ""
@@ -140,7 +141,7 @@ class Bare:
 
 
 def plain_copy(system: System, where: Path) -> Path:
-    """The system's root filesystem as files of the host, owned by the ids its accounts have."""
+    """Copy the system's root filesystem to files of the host, owned by its accounts' ids."""
     root = where / "root"
     subprocess.run(["cp", "-a", system.rootfs, root], check=True)
     idmap = find_idmap()
@@ -153,10 +154,11 @@ def plain_copy(system: System, where: Path) -> Path:
 
 
 def distributions_own(system: System, built: Path, where: Path) -> Path | None:
-    """The same copy with the distribution's own C library and loader, which start every program.
+    """Make the same copy with the distribution's own C library and loader, which start every
+    program.
 
-    The built system's answer in place of the kernel and the processor. None where what it was built
-    from is not kept.
+    The built system's libraries replace the answers of the kernel and the processor. None where the
+    original files were not kept.
     """
     key = system.source.partition("mmdebstrap:")[2]
     base = next((cache_directory() / "bases").glob(f"*-{key}.tar"), None) if key else None
@@ -185,27 +187,27 @@ ORIGINALS = tuple(
 
 @dataclass
 class Bares:
-    """What runs bare inputs, and how to describe it."""
+    """Runners of bare inputs, and their description."""
 
     own: Bare | None
-    """The distribution's."""
+    """With the distribution's C library."""
     built: Bare
-    """The built system's."""
+    """With the built system's C library."""
     root: Path | None
-    """Where the latter's programs are; None: it is the host's own."""
+    """The root directory of the latter's programs; None for the host's own."""
     how: str
 
     @property
     def base(self) -> Bare:
-        """What a run is held against."""
+        """Return the base of a run's ratio."""
         return self.own or self.built
 
 
 @contextmanager
 def bare_bash(system: System) -> Iterator[Bares]:
-    """Bare bash in every way that there is here.
+    """Open bare bash in every way that this host supports.
 
-    Only root can chroot; for everybody else it is the host's own bash in a copy of the home tree.
+    Only root can chroot; other users get the host's own bash in a copy of the home tree.
     """
     session = system.declaration.session
     environment, home = dict(session.environment), system.declaration.start_directory
@@ -240,7 +242,7 @@ def bare_bash(system: System) -> Iterator[Bares]:
 
 
 def sandbox_milliseconds(sandbox: SandboxRunner, text: str, cwd: str | None = None) -> float:
-    """One run right after another of the same input, so that the reset it leaves is paid for."""
+    """Time one run right after another of the same input, which includes the reset after it."""
     state = sandbox.state(cwd)
     sandbox.run(text, state)
     begun = time.perf_counter()
@@ -279,7 +281,7 @@ def measure_inputs(
 def measure_peers(
     others: list[tuple[Row, peers.Peer | None]], context: Context, *, counts: bool
 ) -> None:
-    """One of each, and once bare: not clean, so that it has least to do."""
+    """Measure one of each, and bare bash once: it is not pristine, so that it has least to do."""
     base = context.bares.base.milliseconds(peers.TEXT, "/")
     for row, peer in others:
         if row.failure is not None:
@@ -305,14 +307,14 @@ class Context:
 
 
 def together(rows: Iterable[Row], group: str, must: float, aim: float) -> Row:
-    """The line about all pairs of a group."""
+    """Return the line about all pairs of a group."""
     row = Row(group, f"all inputs: {group}", must=must, aim=aim)
     row.ratios = [ratio for each in rows if each.group == group for ratio in each.ratios]
     return row
 
 
 def beside_built(rows: Iterable[Row], group: str) -> Row:
-    """The same, held against bare bash of the built system."""
+    """Return the same, compared with bare bash of the built system."""
     row = Row(group, f"{group}, beside the built system's")
     row.ratios = [ratio for each in rows if each.group == group for ratio in each.beside_built]
     if not row.ratios:
@@ -321,8 +323,10 @@ def beside_built(rows: Iterable[Row], group: str) -> Row:
 
 
 def openings(system: System, times: int) -> tuple[Row, Row, Row]:
-    """A sandbox opened and one run in it: the only one of the process, beside another one, and anew
-    after an input that changed what is not made pristine within one. The program is loaded already.
+    """Time the opening of a sandbox with one run: alone, next to another sandbox, and reopened.
+
+    Reopened means after an input that changed state which is not reset in place. The program is
+    loaded already.
     """
     first = Row("opening", "the only sandbox, run `true`", must=150, aim=60)
     beside = Row("opening", "one beside it, run `true`")
@@ -347,7 +351,7 @@ def openings(system: System, times: int) -> tuple[Row, Row, Row]:
 
 
 def aged(system: System, runs: int, pairs: int) -> Row:
-    """A sandbox with `runs` inputs behind it against one with ten, in turn."""
+    """Compare a sandbox after `runs` inputs with one after ten, in turn."""
     mix = (*READING, *WRITING)
     row = Row("growth", f"input {runs:,} against input 10", must=1.05)
     with open_sandbox(system) as old, open_sandbox(system) as new:
@@ -362,7 +366,7 @@ def aged(system: System, runs: int, pairs: int) -> Row:
 
 
 def _work(connection: Connection, name: str) -> None:
-    """A worker: for each window asked for, how many inputs a second it ran."""
+    """Run a worker: for each requested window, send its inputs a second."""
     mix = (*READING, *WRITING)
     with open_sandbox(name) as sandbox:
         for text in mix:
@@ -377,7 +381,8 @@ def _work(connection: Connection, name: str) -> None:
 
 
 def two_workers(system: System, windows: int, seconds: float) -> Row:
-    """Inputs a second of one process, then of two at once, in short windows by turns."""
+    """Measure the inputs a second of one process, then of two at once, in short alternating
+    windows."""
     row = Row("workers", "two processes against one", unit="inputs/s", must=1.8, aim=1.9)
     if len(os.sched_getaffinity(0)) < 2:
         row.failure = "needs two processors"
@@ -410,7 +415,7 @@ _READS_LITTLE = ("true", "cat /etc/passwd | sort", "touch x", "sed -i s/a/b/ doc
 
 
 def large_tree(system: System, files: int, pairs: int) -> Row:
-    """The same inputs on the same system with so many files more in the home tree."""
+    """Run the same inputs on the same system with so many files more in the home tree."""
     row = Row("tree", f"{files:,} files more in the home tree", must=1.05)
     before = os.environ.get("SHIOENV_CACHE")
     with tempfile.TemporaryDirectory(
@@ -437,7 +442,7 @@ def large_tree(system: System, files: int, pairs: int) -> Row:
 
 
 def _large_tar(system: System, path: Path, files: int) -> None:
-    """The system's own root filesystem and, in its home, directories of 1,000 files each."""
+    """Make the system's own root filesystem with directories of 1,000 files each in its home."""
     idmap, home = find_idmap(), system.declaration.start_directory.lstrip("/")
 
     def system_ids(entry: tarfile.TarInfo) -> tarfile.TarInfo:

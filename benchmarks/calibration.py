@@ -1,11 +1,11 @@
-"""How far a predictor's confidence is from how right it is, and how much of that is chance.
+"""Measure a predictor's calibration error, and the part of it that is due to chance.
 
     python benchmarks/calibration.py DIR [DIR ...]
 
-Each DIR is what `shioenv evaluate --out DIR` wrote. The expected calibration error holds the mean
-confidence against the share of right answers (`em`) in ten bins of equal width. A predictor that is
-perfectly calibrated has an error too, since the answers are few. Its mean and its 95th percentile
-are of 1,000 draws in which each answer is right with the probability that was said.
+Each DIR was written by `shioenv evaluate --out DIR`. The expected calibration error compares the
+mean confidence with the share of right answers (`em`) in ten bins of equal width. A predictor that
+is perfectly calibrated has an error too, since the answers are few. Its mean and its 95th
+percentile come from 1,000 draws in which each answer is right with the predicted probability.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BINS, DRAWS = 10, 1000
 
 
 def calibration_error(confidences: Sequence[float], right: Sequence[float]) -> float:
-    """The mean distance of confidence and rightness over bins, weighted by their answers."""
+    """Return the mean distance of confidence and accuracy over bins, weighted by their answers."""
     sums = [0.0] * BINS
     for said, share in zip(confidences, right, strict=True):
         sums[min(int(said * BINS), BINS - 1)] += said - share
@@ -29,7 +29,7 @@ def calibration_error(confidences: Sequence[float], right: Sequence[float]) -> f
 
 
 def main() -> None:
-    """Prints a line for each number of commands of each evaluation, and for all together."""
+    """Print a line for each number of commands of each evaluation, and for all together."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("directories", nargs="+", metavar="DIR")
     rows: dict[str, list[tuple[float, float]]] = {}

@@ -1,8 +1,8 @@
-"""Certified tasks a minute.
+"""Measure certified tasks a minute.
 
     python benchmarks/certify.py TASKS [--count N] [--k N] [--workers N]
 
-The attacks on the judge, which come once for a build, are timed by themselves.
+The attacks on the judge, which run once for a build, are timed separately.
 """
 
 from __future__ import annotations

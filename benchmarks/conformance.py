@@ -1,12 +1,12 @@
-"""Emulators, other implementations and our own model, held to the machine: the scoreboard.
+"""The scoreboard: emulators, other implementations and the project's model against the machine.
 
     python benchmarks/conformance.py [--results DIR] [--page-only] [NAME ...]
 
-Each row is a `shioenv conform` with the same cases, into a directory of its own beneath DIR
-(default: build/conformance). A row whose directory is there is not asked again. What the page needs
-of all rows is written to docs/experiments/conformance.json, and the page from that file and from
-docs/experiments/conformance.toml, which says what was found by looking at the commonest findings.
-The rows that are systems need `scripts/other_system.sh`.
+Each row is a `shioenv conform` with the same cases, into a separate directory below DIR (default:
+build/conformance). A row whose directory exists is not run again. The page's data of all rows are
+written to docs/experiments/conformance.json, and the page from that file and from
+docs/experiments/conformance.toml, which has the reviews of the commonest findings. The rows that
+are systems need `scripts/other_system.sh`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ PAGES = ROOT / "docs" / "experiments"
 RESULTS, JUDGED, PAGE = (PAGES / f"conformance.{kind}" for kind in ("json", "toml", "md"))
 
 CASES = 1000
-"""Cases that each row is asked about: the first of the stream of seed 0."""
+"""Cases of each row: the first of the stream of seed 0."""
 
 COMMONEST = 10
-"""Findings of each row that were looked at."""
+"""Reviewed findings of each row."""
 
 ROWS = {
     "bashkit": ("--against", "bashkit"),
@@ -45,7 +45,7 @@ ROWS = {
     "uutils, Debian 13": ("--system", "debian-13", "--against-system", "debian-13-uutils"),
     "default model": ("--against", "default"),
 }
-"""What is asked, by the row's name: options of `shioenv conform`."""
+"""Options of `shioenv conform`, by the row's name."""
 
 WHOSE = ("theirs", "ours", "neither")
 
@@ -68,7 +68,7 @@ The emulators are given the system's files, but no machine that `ps` or `ip` cou
 
 @dataclass(frozen=True, slots=True)
 class LookedAt:
-    """What was seen by looking at one finding."""
+    """The review of one finding."""
 
     whose: str
     what: str
@@ -80,12 +80,12 @@ Key = tuple[str, str]
 
 
 def lines_of(finding: Mapping[str, Any]) -> str:
-    """A finding's lines: those before its input, and the input."""
+    """Return a finding's lines: those before its input, and the input."""
     return "\n".join((*finding["history"], finding["input"]))
 
 
 def looked_at(text: str) -> dict[Key, LookedAt]:
-    """What was seen, by row and finding. Errors: ValueError for a word that is none of `WHOSE`."""
+    """Return the reviews by row and finding. Errors: ValueError for a word outside `WHOSE`."""
     found = {}
     for row, findings in tomllib.loads(text).items():
         for one in findings:
@@ -97,7 +97,7 @@ def looked_at(text: str) -> dict[Key, LookedAt]:
 
 
 def kept(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page needs of a comparison's document."""
+    """Return the fields of a comparison's document that the page needs."""
     facts = ("system", "system_digest", "against", "version", "level", "seed")
     counts = ("drawn", "steady", "right", "share", "differ")
     findings = document["findings"]
@@ -113,7 +113,7 @@ def kept(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def page(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) -> str:
-    """The page, as Markdown."""
+    """Return the page as Markdown."""
     first = next(iter(rows.values()))
     head = _HEAD.format(
         cases=first["drawn"],
@@ -210,14 +210,14 @@ def _finding(name: str, finding: Mapping[str, Any], seen: Mapping[Key, LookedAt]
 
 
 def written(rows: Mapping[str, Mapping[str, Any]], judged: str) -> None:
-    """Writes results and page."""
+    """Write results and page."""
     document = json.dumps(rows, ensure_ascii=False, indent=1)
     atomic_write(RESULTS, f"{document}\n".encode("utf-8", "backslashreplace"))
     atomic_write(PAGE, page(rows, looked_at(judged)).encode())
 
 
 def main() -> None:
-    """Asks what is not known yet, and writes results and page."""
+    """Run the missing rows, and write results and page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows; none named: all")
     parser.add_argument("--results", type=Path, default=ROOT / "build" / "conformance")

@@ -1,11 +1,11 @@
-"""Visits a Cowrie whose LLM back end asks an endpoint: a line of JSON in, a line of JSON out.
+"""Visit a Cowrie whose LLM back end calls an endpoint: a line of JSON in, a line of JSON out.
 
     python cowrie_visit.py PREDICTORS DIRECTORY PORT ENDPOINT KEY MODEL
 
-`{"lines": [...]}` is a terminal of its own, `{"command": ...}` is an exec request of its own, whose
-standard input stays open. The answer has what was shown and the seconds, for each line. PREDICTORS
-is the directory of `cowrie_client.py`. Standard library and paramiko only: this is a program for
-Cowrie's own environment.
+`{"lines": [...]}` opens a new terminal, `{"command": ...}` sends a new exec request, whose standard
+input stays open. The answer has the output and the seconds, for each line. PREDICTORS is the
+directory of `cowrie_client.py`. Standard library and paramiko only: this is a program for Cowrie's
+own environment.
 """
 
 import json
@@ -50,7 +50,7 @@ def connected(port):
 
 
 def shown(channel, end):
-    """What is shown until `end` stands at its end, or until all is over."""
+    """Read until `end` is at the end of the output, or until the channel closes."""
     data = b""
     while not (end and data.endswith(end)) and (piece := channel.recv(65536)):
         data += piece
@@ -58,7 +58,7 @@ def shown(channel, end):
 
 
 def typed(port, lines):
-    """What each line shows behind its echo, without the prompt, and its seconds."""
+    """Return each line's output after its echo, without the prompt, and its seconds."""
     client = connected(port)
     try:
         channel = client.invoke_shell()

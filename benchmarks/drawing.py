@@ -1,9 +1,9 @@
-"""Memory that drawing keeps for each input, and the time of an input.
+"""Measure the memory that drawing keeps for each input, and the time of an input.
 
     python benchmarks/drawing.py [--count N] [--policy P] [--mistakes SHARE] [--session-length N]
 
-Draws N inputs, then N more, and prints what Python's own allocations and the process's resident
-memory grew by in the second half. By then the caches, whose size is bounded, are nearly full.
+Draws N inputs, then N more, and prints the growth of Python's own allocations and of the process's
+resident memory in the second half. By then the caches, whose size is bounded, are nearly full.
 `--time` measures no allocations, which slows drawing down, and prints the time of an input.
 """
 
@@ -22,7 +22,7 @@ from shioenv.synthesis.sample import sample
 
 
 def resident() -> int:
-    """The bytes of this process that are in memory."""
+    """Return this process's resident bytes."""
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
@@ -30,7 +30,7 @@ def resident() -> int:
 
 
 def measure(drawing: Drawing, count: int, *, traced: bool) -> dict[str, float]:
-    """Figures of a second half of `count` inputs."""
+    """Return the figures of a second half of `count` inputs."""
     if traced:
         tracemalloc.start()
     stream = sample(drawing)

@@ -1,8 +1,8 @@
-"""What the Ray engine costs against the local one: windows of the same records, in turn.
+"""Measure the Ray engine's cost against the local one: windows of the same records, in turn.
 
 Both are open all the time, on the same processors, and rest while the other works. A window gives
-one of them a batch of samples; its time is from the first sample to the last record. What starting
-an engine takes is measured apart.
+one of them a batch of samples; its time is from the first sample to the last record. The start of
+an engine is measured separately.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def main() -> None:
 def prepared(
     asked: argparse.Namespace,
 ) -> tuple[NumberedJob[Wanted | str, Line | Context], Iterator[Batch]]:
-    """What the workers are told, and batches of numbered samples."""
+    """Return the workers' job, and batches of numbered samples."""
     system = find_system()
     grammars = load_grammars(PAPER, versions=system.versions)
     plan = plan_of(
@@ -93,7 +93,7 @@ def prepared(
 
 
 def window(engine: Executor, job: NumberedJob[Wanted | str, Line | Context], batch: Batch) -> float:
-    """Seconds from the first sample to the last record."""
+    """Return the seconds from the first sample to the last record."""
     start = time.perf_counter()
     made = sum(1 for _ in engine.map(job, batch))
     assert made == len(batch)

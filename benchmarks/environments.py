@@ -1,9 +1,9 @@
-"""How many episodes a second: the native vector beside Gymnasium's own, on the same inputs.
+"""Measure episodes a second: the native vector beside Gymnasium's own, on the same inputs.
 
 All grammars, uniformly drawn permitted actions, budget 16. Both play the same episodes: the actions
-of episode e are drawn by its own generator, and what is given at reset is the same. Gymnasium's
-vector has the environments' defaults; the native one makes no records, runs an input twice instead
-of three times for its noise and gives each run half a second, which is how learners use it.
+of episode e are drawn by its own generator, and the reset options are the same. Gymnasium's vector
+has the environments' defaults; the native one makes no records, runs an input twice instead of
+three times for its noise and gives each run half a second, as learners use it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ NATIVE: dict[str, Any] = {"record": False, "noise_runs": 2, "wall_seconds": 0.5}
 
 
 class Players:
-    """Draws actions: the same ones for an episode of a seed, wherever it is played."""
+    """Draws actions: the same for an episode of a seed in every vector."""
 
     def __init__(self, count: int, first: int) -> None:
         self._next = first + count
         self._generators = [np.random.default_rng(first + number) for number in range(count)]
 
     def choose(self, masks: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """An action for each environment, uniformly among those permitted."""
+        """Draw an action for each environment, uniformly among those permitted."""
         chosen = np.zeros(len(masks), np.int64)
         for number, (mask, generator) in enumerate(zip(masks, self._generators, strict=True)):
             permitted = np.flatnonzero(mask)
@@ -43,13 +43,13 @@ class Players:
         return chosen
 
     def begin(self, number: int) -> None:
-        """Another episode begins in an environment."""
+        """Begin the next episode in an environment."""
         self._generators[number] = np.random.default_rng(self._next)
         self._next += 1
 
 
 def native(episodes: int, envs: int, sandboxes: int | None, budget: int, **options: Any) -> float:
-    """Seconds that the native vector takes."""
+    """Return the native vector's seconds."""
     vector = GrammarVectorEnv(
         envs, sandboxes=sandboxes, defer=True, wrap=[LocalActions], budget=budget,
         **{**NATIVE, **options},
@@ -62,7 +62,7 @@ def native(episodes: int, envs: int, sandboxes: int | None, budget: int, **optio
 
 
 def gymnasiums(episodes: int, envs: int, mode: str, budget: int) -> float:
-    """Seconds that Gymnasium's vector takes."""
+    """Return the seconds of Gymnasium's vector."""
     vector = gymnasium.make_vec(
         "ShIOEnv-Grammar-v0",
         num_envs=envs,
@@ -77,7 +77,7 @@ def gymnasiums(episodes: int, envs: int, mode: str, budget: int) -> float:
 
 
 def play(vector: Any, episodes: int) -> float:
-    """Seconds for so many episodes."""
+    """Return the seconds for so many episodes."""
     began = time.perf_counter()
     done = sum(1 for _ in ends(vector, episodes))
     if isinstance(vector, GrammarVectorEnv):
@@ -87,7 +87,7 @@ def play(vector: Any, episodes: int) -> float:
 
 
 def ends(vector: Any, episodes: int) -> Iterator[int]:
-    """The environments whose episodes end, one after the other."""
+    """Yield the environments whose episodes end, one after the other."""
     players = Players(vector.num_envs, 0)
     _, infos = vector.reset(seed=0)
     ended = 0

@@ -1,4 +1,4 @@
-"""How far estimates of irreducibility are from the truth.
+"""Measure the error of irreducibility estimates.
 
     python benchmarks/estimators.py [--inputs N] [--lengths 8 9 10 11 12] [--budgets 8 16 32 64]
                                     [--seeds N] [--seed N] [--json]
@@ -6,8 +6,8 @@
 Draws inputs as `shioenv generate --policy lengths --composites off` does it, executes every
 sub-input of as many as asked for of each number of arguments (2^n - 2 each), and lets each
 estimator score them again from what was seen: the mean of |estimate - truth| over inputs and seeds.
-Passed over are volatile inputs, those whose single run takes more than 100 ms, or whose sub-inputs
-take more than that on average, and those of which a sub-input runs out of time.
+Skipped are volatile inputs, and those whose single run, or whose sub-inputs on average, take more
+than 100 ms. So are inputs with a sub-input that times out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shioenv_paper.replay import InputReplay
 
 
 def collect(lengths: list[int], count: int, seed: int) -> list[KnownInput]:
-    """`count` executed inputs of each length."""
+    """Return `count` executed inputs of each length."""
     found: list[KnownInput] = []
     missing = dict.fromkeys(lengths, count)
     with open_sandbox(None, LIMITS) as observer:
@@ -49,7 +49,7 @@ def collect(lengths: list[int], count: int, seed: int) -> list[KnownInput]:
 
 
 def measure(inputs: list[KnownInput], estimator: str, budget: int, seeds: int) -> dict[str, float]:
-    """Mean absolute error, its standard error over inputs, and sub-inputs looked at."""
+    """Return the mean absolute error, its standard error over inputs, and the sub-inputs used."""
     errors, executions = [], []
     for known in inputs:
         replay = InputReplay(known)
@@ -64,7 +64,7 @@ def measure(inputs: list[KnownInput], estimator: str, budget: int, seeds: int) -
 
 
 def main() -> None:
-    """Executes, estimates, prints."""
+    """Execute, estimate, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--inputs", type=int, default=9, help="of each length")
     parser.add_argument("--lengths", type=int, nargs="+", default=[8, 9, 10, 11, 12])

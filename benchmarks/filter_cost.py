@@ -1,14 +1,14 @@
-"""What the system-call filter costs per call.
+"""Measure the cost of the system-call filter per call.
 
     python benchmarks/filter_cost.py [--calls N] [--rounds N]
 
 Times a loop of one system call, a few machine instructions long (x86-64), in processes with no
 filter, with a list of thirty refused calls (what the sandbox used to have), and with the filter
-that sandboxes get. Prints nanoseconds per call: the least of several rounds, since whatever else
-the machine does only adds.
+that sandboxes get. Prints nanoseconds per call: the least of several rounds, since other load only
+adds.
 
-`getppid` stands for every call that is allowed whatever its arguments; of `socket` the arguments
-are looked at (here it then fails in the kernel, at once); `keyctl` is refused.
+`getppid` represents the calls that are allowed with all arguments. The arguments of `socket` are
+checked (here it then fails in the kernel, at once). `keyctl` is refused.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def denied() -> bytes:
 
 
 def nanoseconds(program: bytes | None, call: str, calls: int) -> float:
-    """Time per call in a process of its own that has the filter `program`."""
+    """Time per call in a new process that has the filter `program`."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,13 +1,13 @@
-"""What a dataset costs: the usual settings beside the paper's, shared or not, and without scores.
+"""Measure the cost of a dataset: usual and paper's settings, shared or not, and without scores.
 
     python benchmarks/generate.py [--count N] [--seed S] [--turns T] [--json]
 
-In every turn the same records are made in every way, one way after the other, so that whatever else
-the machine does hits all; each turn has a seed of its own. Ratios are of the same turn, the table
-shows medians. Records a second are those of the middle four fifths: at the end of a run lanes are
-idle while the slowest record waits, which a long run does not notice. docs/performance.md explains
-the lines. The usual settings are those of `shioenv generate`, which shares what it executes for
-scores: here through a file of the turn, empty at first, and never through what your own runs share.
+In every turn the same records are made in every way, one way after the other, so that other load
+affects all alike; each turn has a different seed. Ratios are of the same turn, the table shows
+medians. Records a second are those of the middle four fifths: at the end of a run lanes are idle
+while the slowest record waits, which a long run does not notice. docs/performance.md explains the
+lines. The usual settings are those of `shioenv generate`, which shares what it executes for scores:
+here through a file of the turn, empty at first, and never through the cache of your own runs.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ WANTED = {
     "records/s, without scores": ("without scores", "records_per_second", 150.0, 185.0),
     "generator's own ms a record": ("without scores", "generator_ms", 0.6, 0.3),
 }
-"""By what is wanted: the way that shows it, its figure, what it must be and what is aimed at, with
-two workers on two processors."""
+"""Targets by name: the way that shows it, its figure, the required value and the aim, with two
+workers on two processors."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Way:
     workers: int = 2
     shared: bool = False
     times: int = 1
-    """So many times more records."""
+    """Factor on the number of records."""
 
 
 WAYS = (
@@ -69,7 +69,7 @@ USUAL = [way.name for way in WAYS].index("usual")
 
 
 class Memory(threading.Thread):
-    """Looks at what the worker processes keep in memory, every half second."""
+    """Samples the memory of the worker processes every half second."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -84,7 +84,7 @@ class Memory(threading.Thread):
                     self._seen.setdefault(pid, []).append(size)
 
     def end(self) -> tuple[float | None, float | None]:
-        """MiB of a worker in the second quarter of its life and in its last: the larger ones."""
+        """Return a worker's MiB in the second and the last quarter of its life: the larger ones."""
         self._ended.set()
         self.join()
         lives = [seen for seen in self._seen.values() if len(seen) >= 4]
@@ -113,13 +113,13 @@ def _resident(pid: int) -> float:
 
 
 def progress(text: str) -> None:
-    """Says what is being measured."""
+    """Print what is being measured."""
     print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def cache_of_its_own(directory: Path) -> Iterator[None]:
-    """The built systems, and nothing that was executed before."""
+    """Make a cache with the built systems and no executions."""
     real = cache_directory()
     directory.mkdir()
     for name in ("bases", "names", "systems"):
@@ -136,18 +136,19 @@ def cache_of_its_own(directory: Path) -> Iterator[None]:
 
 
 class Pace:
-    """When how many records were done, and this process's own time until then."""
+    """The times at which records were done, and this process's own time until then."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[float, float]] = {}
 
     def report(self, progress: Progress) -> None:
-        """What `generate` reports to."""
+        """Receive the progress of `generate`."""
         self._seen.setdefault(progress.done, (progress.seconds, time.process_time()))
 
     def of_middle(self, count: int) -> dict[str, float]:
-        """From the first tenth of the records to the last: records a second, and milliseconds of
-        this process's own processor time a record, which has the sampler and the store in it.
+        """Return figures from the first tenth of the records to the last: records a second, and
+        this process's own milliseconds of processor time a record, which include the sampler and
+        the store.
         """
         first, last = count // 10, count - count // 10
         seconds, own = (
@@ -160,7 +161,7 @@ class Pace:
 def figures(
     summary: Summary, pace: Pace, memory: tuple[float | None, float | None]
 ) -> dict[str, Any]:
-    """What one way gave."""
+    """Return the figures of one way."""
     effort = summary.effort
     return {
         **pace.of_middle(summary.new),
@@ -177,7 +178,7 @@ def figures(
 
 
 def turn(count: int, seed: int, where: Path) -> list[dict[str, Any]]:
-    """The records of one seed, made in every way."""
+    """Make the records of one seed in every way."""
     found = []
     with cache_of_its_own(where / "cache"):
         for number, way in enumerate(WAYS):
@@ -202,7 +203,7 @@ def _median(values: list[Any]) -> float | None:
 
 
 def report(turns: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """A row for each way: medians over the turns."""
+    """Return a row for each way: medians over the turns."""
     rows = []
     for number, way in enumerate(WAYS):
         mine = [one[number] for one in turns]
@@ -216,7 +217,7 @@ def report(turns: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:
-    """The table of docs/performance.md."""
+    """Print the table of docs/performance.md."""
     head = (
         *("records/s", "ratio", "executions", "executed/s", "known", "not in commands"),
         *("own ms", "MiB early", "late"),
@@ -240,7 +241,7 @@ def print_table(rows: list[dict[str, Any]]) -> None:
 
 
 def print_verdicts(rows: list[dict[str, Any]]) -> None:
-    """What is wanted, and whether it is reached."""
+    """Print each target, and whether it is reached."""
     by_name = {row["name"]: row for row in rows}
     print(f"\n{'two workers':30}{'must':>8}{'aim':>8}{'reached':>10}")
     for what, (way, figure, must, aim) in WANTED.items():
@@ -257,7 +258,7 @@ def print_verdicts(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Measures, prints."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--count", type=int, default=400, help="records in each way")
     parser.add_argument("--seed", type=int, default=7, help="of the first turn")

@@ -1,12 +1,12 @@
-"""A model that answers where it is sure, and the machine elsewhere: executions saved, EM, time.
+"""Measure a hybrid of a model where it is sure, and the machine elsewhere: executions, EM, time.
 
     python benchmarks/hybrid.py DIR [DIR ...]
 
-Each DIR is what `shioenv evaluate --predictor MODEL --predictor sandbox --out DIR` wrote: of two
+Each DIR was written by `shioenv evaluate --predictor MODEL --predictor sandbox --out DIR`: of two
 predictors the first is the model, the second the machine. At a confidence P the model is asked
 first. Where it is less sure than P, the machine answers, which takes the time of both. Prints a
-Markdown row for each P, of single and of multi inputs: the share of inputs that nothing was
-executed for, EM with its 95% interval by resampling inputs, and milliseconds (mean and median).
+Markdown row for each P, of single and of multi inputs: the share of inputs without an execution, EM
+with its 95% interval by resampling inputs, and milliseconds (mean and median).
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from shioenv_eval.evaluate import Evaluation, read_evaluation
 from shioenv_eval.report.means import Resampled
 
 CONFIDENCES = (0.0, 0.3, 0.5, 0.7, 0.9, 0.95, 0.99, 1.01)
-"""The last is more than any answer has: everything is executed, after the model was asked."""
+"""The last is above every answer's confidence: everything is executed, after the model was
+asked."""
 
 
 def rows(name: str, evaluation: Evaluation) -> None:
-    """Prints the rows of one evaluation. Errors: ValueError where there are not two predictors."""
+    """Print the rows of one evaluation. Errors: ValueError where there are not two predictors."""
     model, machine = evaluation.predictors
     cases = [case.question.steps for case in evaluation.suite.cases]
     for steps in dict.fromkeys(cases):
@@ -45,7 +46,7 @@ def rows(name: str, evaluation: Evaluation) -> None:
 
 
 def main() -> None:
-    """Prints the rows of each evaluation."""
+    """Print the rows of each evaluation."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("directories", nargs="+", metavar="DIR")
     print("| inputs: at a confidence of | not executed | EM | ms, mean | median |")

@@ -1,9 +1,9 @@
-"""What a run costs on a machine of its own, beside namespaces: processor time and wall time.
+"""Measure a run's cost in a microVM, beside namespaces: processor time and wall time.
 
     python benchmarks/machines.py --count 20
 
 Medians in milliseconds of one run after another; of machines also the processor time of QEMU and of
-the caller. The ways take turns, so that what else the host does hits all.
+the caller. The ways take turns, so that other load affects all alike.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WAYS = {
 
 
 def used(sandbox: object) -> float:
-    """Processor seconds of this process, of machines that ended, and of the one that runs."""
+    """Return the processor seconds of this process, of ended machines, and of the running one."""
     whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     total = sum(sum(resource.getrusage(who)[:2]) for who in whose)
     if isinstance(sandbox, MicrovmSandbox) and sandbox._process:
@@ -40,7 +40,7 @@ def used(sandbox: object) -> float:
 
 
 def main() -> None:
-    """The table."""
+    """Print the table."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--count", type=int, default=20, help="runs of each input (default: 20)")
     count = options.parse_args().count

@@ -1,4 +1,4 @@
-"""The other ways to run an input on a clean system, as this host has them installed."""
+"""Other ways to run an input on a clean system, as installed on this host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from spawner import Overlay, Spawner
 
 TEXT = "touch /home/x; ls /home"
-"""What they all run. Its output has a line `x`, and one only where the state was clean."""
+"""The common input. Its output has a line `x`, and one only where the state was clean."""
 
 _BASH = ("bash", "--norc", "--noprofile", "-c", TEXT)
 _SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -21,7 +21,7 @@ _SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Peer:
-    """`failure` says why it cannot be measured; None where it can."""
+    """`failure` gives the reason why it cannot be measured; None where it can."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Peer:
     failure: str | None = None
 
     def seconds(self, spawner: Spawner) -> float:
-        """RuntimeError where it did not do what the input says on a clean system."""
+        """Time the input. RuntimeError where its result is not that of a clean system."""
         done = spawner.spawn(self.command, {"PATH": _SEARCH}, "/", self.overlay)
         if done.status or "x" not in done.output.split():
             raise RuntimeError(_reason(done.output) or f"exit status {done.status}")
@@ -37,7 +37,7 @@ class Peer:
 
 
 def none(reason: str) -> Iterator[Peer]:
-    """Where they cannot be measured at all."""
+    """Yield the reason why none can be measured."""
     yield Peer("other sandboxes", failure=reason)
 
 
@@ -47,13 +47,14 @@ def _reason(output: str) -> str:
 
 
 def peers(root: Path, work: Path, spawner: Spawner) -> Iterator[Peer]:
-    """All of them, each tried once. `root` is a plain copy of the system, `work` a directory."""
+    """Yield all of them, each tried once. `root` is a plain copy of the system, `work` a
+    directory."""
     lower = str(root)
     for path in (bundle := work / "bundle", bundle / "rootfs", work / "layers", work / "merged"):
         path.mkdir()
     (bundle / "config.json").write_text(json.dumps(_oci_configuration()))
     overlay = Overlay(lower, str(work / "layers"), str(bundle / "rootfs"))
-    # Written as one does by hand: a shell that mounts, and exec at its end.
+    # A shell that mounts, and exec at its end, as in hand-written scripts.
     script = (
         f"mount -t tmpfs tmpfs {work}/layers && mkdir {work}/layers/u {work}/layers/w && "
         f"mount -t overlay overlay -o lowerdir={lower},upperdir={work}/layers/u,"
@@ -145,7 +146,7 @@ def _docker_image(root: Path) -> None:
 
 
 def _oci_configuration() -> dict[str, object]:
-    """The least that runs: own namespaces, /proc and /dev."""
+    """Return a minimal configuration: own namespaces, /proc and /dev."""
     return {
         "ociVersion": "1.0.2",
         "root": {"path": "rootfs"},

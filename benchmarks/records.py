@@ -1,8 +1,8 @@
-"""How right the default model is by how many records it is of, and how large.
+"""Measure the default model's accuracy and size by its number of records.
 
     python benchmarks/records.py MATERIAL --out DIR --records 88000 177000 354000 --suite FILE
 
-Fewer records are among the more. A model or an answer that is there is not made again.
+Each smaller set is a part of the larger ones. Existing models and answers are kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shioenv_model.training.memory import train_memory
 
 
 def main() -> None:
-    """Makes each model, asks it, and prints a line for each suite."""
+    """Make each model, evaluate it, and print a line for each suite."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("material", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)

@@ -1,10 +1,10 @@
-"""Steps a second of a sequence model's training on a GPU: started one by one, replayed, and fused.
+"""Measure training steps a second of a sequence model on a GPU: eager, replayed, and fused.
 
     python benchmarks/replayed.py EXAMPLES [--size base] [--seconds 10]
 
-Each way passes the same batches, of the ten most frequent shapes. The losses are compared, and
-the passes of some shapes are timed. The rates are those of the second half of each way's time,
-when every shape is recorded.
+Each way passes the same batches, of the ten most frequent shapes. The losses are compared, and the
+passes of some shapes are timed. The rates are those of the second half of each way's time, when
+every shape is recorded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WAYS: dict[str, tuple[bool, Callable[[Any], Any]]] = {
 
 
 def main() -> None:
-    """Runs each way and prints a line for it."""
+    """Run each way and print a line for it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("examples", type=Path)
     parser.add_argument("--size", default="base")

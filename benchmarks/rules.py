@@ -28,7 +28,7 @@ from shioenv_model.rules.registry import AFTER_RECORDS, BEFORE_RECORDS, Responde
 
 
 class Watched:
-    """Rules that note which of them answered."""
+    """Rules that record which of them answered."""
 
     def __init__(self) -> None:
         self.answered: set[str] = set()
@@ -57,7 +57,7 @@ def model_without(name: str | None, watched: Watched, left_out: Collection[str] 
 
 
 def answer_to(model: Model, suite: Suite, place: int) -> Said:
-    """Return what the model says of an input, as an evaluation keeps it."""
+    """Return the model's answer to an input, as an evaluation keeps it."""
     case = suite.cases[place]
     try:
         behavior = model.run(case.question.input, case.state(suite.head.start))
@@ -72,7 +72,7 @@ def right(suite: Suite, said: Sequence[Said]) -> list[bool]:
 
 
 def main() -> None:
-    """Prints what each rule contributes to a suite."""
+    """Print the contribution of each rule to a suite."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--suite", required=True, type=Path, metavar="FILE")
     parser.add_argument("--model", metavar="MODEL")

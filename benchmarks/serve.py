@@ -1,10 +1,10 @@
-"""What a line costs that comes over OpenAI's protocol, and over Cowrie before it.
+"""Measure a line's cost over OpenAI's protocol, alone and with Cowrie in front of it.
 
     python benchmarks/serve.py [--turns N] [--json]
 
-One table; its lines are measured in turns, so that whatever else the machine does hits all. The
-base of Cowrie's lines is Cowrie before an endpoint that answers at once with a constant: what is
-above that is ours. Needs shioenv[openai], and makes Cowrie's own environment on first use.
+One table; its lines are measured in turns, so that other load affects all alike. The base of
+Cowrie's lines is Cowrie in front of an endpoint that answers at once with a constant; the rest is
+this project's cost. Needs shioenv[openai], and makes Cowrie's own environment on first use.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RUNNERS = {
     "model above a machine": ("--model", "default", "--machine-below", "0.9"),
     "model": ("--model", "default"),
 }
-"""What answers, with the options that say so."""
+"""The runners, with their options."""
 
 LINES = (
     "uname -a", "id", "pwd", "cd /tmp", "ls -la", "x=5", "echo $x", "cat /etc/passwd", "w",
@@ -47,12 +47,12 @@ VISIT = Path(__file__).with_name("cowrie_visit.py")
 
 
 def called(runner: str) -> str:
-    """The name in the protocol of what answers."""
+    """Return the runner's model name in the protocol."""
     return "default" if "--model" in RUNNERS.get(runner, ()) else "sandbox"
 
 
 class Constant(BaseHTTPRequestHandler):
-    """An endpoint that answers at once, with the same text whatever is asked."""
+    """An endpoint that answers every request at once, with the same text."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -72,7 +72,7 @@ class Constant(BaseHTTPRequestHandler):
 
 @contextmanager
 def constant() -> Iterator[int]:
-    """The port of an endpoint that answers at once."""
+    """Run an endpoint that answers at once; yield its port."""
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Constant) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -82,7 +82,7 @@ def constant() -> Iterator[int]:
 
 @contextmanager
 def served(runner: str) -> Iterator[int]:
-    """The port of `shioenv serve openai`."""
+    """Run `shioenv serve openai`; yield its port."""
     words = [sys.executable, "-m", "shioenv", "serve", "openai", *RUNNERS[runner], "--port", "0"]
     words += ["--rate", "1000000"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
@@ -102,7 +102,7 @@ def served(runner: str) -> Iterator[int]:
 
 @contextmanager
 def honeypot(home: Path, port: int, model: str) -> Iterator[subprocess.Popen[str]]:
-    """Cowrie before an endpoint, and a visitor that is told what to type."""
+    """Start Cowrie in front of an endpoint, and a visitor that types the given lines."""
     predictors = str(files("shioenv_eval.predictors"))
     words = [str(cowrie.interpreter()), str(VISIT), predictors, str(home), str(cowrie.free_port())]
     words += [f"http://127.0.0.1:{port}", "none", model]
@@ -115,7 +115,7 @@ def honeypot(home: Path, port: int, model: str) -> Iterator[subprocess.Popen[str
 
 
 def over_cowrie(process: subprocess.Popen[str]) -> list[float]:
-    """Seconds of each line in a terminal of Cowrie's."""
+    """Return the seconds of each line in a Cowrie terminal."""
     assert process.stdin is not None
     assert process.stdout is not None
     print(json.dumps({"lines": LINES}), file=process.stdin, flush=True)
@@ -123,7 +123,7 @@ def over_cowrie(process: subprocess.Popen[str]) -> list[float]:
 
 
 def straight(port: int, model: str) -> list[float]:
-    """Seconds of each line, asked over HTTP, in one conversation."""
+    """Return the seconds of each line over HTTP, in one conversation."""
     connection = http.client.HTTPConnection("127.0.0.1", port)
     messages: list[dict[str, str]] = []
     spent = []

@@ -1,10 +1,11 @@
-"""What a visit to `shioenv serve ssh` costs: logins, prompts, lines, memory.
+"""Measure the cost of a visit to `shioenv serve ssh`: logins, prompts, lines, memory.
 
     python benchmarks/serve_ssh.py [--visits N] [--lines N] [--sitting N] [--json]
 
 Four servers are visited in turns: ours with a machine and with the default model, a stock sshd of
-the same package over the same files, and Cowrie as it comes. The client is OpenSSH's own. Its time
-is part of all times, but for processor time, which is that of the server and all that it started.
+the same package over the same files, and Cowrie with its defaults. The client is OpenSSH's own. Its
+time is part of all times except processor time, which is that of the server and all its
+descendants.
 
 The logins a second are those of a server that has one processor alone; clients have the others.
 Eight log in at once, fewer than a stock sshd drops.
@@ -34,7 +35,7 @@ from shioenv.system.store import find_system
 PROMPT = rb"\$ $|# $"
 PATIENCE = 60.0
 AT_ONCE = 8
-"""Logins at once."""
+"""Concurrent logins."""
 
 
 class Served:
@@ -63,17 +64,17 @@ class Served:
         self._process.wait()
 
     def processor(self) -> float:
-        """Seconds of the processor that the server and all that it started have used."""
+        """Return the processor seconds of the server and its descendants."""
         pids = [self._process.pid, *descendants(self._process.pid)]
         return sum(map(processor, pids))
 
     def memory(self) -> int:
-        """Bytes of the server and all that it started, each shared page counted once."""
+        """Return the bytes of the server and its descendants, each shared page counted once."""
         return sum(map(proportional, [self._process.pid, *descendants(self._process.pid)]))
 
 
 def run(client: Client, port: int, command: str) -> None:
-    """Logs in, and runs a command."""
+    """Log in, and run a command."""
     subprocess.run(
         [*client.words(port), command], check=True, env=client.environment,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -82,7 +83,7 @@ def run(client: Client, port: int, command: str) -> None:
 
 @contextmanager
 def sitting(client: Client, port: int) -> Iterator[Callable[[bytes], None]]:
-    """A terminal at its prompt; a function that types a line and waits for the next prompt."""
+    """Open a terminal; yield a function that types a line and waits for the next prompt."""
     pid, terminal = pty.fork()
     if not pid:
         os.execvpe("ssh", client.words(port), client.environment)
@@ -104,7 +105,7 @@ def sitting(client: Client, port: int) -> Iterator[Callable[[bytes], None]]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Numbers of all processes that a process, or one of them, started."""
+    """Return the PIDs of all descendants of a process."""
     found: list[int] = []
     with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -114,7 +115,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def processor(pid: int) -> float:
-    """Seconds of the processor of a process and of those it has waited for; 0 for one gone."""
+    """Return the processor seconds of a process and of its awaited children; 0 for one gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -123,7 +124,8 @@ def processor(pid: int) -> float:
 
 
 def proportional(pid: int) -> int:
-    """Bytes of a process, each page divided by how many have it; 0 for one that is gone."""
+    """Return a process's bytes, each page divided by its number of users; 0 for one that is
+    gone."""
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
@@ -133,14 +135,14 @@ def proportional(pid: int) -> int:
 
 
 def took(action: Callable[[], object]) -> float:
-    """Milliseconds."""
+    """Return milliseconds."""
     began = time.perf_counter()
     action()
     return 1000 * (time.perf_counter() - began)
 
 
 def prompted(client: Client, port: int) -> float:
-    """Milliseconds of a login up to its first prompt."""
+    """Return the milliseconds of a login up to its first prompt."""
     began = time.perf_counter()
     with sitting(client, port):
         return 1000 * (time.perf_counter() - began)
@@ -149,7 +151,7 @@ def prompted(client: Client, port: int) -> float:
 def compared(
     client: Client, ports: dict[str, int], visits: int, lines: int
 ) -> dict[str, dict[str, float]]:
-    """The figures of all servers, by their names; visits are made in turns."""
+    """Return the figures of all servers, by their names; visits are made in turns."""
     prompts: dict[str, list[float]] = {name: [] for name in ports}
     commands: dict[str, list[float]] = {name: [] for name in ports}
     found: dict[str, dict[str, float]] = {}
@@ -177,7 +179,7 @@ def compared(
 
 
 def alone(client: Client, directory: Path, visits: int) -> dict[str, float]:
-    """The logins of a server that has a processor alone."""
+    """Return the logins a second of a server that has one processor alone."""
     usable = os.sched_getaffinity(0)
     first, *others = sorted(usable)
     found = {}
@@ -198,7 +200,7 @@ def alone(client: Client, directory: Path, visits: int) -> dict[str, float]:
 
 
 def held(client: Client, server: Served, count: int) -> float:
-    """MiB of an idle session."""
+    """Return the MiB of an idle session."""
     before = server.memory()
     with ExitStack() as stack:
         for _ in range(count):
@@ -207,7 +209,7 @@ def held(client: Client, server: Served, count: int) -> float:
 
 
 def main() -> None:
-    """Prints the figures."""
+    """Print the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

@@ -1,9 +1,9 @@
-"""What shells that stay cost: a line, a fork, many of them alive, an episode.
+"""Measure the cost of resident shells: a line, a fork, many of them alive, an episode.
 
     python benchmarks/shells.py [--rounds N] [--shells N] [--forks N] [--seconds S] [--json]
 
-Ratios are of the same round: a line in a shell that stays, and the same input as a run of its own.
-Episodes are played in shells that stay, by repetition, and in a vector, one after the other.
+Ratios are of the same round: a line in a resident shell, and the same input as a separate run.
+Episodes are played in resident shells, by repetition, and in a vector, one after the other.
 docs/performance.md explains the lines.
 """
 
@@ -34,23 +34,23 @@ EPISODE = (
     "cd ..", "chmod 600 data/numbers.txt",
 )  # fmt: skip
 MANY = 10_000
-"""Files that are changed before a line, where lines after many changes are measured."""
+"""Files to change before a line, for measuring lines after many changes."""
 
 
 def took(action: Callable[[], object]) -> float:
-    """Seconds."""
+    """Return seconds."""
     began = time.perf_counter()
     action()
     return time.perf_counter() - began
 
 
 def median_ms(seconds: Iterable[float]) -> float:
-    """The median, in milliseconds."""
+    """Return the median, in milliseconds."""
     return 1000 * statistics.median(seconds)
 
 
 def of_lines(runner: SandboxRunner, rounds: int) -> dict[str, float]:
-    """A line that runs no program; lines that run one, held against a run of their own."""
+    """Time lines that run no program, and lines that run one, against the same input as a run."""
     found: dict[str, float] = {}
     with ResidentShell(runner, start_of(runner)) as shell:
         for _ in range(100):
@@ -68,7 +68,7 @@ def of_lines(runner: SandboxRunner, rounds: int) -> dict[str, float]:
 
 
 def of_many_changes(runner: SandboxRunner, rounds: int) -> dict[str, float]:
-    """A line after 10,000 files were changed, held against one of a new shell."""
+    """Compare a line after 10,000 changed files with one in a new shell."""
     with (
         ResidentShell(runner, start_of(runner)) as new,
         ResidentShell(runner, start_of(runner)) as old,
@@ -85,7 +85,7 @@ def of_many_changes(runner: SandboxRunner, rounds: int) -> dict[str, float]:
 
 
 def of_forks(runner: SandboxRunner, forks: int) -> dict[str, float]:
-    """A fork after 10 changed files, and what each of many costs that are all alive."""
+    """Time a fork after 10 changed files, and measure each of many live forks."""
     histories = {
         "one line": ["for i in {0..9}; do echo $i > f$i; done"],
         "ten lines": [f"echo {number} > f{number}" for number in range(10)],
@@ -115,7 +115,7 @@ def of_forks(runner: SandboxRunner, forks: int) -> dict[str, float]:
 
 
 def of_many_shells(runner: SandboxRunner, count: int, seconds: float) -> dict[str, float]:
-    """The share of one processor that many shells take, each with a line a second."""
+    """Return the share of one processor that many shells take, each with a line a second."""
     kinds = ("true", "a=1", "ls -la", "touch x")
     with ExitStack() as stack:
         shells = [
@@ -135,7 +135,7 @@ def of_many_shells(runner: SandboxRunner, count: int, seconds: float) -> dict[st
 
 
 def of_episodes(runner: SandboxRunner, rounds: int) -> dict[str, float]:
-    """Episodes of a task in eight lines: in shells that stay, in a vector, and by repetition.
+    """Time episodes of a task in eight lines: in resident shells, in a vector, and by repetition.
 
     No two episodes type the same lines, as no two agents do. Repetition remembers what it ran.
     """
@@ -188,18 +188,18 @@ def of_episodes(runner: SandboxRunner, rounds: int) -> dict[str, float]:
 
 
 def start_of(runner: SandboxRunner) -> str:
-    """Where shells start."""
+    """Return the start directory of shells."""
     return runner.system.declaration.start_directory
 
 
 def available() -> float:
-    """MB of memory that are free on this host."""
+    """Return the free MB of memory on this host."""
     text = Path("/proc/meminfo").read_text()
     return int(text.split("MemAvailable:")[1].split()[0]) / 1024
 
 
 def processor_seconds() -> float:
-    """What this host used so far, but for idling."""
+    """Return the processor seconds that this host has used, without idle time."""
     ticks = [int(each) for each in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
     return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
 

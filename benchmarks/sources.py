@@ -24,7 +24,7 @@ GROUPS = ("single", "multi", "all")
 
 
 def predictors(model: str) -> dict[str, str]:
-    """The predictors that are asked, by the name of their row."""
+    """Return the predictors, by the name of their row."""
     return {
         "all": f"default:{model}",
         "without rules": f"default:{model},without=rules",
@@ -36,7 +36,7 @@ def predictors(model: str) -> dict[str, str]:
 
 
 def rows(done: Evaluation, names: dict[str, str]) -> list[dict[str, Any]]:
-    """What is known of each row. Errors: KeyError where a predictor could not run."""
+    """Return the figures of each row. Errors: KeyError where a predictor could not run."""
     marks = {one.name: [bool(each.em) for each in one.marks] for one in done.predictors}
     whole = marks[names["all"]]
     found = []
@@ -58,7 +58,7 @@ def rows(done: Evaluation, names: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def print_table(found: list[dict[str, Any]]) -> None:
-    """Prints the rows as Markdown."""
+    """Print the rows as Markdown."""
     print(f"| sources | right of {found[0]['inputs']} | {' | '.join(GROUPS)} | lost | gained |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for row in found:
@@ -75,7 +75,7 @@ def _shown(estimate: list[float | None] | None) -> str:
 
 
 def main() -> None:
-    """Prints what each source contributes to a suite."""
+    """Print the contribution of each source to a suite."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--suite", required=True, type=Path, metavar="FILE")
     parser.add_argument("--model", default="default", metavar="MODEL")

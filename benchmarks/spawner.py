@@ -1,9 +1,10 @@
-"""A process that starts programs and says how long each took, from spawning it to having waited
-for it, its output read through a pipe.
+"""Start programs and report the time of each, from its spawn until it was waited for.
 
-Bare bash is measured with it, and the other sandboxes. As root it lives in a mount namespace of
-its own, so that whatever it mounts goes with it; what it starts shares that, so nothing is
-isolated. Signals that Python ignores are reset, standard input is empty.
+Output is read through a pipe.
+
+It measures bare bash and the other sandboxes. As root it has a new mount namespace, so that its
+mounts end with it. Programs that it starts share that, so nothing is isolated. Signals that Python
+ignores are reset, standard input is empty.
 
     python benchmarks/spawner.py ROOT      answers requests, one JSON line each, until end of file
 """
@@ -29,7 +30,7 @@ from typing import Self
 MNT_DETACH = 2
 
 LONGEST_SECONDS = 30
-"""What takes longer is ended with its process group, and failed."""
+"""Time limit; a program that takes longer is killed with its process group, and fails."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +62,13 @@ class Spawned:
 
     seconds: float
     cpu_seconds: float
-    """Processor time of the program and of those it waited for."""
+    """Processor time of the program and of its awaited children."""
     status: int
     output: str
 
 
 class Spawner:
-    """The caller's side. `root` is what the programs get as their root directory."""
+    """The caller's side. `root` becomes the programs' root directory."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         alone = ["unshare", "--mount"] if os.geteuid() == 0 else []
@@ -103,7 +104,7 @@ class Spawner:
         return Spawned(**answer)  # type: ignore[arg-type]
 
     def copy(self, tree: str, count: int) -> None:
-        """Have `count` pristine copies of the tree ready; what is left of older ones goes."""
+        """Have `count` pristine copies of the tree ready; remove the rest of older ones."""
         self._ask({"copy": tree, "count": count})
 
     def restore(self, tree: str) -> None:
@@ -207,7 +208,8 @@ def _spawn(
 
 
 def _spare(tree: str) -> Path:
-    """Beside the tree: `pristine`, the copies by number, and in `used` what they replaced."""
+    """Next to the tree: `pristine`, the copies by number, and in `used` the trees that they
+    replaced."""
     parent, _, name = tree.rpartition("/")
     return Path(parent, f".{name}")
 

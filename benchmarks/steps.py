@@ -1,4 +1,4 @@
-"""Where the time of a run goes.
+"""Break down the time of a run.
 
     python benchmarks/steps.py [--times N] [--system NAME] [--json]
 
@@ -38,7 +38,7 @@ Figures = dict[str, list[float]]
 
 
 def quiet(values: list[float]) -> float:
-    """The 10th percentile: what it takes when nothing else is in the way."""
+    """Return the 10th percentile: the time without interference from other load."""
     return statistics.quantiles(values, n=10, method="inclusive")[0]
 
 
@@ -62,7 +62,7 @@ def in_turn(steps: dict[str, Callable[[], float]], times: int) -> Figures:
 
 
 def variants(system: System, root: Path, where: Path, times: int) -> Figures:
-    """`root` is a plain copy of the system, `where` a directory."""
+    """Time the variants. `root` is a plain copy of the system, `where` a directory."""
     with ExitStack() as stack:
         bare = _bare(system, stack.enter_context(Spawner(root)))
         for path in ("layers", "merged"):
@@ -128,7 +128,7 @@ INPUTS = (":", "/bin/true", "ls -la", "cat /etc/passwd | sort", "touch x")
 
 
 def processor_time(system: System, root: Path, times: int) -> dict[str, dict[str, float]]:
-    """Milliseconds of processor time per run. The kernel's own threads are in none of them."""
+    """Return milliseconds of processor time per run, without the kernel's own threads."""
     table = {}
     with ExitStack() as stack:
         spawner = stack.enter_context(Spawner(root))
@@ -153,7 +153,7 @@ def processor_time(system: System, root: Path, times: int) -> dict[str, dict[str
 
 
 def spent_by_processes(observer: SandboxRunner) -> dict[str, float]:
-    """Seconds so far. The fork server waits for every input, so their time is added to its own."""
+    """Return seconds so far. The fork server waits for every input, so its time includes theirs."""
     sandbox = observer._sandbox
     assert isinstance(sandbox, NamespaceSandbox)
     process = sandbox._process
@@ -179,7 +179,7 @@ def _own_seconds(pid: int) -> float:
 
 
 def primitives(times: int) -> dict[str, tuple[float, float]]:
-    """Milliseconds, 10th percentile and median."""
+    """Time the primitives: milliseconds, 10th percentile and median."""
     with tempfile.TemporaryDirectory(prefix="shioenv-bench-") as directory:
         program, scratch = f"{directory}/primitives", Path(directory, "scratch")
         scratch.mkdir()

@@ -1,11 +1,11 @@
-"""Where the processor time of executions goes, when records are made on this machine.
+"""Break down the processor time of executions, when records are made on this machine.
 
     python benchmarks/where.py [--count N] [--seed S] [--scored] [--json]
 
-One lane makes the records of the policy `mixed`, one after the other. The kernel tells how much of
-a processor each process used, which other work on the machine hardly changes. Time of inputs comes
-in steps of 10 ms: it is right of many executions, not of one. Not in it are kernel threads, what
-is loaded or opened at the start, and what an execution used after which its sandbox was ended.
+One lane makes the records of the policy `mixed`, one after the other. The kernel reports each
+process's processor time, which other load hardly changes. Time of inputs comes in steps of 10 ms:
+it is accurate for many executions, not for one. Kernel threads and the loading at the start are not
+included. Neither is an execution after which its sandbox was closed.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ PROCESSES = {
 
 
 class Watched(SandboxRunner):
-    """A runner that looks at the time of its processes before each execution: what they used since
-    the look before is that of the execution before, its reset included.
+    """A runner that reads its processes' times before each execution. The time since the reading
+    before belongs to the previous execution, its reset included.
     """
 
     def __init__(self, system: System, limits: Limits | None = None) -> None:
@@ -57,11 +57,11 @@ class Watched(SandboxRunner):
         self.executions: list[dict[str, float]] = []
         """Milliseconds of each, by process."""
         self.looking = 0.0
-        """Milliseconds that the looks took."""
+        """Milliseconds of the readings."""
         self._last: tuple[int, dict[str, float]] | None = None
 
     def execute(self, shell_input: str, state: State | None = None, **how: Any) -> Behavior:
-        """The same."""
+        """See `SandboxRunner`."""
         self.look()
         began = time.thread_time()
         try:
@@ -70,7 +70,8 @@ class Watched(SandboxRunner):
             self.executions.append({"Python": 1000 * (time.thread_time() - began)})
 
     def look(self) -> None:
-        """Adds what processes used to the newest execution, where they are those of before it."""
+        """Add the time of processes to the newest execution, if they are still the same
+        processes."""
         began = time.thread_time()
         sandbox = self._sandbox
         assert isinstance(sandbox, NamespaceSandbox)
@@ -84,14 +85,14 @@ class Watched(SandboxRunner):
 
 
 class Timed(SerialExecutor):
-    """The executor, which counts the milliseconds in which the next task is drawn."""
+    """The executor, which measures the milliseconds of drawing the next task."""
 
     drawing = 0.0
 
     def map(
         self, job: NumberedJob[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
     ) -> Iterator[tuple[int, A]]:
-        """The same."""
+        """See the executor."""
         return super().map(job, self._drawn(iter(tasks)), tell)
 
     def _drawn(self, tasks: Iterator[tuple[int, T]]) -> Iterator[tuple[int, T]]:
@@ -105,9 +106,9 @@ class Timed(SerialExecutor):
 
 
 def measured(count: int, seed: int, scoring: Scoring | None) -> dict[str, Any]:
-    """Milliseconds of processor time an execution, by place, and how unequal they are.
+    """Return milliseconds of processor time an execution, by place, and their variation.
 
-    `WARM_UP` records before these are not counted: with them nearly all is loaded and opened.
+    `WARM_UP` records before these are not counted: they load and open nearly everything.
     """
     opened: list[Watched] = []
 
@@ -162,7 +163,7 @@ def measured(count: int, seed: int, scoring: Scoring | None) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--count", type=int, default=1000, help="records (default: 1,000)")
     parser.add_argument("--seed", type=int, default=71)

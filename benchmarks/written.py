@@ -1,7 +1,7 @@
-"""How long a sequence model takes for an answer on one core, by what its weights are kept in.
+"""Measure a sequence model's time for an answer on one core, by the data type of its weights.
 
-The models have random weights, so what they write means nothing: each writes 40 tokens, the median
-of a record, after a prompt of 300. Needs torch and transformers (`make test-train` makes an
+The models have random weights, so their output is meaningless: each writes 40 tokens, the median of
+a record, after a prompt of 300. Needs torch and transformers (`make test-train` makes an
 environment with both): `.train/bin/python benchmarks/written.py`.
 """
 
@@ -30,18 +30,18 @@ def model_of(size: str) -> Any:
 
 
 def kept_in() -> Iterator[tuple[str, Callable[[Any], Any]]]:
-    """Ways to keep the weights, each with what makes a model so."""
+    """Yield data types of weights, each with the function that converts a model."""
     yield "fp32", lambda model: model
     yield "bf16", lambda model: model.to(torch.bfloat16)
     try:
         from torch.ao.quantization import quantize_dynamic
-    except ImportError:  # it left torch for a package of its own
+    except ImportError:  # it left torch for a separate package
         return
     yield "int8, linear layers", lambda model: quantize_dynamic(model, {torch.nn.Linear})
 
 
 def answer(model: Any, prompt: Any) -> float:
-    """Seconds of one answer."""
+    """Return the seconds of one answer."""
     began = time.perf_counter()
     with torch.inference_mode():
         model.generate(

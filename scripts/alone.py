@@ -22,10 +22,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 
 TOOLS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist")
-"""What the tests of every package need."""
+"""Requirements of every package's tests."""
 
 DISTRIBUTED = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "loadgroup")
-"""As `make test` does. An option that is given replaces one of these."""
+"""As in `make test`. A given option replaces one of these."""
 
 NEEDED = {
     "shioenv": (
@@ -38,16 +38,16 @@ NEEDED = {
     "shioenv-paper": ("altair", "jinja2", "pyarrow", "scipy", "vl-convert-python"),
     "shioenv-serve": ("openai",),
 }  # fmt: skip
-"""What the tests of a package need besides, by the names of the development tools."""
+"""Further requirements of a package's tests, by the names of the development tools."""
 
 
 def declared(directory: Path) -> dict[str, Any]:
-    """What a pyproject.toml declares."""
+    """Return the contents of a package's pyproject.toml."""
     return tomllib.loads((directory / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def with_dependencies(package: str) -> list[str]:
-    """The package and the packages of this clone that it needs, itself first."""
+    """Return the package and the packages of this clone that it needs, itself first."""
     found = [package]
     for name in found:
         for one in declared(ROOT / "packages" / name)["project"]["dependencies"]:
@@ -58,14 +58,14 @@ def with_dependencies(package: str) -> list[str]:
 
 
 def tools(package: str) -> list[str]:
-    """The requirements of the development tools that the package's tests need."""
+    """Return the requirements of the development tools that the package's tests need."""
     group: list[str] = declared(ROOT)["dependency-groups"]["dev"]
     by_name = {one.partition(">")[0].partition("=")[0]: one for one in group}
     return [by_name[name] for name in (*TOOLS, *NEEDED[package])]
 
 
 def environment(package: str) -> Path:
-    """The directory of the environment, made or made anew where a pyproject.toml changed."""
+    """Return the environment's directory, rebuilt where a pyproject.toml changed."""
     home = ROOT / ".alone" / package
     packages = with_dependencies(package)
     made, files = home / ".made", [ROOT, *(ROOT / "packages" / name for name in packages)]
@@ -81,7 +81,7 @@ def environment(package: str) -> Path:
 
 
 def main() -> int:
-    """Return the first exit status of pytest that is not 0; 2 for a package that there is not."""
+    """Return the first exit status of pytest that is not 0; 2 for an unknown package."""
     package, options = sys.argv[1:2], sys.argv[2:]
     if not NEEDED.keys() >= set(package):
         print(f"alone: no package {package[0]}; there are {', '.join(NEEDED)}", file=sys.stderr)

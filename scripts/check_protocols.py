@@ -49,10 +49,11 @@ COVERED: dict[str, tuple[str, ...]] = {
     "JUDGE": (*_TASK, "shioenv_agents/tasks/check.py", "shioenv_agents/tasks/episode.py"),
     "HARBOR_JUDGE": (*_TASK, "shioenv_agents/tasks/harbor"),
 }
-"""What a number covers: files, and directories with all files in them, below `packages/*/src`."""
+"""The coverage of each number: files, and directories with all their files, below
+`packages/*/src`."""
 
 COMPILED = "/native/bin/"
-"""Where the programs are that are compiled here."""
+"""The directory of the compiled programs."""
 
 _C_COMMENT = re.compile(r'("(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\')|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
@@ -88,7 +89,7 @@ def paths_of(name: str) -> list[Path]:
 
 
 def code(path: Path) -> bytes:
-    """What a file makes a program do: its lines without comments, docstrings and imports."""
+    """Return a file's effective code: its lines without comments, docstrings and imports."""
     content = path.read_bytes()
     if path.suffix == ".py":
         lines = _python(content)

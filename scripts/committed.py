@@ -2,10 +2,10 @@
 
     make committed
 
-Inputs can see these bytes, so they are not left to the compiler of whoever installs the package:
-they come from gcc 12.2.0 and GNU ld 2.40, those of Debian 12, and are committed. Beside `NAME.so`
-lies `NAME.made`: compiler, command, and the SHA-256 of the result and of each source. A host that
-has others compiles in a Debian 12, which mmdebstrap makes for it (half a minute, 100 MB).
+Inputs can see these bytes, so they must not depend on the installing user's compiler. They are
+built with gcc 12.2.0 and GNU ld 2.40, those of Debian 12, and are committed. Next to `NAME.so` is
+`NAME.made`: compiler, command, and the SHA-256 of the result and of each source. A host with other
+versions compiles in a Debian 12 that mmdebstrap makes for it (half a minute, 100 MB).
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ FLAGS = ["-std=gnu11", "-Os", "-Wall", "-Wextra", "-Wshadow", "-Wno-missing-attr
 FLAGS += ["-ffreestanding", "-fvisibility=hidden", "-fno-stack-protector", "-fcf-protection=none"]
 FLAGS += ["-fno-asynchronous-unwind-tables", "-shared", "-fPIC", "-nostdlib"]
 FLAGS += ["-Wl,-s,-z,defs,-z,norelro,-Bsymbolic,--build-id=none,--hash-style=sysv"]
-"""For code that is copied into a library of another system: it brings nothing and finds nothing."""
+"""Flags for code that is copied into a library of another system: no exports and no imports."""
 
 
 def sources(name: str) -> list[str]:
-    """All files of its directory, below `native`."""
+    """Return all files of its directory, below `native`."""
     found = (NATIVE / CODE[name]).iterdir()
     return sorted(str(path.relative_to(NATIVE)) for path in found)
 
 
 def command(name: str) -> list[str]:
-    """What compiles it in `native`."""
+    """Return the command that compiles it in `native`."""
     inputs = [path for path in sources(name) if path.endswith((".c", ".S"))]
     return ["gcc", *FLAGS, f"-Wl,-T,{CODE[name]}/layout.ld", "-o", f"committed/{name}.so", *inputs]
 
 
 def account(name: str) -> str:
-    """What `NAME.made` is to hold, by the files as they are."""
+    """Return the contents of `NAME.made` for the current files."""
     lines = [", ".join(map(" ".join, COMPILER.items())), shlex.join(command(name))]
     for path in (f"committed/{name}.so", *sources(name)):
         lines.append(f"{hashlib.sha256((NATIVE / path).read_bytes()).hexdigest()}  {path}")
@@ -54,7 +54,7 @@ def account(name: str) -> str:
 
 
 def has_compiler() -> bool:
-    """Whether this host's compiler and linker are those."""
+    """Whether this host has that compiler and linker."""
     for program, version in COMPILER.items():
         if shutil.which(program) is None:
             return False
@@ -65,13 +65,13 @@ def has_compiler() -> bool:
 
 
 def compile_here(native: Path) -> None:
-    """Compiles all of it in a copy of `native`, by this host's compiler."""
+    """Compile all of it in a copy of `native`, by this host's compiler."""
     for name in CODE:
         subprocess.run(command(name), cwd=native, check=True)
 
 
 def compile_in_debian(native: Path) -> None:
-    """Compiles all of it in a copy of `native`, by the compiler of a Debian 12 made for that."""
+    """Compile all of it in a copy of `native`, by the compiler of a Debian 12 made for that."""
     debian = load_declaration("debian-12").distribution
     debian = replace(debian, packages=("gcc", "libc6-dev"), leave_out=(), keep=())
     made = " && ".join(["cd /native", *(shlex.join(command(name)) for name in CODE)])
@@ -85,7 +85,7 @@ def compile_in_debian(native: Path) -> None:
 
 
 def main() -> None:
-    """Compiles and writes down from what."""
+    """Compile, and record the sources."""
     with tempfile.TemporaryDirectory() as directory:
         copy = Path(directory) / "native"
         shutil.copytree(NATIVE, copy, ignore=shutil.ignore_patterns("bin", "__pycache__"))

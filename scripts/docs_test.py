@@ -1,19 +1,19 @@
 """Run every command and every program of the how-to guides and the tutorials.
 
     .venv/bin/python scripts/docs_test.py [PAGE ...] [--full] [--have NAMES] [--since REVISION]
-        [--within SECONDS]
+                                        [--within SECONDS]
 
-Each page runs in order, in a new directory that shows parts of the clone, with a home directory and
-a cache of its own; the cache shares the built system `debian-12`. Without `--have network`, pip
-finds only what the clone's environment has already, and so changes nothing in it. Blocks of `sh`
-and `bash` are scripts, lines of `console` that begin with "$ " are commands, blocks of `python` are
+Each page runs in order, in a new directory that shows parts of the clone, with a separate home
+directory and cache; the cache shares the built system `debian-12`. Without `--have network`, pip
+finds only the packages of the clone's environment, and so changes nothing in it. Blocks of `sh` and
+`bash` are scripts, and lines of `console` that begin with "$ " are commands. Blocks of `python` are
 programs that share their names. A command `shioenv serve …` runs until the page ends, or until the
-next server starts. What is checked is the exit status, and the output that a page shows beneath.
+next server starts. The exit status is checked, and the output that the page shows below a command.
 
-Comments `<!-- docs-test: … -->` before a block declare what differs: CONTRIBUTING.md lists them.
+Comments `<!-- docs-test: … -->` before a block declare exceptions: CONTRIBUTING.md lists them.
 
-Each line of a shown output has to be printed, in this order; the page may leave lines out. Lines
-that `transcripts.steady` knows differ in their values. Of JSON each shown key has to be printed.
+Each line of a shown output must be printed, in this order; the page may leave lines out. Lines that
+`transcripts.steady` recognises may differ in their values. Of JSON each shown key must be printed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from support.needs import NEEDS
 PAGES = sorted([*ROOT.glob("docs/how-to/*.md"), *ROOT.glob("docs/tutorial/*.md")])
 
 PROGRAMS = ("docker", "pipx", "podman", "rsync", "sbatch", "skopeo", "uv")
-"""Programs that pages use and tests do not."""
+"""Programs that only pages use, not tests."""
 
 DECLARED = {
     "mirror": "a Debian mirror",
@@ -59,13 +59,13 @@ DECLARED = {
     "the repository's address": "the address in place of `…`",
     "a file of others": "data that is not part of the clone",
 }
-"""What no program can find out; `--have NAMES` declares that it is there."""
+"""Requirements that no program can detect; `--have NAMES` declares them as met."""
 
 LONGEST = 7200
 """Seconds that a block may take: some take ten minutes, and a busy machine is ten times slower."""
 
 TIME = "more time than was given"
-"""What blocks lack once `--within` is over."""
+"""The missing requirement of blocks once `--within` is over."""
 
 RUN = {"sh", "bash", "console", "python"}
 DATA = {"text", "json", "toml", "yaml", "ini"}
@@ -75,14 +75,14 @@ CLONE = (".venv", "benchmarks", "containers", "examples", "packages", "scripts",
 
 SERVER = re.compile(r"\s*shioenv serve (?!replay\b)")
 READY = "running on "
-"""What a server prints once it listens."""
+"""The text that a server prints once it listens."""
 
 _COMMENT = re.compile(r"<!-- docs-test: (.*?)\s*-->", re.DOTALL)
 _NUMBER = re.compile(r"\d[\d,.]*")
 
 
 class PageError(Exception):
-    """A page that declares something wrong."""
+    """A page with an invalid declaration."""
 
 
 @dataclass
@@ -101,7 +101,7 @@ class Block:
     given: list[str] = field(default_factory=list)
     needs: list[str] = field(default_factory=list)
     reductions: list[tuple[str, str, bool]] = field(default_factory=list)
-    """What is replaced, by what, and whether only in a quick run."""
+    """Each replacement: old text, new text, and whether it applies only in a quick run."""
 
     exit: int = 0
     file: str = ""
@@ -112,7 +112,7 @@ class Block:
 
     @property
     def place(self) -> str:
-        """The page and the line."""
+        """Return the page and the line."""
         return f"{_name(self.page)}:{self.line}"
 
     @property
@@ -121,7 +121,7 @@ class Block:
         return self.language in RUN and not self.file
 
     def reduced(self, full: bool) -> str:
-        """The text with smaller numbers."""
+        """Return the text with smaller numbers."""
         text = self.text
         for long, short, quick in self.reductions:
             if not (quick and full):
@@ -129,7 +129,7 @@ class Block:
         return text
 
     def missing(self, full: bool, have: Collection[str]) -> list[str]:
-        """What the block needs and this host lacks."""
+        """Return the requirements of the block that this host lacks."""
         return [name for name in self.needs if name not in have and not _is_met(name, full)]
 
 
@@ -140,7 +140,7 @@ def _is_met(name: str, full: bool) -> bool:
 
 
 def read_page(page: Path) -> list[Block]:
-    """The blocks of a page. Errors: PageError for a wrong declaration."""
+    """Parse the blocks of a page. Errors: PageError for a wrong declaration."""
     blocks: list[Block] = []
     last: Block | None = None
     """The block whose output may follow."""
@@ -166,9 +166,9 @@ def read_page(page: Path) -> list[Block]:
 
 
 def _between(lines: list[str]) -> tuple[str, list[str]]:
-    """The text between two blocks without comments, and the declarations of the second one.
+    """Return the text between two blocks without comments, and the declarations of the second one.
 
-    A declaration stands directly before its block; blank lines do not count.
+    A declaration comes directly before its block; blank lines do not count.
     """
     text = "\n".join(lines)
     end = len(text)
@@ -184,7 +184,7 @@ def _between(lines: list[str]) -> tuple[str, list[str]]:
 
 
 def _blocks(page: Path, fence: Fence) -> list[Block]:
-    """The fenced block, or each command of a block of `console` with its output."""
+    """Yield the fenced block, or each command of a block of `console` with its output."""
     if fence.language != "console":
         return [Block(page, fence.line, fence.language, "\n".join(fence.lines) + "\n")]
     blocks: list[Block] = []
@@ -249,7 +249,7 @@ def _check(block: Block) -> None:
 
 
 def _standing(text: str) -> re.Pattern[str]:
-    """A text where its numbers are whole numbers of the block."""
+    """Match a text where its numbers are whole numbers of the block."""
     return re.compile(rf"(?<!\d){re.escape(text)}(?!\d)")
 
 
@@ -260,12 +260,12 @@ def _numbers(text: str) -> list[float]:
 _PREAMBLE = """set -eEo pipefail
 trap 'echo "line $((LINENO - 2)) failed: $BASH_COMMAND" >&2' ERR
 """
-"""Ends a script at its first failure, and prints which line of the block that is."""
+"""Ends a script at its first failure, and prints the failing line of the block."""
 
 
 @dataclass
 class Outcome:
-    """What became of the blocks of one page."""
+    """The results of the blocks of one page."""
 
     ran: int = 0
     compared: int = 0
@@ -275,7 +275,7 @@ class Outcome:
 
 
 class Reader:
-    """Does what a page says, in a directory, a home and a cache of its own."""
+    """Runs the blocks of a page, in a separate directory, home and cache."""
 
     def __init__(
         self,
@@ -286,7 +286,7 @@ class Reader:
         until: float = math.inf,
     ) -> None:
         self.full, self.have, self.until = full, have, until
-        """No block begins after this reading of the monotonic clock."""
+        """The latest start of a block, as a reading of the monotonic clock."""
         for name in ("page", "home", "tmp"):
             (place / name).mkdir()
         share_system(place / "cache")
@@ -385,7 +385,7 @@ class Reader:
         return Done(0, text)
 
     def _stop(self) -> str:
-        """End the server as Ctrl-C does; what went wrong, or ""."""
+        """End the server as Ctrl-C does; return the error, or ""."""
         server, self._server = self._server, None
         if server is None:
             return ""
@@ -403,7 +403,7 @@ class Reader:
 
 
 def lacking(printed: list[str], shown: list[str], *, shape: bool = False) -> list[str]:
-    """What of a shown output is not printed: its keys if it is JSON, else its lines, in order."""
+    """Return the shown output that was not printed: keys if it is JSON, else lines, in order."""
     if shown[:1] and shown[0].startswith("{"):
         text = "\n".join(printed)
         keys = dict.fromkeys(re.findall(r'"[\w.-]+":', "\n".join(shown)))
@@ -425,7 +425,7 @@ def _name(page: Path) -> Path:
 
 
 def _failure(block: Block, why: str, text: str, done: Done) -> str:
-    """The message about a block that failed: where, what was run, and what came out."""
+    """Return the message about a failed block: place, command and output."""
     came = (done.output + done.errors).strip().splitlines()
     cut = [f"… {len(came) - 40} lines …"] if len(came) > 40 else []
     parts = [
@@ -465,7 +465,7 @@ def changed_since(revision: str) -> list[Path]:
 
 
 def _git(*words: str) -> list[str] | None:
-    """The names of pages that git prints; None where it fails."""
+    """Return the names of pages that git prints; None where it fails."""
     command = ["git", *words, "--", *map(str, PAGES)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return None if done.returncode else done.stdout.split()
@@ -515,7 +515,7 @@ def _row(page: Path, outcome: Outcome) -> str:
 
 
 def _sum(outcomes: Collection[Outcome]) -> None:
-    """Print every block that was not run and why, then all counts."""
+    """Print every block that was not run with the reason, then all counts."""
     waiting = [each for outcome in outcomes for each in outcome.lacking]
     for block, missing in waiting:
         print(f"not run: {block.place} needs {', '.join(missing)}: {block.text.split(chr(10))[0]}")

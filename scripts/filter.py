@@ -2,12 +2,12 @@
 
     make filter
 
-The lists of `shioenv.sandbox.namespaces.seccomp` and `shioenv_agents.preview.inside` say what is
-answered, and libseccomp makes the instructions of them. The results are committed, so that no host
-needs libseccomp. A line is one instruction: code, jump if true, jump if false, constant
-(`struct sock_filter`). A constant that is known later is a word. In the sandbox's filter `parent`
-is the number of the shells' parent, which a system declares. In that of previews `family` is the
-family of sockets that is refused.
+The lists of `shioenv.sandbox.namespaces.seccomp` and `shioenv_agents.preview.inside` define the
+result of each call, and libseccomp compiles them to instructions. The results are committed, so
+that no host needs libseccomp. A line is one instruction: code, jump if true, jump if false,
+constant (`struct sock_filter`). A constant that is known later is a word. In the sandbox's filter
+`parent` is the PID of the shells' parent, which a system declares. In that of previews `family` is
+the refused socket family.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HEADER = """\
 
 
 def group_rules() -> Iterator[Rule]:
-    """For the calls that are answered the same whatever their arguments."""
+    """Generate the rules for calls with one result for all arguments."""
     for action, groups in (
         (ALLOW, seccomp.ALLOWED),
         (FORBIDDEN, seccomp.FORBIDDEN),
@@ -49,7 +49,7 @@ def group_rules() -> Iterator[Rule]:
 
 
 def socket_rules() -> Iterator[Rule]:
-    """For making sockets."""
+    """Yield the rules for making sockets."""
     no_family, no_protocol = ERRNO(errno.EAFNOSUPPORT), ERRNO(errno.EPROTONOSUPPORT)
     families, protocols = seccomp.FAMILIES, seccomp.NETLINK
     netlink = Arg(0, EQ, socket.AF_NETLINK)
@@ -65,7 +65,7 @@ def socket_rules() -> Iterator[Rule]:
 
 
 def pipe_rules() -> Iterator[Rule]:
-    """For `fcntl`, which sets the size of pipes among other things."""
+    """Yield the rules for `fcntl`, which sets the size of pipes among other things."""
     sets_size = Arg(1, EQ, fcntl.F_SETPIPE_SZ)
     yield ALLOW, "fcntl", [sets_size, Arg(2, LE, seccomp.LARGEST_PIPE)]
     yield FORBIDDEN, "fcntl", [sets_size, Arg(2, GT, seccomp.LARGEST_PIPE)]
@@ -78,16 +78,17 @@ def pipe_rules() -> Iterator[Rule]:
 
 
 def kill_rules(parent: int) -> Iterator[Rule]:
-    """For `kill`, which succeeds on the shells' parent without effect.
+    """Yield the rules for `kill`, which succeeds on the shells' parent without effect.
 
-    That process cannot be killed: without the filter the answer would be that of another user's.
+    That process cannot be killed: without the filter the error would be that of another user's
+    process.
     """
     yield ALLOW, "kill", [Arg(0, NE, parent)]
     yield HOLLOW, "kill", [Arg(0, EQ, parent)]
 
 
 def compile_filter(parent: int) -> bytes:
-    """The filter as BPF instructions. Ends the program where libseccomp is older than the lists."""
+    """Compile the filter to BPF instructions. Exit where libseccomp is older than the lists."""
     rules = pyseccomp.SyscallFilter(ABSENT)
     rules.set_attr(Attr.ACT_BADARCH, ABSENT)
     rules.set_attr(Attr.CTL_OPTIMIZE, 2)  # a tree by number, not one comparison per call
@@ -96,7 +97,7 @@ def compile_filter(parent: int) -> bytes:
 
 
 def compile_preview_filter(family: int) -> bytes:
-    """The filter of previews, as `compile_filter`; x32 programs are refused the same calls."""
+    """Compile the filter of previews; x32 programs are refused the same calls."""
     from shioenv_agents.preview import inside  # the core's tests do without that package
 
     rules = pyseccomp.SyscallFilter(ALLOW)
@@ -114,7 +115,7 @@ def compile_preview_filter(family: int) -> bytes:
 
 
 def exported(rules: pyseccomp.SyscallFilter, groups: Iterable[Rule]) -> bytes:
-    """The instructions of a filter with these rules."""
+    """Return the instructions of a filter with these rules."""
     for action, name, conditions in groups:
         number = pyseccomp.resolve_syscall(Arch.X86_64, name)
         if number == -1:
@@ -127,7 +128,7 @@ def exported(rules: pyseccomp.SyscallFilter, groups: Iterable[Rule]) -> bytes:
 
 
 def written(one: bytes, other: bytes, word: str, source: str) -> str:
-    """The text of a `filter.txt`, by the same filter for the values 1 and 2 of its constant."""
+    """Return the text of a `filter.txt`, from the same filter with constants 1 and 2."""
     lines = []
     for first, second in zip_longest(
         struct.iter_unpack("=HBBI", one), struct.iter_unpack("=HBBI", other)

@@ -1,6 +1,6 @@
 """Compile the C programs of the packages; shared by the `hatch_build.py` of each package.
 
-A package's source distribution holds a copy of this file beside its `hatch_build.py`.
+A package's source distribution has a copy of this file next to its `hatch_build.py`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ SUPERVISOR = ("around/*.c", "inside/server.c", "inside/directory.c")
 
 Programs = Mapping[str, tuple[Sequence[str], Sequence[str]]]
 """By name: the sources, as patterns below the directories of sources, and the flags of the
-compiler. No program takes anything from a C library of the host, so that one wheel runs on every
-distribution."""
+compiler. No program uses the host's C library, so that one wheel runs on every distribution."""
 
 PLATFORM = "manylinux_2_17_x86_64"
 """The platform in the wheel's tag. The programs need no glibc, but an index requires a version."""
@@ -36,7 +35,7 @@ IMPORTS = "inside/imports.txt"
 
 
 def find(root: Path, name: str, borrowed: Mapping[str, str]) -> Path:
-    """The path of a file or directory of a package in its source distribution, or in the clone.
+    """Return the path of a file or directory in a package's source distribution, or in the clone.
 
     `borrowed` has, by the name in the source distribution, the path in the clone from the package.
     """
@@ -57,7 +56,7 @@ def compile_programs(programs: Programs, sources: Sequence[Path], target: Path) 
     built = []
     for name, (patterns, flags) in programs.items():
         output = target / name
-        # Written aside and renamed: a sandbox may be running the old one.
+        # Written under another name and renamed: a sandbox may be running the old one.
         partial = output.with_suffix(".partial")
         command = [*compiler.split(), *FLAGS, *(f"-I{place}" for place in sources)]
         for pattern in patterns:
@@ -77,7 +76,7 @@ def compile_programs(programs: Programs, sources: Sequence[Path], target: Path) 
 
 
 def imports_of(library: Path) -> set[str]:
-    """The symbols a library takes from others, each with `@VERSION` where it asks for one."""
+    """Return the symbols that a library imports, each with `@VERSION` where it has one."""
     listed = subprocess.run(
         ["nm", "--dynamic", "--undefined-only", str(library)],
         check=True, capture_output=True, text=True,
@@ -86,7 +85,7 @@ def imports_of(library: Path) -> set[str]:
 
 
 def refuse_other_imports(library: Path, allowed: Path) -> None:
-    """Ends the build where the library asks for a symbol that is not listed."""
+    """End the build where the library imports a symbol that is not listed."""
     lines = allowed.read_text(encoding="utf-8").splitlines()
     others = imports_of(library) - {line for line in lines if not line.startswith("#")}
     if others:
@@ -136,10 +135,10 @@ def compile_package(root: Path, hook: type[NativeBuildHook]) -> list[Path]:
 
 
 def long_description(readme: str, repository: str | None, version: str) -> str:
-    """README.md for a package index: links lead to the files of this version in the repository.
+    """Return README.md for a package index: links lead to the files of this version in the
+    repository.
 
-    Without a repository there is nothing to lead to. Pictures are left out, and the text of links
-    stays.
+    Without a repository links become plain text. Pictures are left out.
     """
     if repository is None:
         readme = re.sub(r"<picture>.*?</picture>\n*", "", readme, flags=re.DOTALL)

@@ -34,18 +34,18 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ("msgspec", "rapidfuzz", "zstandard")
-"""What shioenv needs to train and to evaluate, beside what comes with torch and transformers."""
+"""Requirements of shioenv for training and evaluation, besides those of torch and transformers."""
 OWN = ("shioenv", "shioenv-eval", "shioenv-model")
-"""Packages of this clone that are needed there."""
+"""Packages of this clone that the other machine needs."""
 PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "manylinux1")
 PART = 15 * 1024 * 1024
-"""Bytes of a part of a model's file: many tools that carry files take 16 MiB at most."""
+"""Bytes of a part of a model's file: many tools for transferring files take 16 MiB at most."""
 TRAINING, WORKING = 0.87, 0.96
-"""Shares of the time after which training ends, and all that works: then comes the packing."""
+"""Shares of the time after which training ends, and all work ends: then follows the packing."""
 
 
 def main() -> int:
-    """Does what the command line says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -80,7 +80,7 @@ def main() -> int:
 def _verb(
     verbs: Any, name: str, do: Callable[[argparse.Namespace], int], **arguments: type
 ) -> argparse.ArgumentParser:
-    """A verb that does `do`, with its arguments in order."""
+    """Add a subcommand that runs `do`, with its arguments in order."""
     parser: argparse.ArgumentParser = verbs.add_parser(name)
     parser.set_defaults(do=do)
     for argument, kind in arguments.items():
@@ -89,7 +89,7 @@ def _verb(
 
 
 def collect(given: argparse.Namespace) -> int:
-    """Downloads the wheels that the other machine lacks, and makes those of this clone."""
+    """Download the wheels that the other machine lacks, and build those of this clone."""
     text = (ROOT / "packages/shioenv/pyproject.toml").read_text(encoding="utf-8")
     wheels = given.carried / "wheels"
     versions = [
@@ -107,7 +107,7 @@ def collect(given: argparse.Namespace) -> int:
 
 
 def pack_examples(given: argparse.Namespace) -> int:
-    """Packs the examples of every model of an experiment."""
+    """Pack the examples of every model of an experiment."""
     from shioenv_model.files import pack
 
     for examples in sorted(given.directory.glob("*/examples")):
@@ -117,7 +117,7 @@ def pack_examples(given: argparse.Namespace) -> int:
 
 
 def train_one(given: argparse.Namespace) -> int:
-    """Trains one model, in a process of its own."""
+    """Train one model, in a separate process."""
     import msgspec
 
     from shioenv_model.files import opened
@@ -133,7 +133,7 @@ def train_one(given: argparse.Namespace) -> int:
 
 
 def ask_one(given: argparse.Namespace) -> int:
-    """Asks one model one suite."""
+    """Evaluate one model on one suite."""
     from shioenv_eval.evaluate import answers_beneath, evaluate
     from shioenv_eval.suite import read_suite
 
@@ -158,7 +158,7 @@ class Elsewhere:
         self.lock = threading.Lock()
 
     def run(self) -> int:
-        """Trains and asks until the time is up, and writes what goes home."""
+        """Train and evaluate until the time is up, and write the results."""
         given = self.given
         self.install()
         names = sorted(path.stem for path in given.carried.glob("*.examples"))
@@ -186,7 +186,7 @@ class Elsewhere:
         return 0
 
     def install(self) -> None:
-        """Installs the wheels beside the runs, once."""
+        """Install the wheels next to the runs, once."""
         site = self.given.runs / "site"
         if not site.exists():
             wheels = map(str, (self.given.carried / "wheels").glob("*.whl"))
@@ -199,7 +199,7 @@ class Elsewhere:
         }  # fmt: skip
 
     def call(self, command: list[str], log: Path) -> bool:
-        """Runs a program; whether it ended well. Nothing is started once the time is up."""
+        """Run a program; return whether it succeeded. Nothing is started once the time is up."""
         if time.monotonic() >= self.ends:
             return False
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -220,18 +220,18 @@ class Elsewhere:
         return not process.returncode
 
     def stop_at_the_end(self) -> None:
-        """Ends what still runs when the time is up."""
+        """End all running programs when the time is up."""
         time.sleep(max(0.0, self.ends - time.monotonic()))
         with self.lock:
             for process in self.processes:
                 os.killpg(process.pid, 9)
 
     def tell(self, what: str) -> None:
-        """Prints a line with the seconds since the start."""
+        """Print a line with the seconds since the start."""
         print(f"{time.monotonic() - self.begun:5.0f} s  {what}", flush=True)
 
     def train(self, name: str, minutes: float) -> bool:
-        """Trains the model of this name; whether it is there then."""
+        """Train the model of this name; return whether it exists then."""
         given = self.given
         left = (self.trained - time.monotonic()) / 60
         run = given.runs / name
@@ -255,11 +255,11 @@ class Elsewhere:
         return done
 
     def size(self, name: str) -> str:
-        """The size of the model of this name."""
+        """Return the size of the model of this name."""
         return str(self.given.first_size if name == self.given.first else self.given.size)
 
     def ask(self, name: str) -> None:
-        """Asks a model every suite, all at once."""
+        """Evaluate a model on every suite, all at once."""
         suites = sorted(self.given.carried.glob("*.suite"))
         workers = max(1, self.given.workers // (len(suites) * max(1, self.given.jobs) or 1))
 
@@ -276,7 +276,7 @@ class Elsewhere:
             list(pool.map(ask, suites))
 
     def pack(self, names: list[str]) -> None:
-        """Writes what goes home into the directory for that."""
+        """Write the results into the output directory."""
         given = self.given
         given.out.mkdir(parents=True, exist_ok=True)
         with tarfile.open(given.out / "results.tar.gz", "w:gz") as tar:
@@ -300,9 +300,10 @@ class Elsewhere:
 
 
 def planes(weights: bytes, site: Path) -> bytes:
-    """Weights in bf16, packed: high and low bytes apart, since high ones repeat.
+    """Pack weights in bf16: high and low bytes separately, since high ones repeat.
 
-    `shioenv_model.files.pack` takes a minute for `base`, and 15% more bytes: time is lent here.
+    `shioenv_model.files.pack` takes a minute for `base`. This takes less, with 15% more bytes:
+    device time is limited.
     """
     sys.path.append(str(site))
     import zstandard
@@ -313,7 +314,7 @@ def planes(weights: bytes, site: Path) -> bytes:
 
 
 def unpack(given: argparse.Namespace) -> int:
-    """Unpacks what came home."""
+    """Unpack the results."""
     import zstandard
 
     out, directory = given.out, given.directory

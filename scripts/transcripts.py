@@ -1,12 +1,12 @@
-"""Runs what a page shows again and writes what that prints beneath it.
+"""Run the examples of a page again and write their output below them.
 
     .venv/bin/python scripts/transcripts.py [PAGE ...]
 
-What a page shows are lines that begin with "$ " in fenced blocks of the language `console`, and
-blocks of `python` with a block of `text` after them. All of a page run in order, in one directory
-that holds nothing but `examples`; the Python blocks share their names. Without a page it is
-README.md. Look at the difference before you commit it; `tests/docs/test_transcripts.py` holds
-README.md to what does not differ between machines.
+Examples are lines that begin with "$ " in fenced blocks of the language `console`, and blocks of
+`python` with a block of `text` after them. All of a page run in order, in one directory that has
+nothing but `examples`; the Python blocks share their names. The default page is README.md. Review
+the difference before you commit it; `tests/docs/test_transcripts.py` checks the parts of README.md
+that do not differ between machines.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 
 PROGRESS = re.compile(r"\d+/\d+ [a-z]")
-"""Lines that say how far a command has come."""
+"""Progress lines of commands."""
 
 
 @dataclass
 class Part:
-    """Lines of a page: as they are, or what a command or a program prints."""
+    """Lines of a page: literal, or the output of a command or a program."""
 
     kind: str
     """`plain`, `command` or `python`."""
@@ -41,14 +41,14 @@ class Part:
     """The command, or the program."""
 
     lines: list[str] = field(default_factory=list)
-    """What the page shows of it."""
+    """The lines of the page for it."""
 
     language: str = ""
-    """Of the fenced block that plain lines stand in; empty outside of one."""
+    """The language of the fenced block that contains plain lines; empty outside of a block."""
 
 
 def parts(page: str) -> Iterator[Part]:
-    """What a page consists of, in order; all of its lines together are the page."""
+    """Split a page into parts, in order; all of their lines together are the page."""
     part, language, program = Part("plain"), "", ""
     for line in page.splitlines():
         if line.startswith("```"):
@@ -77,14 +77,14 @@ class Fence:
 
     language: str
     line: int
-    """The number of the line behind the opening fence."""
+    """The number of the line after the opening fence."""
     lines: list[str]
     before: list[str]
     """The lines between the fenced block before it and this one."""
 
 
 def fences(page: str) -> Iterator[Fence]:
-    """The fenced blocks of a page, in order."""
+    """Find the fenced blocks of a page, in order."""
     before: list[str] = []
     block: Fence | None = None
     for number, line in enumerate(page.splitlines(), 2):
@@ -104,7 +104,7 @@ MEASURED = ["time", "executions", "volatile", "executed", "shared"]
 
 
 def steady(lines: list[str]) -> list[str]:
-    """The lines without what differs between machines."""
+    """Return the lines without the values that differ between machines."""
     kept = []
     for line in lines:
         word = line.partition(" ")[0]
@@ -114,7 +114,9 @@ def steady(lines: list[str]) -> list[str]:
 
 
 def printed_lines(text: str) -> list[str]:
-    """The lines of an output, without those of progress and without empty ones at the end."""
+    """Return the lines of an output, without those of progress and without empty ones at the
+    end.
+    """
     lines = [line.rstrip() for line in text.splitlines() if not PROGRESS.match(line)]
     while lines and not lines[-1]:
         lines.pop()
@@ -123,7 +125,7 @@ def printed_lines(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Done:
-    """What running a command or a program came to."""
+    """The result of a command or a program."""
 
     status: int
     """The exit status; 1 for a program that raised, 124 where the time ran out."""
@@ -132,13 +134,13 @@ class Done:
     """The output; of a command it includes standard error."""
 
     errors: str = ""
-    """What a program wrote on standard error."""
+    """A program's standard error."""
 
 
 class Session:
-    """Where the parts of one page run: a directory, an environment, and a Python interpreter.
+    """The environment of one page's parts: a directory, variables, and a Python interpreter.
 
-    `clone` names what of the clone the directory shows.
+    `clone` names the parts of the clone that the directory shows.
     """
 
     def __init__(
@@ -155,7 +157,7 @@ class Session:
             (directory / name).symlink_to(ROOT / name)
 
     def printed(self, part: Part) -> list[str]:
-        """The lines that a command or a program prints; those of progress are left out."""
+        """Return the output lines of a command or a program, without those of progress."""
         if part.kind == "command":
             return printed_lines(self.command(part.text).output)
         done = self.program(part.text)
@@ -164,7 +166,7 @@ class Session:
         return printed_lines(done.output)
 
     def command(self, command: str, typed: str = "", seconds: float | None = None) -> Done:
-        """Run a command in a shell of its own; `typed` is its standard input."""
+        """Run a command in a new shell; `typed` is its standard input."""
         with subprocess.Popen(
             ["bash", "-c", command], cwd=self.directory, env=self.environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -234,7 +236,7 @@ class Interpreter:
         os.close(answers)
 
     def run(self, program: str, typed: str, seconds: float | None) -> Done:
-        """Execute a program; `typed` is what it reads as standard input."""
+        """Execute a program; `typed` is its standard input."""
         before = [os.fstat(file.fileno()).st_size for file in self._printed]
         os.write(self._ask, json.dumps([program, typed]).encode() + b"\n")
         ready, _, _ = select.select([self._answers], [], [], seconds)
@@ -259,7 +261,7 @@ class Interpreter:
 
 
 def main() -> None:
-    """Rewrites pages in place."""
+    """Rewrite pages in place."""
     for page in [Path(name) for name in sys.argv[1:]] or [README]:
         lines: list[str] = []
         with tempfile.TemporaryDirectory() as directory:

@@ -1,26 +1,25 @@
-"""Shows that the recorded patch says everything that an input changed, and nothing else.
+"""Check that the recorded patch contains everything that an input changed, and nothing else.
 
     python soak/completeness.py [--count 3000] [--seed 0] [--workers 2] [--json]
 
 A third of the inputs are those of `writing.txt`, alone and then up to four chained; the rest are
-inputs as datasets hold them. Each is held against a search of the whole system that knows nothing
-of how changes are recorded:
+drawn as for datasets. Each is compared with a search of the whole system that is independent of how
+changes are recorded:
 
 files    After the input, in the same file system, `find` prints every file of the system (not of
-         /proc) with all attributes, the times as the kernel has them, and `sha256sum` reads every
+         /proc) with all attributes and the kernel's times, and `sha256sum` reads every
          file whose change time is not before the run (no program can set that one) and every one
-         below the start directory. The same was printed of the untouched system. The patch applied
+         below the start directory. The same is printed for the untouched system. The patch applied
          to the files before must give the files after; `content_digests` must name exactly the
          contents that changed.
-shell    The input once more with lines behind it that print every variable, function, alias,
+shell    The input again, followed by lines that print every variable, function, alias,
          option, limit, trap, the mask and the groups, one by one. An input that ends its shell
-         never comes to those lines, and one that left a quote open swallows them: counted, not
-         compared.
-network  What `ip` and `nft` print before and after. Something must be recorded if and only if that
-         is not the same; so with the host's name.
+         never gets to those lines, and one with an open quote swallows them: counted, not compared.
+network  The output of `ip` and `nft` before and after. A change must be recorded if and only if
+         it differs; likewise the host's name.
 
-Where what is recorded is not what is there, a rule of `docs/reference/context-patch.md` says so.
-The rules this script applies to what it found:
+Where a record differs from the real state, a rule of `docs/reference/context-patch.md` defines the
+difference. This script applies these rules to its findings:
 
 - A time within the run is written as the system's instant, and one in whole seconds within the
   second in which it began.
@@ -30,7 +29,7 @@ The rules this script applies to what it found:
 - A new directory: size 4096, links two and one for each directory in it. A moved one keeps the size
   it had, and that is not compared.
 - The routing table `local` is left out: the kernel keeps it itself.
-- Variables that count or repeat something (`_`, `BASH_*`, ...) are no part of a patch.
+- Variables with counters or copies (`_`, `BASH_*`, ...) are not part of a patch.
 
 The input and the search run in one layer: that takes a request which only the backend itself uses.
 """
@@ -68,7 +67,7 @@ SLACK = 0.05
 WRITING = Path(__file__).parent / "writing.txt"
 BATCH = 10
 SHARE = 3
-"""One input in so many is made of those in `writing.txt`."""
+"""Every third input is made of those in `writing.txt`."""
 
 SEARCH = r"""mapfile -t mounts < /proc/self/mountinfo
 for ((at = ${{#mounts[@]}} - 1; at >= {mounts}; at--)); do
@@ -89,17 +88,17 @@ done
 printf '\0MACHINE\0links\0'; ip -o link; printf '\0addresses\0'; ip -o addr
 printf '\0routes\0'; ip route show table all; printf '\0rules\0'; ip rule; ip -6 rule
 printf '\0firewall\0'; nft list ruleset; printf '\0hostname\0'; uname -n"""
-"""Takes off what the input mounted; prints every file and what the machine says of itself, on the
-other channel the contents. The times of files are asked for past the C library (newfstatat of
-x86-64, no link followed): what it says of a time depends on the run that asks."""
+"""Unmounts the input's mounts; prints every file and the machine's state, and on the other channel
+the contents. The times of files are read past the C library (newfstatat of x86-64, without
+following links): its answer about a time depends on the run that asks."""
 
 COUNTS = re.compile(
     r"valid_lft.*|deprecated |packets \d+ bytes \d+|expires \w+|.* table local .*\n"
 )
-"""What counts in the machine's answers, and the routes that the kernel keeps itself."""
+"""Counters in the machine's answers, and the routes that the kernel keeps itself."""
 
 TOUCHES_MORE = re.compile(r"\b(?:ip|nft|ping|curl|wget|host\w*|domain\w*|ipc\w+|sysctl|net\w*)\b")
-"""Inputs after which the sandbox is opened anew: only one answer tells what they dirtied."""
+"""Inputs after which the sandbox is reopened: only one answer reports their contamination."""
 
 SHELL = r"""
 builtin printf '\0BEGIN\0' >&200; builtin trap -p >&200; builtin printf '\0' >&200
@@ -142,7 +141,7 @@ Document: TypeAlias = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the search printed about one file."""
+    """The search's output about one file."""
 
     perms: str
     links: int
@@ -154,20 +153,20 @@ class Found:
 
     @property
     def is_directory(self) -> bool:
-        """Whether it is one itself, not a link to one."""
+        """Whether it is a directory, not a link to one."""
         return self.perms.startswith("d")
 
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """What a shell said of itself: texts by kind and name."""
+    """A shell's own listing: texts by kind and name."""
 
     parts: Mapping[tuple[str, str], str]
 
 
 @dataclass
 class Tally:
-    """What was compared, and what did not agree."""
+    """The comparisons, and their violations."""
 
     inputs: int = 0
     counts: Counter[str] = field(default_factory=Counter)
@@ -193,7 +192,7 @@ class Search:
         self._documents: dict[bytes, Document] = {}
 
     def check(self, text: str, cwd: str, tally: Tally) -> None:
-        """Counts what was compared of this input and notes what did not agree."""
+        """Count the comparisons for this input and note the violations."""
         behavior = self._observer.run(text, State(cwd=cwd))
         if behavior.timed_out:
             tally.counts["timed out: not compared"] += 1
@@ -229,7 +228,7 @@ class Search:
         tally.violations += [{"input": text, "cwd": cwd, **problem} for problem in problems]
 
     def close(self) -> None:
-        """Ends the sandbox."""
+        """End the sandbox."""
         self._observer.close()
 
     def _kept(
@@ -237,7 +236,7 @@ class Search:
     ) -> tuple[
         Behavior, Files | None, dict[bytes, str], dict[str, str] | None, tuple[float, float]
     ]:
-        """The input's behavior, and what is there after it."""
+        """Return the input's behavior, and the files after it."""
         sandbox, recorder = self._observer._sandbox, self._observer._recorder(cwd)
         assert isinstance(sandbox, NamespaceSandbox)
         started = time.time()
@@ -336,7 +335,7 @@ class Search:
     def _expected(
         self, after: Files, document_before: Document, start: bytes, window: tuple[float, float]
     ) -> Document:
-        """The files after the run as the documented rules write them."""
+        """Return the files after the run, by the documented rules of patches."""
         names, names_before = _entries(after), self._names
         directories, directories_before = _subdirectories(after), self._directories
         document: Document = {}
@@ -380,7 +379,7 @@ class Search:
                 }
 
     def _shell(self, text: str, cwd: str) -> Shell | None:
-        """What the shell says of itself after the input; None where it does not come to it."""
+        """Return the shell's listing after the input; None if it does not get that far."""
         wrapped = f"exec 200>&1\n{text}\n{SHELL}"
         output = self._observer.execute(wrapped, State(cwd=cwd), separate=True).stdout or b""
         _, found, said = output.rpartition(b"\0BEGIN\0")
@@ -390,7 +389,7 @@ class Search:
 
 
 def main() -> int:
-    """Checks the inputs and prints what came out; gives the exit status."""
+    """Check the inputs, print the results and return the exit status."""
     made = parser(__doc__, count=3000)
     made.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
     options = made.parse_args()
@@ -438,7 +437,7 @@ def _check_batch(inputs: Sequence[tuple[str, str]]) -> Tally:
 
 
 def _inputs(system: System, wanted: int, seed: int) -> Iterator[tuple[str, str]]:
-    """Inputs and where they start: one of `SHARE` writes, first each line alone, then chains."""
+    """Inputs with start directories. One in `SHARE` writes: first each line alone, then chains."""
     lines = [line for line in _logical(WRITING.read_text()) if not line.startswith("#")]
     rng = random.Random(seed)
     start = system.declaration.session.start_directories[0]
@@ -456,7 +455,7 @@ def _inputs(system: System, wanted: int, seed: int) -> Iterator[tuple[str, str]]
 
 
 def _logical(text: str) -> Iterator[str]:
-    """The lines, those of a here-document put together with the one that starts it."""
+    """Join the lines of a here-document with the line that starts it."""
     lines = iter(text.splitlines())
     for line in lines:
         if "<<E" in line:
@@ -485,7 +484,9 @@ def _files(output: bytes) -> Files:
 
 
 def _found(searched: Execution | Behavior) -> tuple[Files, dict[bytes, str], dict[str, str]]:
-    """Every file, SHA-256 by path of those that were read, and the machine's answers by part."""
+    """Return every file, the SHA-256 of each file read by path, and the machine's answers by
+    part.
+    """
     files, _, machine = (searched.stdout or b"").partition(b"\0MACHINE\0")
     parts = COUNTS.sub("", machine.decode("utf-8", "replace")).split("\0")
     lines = (line for line in (searched.stderr or b"").split(b"\0") if line)
@@ -504,7 +505,7 @@ def _said(text: str) -> Shell:
         parts["shopt", name] = on
     for on, name in re.findall(r"^set ([-+])o ([\w-]+)$", sets, re.MULTILINE):
         parts["set", name] = on
-    if parts.get(("set", "posix")) == "-":  # the lines that say the rest have turned it off
+    if parts.get(("set", "posix")) == "-":  # the lines that list the rest have turned it off
         parts["variable", "POSIXLY_CORRECT"] = 'declare -- POSIXLY_CORRECT="y"'
         parts["value", "POSIXLY_CORRECT"] = "y"
     for name, value in re.findall(r"^(.*?)\(.*?\) (\S+)$", limits, re.MULTILINE):
@@ -528,7 +529,7 @@ def _entries(files: Files) -> dict[bytes, set[bytes]]:
 
 
 def _subdirectories(files: Files) -> Counter[bytes]:
-    """How many directories are in each directory."""
+    """Count the directories in each directory."""
     return Counter(
         path.rpartition(b"/")[0] or b"/"
         for path, one in files.items()
@@ -552,7 +553,7 @@ def _key(path: bytes, start: bytes) -> str:
 
 
 def _path(key: str, start: bytes) -> bytes:
-    """The path that a key names; exact for names without escapes, which is all of the system's."""
+    """Return the path of a key; exact for names without escapes, like all of the system's."""
     if key == ".":
         return start
     return key.encode() if key.startswith("/") else start.rstrip(b"/") + b"/" + key.encode()
@@ -561,7 +562,7 @@ def _path(key: str, start: bytes) -> bytes:
 def _applied(
     before: Document, operations: Iterable[Operation], moves: dict[str, str]
 ) -> Document | str:
-    """The files after the patch's operations, or what is wrong with one of them.
+    """Return the files after the patch's operations, or the fault in one operation.
 
     `moves` is filled with the old name of every file by its new one.
     """
@@ -604,7 +605,7 @@ def _changed(before: Shell, after: Shell) -> bool:
 
 
 def _shell_differs(behavior: Behavior, before: Shell, after: Shell) -> Iterator[dict[str, Any]]:
-    """Recorded changes of the shell against what it said."""
+    """Compare the recorded changes of the shell with its own listing."""
     recorded: dict[tuple[str, str], Any] = {}
     for operation in behavior.patch.operations:
         field_name, _, key = operation[1][1:].partition("/")
@@ -646,7 +647,7 @@ def _shell_differs(behavior: Behavior, before: Shell, after: Shell) -> Iterator[
 
 
 def _agree(kind: str, recorded: Any, there: str | None, value: str | None) -> bool:
-    """Whether a recorded new value is the one that the shell printed."""
+    """Whether a recorded new value equals the printed one."""
     if there is None or recorded is None:
         return there is recorded
     match kind:

@@ -1,13 +1,13 @@
-"""How far inputs put together from their commands do what the machine does with them whole.
+"""Compare composed answers to inputs of several commands with whole runs on the machine.
 
 Each input of several commands is run whole in the sandbox, three times, and answered by
-`Composition` with the same sandbox asked about single commands. Exit code, output and patch are
-compared; what is not the same in the three runs is volatile and not compared. An abstention counts
-as a disagreement.
+`Composition`, which runs single commands in the same sandbox. Exit code, output and patch are
+compared; values that vary between the three runs are volatile and not compared. An abstention
+counts as a disagreement.
 
 Inputs are drawn by `gcs` (every one with several commands). With --programs they are random small
 programs instead, with loops, functions and substitutions; with --inputs they come from a file: JSON
-lines with an `input` each, those taken whose `steps` are `multi` where it says so.
+lines with an `input` each. If they have `steps`, only those with `multi` are used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FIELDS = ("exit_code", "output", "patch")
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What came of one input."""
+    """The result of one input."""
 
     text: str
     abstained: str = ""
@@ -50,7 +50,7 @@ class Compared:
 
 
 def main() -> int:
-    """Prints the table, abstentions and disagreements; 1 where fewer than `WANTED` agree."""
+    """Print the table, abstentions and disagreements; return 1 where fewer than `WANTED` agree."""
     options = parser(__doc__, count=1_000)
     options.add_argument("--inputs", type=Path, help="a file of inputs instead of drawn ones")
     options.add_argument("--programs", action="store_true", help="random programs instead")
@@ -96,7 +96,7 @@ def main() -> int:
 
 
 def drawn(system: System, seed: int) -> Iterator[tuple[str, str | None]]:
-    """Composites as `gcs` writes them, with their start directories."""
+    """Composite inputs drawn by `gcs`, with their start directories."""
     for one in sample(Drawing(seed=seed, composite_share=1.0), system=system, count=10**6):
         if one.input.operators:
             yield one.input.text, one.cwd
@@ -117,7 +117,7 @@ def told(path: Path) -> Iterator[str]:
 
 
 def compare(sandbox: SandboxRunner, inputs: list[tuple[str, str | None]]) -> Iterator[Compared]:
-    """Each input, run whole and put together."""
+    """Compare each input's whole run with its composed answer."""
     composition = Composition(Replay(sandbox), sandbox.state())
     progress = Progress("inputs", len(inputs))
     for text, cwd in inputs:
@@ -135,7 +135,7 @@ def compare(sandbox: SandboxRunner, inputs: list[tuple[str, str | None]]) -> Ite
 
 
 def compared_with(text: str, runs: list[Behavior], answer: Behavior) -> Compared:
-    """Where an answer differs from what every run did."""
+    """Compare an answer with the results common to all runs."""
     first = runs[0]
     volatile = [
         field
@@ -154,7 +154,7 @@ def compared_with(text: str, runs: list[Behavior], answer: Behavior) -> Compared
 
 
 def shown_field(field: str, run: Behavior, answer: Behavior) -> str:
-    """What differs of one field, short."""
+    """Summarise the difference in one field."""
     old, new = getattr(run, field), getattr(answer, field)
     if field == "patch":
         lines = [[json.dumps(each) for each in patch.operations] for patch in (old, new)]
@@ -166,7 +166,7 @@ def shown_field(field: str, run: Behavior, answer: Behavior) -> str:
 
 
 def only(lines: Iterable[str], others: Iterable[str]) -> str:
-    """What stands in the first alone."""
+    """Join the lines that only the first has."""
     known = set(others)
     return "; ".join(line[:150] for line in lines if line not in known)[:400]
 

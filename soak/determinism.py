@@ -1,8 +1,8 @@
-"""Shows that the same input does the same thing whenever, wherever and in whatever order it runs.
+"""Check that an input's result does not depend on the time, the place or the order of runs.
 
     python soak/determinism.py [--count 5000] [--seed 0] [--passes 5] [--kept FILE] [--json]
 
-The same inputs run in five passes, each in an order of its own:
+The same inputs run in five passes, each in a different order:
 
     1  a sandbox of this process, in the order in which they were drawn
     2  another sandbox of this process
@@ -15,16 +15,16 @@ input is *identical* where all passes agree byte for byte.
 
 It depends on the *time of day* where the passes agree once dates, clock times and seconds since
 1970 are masked in the output, or where one of its commands prints the clock, the load or how long
-the system is up (date, ps, uptime, w). Of the rest each needs a mark: *declared* volatile by a
-grammar, or *noticed*: `record_session`, which makes the records of datasets, says so of it. Where
-neither holds, nobody who reads its record is warned: that is a violation.
+the system is up (date, ps, uptime, w). Each of the rest needs a mark: *declared* volatile by a
+grammar, or *noticed* by `record_session`, which makes the records of datasets. Without a mark the
+record gives no warning: that is a violation.
 
-With `--kept FILE` the first pass's behaviors are kept in FILE; where it is there already, they are
-compared as one more pass. So two calls on two days show what a day changes.
+With `--kept FILE` the first pass's behaviors are kept in FILE; if it exists already, it is compared
+as one more pass. Two calls on two days thus show changes over a day.
 
 Three shares are printed: identical of all inputs, of those that do not depend on the time of day,
 and of those not declared volatile. The exit status is 1 for a violation, or where the last share is
-below 99%: the first two say mostly how many commands that never repeat themselves were drawn.
+below 99%: the first two depend mostly on the number of drawn commands that never repeat themselves.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ class Verdict:
     """`declared`, `noticed`, or `none`."""
     cause: str
     values: tuple[Any, Any]
-    """What two passes say in the first of the channels."""
+    """The values of two passes in the first of the channels."""
 
 
 def main() -> int:
-    """Runs the passes and prints what came out; gives the exit status."""
+    """Run the passes, print the results and return the exit status."""
     options = parser(__doc__, count=5000)
     options.add_argument("--passes", type=int, default=PASSES, help="how many of them (default: 5)")
     options.add_argument("--kept", type=Path, help="file of a pass of an earlier day")
@@ -105,7 +105,7 @@ def main() -> int:
 
 
 class _Shown:
-    """Lines of progress, by what is being done."""
+    """Progress lines by task."""
 
     def __init__(self) -> None:
         self._lines: dict[str, Progress] = {}
@@ -115,7 +115,7 @@ class _Shown:
 
 
 def _kept(path: Path, tasks: Sequence[Task], first: dict[int, Behavior]) -> dict[int, Behavior]:
-    """The behaviors in the file that are other ones now."""
+    """Return the behaviors of the file that have changed."""
     before: tuple[Sequence[Task], dict[int, Behavior]] = pickle.loads(path.read_bytes())
     earlier = {(text, cwd): before[1][number] for number, text, cwd in before[0]}
     found = {number: earlier.get((text, cwd)) for number, text, cwd in tasks}
@@ -150,7 +150,7 @@ def _verdicts(
 
 
 def _other(a: Behavior, b: Behavior) -> list[str]:
-    """Names of the fields in which two behaviors differ."""
+    """Return the names of the fields in which two behaviors differ."""
     return [name for name in a.__slots__ if getattr(a, name) != getattr(b, name)]
 
 
@@ -223,7 +223,7 @@ def _report(
 
 
 def _around(value: object, other: object) -> str:
-    """The value from shortly before the first place where the other one differs."""
+    """Return the value from shortly before its first difference."""
     text, against = str(value), str(other)
     pairs = zip(text, against, strict=False)
     at = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(text), len(against)))

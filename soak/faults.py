@@ -1,4 +1,4 @@
-"""Datasets made while their processes are killed, disks fill up, and a second run gets in the way.
+"""Make datasets while processes are killed, disks fill up, and a second run interferes.
 
     python soak/faults.py --kills 200
     python soak/faults.py --kills 20 --count 60
@@ -6,8 +6,7 @@
 `--count` records are made once undisturbed, then again and again by two workers while a supervisor,
 a fork server, a process 1 or a worker is killed (SIGKILL) at random moments, and now and then the
 generator itself, after which the same command is run again. Then: a disk that fills up (a tmpfs in
-a mount namespace of its own; root only), a directory that cannot be written, two runs in one
-directory.
+a new mount namespace; root only), a directory that cannot be written, two runs in one directory.
 
 A violation is a record that is not byte for byte the undisturbed one (of volatile records: another
 number, input or argument), a record that is missing or there twice, a process left behind, an error
@@ -37,11 +36,11 @@ from shioenv.dataset.verify import verify
 from shioenv.domain.record import NAMES
 
 VICTIMS = {"supervisor": 32, "fork server": 30, "process 1": 10, "worker": 22, "generator": 6}
-"""Who is killed, and how often in a hundred."""
+"""The killed processes, and the share of each in percent."""
 PAUSE_SECONDS = 0.5
 """Between two kills, on average."""
 GONE_SECONDS = 30.0
-"""Within which all processes of a killed generator have to be gone."""
+"""Time limit for the end of all processes of a killed generator."""
 
 
 class Generation:
@@ -57,18 +56,18 @@ class Generation:
             self.command += ["--system", asked.system]
 
     def start(self) -> subprocess.Popen[str]:
-        """The running command."""
+        """Start the command."""
         return subprocess.Popen(
             self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
     def run(self) -> subprocess.CompletedProcess[str]:
-        """The command, ended."""
+        """Run the command to its end."""
         return subprocess.run(self.command, capture_output=True, text=True, check=False)
 
 
 def children(pid: int) -> list[int]:
-    """Of a process that may be gone."""
+    """Return the children of a process that may be gone."""
     found: list[int] = []
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -78,7 +77,7 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below one."""
+    """Return all processes below one."""
     found = []
     for child in children(pid):
         found += [child, *descendants(child)]
@@ -86,7 +85,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def victims(generator: int) -> dict[str, list[int]]:
-    """The processes that could be killed, by what they are."""
+    """Return the processes that could be killed, by kind."""
     found: dict[str, list[int]] = {"generator": [generator], "worker": children(generator)}
     for worker in found["worker"]:
         for supervisor in children(worker):
@@ -110,7 +109,9 @@ def is_alive(pid: int, started: str) -> bool:
 
 
 def birth(pid: int) -> str:
-    """When the process began, which tells it from a later one of its number; empty: it is gone."""
+    """Return a process's start time, which distinguishes it from a later one with the same PID;
+    empty once it is gone.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -121,7 +122,7 @@ def birth(pid: int) -> str:
 def disturbed(
     generation: Generation, rng: Random, wanted: int, kills: Counter[str], counts: Counter[str]
 ) -> list[dict[str, Any]]:
-    """Makes the dataset to its end, with so many kills at most; what was wrong on the way."""
+    """Make the whole dataset, with at most this number of kills; return the faults."""
     wrong: list[dict[str, Any]] = []
     seen: dict[int, str] = {}
     while True:
@@ -168,7 +169,7 @@ def disturbed(
 
 
 def left_behind(family: dict[int, str]) -> list[dict[str, Any]]:
-    """The processes that outlive their generator."""
+    """Return the processes that outlive their generator."""
     end = time.monotonic() + GONE_SECONDS
     while left := [pid for pid, started in family.items() if is_alive(pid, started)]:
         if time.monotonic() > end:
@@ -178,7 +179,7 @@ def left_behind(family: dict[int, str]) -> list[dict[str, Any]]:
 
 
 def differing(whole: Path, other: Path, counts: Counter[str]) -> list[dict[str, Any]]:
-    """Every record that is not what the undisturbed run made."""
+    """Return every record that differs from the undisturbed run's."""
     wrong: list[dict[str, Any]] = []
     report = verify(other)
     if not report.ok:
@@ -203,7 +204,9 @@ def differing(whole: Path, other: Path, counts: Counter[str]) -> list[dict[str, 
 def full_disk(
     generation: Generation, whole: Path, counts: Counter[str]
 ) -> tuple[str, list[dict[str, Any]]]:
-    """A disk that fills up, is unwritable for a while, then has room: what happened, violations."""
+    """Fill a disk, make it unwritable for a while, then free space; return events and
+    violations.
+    """
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         return "not tried: needs root and unshare", []
     where, copy = generation.directory, generation.directory.with_name("copied")
@@ -243,7 +246,7 @@ def full_disk(
 def two_at_once(
     generation: Generation, whole: Path, counts: Counter[str]
 ) -> tuple[str, list[dict[str, Any]]]:
-    """The second run into a directory: what it said, violations."""
+    """Start a second run in the directory; return its error and the violations."""
     first = generation.start()
     manifest = generation.directory / MANIFEST
     while not manifest.exists() and first.poll() is None:  # where it is, the directory is locked
@@ -264,7 +267,7 @@ def two_at_once(
 
 
 def main() -> int:
-    """Exit status 1 where anything was violated."""
+    """Run the check; exit status 1 for any violation."""
     options = parser(__doc__, count=400)
     options.add_argument("--kills", type=int, default=200, help="processes killed (default: 200)")
     asked = options.parse_args()

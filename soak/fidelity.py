@@ -1,13 +1,13 @@
-"""What the sandbox's file system lets programs see that a plain copy of the system would not.
+"""Find visible differences between the sandbox's file system and a plain copy of the system.
 
 Each input runs three ways: in the sandbox, by a fresh bash over the same layers, and by a fresh
-bash on a plain copy of the system on the host's own file system, which is put right after each
-input. What differs is given a cause: a number that differs is the inode, link count or size of the
-same file on both sides, a line is there on both sides at another place; failing that, the input
-itself says what it looks at. What is left is a violation.
+bash on a plain copy of the system on the host's own file system, which is restored after each
+input. Each difference is assigned a cause: a number is the inode, link count or size of the same
+file on both sides, or a line is on both sides in another place. Failing that, the input itself
+shows what it reads. Unexplained differences are violations.
 
 With --lower DIR the third way is the sandbox itself over the copy of the system in DIR (`rootfs`,
-`proc`, ... on any file system): what the lower file system alone lets through.
+`proc`, ... on any file system): it shows the effects of the lower file system alone.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ comm -3 <(ls documents) <(ls -U documents | sort)
 echo */ ; echo *.md ; echo /*
 ls -d /*/ | wc -l; echo /etc/*.conf | head -c 200
 """.strip("\n").splitlines()
-"""Inputs that look at what overlay and tmpfs are known or suspected to distort."""
+"""Inputs about properties that overlay and tmpfs are known or suspected to distort."""
 
 _CLOCK = re.compile(rb"\d{1,2}:\d\d(:\d\d(\.\d+)?)?|\d{4}-\d\d-\d\d|\d{9,10}(\.\d+)?|\d\d\.\d{10}")
 _DATE = re.compile(rb"\b[A-Z][a-z][a-z] [ \d]\d (?:\d\d:\d\d| \d{4})(?= )")
@@ -270,7 +270,7 @@ _LOWER_INODE = 0x00FF_FFFF_FFFF_FFFF
 
 
 class Cause(StrEnum):
-    """Why two file systems give two outputs for one input."""
+    """A reason for different outputs of one input on two file systems."""
 
     LINKS = "link count of a changed directory, or of /"
     SIZE = "size of a directory"
@@ -304,12 +304,12 @@ _BY_INPUT = tuple(
         (Cause.ORDER, r"\b(ls|dir|vdir) .*-\w*[fUR]|\b(find|tar|cpio)\b|grep -\w*[rR]"),
     )
 )
-"""For outputs that no comparison of their parts explains: what an input that says this looks at."""
+"""For outputs that no comparison of their parts explains: causes by patterns of inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What a program may ask about one file, owners in the system's own ids."""
+    """A file's attributes as programs can read them, with owners in the system's own ids."""
 
     mode: int
     uid: int
@@ -323,13 +323,13 @@ class Node:
 
     @property
     def directory(self) -> bool:
-        """Whether it is one."""
+        """Whether it is a directory."""
         return stat.S_ISDIR(self.mode)
 
 
 Tree = dict[bytes, Node]
 Outcome = tuple[int, int, int, int, bytes | str | None] | None
-"""What a path is after a run: mode, owner, group, size (0 for directories), target or digest; None
+"""A path's state after a run: mode, owner, group, size (0 for directories), target or digest; None
 where it is gone."""
 
 
@@ -352,7 +352,7 @@ def _node(status: os.stat_result) -> Node:
 
 
 def walk(root: Path, below: bytes = b"/") -> Tree:
-    """Every file of the system at `root`, in or at the directory `below`, by its path in it.
+    """Return every file of the system at `root`, in or at the directory `below`, by its path in it.
 
     Leaves no trace, access times included.
     """
@@ -374,18 +374,18 @@ def walk(root: Path, below: bytes = b"/") -> Tree:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one way of running an input gave."""
+    """The result of one way of running an input."""
 
     exit_code: int
     output: bytes
     changed: Mapping[bytes, Outcome]
-    """Every path that is not what it was."""
+    """Every changed path."""
     touched: Mapping[bytes, tuple[int, int, int]]
     """Inode, links and size of every path that a run wrote to."""
 
 
 class Plain:
-    """A plain copy of a system that inputs run on, put right after each of them."""
+    """A plain copy of a system for running inputs, restored after each."""
 
     def __init__(self, system: System, directory: Path) -> None:
         self.root = directory / "rootfs"
@@ -412,7 +412,7 @@ class Plain:
         self._make()
 
     def close(self) -> None:
-        """Ends the sandbox over the copy; the copy itself is the caller's."""
+        """End the sandbox over the copy; the copy itself is the caller's."""
         if self._sandbox:
             self._sandbox.close()
 
@@ -435,11 +435,11 @@ class Plain:
 
     @property
     def tree(self) -> Tree:
-        """All there is in the copy when it is pristine."""
+        """Return everything in the pristine copy."""
         return self._base
 
     def run(self, text: str, cwd: str) -> Answer:
-        """What a fresh bash does on the pristine copy."""
+        """Run a fresh bash on the pristine copy."""
         assert self._sandbox
         self._restore()
         started = time.time_ns() - 50_000_000  # file systems count time in ticks
@@ -460,8 +460,8 @@ class Plain:
         return Answer(execution.exit_code, execution.output, changed, touched)
 
     def _look(self, since: int) -> Tree:
-        """All there is now. What did not change its change time since then is as it was, or gone
-        with a directory that did.
+        """Return everything in the copy now. Files with an older change time are unchanged, or gone
+        with a directory that changed.
         """
         top = os.fsencode(self.root)
         moment = f"@{since / 1e9:.9f}"
@@ -499,7 +499,7 @@ class Plain:
         return (node.mode, node.uid, node.gid, 0 if node.directory else node.size, held)
 
     def _restore(self) -> None:
-        """Makes the copy what it was, by the change times of everything in it."""
+        """Restore the copy, by the change times of everything in it."""
         now, base, touched = self._now, self._base, self._touched()
         if not touched:
             return
@@ -548,7 +548,7 @@ class Plain:
         self._base = self._now = {**base, **again}
 
     def check(self) -> None:
-        """Raises AssertionError unless the copy, put right, is what it was."""
+        """Raise AssertionError unless the restored copy is pristine."""
         self._restore()
         found, base = walk(self.root), self._base
         assert found.keys() == base.keys(), sorted(found.keys() ^ base.keys())[:5]
@@ -557,20 +557,20 @@ class Plain:
 
 
 def _comparable(node: Node) -> Node:
-    """What must be again as it was; reading a directory changes its access time."""
+    """Return the attributes to restore; reading a directory changes its access time."""
     atime = 0 if node.directory else node.atime
     return dataclasses.replace(node, inode=0, ctime=0, atime=atime)
 
 
 def _without_same_digest(outcome: Outcome, old: Outcome) -> Outcome:
-    """As the sandbox says it: a regular file whose content is what it was has no digest."""
+    """As in the sandbox's records: a regular file with unchanged content has no digest."""
     if outcome is None or old is None or not stat.S_ISREG(outcome[0]) or outcome[4] != old[4]:
         return outcome
     return (*outcome[:4], None)
 
 
 def overlay_answer(execution: Execution) -> Answer:
-    """The answer of a run over layers."""
+    """Return the answer of a run over layers."""
     changed: dict[bytes, Outcome] = {}
     touched = {}
     for change in execution.changes:
@@ -597,12 +597,12 @@ def overlay_answer(execution: Execution) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One input, run each way: once, or twice where what came out differed."""
+    """One input, run each way: once, or twice where the results differed."""
 
     text: str
     cwd: str
     served: tuple[Answer, ...]
-    """As every record is made."""
+    """By a served bash, as for every record."""
     fresh: tuple[Answer, ...]
     """By a newly executed bash."""
     oracle: tuple[Answer, ...]
@@ -611,7 +611,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What is known of the two file systems whose outputs are compared."""
+    """The two file systems whose outputs are compared."""
 
     lower: Tree
     other: Tree
@@ -620,7 +620,9 @@ class Sides:
     text: str
 
     def causes(self) -> set[Cause] | None:
-        """Why the outputs differ; empty where they do not, None where nobody knows."""
+        """Return the causes of different outputs; empty for equal outputs, None for an unknown
+        cause.
+        """
         a, b = self.mine.output, self.theirs.output
         if a == b:
             return set()
@@ -634,7 +636,7 @@ class Sides:
         return found
 
     def tree_causes(self) -> set[Cause] | None:
-        """The same for what the files are afterwards."""
+        """Return the causes of different files afterwards."""
         mine, theirs = self.mine.changed, self.theirs.changed
         paths = [p for p in mine.keys() | theirs.keys() if mine.get(p, 0) != theirs.get(p, 0)]
         if not paths:
@@ -710,7 +712,7 @@ class Sides:
         return Cause.BLOCKS if _blocks(self.text, line) else None
 
     def merged_links(self) -> Iterator[tuple[bytes, int]]:
-        """Directories that overlay made of two, with the link count they show."""
+        """Directories that overlay merged from two, with their visible link count."""
         yield b"/", 1
         for path, (_, links, _) in self.mine.touched.items():
             yield path, links
@@ -744,7 +746,7 @@ def _by_last_word(lines: Iterable[bytes]) -> list[bytes]:
 
 
 def as_shown(system: System, tree: Tree) -> Tree:
-    """The system's files with the numbers that its tree in memory has, as a sandbox shows them."""
+    """Return the system's files with the numbers of its in-memory tree, as a sandbox shows them."""
     with NamespaceSandbox(system, Limits(output_bytes=1 << 24)) as sandbox:
         listed = sandbox.run(Request("find / -xdev -printf '%i %s %n %p\\0'", cwd="/")).output
     shown = dict(tree)
@@ -758,7 +760,7 @@ def as_shown(system: System, tree: Tree) -> Tree:
 
 
 class Verdict(StrEnum):
-    """What a trial says."""
+    """The verdict of a trial."""
 
     SAME = "identical"
     UNSTEADY = "differ by themselves, set aside"
@@ -768,7 +770,7 @@ class Verdict(StrEnum):
 
 
 def judge(trial: Trial, lower: Tree, other: Tree) -> tuple[Verdict, set[Cause]]:
-    """Whether the ways agree, and if not, why; the trees are the pristine ones of both sides."""
+    """Compare the ways and find causes; the trees are the pristine ones of both sides."""
     served, fresh, oracle = trial.served[0], trial.fresh[0], trial.oracle[0]
     if not _same(served, fresh):
         causes = Sides(lower, lower, served, fresh, trial.text).causes()
@@ -818,7 +820,7 @@ class Comparison:
         return overlay_answer(self._sandbox.run_fresh(Request(text, cwd=cwd)))
 
     def run(self, text: str, cwd: str) -> Trial:
-        """Runs one input each way, again where the ways differ."""
+        """Run one input each way, and again where the ways differ."""
         served, fresh = self._served(text, cwd), self._fresh(text, cwd)
         oracle = self._oracle(text, cwd)
         if _same(served, fresh) and _same(fresh, oracle):
@@ -834,7 +836,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What came of one input."""
+    """The judged result of one input."""
 
     text: str
     verdict: Verdict
@@ -858,7 +860,7 @@ def _close(_: int) -> None:
 
 
 def _tried(text: str, cwd: str) -> Trial:
-    """The trial; where the host could not give what a sandbox needs, once more after a second."""
+    """Return the trial; try again after a second where the host lacked resources for a sandbox."""
     try:
         return _comparison.run(text, cwd)
     except SandboxError:
@@ -904,7 +906,7 @@ def _same(a: Answer, b: Answer) -> bool:
 
 
 def steady_inputs(system: System, seed: int, count: int) -> Iterator[tuple[str, str]]:
-    """So many drawn inputs that no grammar declares volatile, with their start directories."""
+    """Return drawn inputs that no grammar declares volatile, with their start directories."""
     found = 0
     for one in drawn(system=system, seed=seed, count=2 * count + 100):
         if not one.volatile and found < count:

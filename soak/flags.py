@@ -1,11 +1,11 @@
-"""Shows that a record's flag `volatile` is the same each time its dataset is generated.
+"""Check that a record's flag `volatile` is the same each time its dataset is generated.
 
     python soak/flags.py [--count 400] [--seed 11] [--times 20] [--system NAME] [--json]
 
 The same seed is generated `--times` times with one, two and three workers in turn, without scores
 and without shared executions. A record is *unsteady* where its flag `volatile` is not the same in
-all generations, and a *violation* where two generations' records differ though one of them says
-that it does not. The exit status is 1 for either.
+all generations, and a *violation* where two generations' records differ though one of them is not
+flagged. The exit status is 1 for either.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TIMES = 20
 
 
 def main() -> int:
-    """Generates and compares; gives the exit status."""
+    """Generate, compare and return the exit status."""
     options = parser(__doc__, count=400)
     options.set_defaults(seed=11)
     options.add_argument("--times", type=int, default=TIMES, help="generations (default: 20)")
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def unsteady(records: Sequence[Record]) -> dict[str, Any] | None:
-    """What is wrong with the records of one number, of which there is one a generation."""
+    """Return the fault in one number's records, one from each generation."""
     differing = [
         name
         for name in NAMES

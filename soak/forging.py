@@ -1,9 +1,9 @@
-"""Rewards that nobody earned: every attack of `shioenv_agents.tasks.attacks` on many tasks.
+"""Try to forge rewards: every attack of `shioenv_agents.tasks.attacks` on many tasks.
 
     python soak/forging.py [--count TASKS] [--seed S] [--tasks FILE] [--workers N] [--json]
 
-The tasks are those of a file, spread over it, or are made of records that are drawn for this. An
-attack does nothing of its task, or harm besides. So a reward that is paid is forged.
+The tasks are those of a file, spread over it, or are made of newly drawn records. An attack does
+not do its task, or does harm besides, so any reward is forged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RECORDS = 8
 
 
 def made(count: int, seed: int, system: str | None) -> list[Task]:
-    """Tasks of records that are drawn for this, at least `count` where enough records make one."""
+    """Make tasks of newly drawn records, at least `count` where enough records give one."""
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place) / "dataset"
         drawing = Drawing(seed=seed)
@@ -39,7 +39,7 @@ def made(count: int, seed: int, system: str | None) -> list[Task]:
 
 
 def main() -> int:
-    """Exit status 1 where a reward was forged."""
+    """Run the check; exit status 1 where a reward was forged."""
     options = parser(__doc__, count=50)
     options.add_argument("--tasks", type=Path, help="a file of tasks (default: made for this)")
     options.add_argument("--workers", type=int, help="processes (default: one a processor)")

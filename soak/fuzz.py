@@ -44,17 +44,17 @@ from shioenv.sandbox.namespaces.wire import NEEDS_NEW_SANDBOX, REPLY, Reply, Rep
 from shioenv.system.store import System, find_system
 
 SLACK_SECONDS = 2.0
-"""What a run may take beyond its limits."""
+"""Seconds that a run may take beyond its limits."""
 SENTINEL_SECONDS = 20.0
 CHUNK = 100
 MINIMISED = 8
-"""Failures that each worker makes shorter; the others are only kept, and further hangs counted."""
+"""Failures that each worker minimises; others are only kept, and further hangs counted."""
 ATTEMPTS = 250
-"""Runs that making one failure shorter may take at most."""
+"""Most runs for minimising one failure."""
 SHORTENING_SECONDS = 20.0
-"""How long it may take."""
+"""Time limit for it in seconds."""
 RECENT = 40
-"""Inputs among which the one is looked for that left something behind."""
+"""Recent inputs that may have caused a contamination."""
 
 # ---- what is written ----------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ def _syntax() -> dict[str, list[str]]:
 
 
 SYNTAX = _syntax()
-"""Shell syntax by kind: `@kind@` in it stands for one of that kind."""
+"""Shell syntax by kind: `@kind@` is a placeholder for one of that kind."""
 
 _HOLE = re.compile(r"@([a-z]+)@")
 _TOKEN = re.compile(r"\w+|\s+|.", re.DOTALL)
@@ -86,7 +86,7 @@ _NOISE = "$`'\"\\(){}[]<>|&;!#*?~=%@^+-/:, \t\n019azAZ_\u00e9\u2028"
 
 
 HOME = "/home/ubuntu"
-"""Where inputs run that do not say where."""
+"""Start directory of inputs that do not name one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Hostile:
 
     @property
     def is_argument(self) -> bool:
-        """Whether a program can be given this text as an argument."""
+        """Whether this text can be a program's argument."""
         try:
             data = os.fsencode(self.text)
         except UnicodeEncodeError:
@@ -118,7 +118,7 @@ class Inputs:
         self._scripts = list(_scripts(system.path / "rootfs"))
 
     def make(self, number: int) -> Hostile:
-        """The input of this number."""
+        """Return the input with this number."""
         rng = Random(f"{self._seed}/{number}")
         kinds: dict[str, tuple[int, Callable[[Random], tuple[str, str | None]]]] = {
             "mutated": (32, self._mutated),
@@ -172,7 +172,7 @@ class Inputs:
 
 
 def _scripts(root: Path) -> Iterator[list[str]]:
-    """The lines of every shell script in the system."""
+    """Return the lines of every shell script in the system."""
     for top in ("etc", "usr", "var/lib/dpkg/info", "home"):
         for path in sorted((root / top).rglob("*")):
             try:
@@ -189,7 +189,7 @@ def _scripts(root: Path) -> Iterator[list[str]]:
 
 
 def write(rng: Random, kind: str, depth: int = 0) -> str:
-    """Shell syntax of this kind, a few levels deep."""
+    """Generate shell syntax of this kind, a few levels deep."""
     if depth > 5 and kind in ("command", "word", "hostile"):
         kind = "name" if kind == "word" else "simple"
     template = rng.choice(SYNTAX[kind] if depth < 9 else SYNTAX[kind][:3])
@@ -204,7 +204,7 @@ def write(rng: Random, kind: str, depth: int = 0) -> str:
 
 
 def mutate(rng: Random, text: str) -> str:
-    """The text with one change to its tokens."""
+    """Return the text with one change to its tokens."""
     tokens = _TOKEN.findall(text)
     if not tokens:
         return write(rng, "simple")
@@ -352,8 +352,8 @@ SENTINELS = {
         kill $COPROC_PID; wait; bash -c 'kill -9 $$'; echo $?; (echo late) & wait
     """,
 }
-"""What they look at, and the input that looks. Left out is what `docs/threat-model.md` lists as
-staying until the sandbox is opened anew."""
+"""Sentinels by the state that they inspect, with their inputs. Left out is what
+`docs/threat-model.md` lists as persisting until the sandbox is reopened."""
 
 LIMITS = Limits(
     background_seconds=0.05,
@@ -367,7 +367,7 @@ LIMITS = Limits(
 
 
 class WatchedSandbox(NamespaceSandbox):
-    """Keeps what the supervisor said about the newest run."""
+    """Keeps the supervisor's reply about the newest run."""
 
     head: bytes | None = None
 
@@ -384,7 +384,7 @@ class WatchedSandbox(NamespaceSandbox):
 
     @property
     def flags(self) -> list[str]:
-        """Names of what the newest run set off, the first one where more were needed."""
+        """Return the flags of the newest run's reply, or of its first reply."""
         if self.head is None:
             return []
         return [flag.name or "?" for flag in ReplyFlags(Reply._make(REPLY.unpack(self.head)).flags)]
@@ -403,18 +403,18 @@ class WatchedObserver(SandboxRunner):
 
 @dataclass
 class Tally:
-    """What some inputs led to."""
+    """The results of some inputs."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
     reopened: Counter[str] = field(default_factory=Counter)
     oracle: Counter[str] = field(default_factory=Counter)
     slowest: float = 0.0
-    """Seconds that the longest run took beyond its limits, if any did."""
+    """Longest excess of a run over its limits, in seconds."""
     failures: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, other: Tally) -> None:
-        """Counts the other's too."""
+        """Add the other's counts."""
         self.kinds += other.kinds
         self.outcomes += other.outcomes
         self.reopened += other.reopened
@@ -424,7 +424,7 @@ class Tally:
 
 
 class Fuzzer:
-    """Runs inputs in one sandbox and looks at it after each."""
+    """Runs inputs in one sandbox and checks it after each."""
 
     def __init__(
         self, system: System, inputs: Inputs, wall_seconds: float, every: int, failures: Path
@@ -447,14 +447,14 @@ class Fuzzer:
                         )
 
     def check(self, numbers: Sequence[int]) -> Tally:
-        """Runs these inputs, each with a sentinel after it."""
+        """Run these inputs, each with a sentinel after it."""
         tally = Tally()
         for number in numbers:
             self._check(self._inputs.make(number), tally)
         return tally
 
     def close(self) -> None:
-        """Ends the sandbox."""
+        """End the sandbox."""
         self._observer.close()
 
     def _open(self) -> None:
@@ -491,7 +491,7 @@ class Fuzzer:
         self._open()
 
     def _run(self, one: Hostile, tally: Tally | None = None) -> dict[str, Any] | None:
-        """What was wrong with the run itself."""
+        """Return the fault in the run itself."""
         sandbox = self._observer.sandbox
         sandbox.head = None
         start = time.monotonic()
@@ -538,7 +538,7 @@ class Fuzzer:
         return failure
 
     def _contaminated(self, sentinel: str) -> dict[str, Any] | None:
-        """What the sentinel found that is not as it was."""
+        """Return the sentinel's finding that differs from its first one."""
         try:
             found = self._look(sentinel)
         except Exception:
@@ -550,7 +550,7 @@ class Fuzzer:
         return {"what": "contaminated", "detail": detail, "sentinel": sentinel}
 
     def _ask_oracle(self, one: Hostile, tally: Tally) -> dict[str, Any] | None:
-        """How the served shell differs from a newly executed one."""
+        """Compare the served shell with a newly executed one."""
         sandbox = self._observer.sandbox
         try:
             what, detail = compare(sandbox, one, self._wall)
@@ -560,7 +560,7 @@ class Fuzzer:
         return {"what": "differs", "detail": detail} if what == "differs" else None
 
     def _keep(self, candidates: list[Hostile], failure: dict[str, Any], sentinel: str) -> None:
-        """Writes the input down, as it was and as short as it still fails.
+        """Write the input down, as it was and minimised.
 
         Where a sentinel fails, an input before the newest may have been the cause.
         """
@@ -583,7 +583,7 @@ class Fuzzer:
         print(f"VIOLATION {json.dumps(failure)}", file=sys.stderr, flush=True)
 
     def _fails(self, one: Hostile, text: str, what: str, sentinel: str) -> bool:
-        """Whether this text fails in a new sandbox, as the failure did."""
+        """Whether this text reproduces the failure in a new sandbox."""
         tried = Hostile(one.number, one.kind, text, one.cwd)
         if not tried.is_argument:
             return False
@@ -603,7 +603,7 @@ _UNSTABLE = re.compile(rb"(?<=pipe:\[)\d+|(?<=socket:\[)\d+|(?<=m)\d\.\d+(?=s)")
 
 
 def compare(sandbox: NamespaceSandbox, one: Hostile, wall_seconds: float) -> tuple[str, str]:
-    """`same`, `set aside`, `known` or `differs`, and how; three new bashes are asked as well."""
+    """Return `same`, `set aside`, `known` or `differs`, with details, using three new bashes."""
     if one.text[:1] in (
         "-",
         "+",
@@ -642,7 +642,7 @@ def _answer(execution: Execution) -> object:
 
 
 def differences(expected: Behavior, found: Behavior) -> str:
-    """What of two behaviors is not the same."""
+    """Summarise the differences between two behaviors."""
     parts = []
     for name in expected.__slots__:
         one, other = getattr(expected, name), getattr(found, name)
@@ -659,7 +659,7 @@ def differences(expected: Behavior, found: Behavior) -> str:
 
 
 def minimise(text: str, fails: Callable[[str], bool]) -> str:
-    """A shorter text that still fails: tokens are left out, in ever smaller groups."""
+    """Return a shorter text that still fails: tokens are left out, in ever smaller groups."""
     tokens = _TOKEN.findall(text)
     left, last = ATTEMPTS, time.monotonic() + SHORTENING_SECONDS
     size = max(1, len(tokens) // 2)
@@ -694,7 +694,7 @@ def _check(numbers: Sequence[int]) -> Tally:
 
 
 def main() -> int:
-    """Exit status 1 where anything was violated."""
+    """Run the check; exit status 1 for any violation."""
     options = parser(__doc__, count=50_000)
     options.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
     options.add_argument("--first", type=int, default=0, help="number of the first input")

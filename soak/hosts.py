@@ -1,19 +1,19 @@
-"""Other hosts, systems and file systems: the package built and tried where it was not written.
+"""Build and test the package on other hosts, systems and file systems.
 
     python soak/hosts.py
     python soak/hosts.py --only "host debian-13" "cache on xfs" --count 200
 
-A **host** is a root filesystem made by mmdebstrap and kept in the cache directory, with a compiler,
-a C library and a Python of its own. It is entered by `pivot_root` in a mount namespace (a chroot
-gets no user namespaces) and has a tmpfs for /tmp. The checkout is copied into it, built there, and
-asked: does `shioenv doctor` find everything, do tests pass, and do the inputs of `--count` records
-change the same of their shells as here? A **system** is another release, built here: is its bash
-served, does a sandbox of it keep the contract? A **cache** lies on another file system, with /tmp
-on a tmpfs: do tests pass?
+A **host** is a root filesystem made by mmdebstrap and kept in the cache directory, with a compiler
+and its own C library and Python. It is entered by `pivot_root` in a mount namespace (a chroot gets
+no user namespaces) and has a tmpfs for /tmp. The checkout is copied into it and built there. Then
+`shioenv doctor` must find everything, tests must pass, and the inputs of `--count` records must
+change their shells as here. A **system** is another release, built here: its bash must be served,
+and its sandbox must meet the contract. A **cache** is on another file system, with /tmp on a tmpfs:
+tests must pass.
 
-A violation is what does not. What cannot be tried here (an archive that does not answer, a file
-system that this kernel lacks) is said, and is none. Root only. Half an hour on two idle cores the
-first time, and 2 GB in the cache.
+Every failure is a violation. Checks that are impossible here (an archive that does not answer, a
+file system that this kernel lacks) are reported, and are not violations. Root only. Half an hour on
+two idle cores the first time, and 2 GB in the cache.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ MAKERS = {
     "xfs": ("mkfs.xfs", "-q"),
     "btrfs": ("mkfs.btrfs", "-q"),
 }
-"""What makes a file system in a file, by its name."""
+"""Programs that make a file system in a file, by its name."""
 
 MIRROR = "http://deb.debian.org/debian"
 
@@ -66,7 +66,7 @@ PACKAGES = (
     *("iproute2", "kmod", "libseccomp2", "mount", "procps", "uidmap"),
     *("debian-archive-keyring", "mmdebstrap"),
 )
-"""Of a host: what `make setup` installs, and what the tests call."""
+"""Packages of a host: those that `make setup` installs, and programs that the tests call."""
 
 CORE = "./packages/shioenv"
 """The package under test, in the checkout."""
@@ -79,10 +79,10 @@ TESTS = (
     *(f"packages/shioenv/tests/unit/{name}" for name in ("sandbox", "behavior")),
     "tests/packaging/test_guest_library.py",
 )
-"""Those that depend on the host, its C library and its file systems."""
+"""Tests that depend on the host, its C library and its file systems."""
 
 SHELL = (*SHELL_FIELDS, "cwd", "umask", "groups")
-"""Fields of a context that the shell alone can tell."""
+"""Fields of a context that only the shell can report."""
 
 GENERATE = ("--seed", "7", "--budget", "2", "--no-cache")
 
@@ -101,17 +101,17 @@ Violations = list[dict[str, Any]]
 
 
 class Skipped(Exception):  # noqa: N818 - it is no error
-    """Cannot be tried here; the argument says why."""
+    """Cannot be tried here; the argument gives the reason."""
 
 
 def said(command: Sequence[str | Path], **how: Any) -> subprocess.CompletedProcess[str]:
-    """An ended program with what it printed."""
+    """Run a program and capture its output."""
     words = [str(word) for word in command]
     return subprocess.run(words, capture_output=True, text=True, check=False, **how)
 
 
 def demanded(command: Sequence[str | Path], **how: Any) -> str:
-    """What a program prints. SystemExit where it fails."""
+    """Return a program's output. SystemExit where it fails."""
     done = said(command, **how)
     if done.returncode:
         raise SystemExit(f"{command[0]} ended with {done.returncode}: {tail(done)}")
@@ -119,7 +119,7 @@ def demanded(command: Sequence[str | Path], **how: Any) -> str:
 
 
 def tail(done: subprocess.CompletedProcess[str]) -> str:
-    """The end of what a program printed."""
+    """Return the end of a program's output."""
     return (done.stdout + done.stderr).strip()[-2000:]
 
 
@@ -127,7 +127,7 @@ def tail(done: subprocess.CompletedProcess[str]) -> str:
 
 
 class Host:
-    """Another root filesystem as this kernel's host; its parts are kept and made where missing."""
+    """Another root filesystem as this kernel's host; its parts are kept, and made if missing."""
 
     def __init__(self, suite: str, kept: Path) -> None:
         self.root, self._wheels = kept / suite, kept / f"{suite}-wheels"
@@ -137,7 +137,7 @@ class Host:
         self._install()
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """A program of the host, started in its checkout."""
+        """Run a program of the host in its checkout."""
         environment = {
             "PATH": "/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": "/root", "LC_ALL": "C.UTF-8", "SHIOENV_CACHE": "/var/cache/shioenv",
@@ -146,7 +146,7 @@ class Host:
         return said([*enter, self.root, "/checkout", *command], env=environment)
 
     def demand(self, *command: str) -> str:
-        """What it prints. SystemExit where it fails."""
+        """Return the program's output. SystemExit where it fails."""
         done = self.run(*command)
         if done.returncode:
             raise SystemExit(f"{self.root}: {' '.join(command)}: {tail(done)}")
@@ -166,7 +166,7 @@ class Host:
         part.rename(self.root)
 
     def _take_checkout(self) -> None:
-        """What git knows of this checkout, and no more; the bases of systems, which are bytes."""
+        """Copy only files that git lists for this checkout; the bases of systems as bytes."""
         checkout = self.root / "checkout"
         shutil.rmtree(checkout, ignore_errors=True)
         for name in demanded(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT).split():
@@ -180,7 +180,9 @@ class Host:
                 shutil.copy(base, bases)
 
     def _install(self) -> None:
-        """The core package, built by the host's compiler, and wheels that were downloaded here."""
+        """Install the core package, built by the host's compiler, and wheels that were downloaded
+        here.
+        """
         core = tomllib.loads((ROOT / "packages/shioenv/pyproject.toml").read_text())
         groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
         tools = (tool for tool in groups["dev"] if name_of(tool) in WHEELS)
@@ -200,12 +202,12 @@ class Host:
 
 
 def name_of(requirement: str) -> str:
-    """Of the distribution that a requirement is about."""
+    """Return the distribution's name in a requirement."""
     return requirement.partition(">")[0].partition("[")[0]
 
 
 def on_host(name: str, count: int, kept: Path) -> Iterator[dict[str, Any]]:
-    """What is wrong on a host; the last is what was compared."""
+    """Yield the violations on a host; the last ones come from the comparison of records."""
     host = Host(HOSTS[name], kept)
     built = host.run("shioenv", "system", "build")
     if "served late" not in built.stderr and "already built" not in built.stderr:
@@ -225,7 +227,7 @@ def on_host(name: str, count: int, kept: Path) -> Iterator[dict[str, Any]]:
 
 
 def failing(run: Callable[..., subprocess.CompletedProcess[str]]) -> Iterator[dict[str, Any]]:
-    """The tests that fail twice, the second time alone: a busy machine makes some miss their time.
+    """Yield the tests that fail twice, the second time alone: under load some time out.
 
     `run` calls pytest with these options.
     """
@@ -236,9 +238,9 @@ def failing(run: Callable[..., subprocess.CompletedProcess[str]]) -> Iterator[di
 
 
 def differing(here: Sequence[Record], there: Sequence[Record]) -> Iterator[dict[str, Any]]:
-    """What an input changed of its shell on one host alone, where it is not volatile on either.
+    """Yield the differences between hosts in inputs' shell changes, unless volatile on either.
 
-    What files show (sizes and orders of directories, numbers) is their file system's.
+    Visible properties of files (sizes and orders of directories, inodes) depend on the file system.
     """
     changing = [sum(map(bool, map(of_shell, records))) for records in (here, there)]
     if changing[0] != changing[1] or not changing[0]:
@@ -255,7 +257,7 @@ def differing(here: Sequence[Record], there: Sequence[Record]) -> Iterator[dict[
 
 
 def of_shell(record: Record) -> list[Any]:
-    """What a record's input changed of its shell."""
+    """Return the changes of its shell by a record's input."""
     operations = ContextPatch.from_json(record.context_patch).operations
     return [each for each in operations if each[1].split("/")[1] in SHELL]
 
@@ -264,7 +266,7 @@ def of_shell(record: Record) -> list[Any]:
 
 
 def declared(name: str, directory: Path) -> Path:
-    """A file that declares a system as `debian-12` is, but of another suite."""
+    """Return a file that declares a system like `debian-12`, with another suite."""
     text = (ROOT / "packages/shioenv/src/shioenv/systems/debian-12.toml").read_text()
     path = directory / f"{name}.toml"
     path.write_text(text.replace("debian-12", name).replace("bookworm", SYSTEMS[name]))
@@ -272,7 +274,7 @@ def declared(name: str, directory: Path) -> Path:
 
 
 def as_system(name: str, kept: Path) -> Iterator[dict[str, Any]]:
-    """What is wrong with a system of another release."""
+    """Yield the violations on a system of another release."""
     try:
         system = build_system(str(declared(name, kept)) if name in SYSTEMS else name)
     except SystemBuildError as error:
@@ -295,7 +297,7 @@ def as_system(name: str, kept: Path) -> Iterator[dict[str, Any]]:
 
 
 def with_cache(kind: str, kept: Path) -> Iterator[dict[str, Any]]:
-    """What tests say with the cache on a file system of this kind and /tmp on a tmpfs."""
+    """Run tests with the cache on a file system of this kind and /tmp on a tmpfs."""
     with mounted(kind, kept) as cache:
         (cache / "shioenv/bases").mkdir(parents=True)
         for base in (cache_directory() / "bases").glob("*.tar"):
@@ -311,7 +313,7 @@ def with_cache(kind: str, kept: Path) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def mounted(kind: str, kept: Path) -> Iterator[Path]:
-    """The root of a new file system of this kind."""
+    """Mount a new file system of this kind; yield its root."""
     place = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=kept))
     file = place.with_suffix(".image")
     try:
@@ -340,7 +342,7 @@ def mounted(kind: str, kept: Path) -> Iterator[Path]:
 
 
 def main() -> int:
-    """Exit status 1 where anything was violated."""
+    """Run the check; exit status 1 for any violation."""
     options = parser(__doc__, count=1000)
     options.add_argument("--only", nargs="+", metavar="TRIAL", help="these, by their names")
     asked = options.parse_args()

@@ -1,4 +1,5 @@
-"""What tens of thousands of inputs leave on the host: descriptors, processes, memory, time.
+"""Measure leaks on the host after tens of thousands of inputs: descriptors, processes, memory,
+time.
 
     python soak/leaks.py --count 50000
     python soak/leaks.py --count 5000 --files 0
@@ -84,12 +85,12 @@ TIMED = (
 
 MAX_RATIO = 1.05
 ALLOWED = {"descriptors": 0, "processes": 0, "mounts": 0, "namespaces": 0, "resident_kib": 8192}
-"""By how much a figure of our own may be higher at the end than at the first sample."""
+"""Most by which a figure of this process may be higher at the end than at the first sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What is there at one moment. The first five are this process and those below it."""
+    """Figures of one moment. The first five are this process and those below it."""
 
     inputs: int
     descriptors: int
@@ -109,12 +110,12 @@ class Sample:
 
 
 def family(pid: int) -> list[int]:
-    """The process and all below it."""
+    """Return the process and all its descendants."""
     return [pid, *descendants(pid)]
 
 
 def look(inputs: int, reopened: SandboxRunner | None = None) -> Sample:
-    """Counts, once this sandbox is open too."""
+    """Count, once this sandbox is open too."""
     for _ in range(50):
         if reopened is None:
             break
@@ -158,7 +159,7 @@ def _net_namespaces() -> int:
 
 
 def mix(system: System, seed: int, count: int) -> Iterator[tuple[bool, str, str | None]]:
-    """Whether it makes the sandbox open anew, the input, and its start directory."""
+    """Yield whether the sandbox is reopened after an input, the input, and its start directory."""
     rng = Random(seed)
     reading = [
         (one.text, one.cwd)
@@ -176,7 +177,7 @@ def mix(system: System, seed: int, count: int) -> Iterator[tuple[bool, str, str 
 
 
 def ratio(one: SandboxRunner, other: SandboxRunner, runs: int) -> tuple[float, float, float]:
-    """Median milliseconds of each, and the median of the pairs' ratios."""
+    """Return the median milliseconds of each, and the median of the pairs' ratios."""
 
     def timed(observer: SandboxRunner, text: str) -> float:
         start = time.perf_counter()
@@ -199,7 +200,7 @@ def ratio(one: SandboxRunner, other: SandboxRunner, runs: int) -> tuple[float, f
 
 
 def larger_system(system: System, files: int, work: Path) -> System:
-    """The same system with so many files more in its home tree, in a cache of its own."""
+    """Build the same system with so many files more in its home tree, in a separate cache."""
     base = min((cache_directory() / "bases").glob("*.tar"))
     home = system.declaration.start_directory.lstrip("/").split("/")
     top = "/".join([*home, "many"])
@@ -224,7 +225,7 @@ def larger_system(system: System, files: int, work: Path) -> System:
 
 
 def measure_tree(system: System, files: int) -> dict[str, Any]:
-    """The cost of an input on the system against one with a larger home tree."""
+    """Compare the cost of an input on the system with one with a larger home tree."""
     with tempfile.TemporaryDirectory(prefix="soak-", dir=cache_directory().parent) as directory:
         larger = larger_system(system, files, Path(directory))
         with SandboxRunner(larger, LIMITS) as large, SandboxRunner(system, LIMITS) as small:
@@ -240,7 +241,7 @@ def measure_tree(system: System, files: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Exit status 1 where anything was violated."""
+    """Run the check; exit status 1 for any violation."""
     options = parser(__doc__, count=50_000)
     options.add_argument(
         "--files", type=int, default=100_000, help="files more in the home tree (0: not measured)"

@@ -1,11 +1,11 @@
-"""Shells that stay, while what they rest on is killed: no line is lost, none is told twice.
+"""Kill the processes behind resident shells: no line is lost, and none is reported twice.
 
     python soak/lines.py [--count KILLS] [--seed S] [--json]
 
-A process opens a shell, runs lines that count themselves, and writes down what each printed. At a
-random moment one of these is killed: the supervisor, the fork server, the shell, or the process
-itself. What was written down has to be the lines 1 to n, each once, with n of them counted by the
-machine; the process has to say that the shell is gone; and nothing of the machine may stay.
+A process opens a shell, runs numbered lines, and writes down the output of each. At a random moment
+one of these is killed: the supervisor, the fork server, the shell, or the process itself. The
+written output must be the lines 1 to n, each once, with n of them counted by the machine. The
+process must report that the shell is gone, and no part of the machine may remain.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from shioenv.live.resident import open_shell
 
 TARGETS = ("supervisor", "server", "shell", "process")
 PATIENCE = 120.0
-"""Seconds; ours, because on a busy machine a process takes half a minute to begin."""
+"""Time limit in seconds, on the host's clock: under load a process takes half a minute to start."""
 
 
 def play(told: Path) -> None:
-    """Runs lines until there is no shell any more. The first thing written is the supervisor."""
+    """Run lines until the shell is gone. The supervisor is written first."""
     with open_shell() as shell, told.open("a", buffering=1) as out:
         print(shell._lines._sandbox._process.pid, file=out)  # type: ignore[attr-defined]
         try:
@@ -46,7 +46,7 @@ def play(told: Path) -> None:
 
 
 def below(pid: int) -> dict[int, str]:
-    """The processes below one, with their names."""
+    """Return the processes below one, with their names."""
     found: dict[int, str] = {}
     waiting = [pid]
     while waiting:
@@ -65,7 +65,7 @@ def below(pid: int) -> dict[int, str]:
 
 
 def target_of(name: str, process: int, supervisor: int) -> int | None:
-    """The number of what is to be killed; None where it is not there now."""
+    """Return the PID of the target; None where it does not exist now."""
     if name in ("process", "supervisor"):
         return process if name == "process" else supervisor
     inside = below(supervisor)
@@ -78,12 +78,12 @@ def target_of(name: str, process: int, supervisor: int) -> int | None:
 
 
 def has_shell(pid: int) -> bool:
-    """Whether a bash is the fork server: the only one that has another as its child."""
+    """Whether a bash is the fork server: the only one with another as its child."""
     return "bash" in below(pid).values()
 
 
 def trial(rng: Random, directory: Path) -> tuple[str, int, str]:
-    """Who was killed, how many lines were told, and what was wrong with them."""
+    """Return the killed target, the number of reported lines, and the fault."""
     name = rng.choice(TARGETS)
     told = directory / "told"
     told.unlink(missing_ok=True)
@@ -128,7 +128,7 @@ def trial(rng: Random, directory: Path) -> tuple[str, int, str]:
 
 
 def is_there(pid: int) -> bool:
-    """Whether a process is there and has not ended."""
+    """Whether a process exists and has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -136,7 +136,7 @@ def is_there(pid: int) -> bool:
 
 
 def main() -> int:
-    """Kills, and prints what became of the lines."""
+    """Kill targets, and print the results of the lines."""
     if sys.argv[1:2] == ["--play"]:
         play(Path(sys.argv[2]))
         return 0

@@ -1,10 +1,10 @@
-"""What the sandbox records that a real machine would not have done.
+"""Find differences between the sandbox's records and a real machine.
 
 Each input runs in the sandbox, as `shioenv.open_sandbox` runs it, and on a machine in QEMU made of
-the same system (`--sandbox microvm-bare`), and where the two differ once more on each.
-Compared: exit code, output, and every changed file, as patches tell it. A difference that an input
-shows by itself is volatile. For any other, causes that are known are set aside one after the other
-until nothing differs: some are how this machine, or any file system, is; the others are ours.
+the same system (`--sandbox microvm-bare`), and again on each where the two differ. Compared: exit
+code, output, and every changed file, as in patches. A difference between runs on one side is
+volatile. For any other, known causes are removed one after the other until nothing differs. Some
+are properties of this machine or of any file system; the others are faults of the sandbox.
 
 Needs QEMU and `shioenv system build --microvm` (docs/how-to/soak.md); real inputs come from a file
 of JSON lines whose objects have `input`.
@@ -45,23 +45,23 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one way of running an input gave."""
+    """The result of one way of running an input."""
 
     exit_code: int
     output: bytes
     files: Mapping[str, Entry | None]
-    """Every file that is not what it was, by its name in contexts; None where it is gone."""
+    """Every changed file, by its name in contexts; None where it is gone."""
     bounded: bool = False
-    """A limit ended it, or cut what is known of it."""
+    """Whether a limit ended it, or cut the record of it."""
 
 
 STOPPED = Answer(-1, b"", {})
-"""Of a machine that did not answer any more."""
+"""The answer of a machine that stopped responding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why two answers may differ. `without` gives an answer without what it is about."""
+    """A reason why two answers may differ. `without` removes its effects from an answer."""
 
     name: str
     reason: str
@@ -74,14 +74,14 @@ def _output(change: Callable[[bytes], bytes]) -> Callable[[str, Answer], Answer]
 
 
 def _where(asks: str, change: Callable[[bytes], bytes]) -> Callable[[str, Answer], Answer]:
-    """A change of outputs of inputs that say this."""
+    """A change of outputs, for inputs that match the pattern."""
     pattern = re.compile(asks)
     changed = _output(change)
     return lambda text, answer: changed(text, answer) if pattern.search(text) else answer
 
 
 def _unread(answer: Answer) -> Answer:
-    """Without what regular files hold."""
+    """Return the answer without the contents of regular files."""
     files = {
         name: entry and {key: entry[key] for key in entry if key not in ("size", "digest")}
         for name, entry in answer.files.items()
@@ -90,8 +90,8 @@ def _unread(answer: Answer) -> Answer:
 
 
 def _asks(programs: str) -> Callable[[str, Answer], Answer]:
-    """Nothing is left of the output and exit code of inputs that look at this, nor of what they
-    wrote into files; which files they wrote is.
+    """Remove output and exit code of inputs that read this, and the contents of files that they
+    wrote; the set of written files remains.
     """
     pattern = re.compile(programs)
     return lambda text, answer: (
@@ -180,7 +180,9 @@ def _kernel_trees(output: bytes) -> bytes:
 
 
 def _ordered(text: str, answer: Answer) -> Answer:
-    """With the words of listings in order, and without the content of archives and lists."""
+    """Return the answer with sorted words of listings, without the content of archives and
+    lists.
+    """
     if not re.search(LISTS, text):
         return answer
     if re.search(_program("tar|zip|cpio") + r"|>|\btee\b", text):
@@ -192,14 +194,14 @@ def _ordered(text: str, answer: Answer) -> Answer:
 
 
 def _cut(text: str, answer: Answer) -> Answer:
-    """Nothing is left of inputs that do something with the first files of a listing."""
+    """Remove the results of inputs that use the first files of a listing."""
     if not re.search(LISTS + r"[^|]*\|.*\b(head|tail|sed|awk|xargs|while)\b", text):
         return answer
     return dataclasses.replace(answer, output=b"", exit_code=0, files={})
 
 
 def _alone(text: str, answer: Answer) -> Answer:
-    """Nothing is left of inputs that ask somebody else."""
+    """Remove the results of inputs that contact another host."""
     if not SERVICES.search(text):
         return answer
     return dataclasses.replace(answer, output=b"", exit_code=0, files={})
@@ -379,16 +381,16 @@ CAUSES = (
         lambda _, answer: dataclasses.replace(answer, files={}),
     ),
 )
-"""In the order in which they are tried: those that prove themselves before those that an input
-only asks for, ours last."""
+"""In the order in which they are tried: first those that are provable, then those that only the
+input suggests, and the sandbox's own last."""
 
 UNKNOWN = "unknown"
 MOST_CAUSES = 4
-"""Of one difference: more would explain anything."""
+"""Most causes of one difference: more would explain anything."""
 
 
 class Verdict(StrEnum):
-    """What came of an input."""
+    """The verdict on an input."""
 
     IDENTICAL = "identical"
     VOLATILE = "volatile"
@@ -397,13 +399,13 @@ class Verdict(StrEnum):
 
 
 def causes_of(text: str, one: Answer, other: Answer) -> list[str]:
-    """The names of the fewest causes without which the answers are the same, earlier ones first;
-    `UNKNOWN` where none suffice.
+    """Return the fewest causes whose removal makes the answers equal, earlier ones first; `UNKNOWN`
+    if none suffice.
     """
 
     def agree(causes: Sequence[Cause]) -> bool:
         a, b = one, other
-        # what is precise goes first, and words are in order once nothing in them differs
+        # precise causes go first, and words are sorted once nothing in them differs
         for cause in (*reversed(causes), *causes):
             a, b = cause.without(text, a), cause.without(text, b)
         return a == b
@@ -423,8 +425,8 @@ def causes_of(text: str, one: Answer, other: Answer) -> list[str]:
 def judge(
     text: str, sandbox: Sequence[Answer], machine: Sequence[Answer]
 ) -> tuple[Verdict, list[str]]:
-    """What two runs on each side, or one where they agree, come to, with the causes' names; of a
-    volatile input with those of what differs by itself.
+    """Judge two runs on each side, or one where they agree, and name the causes. For a volatile
+    input name those of its own variation.
     """
     if any(one == other for one in sandbox for other in machine):
         return Verdict.IDENTICAL, []
@@ -437,7 +439,7 @@ def judge(
 
 
 class Answers:
-    """What runners of one system did, as answers."""
+    """Answers made from the behaviors of one system's runners."""
 
     def __init__(self, system: System) -> None:
         self._digests = {
@@ -447,7 +449,7 @@ class Answers:
         }
 
     def run(self, runner: SandboxRunner, text: str, cwd: str) -> Answer:
-        """What it did; `STOPPED` where it broke every sandbox."""
+        """Run an input; `STOPPED` where it broke every sandbox."""
         try:
             behavior = runner.run(text, runner.state(cwd))
         except SandboxError:
@@ -487,7 +489,7 @@ class Answers:
 
 
 def on_machine(system: System) -> SandboxRunner:
-    """A machine that inputs are root of, which the system's microVM boots.
+    """Open the system's microVM, in which inputs run as root.
 
     Errors: HostError, SystemNotBuiltError.
     """
@@ -504,8 +506,8 @@ class Pair:
         self._answers = Answers(system)
 
     def run(self, text: str, cwd: str) -> tuple[list[Answer], list[Answer]]:
-        """Runs an input once on each side, and where they differ once more, the sandbox first and
-        last, so that its clock had time to go on.
+        """Run an input once on each side, and again where they differ. The sandbox is first and
+        last, so that its clock had time to advance.
         """
         first = self.sandboxed(text, cwd)
         real = self.real(text, cwd)
@@ -515,16 +517,16 @@ class Pair:
         return [first, self.sandboxed(text, cwd)], [real, again]
 
     def sandboxed(self, text: str, cwd: str) -> Answer:
-        """What the sandbox recorded."""
+        """Return the sandbox's record."""
         return self._answers.run(self._sandbox, text, cwd)
 
     def real(self, text: str, cwd: str) -> Answer:
-        """What the machine did; `STOPPED` where it did not answer."""
+        """Return the machine's behavior; `STOPPED` where it did not answer."""
         return self._answers.run(self._machine, text, cwd)
 
 
 def _absolute(name: str, cwd: str) -> str:
-    """The path of a file that is called this in a context."""
+    """Return the path of a file with this name in a context."""
     if name.startswith("/"):
         return name
     return cwd if name == "." else f"{cwd.rstrip('/')}/{name}"
@@ -532,7 +534,7 @@ def _absolute(name: str, cwd: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What came of one input."""
+    """The judged result of one input."""
 
     text: str
     verdict: Verdict
@@ -577,13 +579,13 @@ def _violation(judged: Judged) -> dict[str, Any]:
 
 
 def read_inputs(lines: Iterable[str]) -> list[str]:
-    """The inputs of JSON lines: each a string, or an object that has `input`."""
+    """Read inputs from JSON lines: each a string, or an object that has `input`."""
     found = (json.loads(line) for line in lines if line.strip())
     return [one if isinstance(one, str) else one["input"] for one in found]
 
 
 def main() -> int:
-    """The comparison."""
+    """Run the comparison."""
     options = parser(__doc__, count=1000)
     options.add_argument("--inputs", type=Path, help="JSON lines to read instead of drawing inputs")
     options.add_argument(

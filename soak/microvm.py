@@ -1,18 +1,16 @@
-"""Machines of their own beside namespaces: the contract, hostile inputs, and the same bytes.
+"""Compare microVMs with namespaces: the contract, hostile inputs, and the same bytes.
 
     python soak/microvm.py
     python soak/microvm.py --only equality --count 300 --json
 
-Five parts, each of which `--only` can choose. **contract**: every check of
-`shioenv.sandbox.conformance`, with longer walls. **hostile**: the attacks of `attacks.txt` and
-cases of `tests/support` that need nothing around them, and after each an ordinary input, which
-prints what it always does, on a host that is what it was. **bare**: the attacks again, as root of
-the machine itself. **kills**: a dataset made while every third machine is killed, beside one that
-was made in peace, record by record.
-**equality**: inputs that the project's own synthesis wrote, in namespaces, in a microVM, and as
-root of a bare one, compared as `machine.py` does. A violation is a check that fails, an ordinary
-input that prints something else, and a difference for which no cause is known that lies in the
-machine: each is for a person to explain.
+Five parts; `--only` chooses one. **contract**: every check of `shioenv.sandbox.conformance`, with
+longer walls. **hostile**: the attacks of `attacks.txt` and self-contained cases of `tests/support`.
+After each, an ordinary input must print its usual output, on an unchanged host. **bare**: the
+attacks again, as root of the machine itself. **kills**: a dataset made while every third machine is
+killed, compared record by record with an undisturbed one. **equality**: inputs that the project's
+own synthesis wrote, in namespaces, in a microVM, and as root of a bare one, compared as
+`machine.py` does. A violation is a check that fails, an ordinary input that prints something else,
+and a difference without a known cause in the machine: a person has to explain each.
 
 Where the processor is simulated (`shioenv doctor`) an input takes half a second, restored.
 """
@@ -55,19 +53,19 @@ ORDINARY = Request(
 )
 
 STARTED = time.time() - time.monotonic()
-"""When this host was started, on its clock."""
+"""This host's boot time, on its clock."""
 
 Violations = list[dict[str, Any]]
 
 
 def slower(limits: Limits, factor: float, revert: int) -> Limits:
-    """Those in a microVM."""
+    """Return the limits for a microVM."""
     longer = {name: getattr(limits, name) * factor for name in SECONDS}
     return replace(limits, sandbox="microvm", revert=revert, **longer)
 
 
 def contract(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
-    """Every check of the contract."""
+    """Run every check of the contract."""
     limits = slower(conformance.LIMITS, given.slower, 0)
     with default_sandbox(system, limits) as sandbox:
         results = list(conformance.run_checks(sandbox))
@@ -76,14 +74,14 @@ def contract(system: System, given: Any) -> tuple[Mapping[str, int], Violations]
 
 
 def attacks() -> list[tuple[str, str]]:
-    """Names and texts of what root could do to a machine."""
+    """Yield names and texts of root's attacks on a machine."""
     text = (Path(__file__).parent / "attacks.txt").read_text(encoding="utf-8")
     blocks = re.split(r"^### ", text, flags=re.MULTILINE)[1:]
     return [(f"attacks/{name}", body) for name, _, body in (one.partition("\n") for one in blocks)]
 
 
 def cases() -> list[tuple[str, str]]:
-    """Names and texts of hostile inputs of the tests that need nothing around them."""
+    """Yield names and texts of the tests' self-contained hostile inputs."""
     found = []
     for path in sorted(CASES.glob("[a-z]*.txt")):
         for block in re.split(r"^### ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
@@ -95,8 +93,8 @@ def cases() -> list[tuple[str, str]]:
 
 
 def hostile(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
-    """Hostile inputs one after the other in a machine that is never restored but where one broke
-    it, and after each an ordinary one: all attacks, and of the tests' inputs as many as are left.
+    """Run hostile inputs one after the other, each followed by an ordinary one. The machine is
+    restored only after one broke it. All attacks run, and as many of the tests' inputs as remain.
     """
     more = cases()
     wanted = max(0, given.hostile - len(attacks()))
@@ -106,7 +104,7 @@ def hostile(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
 
 
 def bare(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
-    """All attacks as root of a bare machine, and after each an ordinary input in the next."""
+    """Run all attacks as root of a bare machine, and after each an ordinary input in the next."""
     limits = replace(slower(Limits(), given.slower, 1), sandbox="microvm-bare")
     limits = replace(limits, wall_seconds=10.0, cpu_seconds=60.0)
     return _attacked("attacks on a bare machine", system, limits, attacks()[: given.hostile])
@@ -136,13 +134,13 @@ def _attacked(
 
 
 def _settled(output: bytes) -> bytes:
-    """Without the kernel's threads, which come and go in a bare machine, and `ps` itself."""
+    """Remove `ps` itself and the kernel's threads, which come and go in a bare machine."""
     lines = output.splitlines(keepends=True)
     return b"".join(line for line in lines if not re.match(rb" *\d+ (\[.*\]|ps -e .*)$", line))
 
 
 def _host() -> tuple[Any, ...]:
-    """What of this host no guest may touch."""
+    """Return the settings of this host that no guest may change."""
     names = ("hostname", "domainname", "core_pattern", "threads-max", "pid_max")
     settings = [Path("/proc/sys/kernel", name).read_text() for name in names]
     away = abs(time.time() - time.monotonic() - STARTED) > 5.0
@@ -150,8 +148,8 @@ def _host() -> tuple[Any, ...]:
 
 
 def kills(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
-    """A dataset of `--records` inputs while QEMU is killed, never twice in a row: an input that
-    breaks machine after machine is one that cannot be run.
+    """Make a dataset of `--records` inputs while QEMU is killed, never twice in a row: an input
+    that breaks several machines counts as one that cannot be run.
     """
     counts: Counter[str] = Counter()
     options = ["--without-scores", "--no-cache", "--workers", "1", "--system", system.name]
@@ -206,7 +204,7 @@ def _is_restored(pid: int) -> bool:
 
 
 def equality(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
-    """The same inputs in namespaces, in a microVM, and as root of a bare one."""
+    """Run the same inputs in namespaces, in a microVM, and as root of a bare one."""
     limits = Limits(wall_seconds=10.0)
     done: Counter[str] = Counter()
     violations: Violations = []
@@ -265,7 +263,7 @@ PARTS: dict[str, Callable[[System, Any], tuple[Mapping[str, int], Violations]]] 
 
 
 def main() -> int:
-    """The parts that were chosen."""
+    """Run the selected parts."""
     options = parser(__doc__, count=300)
     options.add_argument("--only", choices=PARTS, action="append", help="a part (default: all)")
     options.add_argument("--hostile", type=int, default=150, help="hostile inputs (default: 150)")

@@ -1,11 +1,11 @@
-"""Shows that the findings of `shioenv conform` are minimal: with anything less, they are gone.
+"""Check that the findings of `shioenv conform` are minimal: with anything less, they are gone.
 
-Findings are drawn, and of each everything is left out in turn that can be: a line before the input,
-a command, a redirection with its target, an argument, a file of the start directory. Both sides are
-asked about each of these. They have to do the same, or to differ in a class in which the finding
-does not. What is left out is found here, and not by the code that made the findings small.
+Findings are drawn, and each removable part of them is left out in turn: a line before the input, a
+command, a redirection with its target, an argument, a file of the start directory. Both sides run
+each of these. They must agree, or differ in another class than the finding. The parts are found
+here, independently of the code that minimised the findings.
 
-What is counted as a violation: a finding that is still one with something less.
+A violation is a finding that remains one with something less.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shioenv_eval.conform.truth import CaseMachine, Choice
 
 
 def inputs_with_less(shell_input: Input) -> Iterator[Input]:
-    """The inputs that have one argument, one redirection or one command less."""
+    """Yield the inputs that have one argument, one redirection or one command less."""
     tokens = shell_input.tokens
     for gone in range(shell_input.n_arguments):
         yield shell_input.keep(place for place in range(shell_input.n_arguments) if place != gone)
@@ -37,7 +37,7 @@ def inputs_with_less(shell_input: Input) -> Iterator[Input]:
             yield Input((*tokens[:place], *tokens[behind:]))
     ends = [place for place, token in enumerate(tokens)
             if token.role is Role.OPERATOR and token.argument.text in SEPARATORS]  # fmt: skip
-    for place in ends:  # what stands before a separator, and what stands behind it
+    for place in ends:  # the parts before and after a separator
         before = max((end for end in ends if end < place), default=-1)
         behind = min((end for end in ends if end > place), default=len(tokens))
         yield Input((*tokens[: before + 1], *tokens[place + 1 :]))
@@ -45,7 +45,7 @@ def inputs_with_less(shell_input: Input) -> Iterator[Input]:
 
 
 def with_less(finding: Reduced, files: Files) -> Iterator[Reduced]:
-    """What is left of a case with one thing less."""
+    """Yield the case with one part removed."""
     asked = finding.asked
     for gone in range(len(asked.history)):
         lines = (*asked.history[:gone], *asked.history[gone + 1 :])
@@ -60,7 +60,7 @@ def with_less(finding: Reduced, files: Files) -> Iterator[Reduced]:
 
 
 def main() -> int:
-    """Compares, draws findings and tries them; gives the exit status."""
+    """Compare, draw findings, try them, and return the exit status."""
     options = parser(__doc__, count=2_000)
     options.add_argument("--against", default="bashkit", help="the other side (default: bashkit)")
     options.add_argument("--findings", type=int, default=50, help="how many (default: 50)")

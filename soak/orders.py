@@ -1,14 +1,14 @@
-"""Shows that two further runs of a racing input find what more runs find.
+"""Check that two further runs of a racing input find what more runs find.
 
     python soak/orders.py [--count 2000] [--seed 0] [--extra 6] [--json]
 
-`count` inputs are drawn whose shell has processes beside each other. Each input runs once, once
-with two pipes, once in each order (eager, lazy), and `extra` times more as it comes. An input is
-unsteady where one of these runs did something else than the first run. Inputs that a grammar
-declares volatile are left out, and those whose first run is volatile by itself.
+`count` inputs are drawn whose shell has concurrent processes. Each input runs once, once with two
+pipes, once in each order (eager, lazy), and `extra` times more as it comes. An input is unsteady
+where one of these runs differs from the first. Inputs that a grammar declares volatile are left
+out, and those whose first run is volatile by itself.
 
-For each set of runs stands how many unsteady inputs the set finds. The exit status is 1 where the
-runs that records are made with (`shioenv.recording.session.ORDERS`) miss one.
+The table has the number of unsteady inputs that each set of runs finds. The exit status is 1 where
+the runs of records (`shioenv.recording.session.ORDERS`) miss one.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from shioenv.system.store import find_system
 
 RUNS = ("two pipes", "eager", "lazy", "as it comes")
 SETS = (RUNS[:1], ("two pipes", "eager"), ("two pipes", "lazy"), RUNS[:3], RUNS)
-"""Runs beside the first one."""
+"""Sets of runs besides the first one."""
 
 
 def main() -> int:
-    """Runs the inputs and prints what came out; the exit status is 0."""
+    """Run the inputs and print the results; the exit status is 0."""
     options = parser(__doc__, count=2000)
     options.add_argument("--extra", type=int, default=6, help="runs more (default: 6)")
     chosen = options.parse_args()

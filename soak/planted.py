@@ -1,12 +1,12 @@
-"""Shows that `shioenv conform` finds faults: 30 are planted into the machine's own answers.
+"""Check that `shioenv conform` finds faults: 30 are planted into the machine's own answers.
 
-Each fault is what some emulator does: an option that is ignored, a width, a message, an exit code,
-a file's mode. The machine answers through a program (`--answer`), which changes what a fault is
-about. A fault is found where a finding comes of it. Every case is asked about, so a fault is missed
-where no case has what it is about, or where the comparison does not see it.
+Each fault is one of some emulator: an option that is ignored, a width, a message, an exit code, a
+file's mode. The machine answers through a program (`--answer`), which applies the faults. A fault
+is found where it causes a finding. Every case is run, so a fault is missed where no case exercises
+it, or where the comparison does not detect it.
 
-What is counted as a violation: a planted fault that no finding comes of, and a finding that comes
-of none. Where only some commands are asked about, faults without a case are no violations.
+A violation is a planted fault without a finding, or a finding without a planted fault. Where only
+some commands are compared, faults without a case are no violations.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ Change = Callable[[Behavior], Behavior]
 
 
 def lines(change: Callable[[list[bytes]], list[bytes]]) -> Change:
-    """Changes the lines of the output."""
+    """Return a change of the output's lines."""
     return lambda one: replace(one, output=b"".join(change(one.output.splitlines(keepends=True))))
 
 
 def bytes_of(pattern: bytes, by: bytes) -> Change:
-    """Puts something else in the place of what a pattern matches in the output, on each line."""
+    """Return a change that replaces the matches of a pattern on each line of the output."""
     compiled = re.compile(pattern, re.MULTILINE)
     return lambda one: replace(one, output=compiled.sub(by, one.output))
 
 
 def exits(old: int, new: int) -> Change:
-    """Ends with another exit code, where the machine's is `old`."""
+    """Return a change of the exit code, where the machine's is `old`."""
     return lambda one: replace(one, exit_code=new) if one.exit_code == old else one
 
 
 def patched(change: Callable[[Operation], Operation | None]) -> Change:
-    """Changes the operations of the patch; None takes one out."""
+    """Return a change of the patch's operations; None removes one."""
 
     def changed(one: Behavior) -> Behavior:
         kept = (change(operation) for operation in one.patch.operations)
@@ -60,12 +60,12 @@ def patched(change: Callable[[Operation], Operation | None]) -> Change:
 
 
 def without(attribute: str) -> Change:
-    """Takes the changes of one attribute of files out of the patch."""
+    """Return a change that removes the changes of one file attribute from the patch."""
     return patched(lambda one: None if one[1].endswith(f"/{attribute}") else one)
 
 
 def given(attribute: str, value: object) -> Change:
-    """Gives files that are added another attribute."""
+    """Return a change that sets another attribute of added files."""
     return patched(
         lambda one: (
             (one[0], one[1], {**one[2], attribute: value})
@@ -76,7 +76,7 @@ def given(attribute: str, value: object) -> Change:
 
 
 def has(command: str, option: str = "") -> str:
-    """A pattern of inputs that call a command, with an option as one word of its own."""
+    """Return a pattern of inputs that call a command, with an option as a separate word."""
     behind = rf"[^|;&<>]*\s{option}(?=[\s=]|$)" if option else r"(?=\s|$)"
     return rf"(?:^|[|;&]\s*){command}{behind}"
 
@@ -128,11 +128,13 @@ FAULTS: dict[str, tuple[str, Change]] = {
     ),
     "cd to what is missing ends with 0": (has("cd"), exits(1, 0)),
 }
-"""What is planted: the inputs that each fault is about, as a pattern, and what it changes."""
+"""The planted faults: a pattern of the affected inputs, and the change."""
 
 
 def faulty(text: str, did: Behavior) -> tuple[Behavior, list[str]]:
-    """What the machine did with all faults in it, and the names of those that changed it."""
+    """Return the machine's behavior with all faults applied, and the names of the effective
+    ones.
+    """
     names = []
     for name, (pattern, change) in FAULTS.items():
         if re.search(pattern, text) and (changed := change(did)) != did:
@@ -142,9 +144,9 @@ def faulty(text: str, did: Behavior) -> tuple[Behavior, list[str]]:
 
 
 def answer() -> int:
-    """Answers questions on standard input until it ends, as `docs/how-to/judge.md` has them.
+    """Answer questions on standard input until it ends, as described in `docs/how-to/judge.md`.
 
-    Gives the exit status.
+    Return the exit status.
     """
     with open_sandbox(sys.argv[2], limits=LIMITS) as sandbox:
         for line in sys.stdin:
@@ -160,7 +162,7 @@ def answer() -> int:
 
 
 def main() -> int:
-    """Compares and counts; gives the exit status."""
+    """Compare, count, and return the exit status."""
     options = parser(__doc__, count=20_000)
     options.add_argument("--command", action="append", help="only this command (again: another)")
     chosen = options.parse_args()

@@ -1,21 +1,21 @@
-"""Do previews tell what commands do, leave the host as it was, and leave nothing behind?
+"""Check that previews predict commands, leave the host unchanged, and leave nothing behind.
 
     python soak/previewing.py [--count 300] [--kills 60] [--seed 0]
 
 Each of `--count` trials fills a directory with one of everything, draws a script of one to eight
 changes, previews it, and then really runs it. Every second preview is an ordinary user's, over
-single directories. No script touches a file of several names: of such a file a preview reports the
-one name that is written to. Then these have to hold:
+single directories. No script touches a file with several hard links: a preview reports only the
+link that is written to. Then these must hold:
 
-- The preview prints what the script prints, and ends as the script does.
-- It leaves the directory as it was, to times and extended attributes.
+- The preview has the script's output and exit status.
+- It leaves the directory unchanged, including times and extended attributes.
 - Its patch leads to the files that the script leaves: names, kinds, modes, links, sizes, targets.
   The digests of contents are theirs.
 
 Then `--kills` previews are killed at random moments: the caller, the keeper, process 1 or the
-command. A caller that lives reports an error or the command's end. No process of the preview goes
-on, and the directory is as it was. In the end this process has the mounts, descriptors and
-children of the beginning.
+command. A surviving caller reports an error or the command's end. No process of the preview
+remains, and the directory is unchanged. In the end this process has its initial mounts, descriptors
+and children.
 
 No system is needed. 300 trials and 60 kills take five minutes on two cores.
 """
@@ -46,13 +46,13 @@ from shioenv.domain.names import name_text
 from shioenv_agents.preview.preview import Preview, preview
 
 PATIENCE = 120.0
-"""Seconds until everything of a killed preview has ended, at most."""
+"""Most seconds until all processes of a killed preview have ended."""
 
 KILLED = ("caller", "keeper", "process 1", "command")
-"""What is killed: each has started the next one."""
+"""The targets: each has started the next one."""
 
 ENDS = {0, 125, 137}
-"""Exit statuses of a caller whose preview was killed: by the command, or of the preview."""
+"""Exit statuses of a caller whose preview was killed: the command's, or the preview's."""
 
 CHANGES = r"""
 echo three >> text; printf '\000\001' > binary; chmod 600 sparse
@@ -79,7 +79,7 @@ PARTS = (
 
 
 def fill(place: Path) -> None:
-    """Makes one of everything in a directory."""
+    """Fill a directory with one file of every kind."""
     for name in ("text", "old", "cut", "twin of hard", "to be a directory"):
         (place / name).write_text(f"one\ntwo {name}\n")
     for name in ("gone/in", "moved/in", "to be a file/in"):
@@ -99,7 +99,7 @@ def fill(place: Path) -> None:
 
 
 def digest(top: Path) -> str:
-    """What there is below a directory: numbers but times of access, contents, attributes."""
+    """Digest everything below a directory: metadata except access times, contents, attributes."""
     told = hashlib.sha256()
     for directory, names, files in os.walk(bytes(top)):
         names.sort()
@@ -119,7 +119,7 @@ def digest(top: Path) -> str:
 
 
 def listed(top: Path) -> dict[str, tuple[Any, ...]]:
-    """What a context tells of everything in a directory, without times and directories' sizes."""
+    """List a directory as a context does, without times and directories' sizes."""
     found: dict[str, tuple[Any, ...]] = {}
     for directory, names, files in os.walk(bytes(top)):
         for name in (*names, *files):
@@ -137,7 +137,7 @@ def listed(top: Path) -> dict[str, tuple[Any, ...]]:
 
 
 def without_links(listing: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
-    """A listing without directories' numbers of links: no patch has those of a parent alone."""
+    """Return a listing without directories' link counts: no patch has those of a parent alone."""
     return {
         name: (one[0], None, *one[2:]) if one[0].startswith("d") else one
         for name, one in listing.items()
@@ -149,7 +149,7 @@ CLOCK = ("month", "day", "year", "time")
 
 
 def applied(before: dict[str, tuple[Any, ...]], made: Preview) -> dict[str, tuple[Any, ...]]:
-    """The listing after a patch."""
+    """Return the listing after a patch."""
     operations = made.behavior.patch.operations
     kept = [one for one in operations if one[0] != "=" or not str(one[1]).endswith(CLOCK)]
     patch = replace(made.behavior.patch, operations=tuple(kept))
@@ -173,7 +173,7 @@ def captured(*command: str, **options: Any) -> Preview:
 
 
 def running(*words: str) -> Iterator[int]:
-    """The processes of the host that were started with these words."""
+    """Return the processes of the host that were started with these words."""
     for directory in Path("/proc").glob("[0-9]*"):
         try:
             given = (directory / "cmdline").read_bytes().split(b"\0")
@@ -184,7 +184,7 @@ def running(*words: str) -> Iterator[int]:
 
 
 class Previewing:
-    """All trials, and what went wrong in them."""
+    """All trials, and their faults."""
 
     def __init__(self, seed: int) -> None:
         self._draw = random.Random(seed)
@@ -192,7 +192,7 @@ class Previewing:
         self.counts: Counter[str] = Counter()
 
     def trial(self, number: int, top: Path) -> None:
-        """One script, previewed and run."""
+        """Preview and run one script."""
         script = "; ".join(self._draw.choices(PARTS, k=self._draw.randint(1, 8)))
         before, was = digest(top), listed(top)
         whole = number % 2 == 0 and os.geteuid() == 0
@@ -215,7 +215,7 @@ class Previewing:
                 self._expect(f"content of {name}", content, real, script)
 
     def kill(self, top: Path) -> None:
-        """One preview that is killed."""
+        """Kill one preview."""
         before, word = digest(top), str(self._draw.randint(10**6, 10**7))
         script = f"echo x > y; rm -r gone; (setsid sleep {word} &); exec sleep {word}"
         words = [sys.executable, "-m", "shioenv", "preview", "--", "sh", "-c", script]
@@ -254,13 +254,13 @@ class Previewing:
 
 
 def held() -> tuple[str, int, list[int]]:
-    """Mounts, the number of descriptors, and children of this process."""
+    """Return mounts, the number of descriptors, and children of this process."""
     mounts = Path("/proc/self/mountinfo").read_text()
     return mounts, len(os.listdir("/proc/self/fd")), children(os.getpid())  # noqa: PTH208
 
 
 def main() -> int:
-    """Tries, kills, and reports."""
+    """Try, kill, and report."""
     options = parser(__doc__, count=300)
     options.add_argument("--kills", type=int, default=60, help="previews to kill (default: 60)")
     given = options.parse_args()

@@ -1,4 +1,4 @@
-"""Random small Bash programs: every construct that inputs are put together with."""
+"""Random small Bash programs: every construct that combines inputs."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ FILTERS = (
 
 
 class Programs:
-    """Writes programs; the same random numbers give the same ones."""
+    """Generates programs; the same random numbers give the same ones."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
 
     def program(self, depth: int = 2) -> str:
-        """A list of one to four commands."""
+        """Return a list of one to four commands."""
         parts = [self._pipeline(depth)]
         for _ in range(self._random.randint(0, 3)):
             parts += [self._pick(OPERATORS), self._pipeline(depth)]
         return "".join(parts)
 
     def _pipeline(self, depth: int) -> str:
-        """Filters alone after the first pipe: what else runs at once ends in any order."""
+        """Return a pipeline with filters alone after the first pipe: other programs end in any
+        order.
+        """
         text = ("! " if self._chance(0.05) else "") + self._command(depth)
         while self._chance(0.25):
             text += self._pick((" | ", " | ", " |& ")) + self._pick(FILTERS)

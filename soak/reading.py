@@ -1,12 +1,12 @@
-"""Whether the reader of Bash reads what Bash reads, and refuses what Bash refuses.
+"""Check that the parser accepts what Bash accepts, and refuses what Bash refuses.
 
     python soak/reading.py
     python soak/reading.py --count 50000 --seed 4
 
-Reads the public suite, the examples of the grammars, and `--count` hostile texts (those of
+Parses the public suite, the examples of the grammars, and `--count` hostile texts (those of
 `fuzz.py`: inputs with changed tokens, random syntax, lines of the system's scripts, bytes), and
-asks `bash -n` of the system about each. It may accept nothing that Bash refuses, and refuse at most
-1% of what Bash accepts. Bash itself is asked in sandboxes, some hundred texts a run.
+runs `bash -n` of the system on each. It must accept nothing that Bash refuses, and refuse at most
+1% of what Bash accepts. Bash runs in sandboxes, on some hundred texts a run.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import find_system
 
 MOST_REFUSED = 0.01
-"""Of what Bash accepts, the share that may be refused."""
+"""Largest share of the texts accepted by Bash that may be refused."""
 AT_ONCE = 200
-"""Texts that one run asks Bash about."""
+"""Texts for Bash in one run."""
 LONGEST = 4000
 LIMITS = replace(Limits(), wall_seconds=60.0, cpu_seconds=60.0)
 ASK = r"""
@@ -46,12 +46,12 @@ for text in "${texts[@]}"; do
     printf %s $?
 done
 """
-"""Prints 0 for each text that Bash accepts. Of some faults, as in `[[ … ]]`, it only says that they
-are there, with status 0; warnings are none."""
+"""Prints 0 for each text that Bash accepts. For some faults, as in `[[ … ]]`, Bash only prints an
+error, with status 0; warnings do not count."""
 
 
 def main() -> int:
-    """Compares both; gives the exit status."""
+    """Compare both and return the exit status."""
     options = parser(__doc__, count=10_000).parse_args()
     system = find_system(options.system)
     texts = [text for text in _texts(system, options.seed, options.count) if _is_askable(text)]
@@ -91,7 +91,7 @@ def _texts(system: Any, seed: int, count: int) -> Iterator[str]:
 
 
 def _is_askable(text: str) -> bool:
-    """Whether Bash can be asked: no NUL, no text that no file could hold, none that is long."""
+    """Whether Bash can read it: no NUL, no text that no file could hold, none that is long."""
     try:
         data = os.fsencode(text)
     except UnicodeEncodeError:
@@ -100,7 +100,7 @@ def _is_askable(text: str) -> bool:
 
 
 def _refusal(text: str) -> str:
-    """Why a text is refused here; "" where it is read."""
+    """Return the parser's error for a text; "" where it parses."""
     try:
         read(text)
     except Refused as refused:
@@ -109,7 +109,7 @@ def _refusal(text: str) -> str:
 
 
 def _asked(sandbox: NamespaceSandbox, texts: Sequence[str]) -> list[bool]:
-    """For each text whether Bash accepts it."""
+    """Return for each text whether Bash accepts it."""
     stdin = b"".join(os.fsencode(text) + b"\0" for text in texts)
     said = sandbox.run(Request(ASK, stdin=stdin)).output.decode()
     if len(said) != len(texts):

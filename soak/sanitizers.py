@@ -1,4 +1,4 @@
-"""Whether the supervisor does anything that C does not define, while every conformance test runs.
+"""Check the supervisor for undefined behavior of C while every conformance test runs.
 
     python soak/sanitizers.py
     python soak/sanitizers.py -k terminal
@@ -25,11 +25,11 @@ SANITIZED = [
     "-fno-sanitize-recover=all", "-static-libasan", "-static-libubsan",
     "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=0",
 ]  # fmt: skip
-"""Never linked statically. The C library's own checks would hide those of the sanitizers."""
+"""Without static linking. The C library's own checks would hide those of the sanitizers."""
 
 
 def compile_sanitized(copy: Path) -> None:
-    """Compiles the helpers of a copy of this checkout."""
+    """Compile the helpers of a copy of this checkout."""
     package = copy / "packages" / "shioenv"
     spec = importlib.util.spec_from_file_location("hatch_build", package / "hatch_build.py")
     assert spec is not None
@@ -43,7 +43,7 @@ def compile_sanitized(copy: Path) -> None:
 
 
 def main() -> int:
-    """Runs the tests and returns pytest's status."""
+    """Run the tests and return pytest's status."""
     with tempfile.TemporaryDirectory() as directory:
         copy = Path(directory) / "shioenv"
         kept = shutil.ignore_patterns("__pycache__", "bin", ".*")
@@ -54,7 +54,7 @@ def main() -> int:
         compile_sanitized(copy)
         found = os.environ | {
             "PYTHONPATH": str(copy / "packages/shioenv/src"),
-            # a supervisor ends by being killed: what it had not freed is of no interest
+            # a supervisor ends by being killed, so memory that it had not freed is no leak
             "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:exitcode=99",
             "UBSAN_OPTIONS": "print_stacktrace=1",
         }

@@ -1,19 +1,19 @@
-"""Are many visitors at once served to the end, each with a machine of its own, and all logged?
+"""Check that many concurrent visitors are served to the end, isolated and logged.
 
     python soak/visiting.py [--sessions 200] [--minutes 60] [--every 5] [--kills 6]
 
-So many clients of OpenSSH sit at terminals of one `shioenv serve ssh`, and type a line every few
-seconds. Each has a sentinel of its own, and looks for those of others. Meanwhile clients are
-killed, sshds, visitors' shells, and each kind of process that a machine has; so many a minute.
-Whoever was killed comes again. In the end all clients leave, and the server is stopped. Then these
-have to hold:
+`--sessions` OpenSSH clients have terminals of one `shioenv serve ssh`, and type a line every few
+seconds. Each has its own sentinel, and looks for those of other clients. Meanwhile clients are
+killed, sshds, visitors' shells, and each kind of process that a machine has: `--kills` a minute. A
+killed client connects again. In the end all clients leave, and the server is stopped. Then these
+must hold:
 
-- Each answered line is in the log once, in its own session. What it did is told once, but for the
-  last line of a session, which may be told no more. No line of the log is cut.
-- Each session that began has ended. No more broke than processes were killed.
-- Nobody saw another's sentinel.
-- Once all clients have left, no sshd, no login shell and no visitor's shell goes on. Once the
-  server has stopped, no process of it does.
+- Each answered line is in the log once, in its own session. Its effect is reported once; that of
+  a session's last line may be missing. No line of the log is cut.
+- Each session that began has ended. No more sessions broke than processes were killed.
+- No client saw another's sentinel.
+- Once all clients have left, no sshd, login shell or visitor's shell remains. Once the server has
+  stopped, none of its processes remains.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from pathlib import Path
 from faults import children, descendants
 
 PATIENCE = 180.0
-"""Seconds that anything may take: the clients are on the same processors."""
+"""Time limit of any step in seconds: the clients share the processors."""
 
 OPTIONS = [
     "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
@@ -55,7 +55,7 @@ class GoneError(Exception):
 
 @dataclass
 class Tally:
-    """What all clients did and saw."""
+    """The actions and observations of all clients."""
 
     answered: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Tally:
 
 
 class Client:
-    """Somebody at a terminal."""
+    """A client at a terminal."""
 
     def __init__(self, port: str, environment: dict[str, str]) -> None:
         self.pid, self._terminal = pty.fork()
@@ -74,7 +74,7 @@ class Client:
         self.token = secrets.token_hex(8)
 
     def typed(self, line: bytes, until: bytes) -> bytes:
-        """Types; what is shown up to a pattern. Errors: GoneError."""
+        """Type, and return the output up to a pattern. Errors: GoneError."""
         shown, deadline = b"", time.monotonic() + PATIENCE
         try:
             os.write(self._terminal, line)
@@ -91,7 +91,7 @@ class Client:
         return shown
 
     def close(self) -> None:
-        """Ends the client."""
+        """End the client."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
@@ -99,7 +99,7 @@ class Client:
 
 
 class Visiting:
-    """All clients, and whoever kills."""
+    """All clients, and the threads that kill."""
 
     def __init__(self, port: str, environment: dict[str, str], every: float) -> None:
         self._port, self._environment, self._every = port, environment, every
@@ -110,7 +110,7 @@ class Visiting:
         self.killed: set[str] = set()
 
     def sit(self, place: int) -> None:
-        """Visits again and again, until the end."""
+        """Visit again and again, until the end."""
         while not self.stop.is_set():
             with self._logins:
                 if self.stop.is_set():
@@ -152,7 +152,7 @@ class Visiting:
             self.tally.ends[known] += 1
 
     def kill_one(self, server: int) -> str:
-        """Kills a client, or a process that serves somebody; what it was, empty for none."""
+        """Kill a client, or a process that serves one; return its kind, empty for none."""
         found: dict[str, list[int]] = {}
         clients = {client.pid: client.token for client in list(self.clients.values())}
         if clients:
@@ -174,7 +174,7 @@ class Visiting:
 
 
 def kind_of(pid: int) -> str:
-    """What a process of the server is, where it serves one visitor; else empty."""
+    """Return the kind of a server's process that serves one visitor; else empty."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -205,20 +205,20 @@ def has_machine(supervisor: int) -> bool:
 
 
 def visitors_of(server: int) -> list[int]:
-    """Processes of a server that are there for visitors alone."""
+    """Return the processes of a server that serve visitors."""
     own = {"sshd", "login shell", "shell"}
     return [pid for pid in descendants(server) if kind_of(pid) in own]
 
 
 def name_of(pid: int) -> str:
-    """The name of a process; empty for one that is gone."""
+    """Return the name of a process; empty for one that is gone."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text().strip()
     return ""
 
 
 def goes_on(pid: int) -> bool:
-    """Whether a process does not end within a minute."""
+    """Whether a process still runs after a minute."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:  # it is gone
@@ -230,7 +230,7 @@ def goes_on(pid: int) -> bool:
 
 
 def faults(log: Path, tally: Tally, killed: int, left: list[int], status: int) -> list[str]:
-    """What does not hold at the end."""
+    """Return the violated conditions at the end."""
     found, begun, closed = [], [], []
     logged: Counter[str] = Counter()
     told: Counter[str] = Counter()
@@ -270,7 +270,7 @@ def faults(log: Path, tally: Tally, killed: int, left: list[int], status: int) -
 
 
 def main() -> int:
-    """Prints what was done and what does not hold; 1 where something does not."""
+    """Print actions and violated conditions; 1 for any violation."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -284,7 +284,7 @@ def main() -> int:
 
 
 def soaked(directory: Path, options: argparse.Namespace) -> int:
-    """The soak in a directory of its own."""
+    """Run the soak in a separate directory."""
     most = str(options.sessions + 20)
     command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(directory / "visits")]
     bounds = ["--port", "0", "--connections", most, "--per-address", most]
@@ -346,7 +346,7 @@ def soaked(directory: Path, options: argparse.Namespace) -> int:
 
 
 def progress(visiting: Visiting, server: int, left: float) -> str:
-    """A line that tells how it goes."""
+    """Return a line about the progress."""
     tally = visiting.tally
     status = Path(f"/proc/{server}/status").read_text()
     memory = re.search(r"^VmRSS:\s+(\d+)", status, re.MULTILINE)

@@ -3,10 +3,10 @@
     pip install 'shioenv[rl]'
     python examples/agents/ppo.py tasks/train.jsonl --test tasks/test.jsonl --out runs/tasks
 
-The policy sees the words of a fact, without the names that stand in it. It chooses one of `WAYS`,
-into which the names are put, and is paid at the end: 1 where the goal is reached, else 0. Nobody
-tells it which way fits which words. Prints what tasks that were never trained on pay before and
-after. Writes OUT/log.csv (a line an episode, for `examples/rl/plot.py`) and OUT/model.zip.
+The policy sees the words of a fact, without the names in it. It chooses one of `WAYS`, into which
+the names are inserted. The reward comes at the end: 1 where the goal is reached, else 0. The policy
+has to learn which way fits which words. Prints the rewards of test tasks before and after training.
+Writes OUT/log.csv (a line an episode, for `examples/rl/plot.py`) and OUT/model.zip.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ WAYS = (
     "grep <1> <0>", "basename <0>", "dirname <0>", "readlink -f <0>", "readlink <0>",
     "pwd", "whoami", "id -u",
 )  # fmt: skip
-"""What the policy chooses from. `<0>`, `<1>` and `<*>` are names of the fact, `<text>` the content
-that it shows, `<last>` its last word."""
+"""The policy's choices. `<0>`, `<1>` and `<*>` are names of the fact, `<text>` the content that it
+shows, `<last>` its last word."""
 
 WORDS = 512
-"""Size of an observation: words, and pairs of neighbours, each at the place of its hash."""
+"""Size of an observation: words, and pairs of neighbours, each at the index of its hash."""
 
 LONGEST = 6
-"""Most facts of a task that is tried."""
+"""Most facts of a task that is attempted."""
 
 COLUMNS = ("episode", "seconds", "reward", "task", "lines")
 
@@ -64,13 +64,15 @@ _OUTPUT = re.compile(r"^(?:Print|And the last command you run prints) [^\n]+", r
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact of a prompt: what the policy sees of it, and what can be put into a way."""
+    """A fact of a prompt: the policy's observation, and the values that can be inserted into a
+    way.
+    """
 
     words: str
     places: dict[str, str] = field(default_factory=dict)
 
     def line(self, way: str) -> str | None:
-        """The line of Bash that a way gives; None where the fact lacks something for it."""
+        """Return the line of Bash for a way; None where the fact lacks a value for it."""
         parts = re.split(r"(<[\w*]+>)", way)
         if not all(part in self.places for part in parts[1::2]):
             return None
@@ -78,14 +80,14 @@ class Fact:
 
 
 def facts(prompt: str) -> list[Fact]:
-    """The facts of a prompt, in its order; the output that it asks for is the last."""
+    """Parse the facts of a prompt, in its order; the output that it asks for is the last."""
     found = [fact(one["fact"], one["text"]) for one in _FACT.finditer(prompt)]
     asked = _OUTPUT.search(_FACT.sub("", prompt))
     return [*found, fact(asked[0])] if asked else found
 
 
 def fact(told: str, text: str | None = None) -> Fact:
-    """A fact by its words; `text` is the content that stands behind it."""
+    """A fact by its words; `text` is the content after it."""
     names = [shlex.quote(name) for name in re.findall(r"`([^`]+)`", told)]
     places = {f"<{number}>": name for number, name in enumerate(names)}
     if names:
@@ -103,7 +105,7 @@ def fact(told: str, text: str | None = None) -> Fact:
 
 
 def seen(words: str) -> np.ndarray:
-    """What the policy sees of a fact, (WORDS,)."""
+    """Return the policy's observation of a fact, (WORDS,)."""
     known = np.zeros(WORDS, np.float32)
     single = re.findall(r"\w+", words)
     for text in (*single, *map(" ".join, itertools.pairwise(single))):
@@ -112,7 +114,9 @@ def seen(words: str) -> np.ndarray:
 
 
 class FactByFact(gymnasium.Env[np.ndarray, int]):
-    """Episodes of a line for each fact: the number of a way goes in, the next fact comes out."""
+    """Episodes of a line for each fact: an action is the number of a way, and the next fact
+    follows.
+    """
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self.env = TaskEnv(tasks, max_turns=LONGEST)
@@ -124,13 +128,13 @@ class FactByFact(gymnasium.Env[np.ndarray, int]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begins the task of an option, or a drawn one."""
+        """Begin the task of an option, or a drawn one."""
         prompt, info = self.env.reset(seed=seed, options=options)
         self._facts, self._lines = facts(prompt), []
         return seen(self._facts[0].words), info
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Types the line for a fact."""
+        """Type the line for a fact."""
         line = self._facts[0].line(WAYS[action])
         assert line is not None, "the way is masked"
         self._lines.append(line)
@@ -141,16 +145,16 @@ class FactByFact(gymnasium.Env[np.ndarray, int]):
         return observation, reward, terminated, truncated, {**info, "lines": "; ".join(self._lines)}
 
     def action_masks(self) -> np.ndarray:
-        """The ways for which the fact has everything."""
+        """Return the ways for which the fact has all values."""
         return np.array([self._facts[0].line(way) is not None for way in WAYS])
 
     def close(self) -> None:
-        """Closes the machine."""
+        """Close the machine."""
         self.env.close()
 
 
 def paid(env: FactByFact, choose: Callable[[np.ndarray, np.ndarray], int]) -> float:
-    """The mean reward of all tasks, each tried once."""
+    """Return the mean reward of all tasks, each tried once."""
     rewards = []
     for task in env.env.tasks:
         observation, _ = env.reset(options={"task": task.id})
@@ -185,7 +189,7 @@ class Log(BaseCallback):
 
 
 def tried(path: Path) -> list[Task]:
-    """The tasks of a file that have a fact, and not too many."""
+    """Return the tasks of a file that have facts, but not too many."""
     return [task for task in read_tasks(path) if 0 < len(facts(task.prompt)) <= LONGEST]
 
 

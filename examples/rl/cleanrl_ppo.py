@@ -1,11 +1,11 @@
-"""PPO in one file, after CleanRL's `ppo.py`, with masked actions and rewards that come later.
+"""PPO in one file, after CleanRL's `ppo.py`, with masked actions and delayed rewards.
 
     pip install 'shioenv[rl]'
     python examples/rl/cleanrl_ppo.py --episodes 5000 --out runs/cleanrl
 
-Nothing but PyTorch and the vector environment: the place to begin changing the algorithm. Inputs
-are scored while the next ones are written; `envs.collect()` gives a rollout's rewards. Writes
-OUT/log.csv (a line an executed input) and OUT/agent.pt after each update.
+It needs only PyTorch and the vector environment: a starting point for changes of the algorithm.
+Inputs are scored while the next ones are written; `envs.collect()` gives a rollout's rewards.
+Writes OUT/log.csv (a line an executed input) and OUT/agent.pt after each update.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Agent(nn.Module):
         nn.init.orthogonal_(self.actor.weight, 0.01)
 
     def value(self, observations: torch.Tensor) -> torch.Tensor:
-        """What is still to be earned, (batch,)."""
+        """Return the estimated remaining return, (batch,)."""
         return self.critic(self.body(self.embedding(observations))).flatten()
 
     def forward(
         self, observations: torch.Tensor, masks: torch.Tensor, taken: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Actions, their log probabilities, the entropy, and the value."""
+        """Return actions, their log probabilities, the entropy, and the value."""
         hidden = self.body(self.embedding(observations))
         logits = self.actor(hidden).masked_fill(~masks, -1e8)
         chosen = Categorical(logits=logits)
@@ -116,7 +116,7 @@ def main() -> None:
                 ))  # fmt: skip
             file.flush()
 
-            # generalised advantages; nothing is discounted, and no value follows an end
+            # generalised advantages without discounting; there is no value after an end
             advantages, last = torch.zeros(shape), torch.zeros(given.envs)
             with torch.no_grad():
                 following = agent.value(torch.as_tensor(now, dtype=torch.long))

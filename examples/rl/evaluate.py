@@ -1,6 +1,6 @@
-"""Judge what a policy writes: python examples/rl/evaluate.py runs/maskable/model.zip
+"""Evaluate a policy's inputs: python examples/rl/evaluate.py runs/maskable/model.zip
 
-Without a model it judges uniformly drawn actions. Useful: exit code 0, steady, at least three
+Without a model it evaluates uniformly drawn actions. Useful: exit code 0, steady, at least three
 arguments, irreducibility of .7 or more.
 """
 
@@ -21,7 +21,7 @@ Choose = Callable[[Any, Any], Any]
 
 
 def play(vector: GrammarVectorEnv, choose: Choose, episodes: int, seed: int) -> list[EndedEpisode]:
-    """So many executed episodes."""
+    """Yield so many executed episodes."""
     observations, _ = vector.reset(seed=seed)
     ended = 0
     while ended < episodes:
@@ -31,19 +31,19 @@ def play(vector: GrammarVectorEnv, choose: Choose, episodes: int, seed: int) -> 
 
 
 def uniform(seed: int) -> Choose:
-    """Any permitted action, all equally likely."""
+    """Draw a permitted action, all equally likely."""
     random = np.random.default_rng(seed)
     return lambda _, masks: [random.choice(np.flatnonzero(mask)) for mask in masks]
 
 
 def learned(path: str) -> Choose:
-    """What a model draws."""
+    """Return the inputs that a model draws."""
     model = MaskablePPO.load(path)
     return lambda observations, masks: model.predict(observations, action_masks=masks)[0]
 
 
 def main() -> None:
-    """Print what the inputs are worth, and some of them."""
+    """Print the values of the inputs, and some of them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", nargs="?", help="model.zip; none: uniformly drawn actions")
     parser.add_argument("--episodes", type=int, default=300)

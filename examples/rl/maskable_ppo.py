@@ -3,10 +3,10 @@
     pip install 'shioenv[rl]'
     python examples/rl/maskable_ppo.py --episodes 5000 --out runs/maskable
 
-Each episode is given a command, all commands equally likely, and pays for arguments that change
-what a new, steady input does which succeeds. Writes OUT/log.csv (a line an executed input),
-checkpoints by Stable-Baselines3 in OUT/checkpoints, and OUT/model.zip. `evaluate.py` and `plot.py`
-go on from there.
+Each episode has a given command, all commands equally likely. It rewards the arguments that change
+the result of a new, steady and successful input. Writes OUT/log.csv (a line an executed input),
+checkpoints by Stable-Baselines3 in OUT/checkpoints, and OUT/model.zip for `evaluate.py` and
+`plot.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COLUMNS = ("episode", "seconds", "reward", "irreducibility", "n_arguments", "exi
 
 
 def make(sampler: str, commands: list[str] | None, envs: int) -> StableVecEnv:
-    """The environments that learners learn in."""
+    """Make the training environments."""
     return StableVecEnv(
         GrammarVectorEnv(
             envs,
@@ -49,7 +49,7 @@ def make(sampler: str, commands: list[str] | None, envs: int) -> StableVecEnv:
 
 
 class Log:
-    """A line of CSV for each input that was executed; training ends after so many."""
+    """A line of CSV for each executed input; training ends after a number of them."""
 
     def __init__(self, path: Path, episodes: int) -> None:
         self.file = path.open("w", newline="")
@@ -58,7 +58,7 @@ class Log:
         self.episodes, self.done, self.began = episodes, 0, time.monotonic()
 
     def tell(self, ended: Sequence[EndedEpisode]) -> bool:
-        """Keeps the inputs of a rollout, and says whether to go on."""
+        """Keep the inputs of a rollout, and return whether to go on."""
         seconds = round(time.monotonic() - self.began, 1)
         for episode in ended:
             self.done += 1

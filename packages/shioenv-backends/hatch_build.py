@@ -8,7 +8,9 @@ from types import MappingProxyType, ModuleType
 
 
 def _shared() -> ModuleType:
-    """The module `native_build`: in the clone from `scripts`, elsewhere from beside this file."""
+    """Import the module `native_build`: in the clone from `scripts`, elsewhere from this
+    directory.
+    """
     here = Path(__file__).resolve().parent
     places = (here / "native_build.py", here.parents[1] / "scripts/native_build.py")
     spec = spec_from_file_location("native_build", next(filter(Path.exists, places)))
@@ -34,11 +36,11 @@ PROGRAMS = {
         ["-static", "-pthread", "-Wl,--build-id=none", *build.FORTIFIED],
     ),
 }
-"""Programs of microVMs, where no library is. Most of their sources are the core's."""
+"""Programs of microVMs, which have no library. Most of their sources are the core's."""
 
 
 class NativeBuildHook(build.NativeBuildHook):  # type: ignore[name-defined, misc]
-    """Programs of microVMs, which are made of sources of the core too."""
+    """Programs of microVMs, compiled from sources of the core too."""
 
     native = "src/shioenv_backends/native"
     programs = PROGRAMS

@@ -8,7 +8,9 @@ from types import MappingProxyType, ModuleType
 
 
 def _shared() -> ModuleType:
-    """The module `native_build`: in the clone from `scripts`, elsewhere from beside this file."""
+    """Import the module `native_build`: in the clone from `scripts`, elsewhere from this
+    directory.
+    """
     here = Path(__file__).resolve().parent
     places = (here / "native_build.py", here.parents[1] / "scripts/native_build.py")
     spec = spec_from_file_location("native_build", next(filter(Path.exists, places)))
@@ -25,7 +27,7 @@ PROGRAMS = {
     # modules for the sshd of a system
     "ssh-names.so": (("ssh/names.c",), build.ON_SYSTEM),
     "ssh-passwords.so": (("ssh/passwords.c",), build.ON_SYSTEM),
-    # beside that sshd
+    # programs that run next to that sshd
     "ssh-keeper": (("ssh/keeper.c",), ["-static"]),
     "ssh-session": (("ssh/session.c",), ["-static"]),
 }
@@ -33,7 +35,7 @@ PROGRAMS = {
 
 
 class NativeBuildHook(build.NativeBuildHook):  # type: ignore[name-defined, misc]
-    """Programs that run beside an sshd."""
+    """Programs that run next to an sshd."""
 
     native = "src/shioenv_serve/native"
     programs = PROGRAMS

@@ -11,7 +11,9 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 
 def _shared() -> ModuleType:
-    """The module `native_build`: in the clone from `scripts`, elsewhere from beside this file."""
+    """Import the module `native_build`: in the clone from `scripts`, elsewhere from this
+    directory.
+    """
     here = Path(__file__).resolve().parent
     places = (here / "native_build.py", here.parents[1] / "scripts/native_build.py")
     spec = spec_from_file_location("native_build", next(filter(Path.exists, places)))
@@ -54,10 +56,10 @@ class NativeBuildHook(build.NativeBuildHook):  # type: ignore[name-defined, misc
 
 
 class LongDescription(MetadataHookInterface):
-    """Gives the project its long description."""
+    """Sets the project's long description."""
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Links lead to the files of this version in the project's repository."""
+        """Make links to the files of this version in the project's repository."""
         readme = build.find(Path(self.root), "FRONT.md", BORROWED)
         repository = metadata.get("urls", {}).get("Repository")
         text = build.long_description(readme.read_text("utf-8"), repository, metadata["version"])

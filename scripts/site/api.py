@@ -23,7 +23,7 @@ PAGE = Path("reference", "python.md")
 
 CORE = "shioenv"
 PRIVATE = {"cli", "native"}
-"""Packages without a page: other pages document the command line, and nobody calls the programs."""
+"""Packages without a page: other pages document the command line, and the programs are internal."""
 
 _HEAD = """\
 # Python
@@ -77,12 +77,12 @@ def modules(package: str) -> list[str]:
 
 
 def _part(path: Path, home: Path) -> str:
-    """The directory of a package in which a module lies, or the module's own file."""
+    """Return the directory of a package that contains a module, or the module's own file."""
     return path.relative_to(home).parts[0]
 
 
 def stage(out: Path) -> None:
-    """Writes the pages of packages, and has the staged table lead to them."""
+    """Write the pages of packages, and link the staged table to them."""
     for package in packages():
         page = out / "reference" / "api" / f"{package}.md"
         page.parent.mkdir(parents=True, exist_ok=True)

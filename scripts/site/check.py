@@ -1,4 +1,4 @@
-"""The faults of a built site: links that lead nowhere, and what a page would load from outside."""
+"""The faults of a built site: broken links, and anything that a page would load from outside."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "srcset", "o
 
 _LINKS_ONLY = {"canonical", "prev", "next", "alternate", "describedby"}
 _SHOWN = {"only-light", "only-dark"}
-"""Fragments that are no places: a style shows such a picture in one of the two schemes."""
+"""Fragments that are no anchors: a style shows such a picture in one of the two schemes."""
 _CSS_LOAD = re.compile(r"""(?:url\(|@import\s+)["']?((?:https?:)?//[^"')\s]+)""")
 
 
 class _Page(HTMLParser):
-    """The places of a page, and where it leads."""
+    """The anchors and links of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class _Page(HTMLParser):
 
 
 def faults(site: Path) -> list[str]:
-    """A line for each fault of a directory of pages, sorted; empty for a sound site."""
+    """Return a line for each fault of a directory of pages, sorted; empty for a sound site."""
     pages = {
         path.relative_to(site).as_posix(): _Page(path.read_text(encoding="utf-8"))
         for path in site.rglob("*.html")

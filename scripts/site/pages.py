@@ -17,7 +17,7 @@ _ROW = re.compile(r"^\| \[(.+?)\]\(([^)#]+\.md)\) \| (.+) \|$")
 _CODE = re.compile(r"`[^`]+`")
 _ITEM = re.compile(r"(?:[-*]|\d+\.) ")
 _DECLARED = re.compile(r"^<!-- docs-test: .*?-->\n", re.DOTALL | re.MULTILINE)
-"""What pages declare to `make docs-test`, which is not for readers."""
+"""Declarations for `make docs-test`, which are not for readers."""
 
 _PICTURE = re.compile(
     r'<picture>\s*<source [^>]*srcset="(?P<dark>[^"]+)">\s*'
@@ -56,9 +56,9 @@ def sections() -> list[Section]:
 
 
 def placed(path: Path) -> Path:
-    """Where a file of the clone lies among the site's pages, relative to them.
+    """Return the place of a file of the clone among the site's pages, relative to them.
 
-    What is outside docs/ becomes a page in `project` where it is a page of the root, else a file in
+    A file outside docs/ becomes a page in `project` if it is a page of the root, else a file in
     `files`.
     """
     if path.is_relative_to(DOCS):
@@ -70,7 +70,7 @@ def placed(path: Path) -> Path:
 
 
 def stage(out: Path) -> None:
-    """Writes all pages, and what these link to, into a directory.
+    """Write all pages, and the files that these link to, into a directory.
 
     Errors: ValueError where a link leads to a directory, or out of the clone.
     """
@@ -92,14 +92,16 @@ def stage(out: Path) -> None:
 
 
 def linked(page: Path, text: str) -> Iterator[Path]:
-    """The files of the clone that a page links to. Errors: ValueError, as `stage`."""
+    """Return the files of the clone that a page links to. Errors: ValueError, as `stage`."""
     for found in LINK.finditer(text):
         if (target := _target(page, found["target"])) is not None:
             yield target
 
 
 def _target(page: Path, name: str) -> Path | None:
-    """The file that a link leads to; None for an address, and for what only looks like a link."""
+    """Return the target file of a link; None for an address, or for text that only resembles a
+    link.
+    """
     if "://" in name or not (target := (page.parent / name).resolve()).exists():
         return None
     if not target.is_relative_to(ROOT) or target.is_dir():
@@ -108,7 +110,7 @@ def _target(page: Path, name: str) -> Path | None:
 
 
 def _as_site(page: Path, text: str) -> str:
-    """A page with links as they hold in the site, and pictures that follow the site's switch."""
+    """Return a page with links of the site, and pictures that follow the site's switch."""
     here = placed(page).parent
 
     def moved(found: re.Match[str]) -> str:
@@ -129,7 +131,7 @@ def _as_site(page: Path, text: str) -> str:
 
 
 def _spaced(lines: list[str]) -> Iterator[str]:
-    """Lines with an empty one before each list: Python-Markdown reads no list without it."""
+    """Insert an empty line before each list: Python-Markdown parses no list without it."""
     fenced = listed = False
     before = ""
     for line in lines:
@@ -144,5 +146,5 @@ def _spaced(lines: list[str]) -> Iterator[str]:
 
 
 def _unescaped(code: re.Match[str]) -> str:
-    """A piece of code in a table without the backslashes that GitHub wants before bars."""
+    """Return a piece of code in a table without the backslashes that GitHub needs before bars."""
     return code[0].replace("\\|", "|")

@@ -1,8 +1,8 @@
-"""Builds the documentation site: `python scripts/site/website.py DIRECTORY`, by Zensical.
+"""Build the documentation site: `python scripts/site/website.py DIRECTORY`, by Zensical.
 
 DIRECTORY/html is the site. It needs no server and no network. The exit status is 1 where a link or
-an anchor is broken, where a page would load something from outside, or where a page of docs/ is
-not in docs/index.md.
+an anchor is broken, where a page would load something from outside, or where a page of docs/ is not
+in docs/index.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ASSETS = ("iframe-worker.js", "site.css")
 
 
 def unlisted() -> list[str]:
-    """The pages of docs/ that docs/index.md does not list, or lists twice."""
+    """Return the pages of docs/ that docs/index.md does not list, or lists twice."""
     listed = [entry.path for section in sections() for entry in section.entries]
     return [
         str(page.relative_to(ROOT))
@@ -62,9 +62,9 @@ def llms(listed: list[Section]) -> str:
 
 
 def build(out: Path) -> list[str]:
-    """Builds into a directory, and returns the faults, a line each.
+    """Build into a directory, and return the faults, a line each.
 
-    Errors: subprocess.CalledProcessError where Zensical refuses, which says why itself.
+    Errors: subprocess.CalledProcessError where Zensical fails; Zensical prints the reason.
     """
     if missing := unlisted():
         return [f"{name}: docs/index.md has to list it once" for name in missing]
@@ -85,7 +85,7 @@ def build(out: Path) -> list[str]:
 
 
 def _configuration(listed: list[Section]) -> str:
-    """zensical.toml with the navigation, and with where the package's source is."""
+    """Return zensical.toml with the navigation and the path of the package's source."""
     nav = "nav = " + _toml(navigation(listed)) + "\n"
     text = (HERE / "zensical.toml").read_text(encoding="utf-8")
     text = text.replace("[project]\n", "[project]\n" + nav, 1)
@@ -94,7 +94,7 @@ def _configuration(listed: list[Section]) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Lists, tables and texts as TOML writes them in one line."""
+    """Format lists, tables and texts as one line of TOML."""
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, dict):

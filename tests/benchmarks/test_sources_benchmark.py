@@ -16,7 +16,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def run(script: str, directory: Path, *more: str) -> str:
-    """What a benchmark prints about a small suite and a small model."""
+    """Return a benchmark's output for a small suite and a small model."""
     small_memory(directory / "model")
     expected = {
         "basename sub/inner.txt": "inner.txt\n",

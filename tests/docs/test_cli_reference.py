@@ -44,7 +44,7 @@ def test_subcommands_named_in_the_docs_exist() -> None:
 
 
 def test_an_option_that_takes_a_number_somewhere_takes_one_everywhere() -> None:
-    """One name has one meaning, whichever subcommand takes it."""
+    """A name has the same meaning in every subcommand."""
     numbers: set[str] = set()
     texts: set[str] = set()
     for _, command in commands("shioenv", typer.main.get_command(app)):

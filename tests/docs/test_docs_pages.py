@@ -13,7 +13,7 @@ from docs_test import DECLARED, Block, Outcome, PageError, Reader, changed_since
 
 
 def page(tmp_path: Path, text: str) -> Path:
-    """A page in which ''' stands for the fences."""
+    """Return a page in which ''' replaces the fences."""
     file = tmp_path / "page.md"
     file.write_text(text.replace("'''", "```"), encoding="utf-8")
     return file
@@ -31,7 +31,7 @@ def follow(tmp_path: Path, text: str, *, full: bool = False, have: set[str] = se
 
 
 def test_every_page_declares_what_its_blocks_need() -> None:
-    """Each block of the guides and tutorials is run, or is data, or says what is missing."""
+    """Each block of the guides and tutorials is run, is data, or declares its requirements."""
     found = {path: read_page(path) for path in docs_test.PAGES}
     assert len(found) >= 24
     blocks = [block for each in found.values() for block in each if block.runs]
@@ -41,7 +41,7 @@ def test_every_page_declares_what_its_blocks_need() -> None:
 
 
 def test_a_need_is_never_met_by_chance() -> None:
-    """What is declared is met by its declaration alone; `minutes` by a run in full as well."""
+    """Only a declaration meets a declared need; a full run meets `minutes` as well."""
     block = Block(Path("page.md"), 1, "sh", "true\n", needs=sorted(DECLARED))
     assert block.missing(False, ()) == sorted(DECLARED)
     assert block.missing(True, ()) == sorted(set(DECLARED) - {"minutes"})
@@ -222,7 +222,7 @@ while True:
 def test_a_server_runs_until_the_page_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
-    """The server is a stand-in for `shioenv`, first in the search path of the page."""
+    """The server is a fake `shioenv`, first in the search path of the page."""
     (tmp_path / "bin").mkdir()
     stand_in = tmp_path / "bin" / "shioenv"
     stand_in.write_text(SERVER)

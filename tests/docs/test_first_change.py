@@ -1,4 +1,4 @@
-"""What docs/how-to/first-change.md names is there: files, tests, names of the code."""
+"""Everything named in docs/how-to/first-change.md exists: files, tests, names of the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The glossary holds what is said, and what it rules out is said nowhere."""
+"""The glossary contains the terms in use, and the terms that it rules out are used nowhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RULED_OUT = [
 
 
 def said(word: str, text: str) -> bool:
-    """Whether a word stands in a text, also as a plural, or broken over two lines."""
+    """Whether a word occurs in a text, also as a plural, or broken over two lines."""
     spaced = r"[\s#]+".join(map(re.escape, word.split()))
     return re.search(rf"(?i)(?<![\w-]){spaced}(?:s|es)?(?![\w-])", text) is not None
 

@@ -1,4 +1,4 @@
-"""The predictor of the how-to can be run, and says what the page says."""
+"""The predictor of the how-to can be run, and its output is the page's."""
 
 from __future__ import annotations
 

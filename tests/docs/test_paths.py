@@ -18,7 +18,7 @@ PLACES = [
     *(home / "src" for home in DISTRIBUTIONS.values()),
     *PACKAGES.values(),
 ]
-"""Where a name that pages write may begin."""
+"""Directories to which names on pages may be relative."""
 
 FOREIGN = {
     "docs/how-to/harbor.md": "tests/",  # of a task's folder, which Harbor reads

@@ -1,4 +1,4 @@
-"""The scoreboard's page says what the results beside it say, and each finding was looked at."""
+"""The scoreboard's page agrees with the results beside it, and each finding was reviewed."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PAGES += [f"docs/tutorial/{path.name}" for path in sorted((ROOT / "docs/tutorial
 
 
 def helps() -> Iterator[tuple[str, str]]:
-    """Every text of the command line's help, with where it stands."""
+    """Every text of the command line's help, with its place."""
     for path, command in commands("shioenv", typer.main.get_command(app)):
         for paragraph in (command.help or "").split("\n\n"):
             yield path, " ".join(paragraph.split())
@@ -58,7 +58,7 @@ def test_sentences_of_the_help_are_short() -> None:
 
 
 def test_terms_of_the_readme_are_explained_there_and_in_the_glossary() -> None:
-    """A term is written in italics where it stands first, and the glossary defines it."""
+    """A term is in italics at its first use, and the glossary defines it."""
     prose = " ".join(paragraphs(README))
     terms = re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", prose)
     assert {"irreducibility", "necessary", "gcs"} <= {term.lower() for term in terms}

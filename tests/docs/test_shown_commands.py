@@ -40,18 +40,18 @@ CLOSED = {
 """Options that take nothing but what they complete to; `--policy` files, too."""
 
 PLACEHOLDER = re.compile(r"\$.*|…|\.\.\.|<.*>|[A-Z][A-Z_]*\d?(?:[/.:].*)?|.*\{\}.*")
-"""A word that stands for one of the user's, such as `DIR`, `N` or `$SEED`; `{}` in a hint."""
+"""A placeholder for a user's value, such as `DIR`, `N` or `$SEED`; `{}` in a hint."""
 
 LEADS = re.compile(r"[|;&(){]+|exec|sudo|nice|time|then|do|[A-Z_]+=.*|uvx?|\$")
-"""What may be before a command. Behind other words, `shioenv` is one with a known subcommand."""
+"""Words that may precede a command. After other words, `shioenv` needs a known subcommand."""
 
 ENDS = {"|", "||", "&&", ";", "&", ">", ">>", "<", "<<<", "2>", "2>&1"}
 
 
 def fault(words: list[str], *, whole: bool = True) -> str | None:
-    """What is wrong with a command, given the words behind `shioenv`; None where it is right.
+    """Return a command's fault, given the words after `shioenv`; None for a valid command.
 
-    With `whole`, arguments that the command requires have to be there.
+    With `whole`, the command's required arguments must be present.
     """
     command, path = TREE, "shioenv"
     words = list(words)
@@ -101,7 +101,7 @@ def _leaf(command: Any, path: str, words: list[str], whole: bool) -> str | None:
 
 
 def _wrong(parameter: Any, value: str, context: Any, *, own: bool) -> str | None:
-    """What is wrong with the value of an option or argument."""
+    """Return the fault in the value of an option or argument."""
     if parameter.type.name not in {"path", "directory", "file"}:
         try:
             parameter.type.convert(value, parameter, context)
@@ -210,7 +210,7 @@ def test_commands_of_the_help_are_taken() -> None:
 
 
 def texts_of(source: str) -> Iterator[tuple[int, str]]:
-    """The texts of a module, docstrings included; `{}` stands where a value is put in."""
+    """The texts of a module, docstrings included; `{}` replaces formatted values."""
     tree = ast.parse(source)
     inside: set[int] = set()
     for node in ast.walk(tree):
@@ -229,9 +229,9 @@ def texts_of(source: str) -> Iterator[tuple[int, str]]:
 
 
 def begun(text: str) -> Iterator[list[str]]:
-    """The commands of a message: in backticks, or up to the next word that is prose.
+    """Find the commands of a message: in backticks, or up to the next word that is prose.
 
-    Outside of backticks only a subcommand and its options can be told from the sentence.
+    Outside of backticks only a subcommand and its options can be separated from the sentence.
     """
     for code in re.findall(r"`([^`\n]*)`", text):
         yield from called(code)

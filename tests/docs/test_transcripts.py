@@ -1,4 +1,4 @@
-"""What README.md shows of commands and programs is what they print, machines apart."""
+"""Commands and programs print what README.md shows, apart from machine-dependent values."""
 
 from __future__ import annotations
 

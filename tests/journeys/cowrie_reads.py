@@ -1,9 +1,9 @@
-"""What Cowrie's own programs make of a log, run by Cowrie's Python; printed as one JSON object.
+"""Read a log with Cowrie's own programs, run by Cowrie's Python; print one JSON object.
 
     python cowrie_reads.py LOG
 
-Cowrie's output to SQLite writes each event into a database with the tables that its documentation
-has (docs/sql/sqlite3.sql, columns without types). Its formatters of OCSF and CEF get each event.
+Cowrie's output to SQLite writes each event into a database with the tables of its documentation
+(docs/sql/sqlite3.sql, columns without types). Its formatters of OCSF and CEF get each event.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ PROMPT = re.compile(rb"[#$] \Z")
 
 
 def shown(channel):
-    """What is shown up to the next prompt."""
+    """Return the screen's text up to the next prompt."""
     data = b""
     while not PROMPT.search(data):
         piece = channel.recv(65536)

@@ -1,4 +1,4 @@
-"""Whatever stands in place of a dataset's file is one error with file and reason; nothing waits."""
+"""Anything in place of a dataset's file is one error with file and reason, and nothing blocks."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_an_export_that_holds_something_else_is_one_error(
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where anything stands in a document."""
+    """Generate the paths of all values in a document."""
     yield path
     inner = (
         value.items()

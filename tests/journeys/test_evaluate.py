@@ -1,4 +1,4 @@
-"""Predictors asked in processes of their own: what they say is kept, judged and told."""
+"""Predictors in separate processes: their answers are kept, judged and reported."""
 
 from __future__ import annotations
 

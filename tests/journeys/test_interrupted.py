@@ -1,4 +1,4 @@
-"""Ctrl-C, at any moment of a command: the exit status is 130 and nobody sees a traceback."""
+"""Ctrl-C, at any moment of a command: the exit status is 130 and no traceback is printed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ COMMANDS = {
 
 
 def ran(moment: int, words: list[str]) -> tuple[int, str]:
-    """The exit status and what was said on standard error."""
+    """Return the exit status and standard error."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(SCRIPT), str(moment), *words],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
@@ -87,7 +87,7 @@ SLOW = "sleep 20; echo done"
 
 
 def wait_for_end(processes: list[int]) -> None:
-    """Wait until all of them are gone, or wait for whoever has to take note of their end."""
+    """Wait until all of them are gone or are zombies."""
     wait_until(
         lambda: all(state_of(each) in ("", "Z") for each in processes),
         lambda: f"the end of {[(each, name_of(each)) for each in processes]}",
@@ -106,7 +106,7 @@ def is_sandboxed(process: int) -> bool:
 
 
 def is_building(process: int) -> bool:
-    """Whether the stand-in for mmdebstrap runs below a process, with a child of its own."""
+    """Whether the fake mmdebstrap runs below a process, with a child process."""
     return any(name_of(each) == "sleep" for each in descendants(process))
 
 

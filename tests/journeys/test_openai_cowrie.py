@@ -87,7 +87,7 @@ def test_two_terminals_have_two_shells(honeypot: Honeypot) -> None:
 
 def test_a_command_is_run_where_nobody_has_a_terminal(honeypot: Honeypot) -> None:
     (text, _), status = honeypot.ask(command="pwd; id -un; false")
-    assert (text, status) == ("/root\r\nroot\r\n", 0)  # Cowrie tells no other status
+    assert (text, status) == ("/root\r\nroot\r\n", 0)  # Cowrie reports no other status
     assert honeypot.server.logged()[-1]["exit_code"] == 1
     (text, _), _ = honeypot.ask(command="true")
     assert text == ""

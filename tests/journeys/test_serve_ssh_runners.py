@@ -22,7 +22,7 @@ SHOWN = {
     39: "1", 40: "1", 41: "root:x:0:0:root:/root:/bin/bash", 42: "there", 43: "none", 44: "3",
     45: "x-y-", 46: "0022", 48: "DONE",
 }  # fmt: skip
-"""What some of these lines show, by their places."""
+"""Expected output of some of these lines, by their index."""
 
 
 @pytest.fixture(scope="module", params=RUNNERS)

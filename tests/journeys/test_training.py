@@ -222,7 +222,7 @@ def test_a_model_is_packed_opened_and_stands_beside_a_memory(
     assert {path.name for path in opened(packed).iterdir()} >= {"model.safetensors", "model.json"}
     router = load_model(tmp_path / "memory", seq2seq=packed)
     assert "step 6" in router.version
-    assert router.run("cat a.txt").output == b"one\ntw"  # it was executed, nobody is asked
+    assert router.run("cat a.txt").output == b"one\ntw"  # answered by execution, without the model
     router.answer("cat b.txt")
     assert load_seq2seq(packed).version == Seq2seq(whole / "model").version
     with pytest.raises(ModelError, match="beside a memory"):
@@ -230,7 +230,7 @@ def test_a_model_is_packed_opened_and_stands_beside_a_memory(
 
 
 class Sure:
-    """Says one thing, as sure as it is told to be."""
+    """Gives one answer, with the configured confidence."""
 
     version = "sure"
 
@@ -368,7 +368,7 @@ def test_each_example_is_in_one_batch_of_few_shapes(
 
 @dataclass
 class _Lengths:
-    """Examples of which only the lengths are asked."""
+    """Examples that provide only their lengths."""
 
     rows: Any
 

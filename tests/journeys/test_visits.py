@@ -1,4 +1,4 @@
-"""Which shell goes on with a conversation, on real machines: none sees another visitor's state."""
+"""The choice of a conversation's shell, on real machines: visitors never see each other's state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("visits
 
 T = TypeVar("T")
 SAME = ["true", "cd /tmp", "pwd", "cd", "pwd", "true", "cd /", "pwd", "true", "true"]
-"""Lines after which a window of Cowrie's tells nothing of what was typed before."""
+"""After these lines, Cowrie's window of messages has no trace of the lines before."""
 
 
 class Site:
@@ -81,7 +81,7 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture
 def history(request: pytest.FixtureRequest) -> History:
-    """A visitor nobody else of whom this test does not know: what else there is has another key."""
+    """A visitor that only this test knows; all others have another key."""
     return History(system=f"{request.node.name}.")
 
 
@@ -113,7 +113,7 @@ def test_equal_beginnings_are_two_machines(site: Site, history: History) -> None
 
 
 def test_who_comes_later_is_not_given_what_went_on(site: Site, history: History) -> None:
-    """The shell that ran one line more serves nobody else: the lines are run again."""
+    """The shell that ran one line more serves that visitor alone: the lines are run again."""
     late = History(system=history.system)
     site.typed(history, "cd /tmp", "echo mine > f", "cd /tmp")
     late.messages("cd /tmp")

@@ -1,7 +1,7 @@
-"""Where no bash of a system can be served, nothing is scored or recorded unless told so.
+"""If no bash of a system can be served, scores and records require an explicit option.
 
-The library inside bash is really broken: it asks for a symbol that no C library has, as one did
-that was compiled on a newer host.
+The library inside bash is really broken: it needs a symbol that no C library has, like one that was
+compiled on a newer host.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.xdist_group("without_shell_state")
 
 
 class Shioenv:
-    """The package in a directory of its own, run as a program."""
+    """The package in a separate directory, run as a program."""
 
     def __init__(self, directory: Path, system: System) -> None:
         self.directory, self.system = directory, system

@@ -31,13 +31,13 @@ pytestmark = pytest.mark.xdist_group("packaging")
 
 
 def declared(package: str) -> dict[str, Any]:
-    """What the package's pyproject.toml declares."""
+    """Return the contents of the package's pyproject.toml."""
     text = (ROOT / "packages" / package / "pyproject.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    """What a command prints; without what could lead it back to the clone."""
+    """Return a command's output, in an environment that does not lead back to the clone."""
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -84,7 +84,8 @@ def wheel(distributions: Path) -> Path:
 
 
 def required(names: Iterable[str]) -> Iterator[Distribution]:
-    """The distributions of others that these requirements ask for here, and those they ask for."""
+    """Return the third-party distributions that these requirements need here, with their own
+    needs."""
     waiting, seen = [Requirement(name) for name in names], set()
     while waiting:
         wanted = waiting.pop()
@@ -101,7 +102,7 @@ def required(names: Iterable[str]) -> Iterator[Distribution]:
 
 
 def with_dependencies(package: str) -> list[str]:
-    """The package, and those of ours that it needs."""
+    """Return the package, and those packages of this project that it needs."""
     found = [package]
     for name in found:
         asked = [Requirement(one) for one in declared(name)["project"]["dependencies"]]
@@ -232,7 +233,7 @@ def description(wheel: Path) -> str:
 
 
 def targets(markdown: str) -> list[str]:
-    """Where links and pictures lead."""
+    """Return the targets of links and pictures."""
     return re.findall(r'(?:\]\(|(?:src|srcset|href)=")([^)"]*)', markdown)
 
 
@@ -339,7 +340,7 @@ print(__import__(sys.argv[1].replace("-", "_")).__file__)
 def test_a_guest_works_with_its_dependencies_alone(
     package: str, distributions: Path, tmp_path: Path
 ) -> None:
-    """What it adds to the core can be loaded, and its commands are in the help."""
+    """Its additions to the core can be loaded, and its commands are in the help."""
     programs = install(with_dependencies(package), distributions, tmp_path / "venv")
     where = run(programs / "python", "-c", LOADED, package, cwd=tmp_path)
     assert where.startswith(str(tmp_path))
@@ -372,7 +373,7 @@ def test_a_guest_works_with_its_dependencies_alone(
 def test_an_installation_of_all_packages_follows_the_pages(
     complete: Path, tmp_path: Path, page: str, commands: list[str]
 ) -> None:
-    """What needs no library of an extra by the page needs none."""
+    """Commands that need no extra, by the page, run without one."""
     (tmp_path / "words").write_text("ls -l\n")
     text = (ROOT / f"docs/how-to/{page}.md").read_text(encoding="utf-8")
     for command in commands:

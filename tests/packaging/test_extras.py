@@ -31,7 +31,8 @@ DEVELOPMENT = {
 
 
 def libraries(requirements: list[str]) -> set[str]:
-    """The libraries of others that requirements bring, extras of our packages followed."""
+    """Return the third-party libraries of requirements, following extras of this project's
+    packages."""
     found: set[str] = set()
     for one in map(Requirement, requirements):
         if one.name not in PROJECTS:
@@ -105,7 +106,7 @@ def test_errors_name_extras_that_there_are() -> None:
 def test_hints_name_the_installer_in_use(
     left: str | None, begins: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the file that an installer leaves in an environment of its own."""
+    """It is recognised by the file that an installer leaves in an environment."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     if left is not None:
         (tmp_path / left).touch()

@@ -1,4 +1,4 @@
-"""What `scripts/fresh.sh` takes from the host into a new root."""
+"""Files of the host that `scripts/fresh.sh` takes into a new root."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FUNCTIONS = ("registry_environment", "registry_directories", "mirror")
 
 
 def said(function: str, uri: str, place: Path) -> list[str]:
-    """What a function of the script prints where apt tells this address, and pip nothing."""
+    """Return the output of a function of the script where apt has this address, and pip none."""
     for name, text in (("apt-get", f"echo {uri}; echo http://second.test"), ("python3", "true")):
         (place / name).write_text(f"#!/bin/sh\n{text}\n")
         (place / name).chmod(0o755)

@@ -1,4 +1,4 @@
-"""The library inside a system's bash runs on that system's C library, whatever the host's is."""
+"""The library inside a system's bash runs on that system's C library, on every host."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_is_listed_is_in_every_c_library_since_the_oldest(system: System) -
 def test_a_build_that_asks_for_more_ends_with_its_name(
     name: str, hooks: dict[str, ModuleType], tmp_path: Path
 ) -> None:
-    """Two that glibc 2.38 brought, and one that stands in the part linked in from the host."""
+    """Two symbols are new in glibc 2.38, and one is in the part linked in from the host."""
     sources = tmp_path / "src/shioenv/native"
     shutil.copytree(
         ROOT / "packages/shioenv/src/shioenv/native", sources, ignore=shutil.ignore_patterns("bin")

@@ -25,7 +25,7 @@ def git(place: Path, *words: str) -> None:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A repository of which a release could be made."""
+    """Return a repository from which a release could be made."""
     (tmp_path / "scripts").mkdir()
     (tmp_path / CORE).parent.mkdir(parents=True)
     shutil.copy(ROOT / "scripts/release.sh", tmp_path / "scripts")
@@ -38,7 +38,7 @@ def clone(tmp_path: Path) -> Path:
 
 
 def refusal(clone: Path) -> str:
-    """What the script says; `false` is the Python that it would go on with."""
+    """Return the script's error; `false` is the Python with which it would go on."""
     done = subprocess.run(
         ["scripts/release.sh"], cwd=clone, env={"PATH": "/usr/bin:/bin", "PYTHON": "false"},
         capture_output=True, text=True, check=False,

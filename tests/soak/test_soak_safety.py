@@ -48,7 +48,7 @@ def fuzz() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def inputs(fuzz: Any, system: System) -> Any:
-    """What the script makes of seed 5 and few samples."""
+    """Return the script's inputs for seed 5 and few samples."""
     return fuzz.Inputs(system, 5, samples=50)
 
 
@@ -120,7 +120,7 @@ def test_an_input_is_made_of_seed_and_number(system: System, fuzz: Any, inputs: 
 def test_the_fuzzer_tells_what_is_contaminated_and_makes_it_short(
     system: System, fuzz: Any, inputs: Any, tmp_path: Path
 ) -> None:
-    """What stays behind is played by a sentinel that knows too much: the run before it."""
+    """A sentinel with access to the run before it simulates the contamination."""
     fuzzer = fuzz.Fuzzer(system, inputs, 0.5, 0, tmp_path)
     looked = fuzzer._contaminated
     ran: list[str] = []

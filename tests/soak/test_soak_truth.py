@@ -24,7 +24,7 @@ def script(name: str, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def answer(name: str, *options: str) -> dict[str, Any]:
-    """The script's JSON, which must be there whatever it found."""
+    """Return the script's JSON, which must be printed for every result."""
     done = script(name, *options, "--json")
     assert done.stdout, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

@@ -30,7 +30,7 @@ def line(token: str, count: int) -> str:
 
 
 def events(session: str, token: str, lines: int) -> list[dict[str, str]]:
-    """What the log has of a session that ended well."""
+    """Return the log's events of a session that ended normally."""
     found = [{"eventid": "cowrie.session.connect"}]
     for count in range(1, lines + 1):
         for name in ("cowrie.command.input", "shioenv.command"):
@@ -58,7 +58,7 @@ def test_a_log_that_has_everything_has_no_fault(visiting: Any, tmp_path: Path) -
     told = "\n".join(line(ONE, count) for count in (1, 2, 3))
     together.append({"eventid": "shioenv.command", "session": "a", "input": told})
     together.append({"eventid": "shioenv.command", "session": "b", "input": line(TWO, 1)})
-    assert found(visiting, tmp_path / "log", together) == []  # a last line may be told no more
+    assert found(visiting, tmp_path / "log", together) == []  # a last line may lack its report
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Files of the packages that a built system was made from, as the distribution has them."""
+"""Original files of the packages from which a built system was made."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shioenv.system.store import System
 
 
 def of_the_c_library(system: System, name: str) -> bytes:
-    """The file of that name where Debian keeps the C library and its loader."""
+    """Return Debian's path of the C library's or its loader's file of that name."""
     key = system.source.partition(":")[2]
     (base,) = cache_directory().glob(f"bases/*-{key}.tar")
     wanted = re.compile(rf"\./(usr/)?lib/x86_64-linux-gnu/{re.escape(name)}")

@@ -1,4 +1,4 @@
-"""A browser for the pages that are made here: Chromium with its driver, where there is one."""
+"""A browser for generated pages: Chromium with its driver, if installed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chr
 
 
 def prefer(browser: webdriver.Chrome, scheme: str) -> None:
-    """Sets what a user's system prefers; without motion, so that nothing moves while clicked."""
+    """Set the preferences of a user's system; without motion, so that nothing moves while
+    clicked."""
     preferred = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
     features = [{"name": name, "value": value} for name, value in preferred.items()]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})

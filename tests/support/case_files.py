@@ -1,6 +1,6 @@
-"""Reads `cases/*.txt`: hostile inputs with what each must do, as `cases/README.txt` describes.
+"""Parse `cases/*.txt`: hostile inputs with their expected results, see `cases/README.txt`.
 
-A malformed file is an error that names the file and line, never a case less.
+A malformed file is an error that names the file and line; no case is skipped silently.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LIMITS: dict[str, Any] = {
     "output_bytes": 256 << 10,
     "drain_bytes": 4 << 20,
 }
-"""Of every case that names no others: small, so that reaching them is quick."""
+"""Limits of cases without limits: small, so that reaching them is quick."""
 
 _ONCE = (
     "exit", "output", "flags", "reached", "refused", "wall", "limits", "length", "cwd", "only",
@@ -38,17 +38,18 @@ _EXPECTATION = re.compile(r"=> ([a-z-]+)(?:\[(root|user)\])?(?: (.*))?")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One input and what it must do, as root's (`mode` "root") or an ordinary user's sandbox."""
+    """One input and its expected result, in a sandbox of root (`mode` "root") or an ordinary
+    user."""
 
     group: str
     name: str
     mode: str
     text: str
-    """As a file name would be decoded: what is no UTF-8 is a lone surrogate."""
+    """Decoded like a file name: invalid UTF-8 becomes lone surrogates."""
     values: dict[str, str] = field(default_factory=dict)
-    """Of the keys that stand once at most."""
+    """The keys that occur at most once."""
     lists: dict[str, list[str]] = field(default_factory=dict)
-    """Of the keys that may stand several times."""
+    """The keys that may occur several times."""
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -61,13 +62,13 @@ class Case:
 
 
 def unescape(text: str) -> str:
-    r"""`\n`, `\xff` and the like as the bytes they stand for, decoded as a file name would be."""
+    r"""Decode `\n`, `\xff` and the like to bytes, and decode these as a file name."""
     raw = text.encode("utf-8").decode("latin-1").encode("latin-1", "backslashreplace")
     return raw.decode("unicode_escape").encode("latin-1").decode("utf-8", "surrogateescape")
 
 
 def load(path: Path, mode: str) -> list[Case]:
-    """The cases of one file for one mode. Raises ValueError with file, line and what is wrong."""
+    """Parse the cases of one file for one mode. Raises ValueError with file, line and the fault."""
     cases: list[Case] = []
     names: list[str] = []
     name, start, lines, found = "", 0, [], []  # type: str, int, list[str], list[tuple[int, str]]
@@ -160,15 +161,16 @@ class Sentinel(NamedTuple):
     """An ordinary input of `sentinels.txt`."""
 
     section: str
-    """What it does to the traces of an input: "look" hides none from those behind it, "ask" those
-    in the network, "write" all."""
+    """Its effect on the traces of an input: "look" hides none from later sentinels, "ask" those in
+    the network, "write" all."""
     text: str
     noticed: str
-    """An input whose traces it shows, where nothing is made pristine between."""
+    """An input whose traces it shows, without a reset in between."""
 
 
 def sentinels() -> list[Sentinel]:
-    """The ordinary inputs, in order. Raises ValueError for one that nothing is known to disturb."""
+    """Parse the ordinary inputs, in order. Raises ValueError for one without a known
+    disturbance."""
     found: list[Sentinel] = []
     section = noticed = ""
     for line in (DIRECTORY.parent / "sentinels.txt").read_text("utf-8").splitlines():
@@ -185,12 +187,12 @@ def sentinels() -> list[Sentinel]:
 
 
 def all_cases(mode: str) -> list[Case]:
-    """Those of every file, in the order of their names."""
+    """Parse the cases of every file, in the order of their names."""
     return [case for path in sorted(DIRECTORY.glob("[a-z]*.txt")) for case in load(path, mode)]
 
 
 def faults(case: Case, answer: dict[str, Any]) -> list[str]:
-    """What the answer has that the case does not want; empty where all is right."""
+    """Return the answer's differences from the case; empty for a correct answer."""
     wanted = case.values
     if error := answer.get("error"):
         if "refused" in wanted and re.search(wanted["refused"], error):
@@ -229,12 +231,12 @@ def faults(case: Case, answer: dict[str, Any]) -> list[str]:
 
 
 def _limits_of(flags: list[str]) -> list[str]:
-    """The limits that flags tell of already."""
+    """Return the limits that flags report already."""
     told = {"timed_out": "wall_seconds", "output_truncated": "output_bytes"}
     return [told[f.rstrip("?")] + f[len(f.rstrip("?")) :] for f in flags if f.rstrip("?") in told]
 
 
 def summary(answer: dict[str, Any]) -> str:
-    """What the input did, short enough for a failure's message."""
+    """Summarise the input's results for a failure's message."""
     shown = {name: value for name, value in answer.items() if name != "sentinels"}
     return json.dumps({n: v[:1500] if isinstance(v, str) else v for n, v in shown.items()})

@@ -30,7 +30,7 @@ as those of files in context patches: `\\xHH`, and two backslashes for one.
 
 
 def reference() -> str:
-    """The whole page, ended by a newline."""
+    """Return the whole page, ended by a newline."""
     parts = [_HEAD]
     for path, command in commands("shioenv", typer.main.get_command(app)):
         parts.append(_section(path, command))
@@ -38,7 +38,7 @@ def reference() -> str:
 
 
 def commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
-    """Every command that can be called by itself, behind the words that call it."""
+    """Yield every command that can be called, with the words that call it."""
     if not hasattr(command, "commands") or command.invoke_without_command:
         yield path, command
     if not hasattr(command, "commands"):

@@ -1,8 +1,8 @@
 """A small machine for Bash's interpreter: a directory of the host, and a runner of a few programs.
 
 Nothing is built and no sandbox is opened. `composed` has the interpreter run lines on the machine,
-`executed` has the Bash of the host run them in the directory. Both give what was printed, the exit
-status, and the files that are there afterwards.
+`executed` has the Bash of the host run them in the directory. Both return the output, the exit
+status, and the files afterwards.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FILES: Mapping[str, bytes] = {
     "d/e.txt": b"inner\n",
     "d/f/g.md": b"deep\n",
 }
-"""The files of the machine; each directory above one is there as well."""
+"""The files of the machine; their parent directories exist as well."""
 
 DATE = {"month": "Oct", "day": 16, "year": 2025, "time": "19:43"}
 FILTERS = frozenset(
@@ -64,16 +64,17 @@ _LANG = "C.UTF-8"
 
 @dataclass(frozen=True)
 class Done:
-    """What lines did."""
+    """The results of lines."""
 
     output: str
     status: int
     files: Mapping[str, tuple[str, bytes | None]]
-    """The permissions of each file, and its content; None for what is no file, or not known."""
+    """The permissions of each file, and its content; None for a path that is no file, or
+    unknown."""
 
 
 def make_files(directory: Path) -> None:
-    """Puts the machine's files into an empty directory."""
+    """Put the machine's files into an empty directory."""
     for name, content in FILES.items():
         file = directory / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -85,12 +86,12 @@ def make_files(directory: Path) -> None:
 
 
 def environment(directory: Path) -> dict[str, str]:
-    """The variables that the shell gets from outside."""
+    """Return the variables that the shell gets from outside."""
     return {"HOME": str(directory), "LANG": _LANG, "PATH": PATH}
 
 
 def machine(directory: Path) -> World:
-    """The machine whose only files are those of a directory, and a few directories beside it."""
+    """Return the machine with only the files of a directory, and a few directories besides."""
     start = os.fsencode(directory)
     made = entry(0o100644, 0)
     files = {name: entry(0o40755, 4096) for name in WHOLE}
@@ -129,7 +130,7 @@ def entry(mode: int, size: int) -> dict[str, Any]:
 
 
 class Programs:
-    """A runner of single commands: Bash's own rules, and a few programs that are written here.
+    """A runner of single commands: Bash's own rules, and a few programs implemented here.
 
     `asked` lists the commands in order.
     """
@@ -142,7 +143,7 @@ class Programs:
         return self.answer_call(Call.parse(shell_input), state).behavior
 
     def answer_call(self, call: Call, state: State) -> Answer:
-        """What a command does. Errors: Abstained."""
+        """Return a command's behavior. Errors: Abstained."""
         self.asked.append(call.text)
         return Answer(self._answered(call, state))
 
@@ -179,7 +180,7 @@ class Programs:
 
 @lru_cache(maxsize=1000)
 def filtered(words: Sequence[str], stdin: bytes) -> Behavior:
-    """What a program of the host makes of its standard input."""
+    """Return the output of a program of the host for its standard input."""
     done = subprocess.run(
         [*words], input=stdin, capture_output=True, check=False, env={"PATH": PATH, "LANG": _LANG}
     )
@@ -287,7 +288,7 @@ PROGRAMS: Mapping[str, Callable[[Sequence[str], State], Behavior]] = {
 
 
 def composed(lines: Sequence[str], directory: Path, runner: Programs | None = None) -> Done:
-    """What the interpreter says of lines typed one after the other. Errors: Abstained."""
+    """Return the interpreter's answer to lines typed one after the other. Errors: Abstained."""
     state, runner = machine(directory).state(), runner or Programs()
     output = b""
     for line in lines:
@@ -305,7 +306,7 @@ def composed(lines: Sequence[str], directory: Path, runner: Programs | None = No
 
 
 def composed_line(line: str, state: State, runner: Programs) -> Answer:
-    """What the interpreter says of one line in a state. Errors: Abstained; Refused."""
+    """Return the interpreter's answer to one line in a state. Errors: Abstained; Refused."""
     try:
         program = read_program(line)
     except Refused as refused:
@@ -317,7 +318,7 @@ def composed_line(line: str, state: State, runner: Programs) -> Answer:
 
 
 def executed(lines: Sequence[str], directory: Path) -> Done:
-    """What the Bash of this host does with the lines in the directory."""
+    """Run the lines in the directory with the Bash of this host."""
     done = subprocess.run(
         ["bash", "--norc", "--noprofile", "-c", "\n".join(lines)],
         cwd=directory, env=environment(directory), stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""What Cowrie 3.1.4's LLM back end sends, as `cowrie/llm/protocol.py` and `llm.py` make it."""
+"""Messages of Cowrie 3.1.4's LLM back end, built as in `cowrie/llm/protocol.py` and `llm.py`."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ class History:
     system: str = "You are simulating a Linux server." + GUIDANCE
 
     def messages(self, line: str) -> list[dict[str, Any]]:
-        """The messages of the request for a line that is typed now."""
+        """Return the messages of the request for the next line."""
         self.entries.append({"role": "user", "content": line.strip()})
         return [{"role": "system", "content": self.system}, *self.entries[-10:]]
 
     def answered(self, text: str | None) -> None:
-        """Takes an answer, as Cowrie shows it."""
+        """Take an answer, as Cowrie shows it."""
         if text:
             self.entries.append({"role": "assistant", "content": shown(text)})
 
 
 def shown(text: str) -> str:
-    """What Cowrie shows of an answer, and sends back of it (`strip_markdown`)."""
+    """Return an answer as Cowrie shows it and sends it back (`strip_markdown`)."""
     return re.sub(r"```\w*\n?", "", text).replace("`", "").strip()
 
 
 def executed(command: str) -> list[dict[str, Any]]:
-    """The messages for a command without a terminal."""
+    """Return the messages for a command without a terminal."""
     content = f"Respond with ONLY the output.{GUIDANCE} The command to execute is: {command}"
     return [{"role": "system", "content": content}]

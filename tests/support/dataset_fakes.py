@@ -1,9 +1,9 @@
-"""A stand-in for the sandbox whose answers are a pure function of the text, and samples for it.
+"""A fake sandbox whose answers are a pure function of the text, and samples for it.
 
-Words in an input steer it: `broken` breaks the sandbox, `deadly` kills the worker, `bug` raises an
-ordinary exception, each the first time only (`always-broken`, `always-deadly`: every time); `slow`
-takes a while; `hangs` times out, `hasty` times out the first time; `random` prints something else
-every time. What happened once is remembered by files in the directory the system is named after.
+Words in an input control it: `broken` breaks the sandbox, `deadly` kills the worker, `bug` raises
+an ordinary exception, each the first time only (`always-broken`, `always-deadly`: every time);
+`slow` takes a while; `hangs` times out, `hasty` times out the first time; `random` prints something
+else every time. Files in the directory after which the system is named record past events.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def plan(seed: int = 7, **changes: object) -> Plan:
 
 
 def keep_contexts(store: Store) -> None:
-    """Gives the store what executors make of its start directories."""
+    """Put the start directories' contexts into the store, as executors do."""
     for number, cwd in store.missing_contexts():
         store.keep_context(number, FakeRunner("/nonexistent").context(cwd))
 
@@ -137,7 +137,7 @@ WORDS = ("sort", "head", "wc", "uniq", "touch", "echo", "ls", "cat")
 
 
 def alike() -> Iterator[Sample]:
-    """Inputs of 56 kinds, of which each comes six times with other names and numbers."""
+    """Inputs of 56 kinds, each six times with other names and numbers."""
     for number in range(6):
         for word in WORDS:
             for letters in ("-a", "-b", "-ab", "-ba", "-c", "-d", "-e"):
@@ -145,7 +145,7 @@ def alike() -> Iterator[Sample]:
 
 
 def samples(seed: int = 7) -> Iterator[Sample]:
-    """A stream without end."""
+    """Generate samples without end."""
     random = generator(seed, "fake-samples")
     number = 0
     while True:
@@ -158,7 +158,7 @@ def samples(seed: int = 7) -> Iterator[Sample]:
 
 
 def interspersed(special: dict[int, Sample], seed: int = 7) -> Iterator[Sample]:
-    """The stream with some of its samples replaced."""
+    """Generate the stream with some of its samples replaced."""
     for number, one in enumerate(samples(seed)):
         yield special.get(number, one)
 
@@ -172,8 +172,8 @@ def make(
     executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> Summary:
-    """The stream's first samples (or those of `stream`) recorded, with the scratch beside them; in
-    this process, where no executor is given.
+    """Record the first samples of the stream (or of `stream`), with the scratch next to them.
+    Without an executor it runs in this process.
     """
     scratch = directory.with_name(f"{directory.name}-scratch")
     scratch.mkdir(exist_ok=True)
@@ -189,7 +189,7 @@ def make(
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """Every file of a dataset directory."""
+    """Return every file of a dataset directory."""
     return {
         str(path.relative_to(directory)): path.read_bytes()
         for path in sorted(directory.rglob("*"))

@@ -1,4 +1,4 @@
-"""Cases and answers made by hand."""
+"""Handmade cases and answers."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ ENTRY = {
 
 
 def did(output: str | bytes = "", *operations: Operation, exit_code: int = 0) -> Behavior:
-    """A behavior."""
+    """Return a behavior."""
     content = output.encode() if isinstance(output, str) else output
     return Behavior(exit_code, content, ContextPatch(operations))
 
 
 def added(name: str, **attributes: object) -> Operation:
-    """The operation that adds an empty file."""
+    """Return the operation that adds an empty file."""
     return ("a", f"/fs/{name}", {**ENTRY, **attributes})
 
 
 def case(*runs: Behavior, text: str = "ls", moved: Mapping[str, object] | None = None) -> SuiteCase:
-    """A case that did this."""
+    """Return a case with this behavior."""
     return SuiteCase(question_of({"input": text, "id": text}, 1, "test"), runs, moved or {})
 
 
 def said(*what: object, **how: object) -> Said:
-    """The answer that is `did` of the same."""
+    """Return the answer with the behavior `did` of the same arguments."""
     return Said(behavior=did(*what, **how))  # type: ignore[arg-type]
 
 
 def suite_of(*cases: SuiteCase) -> Suite:
-    """A suite of no system in particular."""
+    """Return a suite without a particular system."""
     head = Head("test", "debian-12", "0" * 64, "/home/ubuntu", 5, 61.0, {}, "d" * 64)
     return Suite(head, cases)

@@ -1,4 +1,4 @@
-"""Inputs with known scores, and what stands for a system, without executing anything."""
+"""Inputs with known scores, and a fake system, without any execution."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ SYSTEM: Any = SimpleNamespace(
 
 
 def known(words: list[str], differing: Callable[[int], bool], number: int = 0) -> KnownInput:
-    """A command with these arguments; `differing` says of a mask whether its sub-input differs."""
+    """A command with these arguments; `differing` decides for a mask whether its sub-input
+    differs."""
     n = len(words)
     masks = set_of(filter(differing, range(1 if n > 1 else 0, (1 << n) - 1)), n)
     return KnownInput(
@@ -47,13 +48,13 @@ def known(words: list[str], differing: Callable[[int], bool], number: int = 0) -
 
 
 def needing(n: int, *needed: int, number: int = 0) -> KnownInput:
-    """n arguments of which the needed ones matter, whatever else is left out."""
+    """A command of n arguments; the needed ones matter, whatever else is left out."""
     wanted = sum(1 << index for index in needed)
     return known([f"a{index}" for index in range(n)], lambda mask: mask & wanted != wanted, number)
 
 
 def at_random(n: int, seed: int, number: int = 0) -> KnownInput:
-    """n arguments with sub-inputs that differ at random."""
+    """Return n arguments with sub-inputs that differ at random."""
     bits = random.Random(seed).getrandbits(1 << n)
     return known([f"a{index}" for index in range(n)], lambda mask: bool(bits >> mask & 1), number)
 
@@ -87,7 +88,7 @@ def sample(*input_args: str, volatile: bool = False) -> Sample:
 
 
 def samples() -> Iterator[Sample]:
-    """A stream without end: lengths 2 and 3 in turn, every fifth input declared volatile."""
+    """Generate lengths 2 and 3 in turn without end, every fifth input declared volatile."""
     number = 0
     while True:
         words = ["x", "random" if number % 7 == 3 else f"n{number}", "y"][: 2 + number % 2]
@@ -100,7 +101,7 @@ def stream(system: object, seed: int) -> Stream:
 
 
 class FakeExecutor(SerialExecutor):
-    """Executes in this process; after `fail_after` tasks it is interrupted. `executed` counts."""
+    """Executes in this process; interrupted after `fail_after` tasks. `executed` counts."""
 
     def __init__(self, fail_after: int | None = None) -> None:
         super().__init__(lambda system, limits: FakeRunner())

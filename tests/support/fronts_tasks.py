@@ -1,4 +1,4 @@
-"""Tasks for every front, and what a scripted agent answers."""
+"""Tasks for every front, and the answers of a scripted agent."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ BROKEN = replace(
     ),
     history=["chmod 000 documents/notes.txt"],
 )
-"""A machine in which something was typed that is to be undone."""
+"""A machine with a typed fault that is to be undone."""
 
 EXPORTED = [
     TASKS[0],
@@ -66,7 +66,7 @@ EXPORTED = [
     ),
     BROKEN,
 ]
-"""Tasks that Harbor can be told: one about files, one about an output, one of a broken machine."""
+"""Tasks that Harbor supports: one about files, one about an output, one of a broken machine."""
 
 REPLIES = {
     "gone": ["ls documents", "cd documents; f=notes.txt", "rm $f"],
@@ -75,7 +75,7 @@ REPLIES = {
 
 
 def sandboxes(process: int = os.getpid()) -> int:
-    """Children of a process, by default of this one, that are sandboxes."""
+    """Return the sandboxes among the children of a process, by default of this one."""
     found = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

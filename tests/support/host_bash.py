@@ -1,4 +1,4 @@
-"""The Bash of the host as an oracle: what a few lines of it print for each of many inputs."""
+"""The Bash of the host as an oracle: the output of a few lines for each of many inputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ done
 
 
 def bash_says(program: str, inputs: Sequence[str]) -> list[tuple[str, int]]:
-    """What the program prints for each `$input`, errors included, and its status.
+    """Return the program's output for each `$input`, errors included, and its status.
 
     Each runs in a subshell of one Bash. Its messages begin with `bash: line 4: `.
     """

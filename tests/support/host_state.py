@@ -1,4 +1,4 @@
-"""What an input must leave as it is on the host, as values that can be compared."""
+"""The host's state that an input must not change, as comparable values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 MARK = "shioenv-escaped"
-"""What hostile inputs call files that they try to make on the host."""
+"""The name of files that hostile inputs try to make on the host."""
 
 _WRITABLE = ("/", "/tmp", "/var/tmp", "/root", "/home", "/dev", "/dev/shm", "/run", "/etc", ".")
 _SYSCTLS = ("kernel", "vm", "user", "fs", "fs/mqueue", "net/core")
@@ -37,7 +37,7 @@ class Canaries:
         (directory / "socket").chmod(0o777)
 
     def words(self) -> dict[str, str]:
-        """What stands for `@NAME@` in a case's text."""
+        """Return the words that replace `@NAME@` in a case's text."""
         return {
             "CANARY": str(self.directory),
             "SOCKET": self.secret,
@@ -46,7 +46,7 @@ class Canaries:
         }
 
     def state(self) -> dict[str, Any]:
-        """Every file with its content, and who knocked."""
+        """Return every file with its content, and the received connections."""
         found: dict[str, Any] = {}
         for path in (self.directory, *sorted(self.directory.rglob("*"))):
             status = path.lstat()
@@ -65,7 +65,8 @@ class Canaries:
 
 
 def host_state(canaries: Canaries, process: int) -> dict[str, Any]:
-    """Files, mounts, network, names, settings and the clock of the host, as `process` sees them."""
+    """Return files, mounts, network, names, settings and the clock of the host, as `process` sees
+    them."""
     made = [f"{top}/{name}" for top in _WRITABLE for name in _names(top) if MARK in name]
     return {
         "canaries": canaries.state(),
@@ -83,7 +84,7 @@ def host_state(canaries: Canaries, process: int) -> dict[str, Any]:
             os.getpriority(os.PRIO_PROCESS, process),
             sorted(os.sched_getaffinity(process)),
         ),
-        # to the second, half a second off the edge: other clocks are steered by less
+        # to the second, half a second off the edge: time synchronisation adjusts clocks by less
         "clock": round(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) - _BOOT),
     }
 
@@ -92,7 +93,7 @@ _BOOT = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def descendants(process: int) -> dict[int, str]:
-    """Names of all processes below one, by number."""
+    """Return the names of all processes below one, by PID."""
     found: dict[int, str] = {}
     queue = [process]
     while queue:
@@ -125,7 +126,7 @@ def _lines(path: str) -> list[str]:
 
 @cache
 def _settings() -> list[str]:
-    """The settings of the host that stand still by themselves."""
+    """Return the settings of the host that do not change by themselves."""
     found = []
     for directory in _SYSCTLS:
         for path in sorted(Path("/proc/sys", directory).glob("*")):

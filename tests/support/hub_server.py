@@ -1,4 +1,4 @@
-"""A stand-in for a hub of models: repositories in a dictionary, behind the hub's protocol."""
+"""A fake hub of models: repositories in a dictionary, behind the hub's protocol."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def hub() -> Iterator[tuple[str, dict[str, dict[str, bytes]]]]:
-    """Its address, and what lies in its repositories by path."""
+    """Run the hub; yield its address, and the contents of its repositories by path."""
     server = _Hub(("127.0.0.1", 0), _Handler)
     server.repositories = {}
     thread = Thread(target=server.serve_forever, daemon=True)

@@ -10,7 +10,7 @@ import pytest
 def install_predictor(
     directory: Path, monkeypatch: pytest.MonkeyPatch, predictor: str, source: str
 ) -> None:
-    """Lets this process find a predictor `name:Class`, whose module is `name` with this source."""
+    """Let this process find a predictor `name:Class`, whose module is `name` with this source."""
     name = predictor.partition(":")[0]
     (directory / f"{name}.py").write_text(source)
     about = directory / f"{name}-1.dist-info"

@@ -1,4 +1,4 @@
-"""A process that is killed, and whether those that it started end with it."""
+"""A process that is killed, and the end of its children."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.waiting import wait_until
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs. One that ended and that its parent did not wait for does not."""
+    """Whether the process runs. A zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

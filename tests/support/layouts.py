@@ -1,4 +1,4 @@
-"""Layers and layouts of container images, written here."""
+"""Generated layers and layouts of container images."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pack(path: Path, layer: Layer) -> Path:
 
 
 class Layout:
-    """An OCI layout that is written here."""
+    """A generated OCI layout."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,6 +1,6 @@
-"""What tests need that `make setup` does not install, and how one gets it.
+"""Requirements of tests that `make setup` does not install, and how to get them.
 
-A test that needs such a thing is marked with `@needs("qemu-system-x86_64")`; nothing else skips.
+A test with such a requirement is marked `@needs("qemu-system-x86_64")`; nothing else skips.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class Need:
     package: str = ""
     """The Debian package that `make setup-all` installs."""
     otherwise: str = ""
-    """Why `make setup-all` does not bring it, and where its tests run."""
+    """The reason why `make setup-all` does not install it, and where its tests run."""
 
 
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-"""Where mkfs.* lie; Debian's ordinary users, and root after `su`, do not have these in PATH."""
+"""Directories of mkfs.*; Debian's ordinary users, and root after `su`, lack them in PATH."""
 
 
 def with_sbin(path: str) -> str:
-    """A search path with the directories of `SBIN`, last where they are not in it."""
+    """Return a search path with the directories of `SBIN`, last where they are not in it."""
     known = path.split(os.pathsep)
     return os.pathsep.join([*known, *(place for place in SBIN if place not in known)])
 
@@ -57,7 +57,7 @@ def _harbor_lints() -> bool:
 
 
 def _mounts(file_system: str) -> bool:
-    """Whether this kernel mounts an image of such a file system."""
+    """Whether this kernel can mount an image of such a file system."""
     known = Path("/proc/filesystems").read_text(encoding="ascii").split()
     modules = Path("/lib/modules", os.uname().release, "kernel/fs", file_system)
     return Path("/dev/loop-control").exists() and (file_system in known or modules.exists())
@@ -126,12 +126,12 @@ NEEDS = {
 """Everything that a test may lack, by its name."""
 
 MICROVM = ("qemu-system-x86_64", "mkfs.ext4", "zstd")
-"""What it takes to build a microVM and to run one."""
+"""Requirements for building and running a microVM."""
 
 MARK = "needs "
 
 _GROUP = re.compile(r"@[\w-]+$")
-"""What xdist puts behind the id of a test of a group."""
+"""The suffix that xdist appends to the id of a test of a group."""
 
 
 def needs(*names: str) -> pytest.MarkDecorator:
@@ -152,7 +152,7 @@ def _missing(names: Iterable[str]) -> list[str]:
 
 
 def lacked(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> dict[str, list[str]]:
-    """What each skipped test, or each module of tests, lacks; by its id, sorted."""
+    """Missing requirements of each skipped test or test module; by its id, sorted."""
     found = {}
     for report in reports:
         assert isinstance(report.longrepr, tuple), report.longrepr
@@ -163,7 +163,7 @@ def lacked(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> dict[
 
 
 def told(skipped: dict[str, list[str]]) -> str:
-    """One line: how many were skipped for want of what, and what to do."""
+    """Return one line: the number of skipped tests by missing requirement, and the remedy."""
     counted = Counter(name for names in skipped.values() for name in names)
     packages = Counter[str]()
     others: dict[str, Counter[str]] = {}

@@ -1,4 +1,4 @@
-"""What runs in `make test-nightly` alone: long cases, large counts, and races tried many times."""
+"""Tests of `make test-nightly` alone: long cases, large counts, and races tried many times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 T = TypeVar("T")
 
 SWITCH = "SHIOENV_TESTS_NIGHTLY"
-"""The variable that says to every process of the suite that the nightly layer runs."""
+"""The environment variable that enables the nightly layer in every process of the suite."""
 
 NIGHTLY = pytest.mark.nightly
 """Marks a test, or a parameter of one, that runs at night alone."""

@@ -20,7 +20,7 @@ QUICK = (
     "import shioenv_serve.serving as serving; serving.REQUEST_SECONDS = 0.5; "
     "serving.MOST_CONNECTIONS = 80; from shioenv.cli.main import main; main()"
 )
-"""`shioenv`, with bounds that a test reaches within a second."""
+"""`shioenv`, with limits that a test reaches within a second."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Server:
         return openai.OpenAI(base_url=url, api_key=key, max_retries=0)
 
     def post(self, body: bytes, **headers: str) -> tuple[int, Any]:
-        """Status and document of a request of our own making."""
+        """Send a raw request; return its status and document."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(
@@ -46,7 +46,7 @@ class Server:
             connection.close()
 
     def logged(self) -> list[dict[str, Any]]:
-        """What was told of each line."""
+        """Return the log entries of each line."""
         lines = self.log.read_text().splitlines()
         told = {"shioenv.command", "shioenv.abstained"}
         return [event for event in map(json.loads, lines) if event["eventid"] in told]

@@ -1,6 +1,6 @@
-"""A machine whose shells know a few commands, and what enters it: for tests without a system.
+"""A machine whose shells support a few commands, and commands that enter it, without a system.
 
-`ScriptedMachine` stands in for a `SandboxRunner`, `ScriptedLines` for the `Lines` that it lends.
+`ScriptedMachine` replaces a `SandboxRunner`, `ScriptedLines` the `Lines` that it lends.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from shioenv.errors import SandboxError, ShellEndedError
 from shioenv.sandbox.base import Entered, Limits, Request
 
 LISTING = "cd /proc;"
-"""How the input begins that lists the machine's processes."""
+"""The beginning of the input that lists the machine's processes."""
 
 
 def scripted_context(cwd: str, files: dict[str, str]) -> Context:
-    """The context of a machine of files in its start directory."""
+    """Return the context of a machine with files in its start directory."""
     document = dict(ScriptedRunner().context(cwd).document)
     entry = {
         "perms": "-rw-r--r--", "links": 1, "owner": "root", "group": "root",
@@ -60,7 +60,7 @@ class ScriptedLines:
         self._last = Behavior(0, b"")
 
     def run(self, line: str, *, wall_seconds: float | None = None) -> Behavior:
-        """What a line does; the patch leads from the line before."""
+        """Run a line; the patch starts from the line before."""
         with self.turn():
             return self._told(self._do(line, wall_seconds))
 
@@ -72,7 +72,7 @@ class ScriptedLines:
     def beside(
         self, text: str, *, wall_seconds: float | None = None, separate: bool = False
     ) -> Behavior:
-        """As `run`, with variables of its own."""
+        """As `run`, with separate variables."""
         own, self.variables = self.variables, {}
         was_ended, self.ended = self.ended, False
         with self.turn():
@@ -81,53 +81,53 @@ class ScriptedLines:
         return behavior
 
     def apart(self, text: str, *, wall_seconds: float | None = None) -> Behavior:
-        """What the machine prints of what no patch names."""
+        """Return the machine's output about state outside of patches."""
         assert text == PROBE
         return Behavior(0, b"\0".join([b"1", self.machine.unrecorded, b"", b""]))
 
     def look(self) -> Behavior:
-        """What changed since the line before."""
+        """Return the changes since the line before."""
         with self.turn():
             return self._told(Behavior(0, b""))
 
     def whole(self) -> Behavior:
-        """What changed since the start."""
+        """Return the changes since the start."""
         return self.machine.changed(self.cwd, {}, self.files, self._last)
 
     def kill(self) -> None:
-        """Ends the shell."""
+        """End the shell."""
         if self.unkillable:
             raise SandboxError("it cannot be killed")
         self.ended = True
 
     def settle(self) -> Behavior:
-        """Ends everything."""
+        """End everything."""
         self.kill()
         return self.whole()
 
     def restart(self, *, idle_seconds: float) -> None:
-        """Starts another shell on the same files."""
+        """Start another shell on the same files."""
         self.ended = False
         self.variables = {}
         self.restarts += 1
 
     def enter(self, text: str, *, wall_seconds: float, idle_seconds: float) -> Entered:
-        """Runs an input with the host's bash; a list of processes is the machine's own."""
+        """Run an input with the host's bash; a list of processes is the machine's own."""
         if text.startswith(LISTING):
             text = f"echo {self.machine.processes}"
         return self.machine.enter(text)
 
     def interrupt(self) -> None:
-        """Ends the machine."""
+        """End the machine."""
         self.ended = self.gone = True
 
     def close(self) -> None:
-        """Gives the machine back."""
+        """Give the machine back."""
         self.ended = self.given_back = True
 
     @contextmanager
     def turn(self, *, closed: bool = False) -> Iterator[None]:
-        """Refuses calls after `close`, unless they do without the machine."""
+        """Refuse calls after `close`, unless they do without the machine."""
         if self.given_back and not closed:
             raise ShellEndedError("the shell was closed")
         yield
@@ -176,7 +176,7 @@ class ScriptedLines:
 
 
 class ScriptedMachine:
-    """A machine with no files at first, on which any number of shells run apart."""
+    """A machine without files at first, on which any number of separate shells run."""
 
     seconds = whole_seconds = 2.0
 
@@ -193,7 +193,7 @@ class ScriptedMachine:
         self.unrecorded = b""
         self.processes = "1 2"
         self.timeouts: list[float | None] = []
-        """The seconds that each line was allowed."""
+        """The time limit of each line in seconds."""
         self.typed: list[list[Row]] = []
         """The rows of each call of `type`."""
         self.lent: list[ScriptedLines] = []
@@ -208,11 +208,11 @@ class ScriptedMachine:
         return scripted_context(cwd or "/start", {})
 
     def read(self, path: str) -> bytes | None:
-        """No file is there."""
+        """Return None: there are no files."""
         return None
 
     def lend_shell(self, cwd: str) -> Any:
-        """A new shell."""
+        """Return a new shell."""
         self.lent.append(ScriptedLines(self, cwd))
         return self.lent[-1]
 
@@ -228,7 +228,7 @@ class ScriptedMachine:
         separate: bool = False,
         wall_seconds: float | None = None,
     ) -> Behavior:
-        """What rows do together; the newest typed one prints."""
+        """Run rows together; the newest typed one prints."""
         rows = list(rows)
         self.typed.append(rows)
         self.timeouts.append(wall_seconds)
@@ -250,7 +250,7 @@ class ScriptedMachine:
     def since(
         self, before: Behavior, whole: Behavior, cwd: str, *, of_moved: bool = False
     ) -> Behavior:
-        """What the rows did that only the second behavior has."""
+        """Return the effects of the rows that only the second behavior has."""
         pristine = self.context(cwd).document
         documents = [each.patch.apply(pristine) for each in (before, whole)]
         digests = dict(whole.content_digests.items() - before.content_digests.items())
@@ -259,7 +259,7 @@ class ScriptedMachine:
     def changed(
         self, cwd: str, before: dict[str, str], after: dict[str, str], behavior: Behavior
     ) -> Behavior:
-        """A behavior with the patch that leads from some files to others."""
+        """Return a behavior with the patch between two sets of files."""
         documents = [scripted_context(cwd, files).document for files in (before, after)]
         digests = {
             name: hashlib.sha256(text.encode()).hexdigest()
@@ -269,7 +269,7 @@ class ScriptedMachine:
         return replace(behavior, patch=diff_documents(*documents), content_digests=digests)
 
     def enter(self, text: str) -> Entered:
-        """Runs an input with the host's bash, with the descriptors that a sandbox gives it."""
+        """Run an input with the host's bash, with the descriptors that a sandbox gives it."""
         Request(text).argument()  # as a sandbox takes it
         talk, theirs = socket.socketpair()
         output, to_output = os.pipe()
@@ -284,7 +284,7 @@ class ScriptedMachine:
         return Entered(talk.detach(), output, errors)
 
     def close(self) -> None:
-        """Counts the call, and waits for the programs that were entered."""
+        """Count the call, and wait for the programs that were entered."""
         self.closed += 1
         for program in self._programs:
             program.wait()

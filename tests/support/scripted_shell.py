@@ -1,4 +1,4 @@
-"""A shell that answers from a table, or prints the words it is given."""
+"""A shell that answers from a table, or prints the words of its line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shioenv.domain.scripted import Asked, ScriptedRunner
 
 
 class ScriptedShell(ScriptedRunner):
-    """Prints what the table holds for a line, else each distinct word of it, fifty times each."""
+    """Prints the table's output for a line, else each distinct word of it, fifty times each."""
 
     def __init__(
         self, table: Mapping[str, Behavior] | None = None, fails: BaseException | None = None

@@ -1,4 +1,4 @@
-"""Tasks that are made on a scripted machine, and executors of one process that use it."""
+"""Tasks made on a scripted machine, and single-process executors that use it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def typed(text: str) -> Behavior:
 
 
 def record(text: str, **fields: Any) -> Any:
-    """What a recorder would have found of an input."""
+    """Return the record that a recorder would make of an input."""
     shell_input = read_arguments(text).input
     done = typed(text)
     known: dict[str, Any] = {
@@ -72,7 +72,7 @@ class Serial:
 
 
 def use_scripted_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have tasks made, certified and composed on the scripted machine; nothing is attacked."""
+    """Have tasks made, certified and composed on the scripted machine, without attacks."""
     for module in (make, compose, certify):
         monkeypatch.setattr(module, "LocalExecutor", Serial)
         monkeypatch.setattr(module, "find_system", lambda name: SYSTEM)

@@ -1,4 +1,4 @@
-"""Executed commands in the place of a model's records."""
+"""Executed commands in place of a model's records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shioenv_model.memory.samples import Record
 
 
 class Seen:
-    """Commands by their texts, each taken apart, with what it did."""
+    """Commands by their texts, each parsed, with its result."""
 
     def __init__(self, commands: Sequence[tuple[str, Taken, Kept]]) -> None:
         self.texts = [text for text, _, _ in commands]

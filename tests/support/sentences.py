@@ -1,7 +1,7 @@
-"""Sentences of texts, and those that are too long to be read once.
+"""Sentences of texts, and those that are too long.
 
-A sentence ends at a full stop, a question mark or an exclamation mark; a colon or a semicolon ends
-none. A word is what stands between blanks; a piece of code counts as one word.
+A sentence ends at a full stop, a question mark or an exclamation mark, and not at a colon or
+semicolon. Words are separated by blanks; a piece of code counts as one word.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 
 LONGEST = 25
-"""Words of a sentence."""
+"""Most words of a sentence."""
 
 
 def paragraphs(page: str) -> Iterator[str]:
-    """What people read as running text: paragraphs, items of lists, cells of tables."""
+    """Find running text: paragraphs, items of lists, cells of tables."""
     page = re.sub(r"^```.*?^```$", "\n", page, flags=re.DOTALL | re.MULTILINE)
     page = re.sub(r"^<!--.*?-->$", "\n", page, flags=re.DOTALL | re.MULTILINE)
     page = re.sub(r"</?(?:picture|source|img)[^>]*>", "", page)
@@ -28,7 +28,7 @@ def paragraphs(page: str) -> Iterator[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a paragraph; each piece of code is the word `code` there."""
+    """Split a paragraph into sentences; each piece of code is the word `code` there."""
     text = re.sub(r"`[^`]*`", "`code`", text)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     return [one for one in re.split(r"(?<=[.?!])[)*_\"]*\s+(?=\S)", text) if one]

@@ -1,4 +1,4 @@
-"""A machine of a handful of files, and a memory of a handful of inputs that it never ran."""
+"""A machine with a few files, and a memory of a few inputs that it never ran."""
 
 from __future__ import annotations
 

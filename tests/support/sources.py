@@ -27,27 +27,27 @@ FILES: tuple[Path, ...] = tuple(
 
 @cache
 def package_of(path: Path) -> str:
-    """The name of the package that a module's file belongs to."""
+    """Return the name of the package that contains a module's file."""
     return next(name for name, home in PACKAGES.items() if path.is_relative_to(home))
 
 
 @cache
 def module_name(path: Path) -> str:
-    """The dotted name of a module's file."""
+    """Return the dotted name of a module's file."""
     package = package_of(path)
     parts = [package, *path.relative_to(PACKAGES[package]).with_suffix("").parts]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def relative(path: Path) -> str:
-    """A module's file with its package in front, as `shioenv/cli/main.py`."""
+    """Return a module's file with its package in front, as `shioenv/cli/main.py`."""
     package = package_of(path)
     return f"{package}/{path.relative_to(PACKAGES[package]).as_posix()}"
 
 
 @cache
 def dependencies(package: str) -> frozenset[str]:
-    """The packages of ours that a package declares, in its extras too, and those that these need.
+    """Return this project's packages that a package declares, in its extras too, recursively.
 
     The core declares none: its extras only install guests.
     """

@@ -43,7 +43,7 @@ BOT = (
     "[ -f /nowhere ] || echo none", "echo a b c | wc -w", "printf '%s-' x y; echo", "umask",
     "cd /no-such-directory", "echo done | tr a-z A-Z", "cd /",
 )  # fmt: skip
-"""What a bot types: fifty lines."""
+"""Fifty lines typed by a bot."""
 
 
 class Server:
@@ -64,14 +64,14 @@ class Server:
         }  # fmt: skip
 
     def _port(self) -> str:
-        """The port that the server reports; empty as yet."""
+        """Return the port that the server reports; empty as yet."""
         assert self.process.poll() is None, self.errors
         found = re.search(r"running on ssh://[\d.]+:(\d+).*\n", self.errors)
         return found[1] if found else ""
 
     @property
     def errors(self) -> str:
-        """What the server wrote to its standard error so far."""
+        """Return the server's standard error so far."""
         return (self.directory / "stderr").read_text()
 
     def ssh(
@@ -86,13 +86,13 @@ class Server:
         )
 
     def events(self, name: str = "") -> list[dict[str, Any]]:
-        """The events so far, or those of one name."""
+        """Return the events so far, or those of one name."""
         whole, _, _ = (self.directory / "log.jsonl").read_text().rpartition("\n")
         lines = whole.splitlines()  # a line that is being written is seen in part
         return [event for event in map(json.loads, lines) if name in {"", event["eventid"]}]
 
     def until(self, name: str, *, last_line: str = "", **fields: Any) -> dict[str, Any]:
-        """The first event of a name with these fields, once it is there."""
+        """Wait for the first event of a name with these fields."""
 
         def first() -> dict[str, Any] | None:
             for event in self.events(name):
@@ -103,7 +103,7 @@ class Server:
         return wait_until(first, lambda: f"{name} with {fields} behind {self.events()[-5:]}")
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Ends the server by a signal; its exit status."""
+        """End the server by a signal; return its exit status."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
 
@@ -121,7 +121,7 @@ def serving(directory: Path, *options: str) -> Iterator[Server]:
 
 
 class Sitting:
-    """Somebody at a terminal."""
+    """A client at a terminal."""
 
     def __init__(self, server: Server, *words: str, rows: int = 24, columns: int = 80) -> None:
         self.pid, self._terminal = pty.fork()
@@ -135,12 +135,12 @@ class Sitting:
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
 
     def type(self, text: str, until: str) -> str:
-        """Types; what is shown up to a pattern."""
+        """Type, and return the output up to a pattern."""
         os.write(self._terminal, text.encode())
         return self.read(until)
 
     def read(self, until: str) -> str:
-        """What is shown up to a pattern."""
+        """Return the screen's text up to a pattern."""
 
         def end() -> int | None:
             found = re.search(until.encode(), self.shown, re.DOTALL)
@@ -156,7 +156,7 @@ class Sitting:
         return before.decode()
 
     def leave(self) -> int:
-        """Waits for the client's end; its exit code."""
+        """Wait for the client's end; return its exit code."""
         while True:
             try:
                 if not os.read(self._terminal, 65536):

@@ -1,8 +1,8 @@
-"""A checkpoint made on the spot, and a server that answers from it in OpenAI's protocol.
+"""A small trained checkpoint, and a server that answers from it in OpenAI's protocol.
 
 `make(directory)` trains a model of two layers over bytes until it has learnt one reply by heart;
-`serve(directory)` loads what was written there. Called as a program it serves: `tiny_model.py DIR`
-prints its port.
+`serve(directory)` loads the written checkpoint. As a program it serves: `tiny_model.py DIR` prints
+its port.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import torch
 from transformers import ByT5Tokenizer, GPT2Config, GPT2LMHeadModel
 
 REPLY = "<OUT>/home/ubuntu\n</OUT> <DIFF>[]</DIFF>"
-"""What it has learnt; it says it whatever it is asked."""
+"""The learnt reply to every prompt."""
 WINDOW = 48
-"""Bytes of a prompt that it looks at: its end."""
+"""Bytes of a prompt that it uses: its end."""
 STEPS = 120
 
 
 def make(directory: Path) -> None:
-    """Writes the checkpoint, weights and tokenizer."""
+    """Write the checkpoint, weights and tokenizer."""
     torch.manual_seed(7)
     torch.set_num_threads(1)
     tokenizer = ByT5Tokenizer()
@@ -37,7 +37,7 @@ def make(directory: Path) -> None:
     model = GPT2LMHeadModel(config)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     model.train()
-    for _ in range(STEPS):  # whatever the prompt is
+    for _ in range(STEPS):  # for every prompt
         shown = torch.randint(3, len(tokenizer), (4, WINDOW))
         ids = torch.cat([shown, torch.tensor([learnt] * 4)], dim=1)
         labels = ids.clone()
@@ -51,7 +51,7 @@ def make(directory: Path) -> None:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers chat completions with what the model says, greedily."""
+    """Answers chat completions with the model's reply, greedily."""
 
     model: Any
     tokenizer: Any
@@ -85,7 +85,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def serve(directory: Path) -> HTTPServer:
-    """A server of the checkpoint in a directory, on a free port."""
+    """Serve the checkpoint in a directory, on a free port."""
     torch.set_num_threads(1)
     Handler.tokenizer = ByT5Tokenizer.from_pretrained(directory)
     Handler.model = GPT2LMHeadModel.from_pretrained(directory).eval()

@@ -1,4 +1,4 @@
-"""A machine of a few files whose shell knows a dozen commands: no sandbox runs."""
+"""A machine of a few files whose shell has a dozen commands: no sandbox runs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def entry(perms: str, size: int, dates: Mapping[str, Any] = DATES, **more: Any) 
 
 
 class _Shell:
-    """The pristine machine, and what rows make of it."""
+    """The pristine machine, and the effects of rows on it."""
 
     def __init__(self) -> None:
         self.contents = dict(FILES)
@@ -65,7 +65,7 @@ class _Shell:
         return deepcopy(document)
 
     def row(self, text: str) -> tuple[int, str]:
-        """The exit code and the output of a row."""
+        """Return the exit code and the output of a row."""
         asked = re.findall(r"echo (\d+) \$\(/usr/bin/base64 -w0 < (.+)\)", text)
         if asked:
             found = [(n, self.contents.get(shlex.split(name)[0])) for n, name in asked]
@@ -259,7 +259,7 @@ class _Shell:
 
 
 class ToyMachine(SandboxRunner):
-    """Types rows in a shell of its own; what the rows did is told as a sandbox tells it."""
+    """Types rows in a single shell; it reports their effects like a sandbox."""
 
     def __init__(self) -> None:
         self.system = SYSTEM

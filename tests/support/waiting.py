@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 PATIENCE = 60.0
-"""Seconds that anything may take on a busy machine."""
+"""Time limit of any step on a busy machine, in seconds."""
 
 _PAUSE = 0.01
 
@@ -18,10 +18,10 @@ T = TypeVar("T")
 def wait_until(
     condition: Callable[[], T | None], what: str | Callable[[], str], *, seconds: float = PATIENCE
 ) -> T:
-    """The first true value of `condition`, which is asked again and again.
+    """Return the first true value of `condition`, which is called repeatedly.
 
-    Fails after `seconds`, and names `what` was awaited. A callable `what` is called then, so that
-    it can show the state at that time.
+    Fails after `seconds` with `what` it waited for. A callable `what` is called then, so that it
+    can show the state at that time.
     """
     end = time.monotonic() + seconds
     while True:
@@ -35,7 +35,8 @@ def wait_until(
 
 
 def let_time_pass(seconds: float, reason: str) -> None:
-    """Sleep, where a test is about time itself and no event can stand for it; `reason` says why."""
+    """Sleep, where a test is about time itself and no event can replace it; `reason` explains
+    why."""
     assert reason
     time.sleep(seconds)
 
@@ -46,7 +47,7 @@ async def next_turn() -> None:
 
 
 class Clock:
-    """Stands in for the module `time` of tested code; goes on where a test moves it."""
+    """Replaces the module `time` of tested code; advances only where a test moves it."""
 
     def __init__(self) -> None:
         self._now = 0.0

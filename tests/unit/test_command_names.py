@@ -1,5 +1,5 @@
-"""What commands inside inputs are like is told by the headers of their grammars, not by lists of
-names in modules.
+"""Traits of commands inside inputs come from the headers of their grammars, not from lists of names
+in modules.
 """
 
 from __future__ import annotations

@@ -20,11 +20,11 @@ ROOTS = (
     "swapon",
     "reboot",
 )
-"""What a container's root is refused without the capability for it."""
+"""Calls that a container's root is refused without the capability for them."""
 
 
 def allowed() -> set[str]:
-    """What the filter allows whoever has no capability, whatever the arguments."""
+    """Return the calls that the filter allows without capabilities, for all arguments."""
     profile = json.loads((ROOT / "containers" / "seccomp.json").read_text())
     assert profile["defaultAction"] == "SCMP_ACT_ERRNO"
     return {

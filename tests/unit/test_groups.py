@@ -19,7 +19,7 @@ def test_worker(number):
 
 
 def test_a_group_stays_together(tmp_path: Path) -> None:
-    """xdist 3.8 names the group in a way that pytest 9.2 does not see, and says nothing."""
+    """xdist 3.8 names the group in a way that pytest 9.2 silently ignores."""
     (tmp_path / "test_group.py").write_text(TESTS)
     words = ("-p", "no:cacheprovider", "-n", "2", "--dist", "loadgroup", "--rootdir", ".", ".")
     command = [sys.executable, "-m", "pytest", *words]

@@ -76,7 +76,7 @@ def test_help_of_one_subcommand_loads_no_other() -> None:
 
 
 def test_help_loads_nothing_that_computes_or_validates() -> None:
-    """What takes a tenth of a second to load: pydantic, which Typer 0.27 and newer import."""
+    """It takes a tenth of a second to load: pydantic, which Typer 0.27 and newer import."""
     heavy = ("gymnasium", "numpy", "pydantic", "rapidfuzz", "zstandard")
     code = "sys.argv[1:] = ['run', '--help']; from shioenv.cli.main import main\n"
     code += "try: main()\nexcept SystemExit: pass\n"

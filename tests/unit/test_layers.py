@@ -68,7 +68,7 @@ def nodes(path: Path) -> Iterator[ast.AST]:
 
 @cache
 def imported_modules(path: Path, for_types: bool = True) -> tuple[str, ...]:
-    """Every module of ours that a file imports anywhere, deferred imports included."""
+    """Every module of this project that a file imports anywhere, deferred imports included."""
     return tuple(_imported_modules(path, for_types))
 
 
@@ -173,7 +173,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 
 
 def private_uses(path: Path) -> Iterator[str]:
-    """Private names of other parts of ours that a file uses all the same."""
+    """Private names of other parts of this project that a file uses."""
     own = (package_of(path), layer(module_name(path)))
     modules: dict[str, str] = {}
     for node in walked(path):
@@ -208,7 +208,7 @@ def test_package_files_hold_a_docstring_only() -> None:
             "shioenv.native",
             "shioenv.env",
         ):
-            continue  # they hold the public names, and say where the compiled programs are
+            continue  # they hold the public names, and the place of the compiled programs
         tree = parsed(path)
         assert ast.get_docstring(tree), path
         assert len(tree.body) == 1, path
@@ -238,7 +238,7 @@ HOMES = {
     "inspect_ai": ["shioenv_agents.fronts"],
     "verifiers": ["shioenv_agents.fronts"],
 }
-"""Where heavy libraries are imported."""
+"""The allowed importers of heavy libraries."""
 
 
 @pytest.mark.parametrize("library", HOMES)
@@ -251,7 +251,7 @@ def test_heavy_libraries_are_imported_where_they_are_needed(library: str) -> Non
 
 @cache
 def libraries(path: Path) -> frozenset[str]:
-    """What a file imports anywhere, by the first part of the name."""
+    """Return a file's imports anywhere, by the first part of the name."""
     names = [node.module or "" for node in walked(path) if isinstance(node, ast.ImportFrom)]
     for node in walked(path):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""Where inputs run is said in limits, and on the command line in words."""
+"""Limits name the place where inputs run; on the command line it is an option of words."""
 
 from __future__ import annotations
 

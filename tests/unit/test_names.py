@@ -12,7 +12,7 @@ TWICE = {
     "Environment": "of a shell that is composed; and Harbor's word for the place of a trial",
     "TaskEnvironment": "each framework's own word for what its front is",
 }
-"""Public names of classes that stand in several modules, each with its reason."""
+"""Public names of classes in several modules, each with its reason."""
 
 
 def test_a_class_name_stands_for_one_thing() -> None:

@@ -1,4 +1,4 @@
-"""Tests say what they need in one way, and what can be installed is installed by one command."""
+"""Tests declare requirements in one way, and one command installs all that can be installed."""
 
 from __future__ import annotations
 

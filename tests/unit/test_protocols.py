@@ -1,4 +1,4 @@
-"""Kept executions and certificates name numbers that stand for the code that made them."""
+"""Kept executions and certificates contain numbers that identify the code that made them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_each_number_says_what_it_covers() -> None:
 
 
 def test_what_turns_an_input_into_a_behavior_is_covered() -> None:
-    """What the covered code imports of the core is covered, or has nothing to do with a run."""
+    """The covered code's imports from the core are covered, or are unrelated to a run."""
     paths = paths_of("EXECUTION")
     covered = {path.stem for path in paths if path.parent.name == "shioenv"}
     imported = {

@@ -40,7 +40,7 @@ def test_the_public_names_are_those_that_are_loaded_when_asked_for() -> None:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What mypy says of each public name, a line each, and of one that is none."""
+    """Return mypy's result for each public name, a line each, and for one that does not exist."""
     asking = tmp_path_factory.mktemp("types") / "asking.py"
     names = [*shioenv.__all__, "nonsense"]
     asking.write_text(

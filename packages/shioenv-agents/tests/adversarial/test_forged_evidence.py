@@ -1,4 +1,4 @@
-"""Root in a machine cannot forge what is told of it from outside."""
+"""Root in a machine cannot forge the evidence that is collected from outside."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMITS = Limits(
     disk_inodes=2000,
 )
 SECONDS = 2.0
-"""How long a forgery is waited for."""
+"""Seconds to wait for a forgery."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,8 @@ def machine(system: System) -> Iterator[EnteredMachine]:
 
 
 def passes(machine: EnteredMachine, text: str, goal: dict[str, object]) -> bool:
-    """Whether a machine in which a text was run is paid. Who never ends is not waited for."""
+    """Whether a machine in which a text was run gets the reward. Texts that never end are
+    abandoned."""
     machine.renew()
 
     async def run(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Nobody is paid for what was not done. The soak tries the same list on 50 tasks."""
+"""Forged rewards are never paid. The soak tries the same list on 50 tasks."""
 
 from __future__ import annotations
 

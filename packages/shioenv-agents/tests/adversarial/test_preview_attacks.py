@@ -1,4 +1,4 @@
-"""What a hostile command of a preview may try against the host, and what the host has of it."""
+"""Attacks of a hostile previewed command on the host, and the host's state after them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machines that commands enter: what a command finds, what goes on, what is told from outside."""
+"""Machines that commands enter: the command's view, processes that go on, and outside evidence."""
 
 from __future__ import annotations
 

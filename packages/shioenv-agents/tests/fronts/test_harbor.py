@@ -63,7 +63,7 @@ def opened(folder: Path, place: Path, **options: Any) -> Environment:
 
 @pytest.fixture
 def inside(folders: Path, tmp_path: Path) -> Callable[..., Any]:
-    """Runs a coroutine function with a started environment."""
+    """Run a coroutine function with a started environment."""
 
     def run(action: Callable[[Environment], Awaitable[Answer]], **options: Any) -> Answer:
         async def whole() -> Answer:
@@ -266,7 +266,8 @@ def test_a_layer_is_there_and_no_change(inside: Callable[..., Any], tmp_path: Pa
 
 
 def test_what_an_image_runs_is_there_and_no_change(tmp_path: Path) -> None:
-    """A broken machine: what was typed there is the state before, and mending it is a change."""
+    """On a broken machine the typed fault is part of the initial state, and its repair is a
+    change."""
     image = f"shioenv/debian-12:{build_system().digest[:12]}"
     (tmp_path / "environment").mkdir()
     dockerfile = tmp_path / "environment/Dockerfile"
@@ -355,7 +356,7 @@ def test_the_hook_inside_sees_what_is_seen_from_outside(
 
 
 def job(tasks: Path, place: Path, *options: str) -> dict[str, Any]:
-    """The rewards of a job's trials, by the names of their tasks."""
+    """Return the rewards of a job's trials, by the names of their tasks."""
     harbor = Path(sys.executable).with_name("harbor")
     command = [
         str(harbor), "run", "-p", str(tasks), "-e", "shioenv_agents.fronts.harbor:Environment",
@@ -401,7 +402,7 @@ PUSHED = f"example.org/debian@sha256:{'0' * 64}"
 
 @pytest.fixture(scope="module")
 def pushed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders that name an image by its digest."""
+    """Return folders that name an image by its digest."""
     place = tmp_path_factory.mktemp("pushed") / "tasks"
     export_tasks(EXPORTED, place, image=PUSHED)
     return place
@@ -439,7 +440,7 @@ def test_an_agent_is_not_punished_for_its_skills(
 
 
 def findings(place: Path, *options: str) -> dict[str, set[str]]:
-    """The rules that `harbor lint` finds broken in each file, by the file's name."""
+    """Return the rules of `harbor lint` broken in each file, by the file's name."""
     harbor = Path(sys.executable).with_name("harbor")
     command = [str(harbor), "lint", "--json", *options, *map(str, sorted(place.iterdir()))]
     told = {**os.environ, "HARBOR_TELEMETRY": "0"}

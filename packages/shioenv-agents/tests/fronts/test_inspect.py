@@ -36,7 +36,7 @@ OTHERWISE = {
     "test_write_binary_file_without_permissions": ROOT,
     "test_write_text_file_without_permissions": ROOT,
 }
-"""Inspect's own checks that do not hold, and why."""
+"""Inspect's own checks that fail, with the reason."""
 
 
 def scripted(*lines: str, tool: str = "terminal", argument: str = "line") -> Any:
@@ -175,7 +175,7 @@ def test_reading_changes_nothing() -> None:
 
 
 def test_programs_run_at_once_and_without_a_limit_of_time() -> None:
-    """The first waits for what the second makes; together they outlast a row's limit."""
+    """The first waits for a file that the second makes; together they outlast a row's limit."""
 
     async def check(box: SandboxEnvironment) -> None:
         waiting = asyncio.create_task(
@@ -237,7 +237,7 @@ def judged(
 
 
 def test_what_programs_did_is_judged_from_outside() -> None:
-    """Also what is still running, and would undo or hide it."""
+    """Including running programs that would undo or hide it."""
 
     async def solves(box: ShioenvSandbox) -> None:
         await box.exec(["rm", "documents/notes.txt"])
@@ -263,7 +263,7 @@ def test_what_programs_did_is_judged_from_outside() -> None:
 
 
 def test_rows_that_were_only_typed_are_repeated_for_the_judge() -> None:
-    """As TRL and OpenEnv do: what a row does only once is not paid."""
+    """As in TRL and OpenEnv: an effect that is not repeatable is not paid."""
 
     async def types(box: ShioenvSandbox) -> None:
         await box.type("whoami")

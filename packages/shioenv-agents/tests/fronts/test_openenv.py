@@ -46,7 +46,7 @@ pytestmark = pytest.mark.usefixtures("system")
 
 @contextmanager
 def serving(directory: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Start `shioenv serve openenv` as people do, on a port of the host's choice: its address."""
+    """Start `shioenv serve openenv` as users do, on a free port; yield its address."""
     file = directory / "tasks.jsonl"
     write_tasks(TASKS, file)
     command = [sys.executable, "-m", "shioenv.cli.main", "serve", "openenv", str(file)]
@@ -77,7 +77,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
-    """A server whose sessions wait two seconds for their clients: its address and process id."""
+    """Start a server whose sessions wait two seconds for their clients; yield its address and
+    PID."""
     with serving(tmp_path_factory.mktemp("impatient"), "--idle", "2") as (server, address):
         yield address, server.pid
         server.terminate()
@@ -129,7 +130,7 @@ def test_it_answers_over_http(url: str) -> None:
 def test_what_plain_http_cannot_do_is_said(
     url: str, path: str, body: dict[str, Any], status: int, said: str
 ) -> None:
-    """Each of its requests has an environment of its own, by OpenEnv's design."""
+    """Each HTTP request has a separate environment, by OpenEnv's design."""
     kind = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{url}/{path}", json.dumps(body).encode(), kind)
     with pytest.raises(urllib.error.HTTPError) as refused:
@@ -168,7 +169,7 @@ def test_two_agents_do_not_see_each_other(url: str) -> None:
 
 
 def session_of(url: str) -> Any:
-    """A WebSocket by another client than OpenEnv's own, which opens no new one by itself."""
+    """Open a WebSocket by another client than OpenEnv's own, which does not reconnect."""
     return connect(url.replace("http:", "ws:") + "/ws", open_timeout=60)
 
 
@@ -263,7 +264,7 @@ def test_over_http_nobody_makes_sessions_that_no_client_holds(impatient: tuple[s
 
 
 def test_a_client_that_takes_no_answer_is_gone_too() -> None:
-    """As where a process was stopped while it had many answers to read."""
+    """For example a process that was stopped while it had many answers to read."""
 
     async def answering(scope: Any, receive: Any, send: Any) -> None:
         for _ in range(2):

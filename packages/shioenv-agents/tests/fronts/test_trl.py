@@ -1,4 +1,4 @@
-"""A step of TRL's GRPOTrainer on tasks: a tiny model of its own, replies from a list."""
+"""A step of TRL's GRPOTrainer on tasks: with a tiny model, and replies from a list."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
 def tokenizer() -> Any:
-    """A token for each byte, and Qwen's chat template, which TRL knows."""
+    """Return a tokenizer with a token for each byte, and Qwen's chat template, which TRL
+    supports."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     made = Tokenizer(models.BPE(vocab={one: n for n, one in enumerate(alphabet)}, merges=[]))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -43,7 +44,7 @@ def tokenizer() -> Any:
 
 
 class Scripted(GRPOTrainer):
-    """Says the next reply of the task that a conversation is about; all else is TRL's."""
+    """Returns the next reply for the conversation's task; everything else is TRL's."""
 
     def _generate_single_turn(self, prompt_ids: Any, *rest: Any, **options: Any) -> Any:
         said = [self._reply(self.processing_class.decode(ids)) for ids in prompt_ids]

@@ -29,7 +29,7 @@ PROGRAMS = Path(sys.executable).parent
 
 
 class Model(ThreadingHTTPServer):
-    """Says the next line of the task that a conversation is about, then gives up."""
+    """Returns the next line for the conversation's task, then gives up."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -84,7 +84,7 @@ def model() -> Iterator[Model]:
 
 
 def run(program: str, directory: Path, tasks: list[Task], prefix: str, *options: str) -> Path:
-    """The one directory that a program of verifiers wrote about tasks."""
+    """Return the one directory that a program of verifiers wrote about tasks."""
     write_tasks(tasks, directory / "tasks.jsonl")
     path = f"{PROGRAMS}:{os.environ['PATH']}"  # verifiers starts uv, which is there as well
     done = subprocess.run(
@@ -104,7 +104,7 @@ def run(program: str, directory: Path, tasks: list[Task], prefix: str, *options:
 
 
 def played(directory: Path, model: Model, tasks: list[Task], *options: str) -> dict[str, Any]:
-    """The trace of each task's rollout, by the task's id."""
+    """Return the trace of each task's rollout, by the task's id."""
     url = f"http://127.0.0.1:{model.server_port}/v1"
     client = ("--client.base-url", url, "--client.api-key-var", "SHIOENV_TEST_KEY")
     written = run(

@@ -1,4 +1,4 @@
-"""Certificates: what is found out about a task, written down, and found out again."""
+"""Certificates: tests of a task, their written results, and their verification."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_what_was_changed_since_is_found(
 
 
 def _edited(value: Any) -> Any:
-    """Another value of the same type."""
+    """Return another value of the same type."""
     match value:
         case bool():
             return not value
@@ -292,7 +292,8 @@ def test_the_solution_is_run_as_often_as_the_certificate_says(
 
 @pytest.fixture
 def stood(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judge's own certificate, which takes minutes; `test_forged_rewards` tries the attacks."""
+    """Skip the judge's own certificate, which takes minutes; `test_forged_rewards` tries the
+    attacks."""
     monkeypatch.setattr(certify, "certified_judge", lambda *given: STOOD)
 
 

@@ -141,7 +141,8 @@ def test_a_file_that_comes_back_has_to_hold_what_it_held(
 
 
 def test_what_takes_too_many_lines_is_no_task(tasks: list[Task], observer: SandboxRunner) -> None:
-    """A broken machine is tried without each of its lines, and nobody reads a hundred facts."""
+    """A broken machine is tested without each of its lines; a prompt with a hundred facts is
+    useless."""
     one = named(tasks, "chmod")
     names = [name for name in observer.context(one.cwd).document["fs"] if name.startswith("doc")]
     assert len(names) > UNDOING

@@ -1,4 +1,4 @@
-"""What holds an open machine refuses to be copied; what holds none can be copied and pickled."""
+"""Objects that hold an open machine refuse to be copied; all others can be copied and pickled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates of Harbor's folders: found out in machines of Harbor's, and found out again."""
+"""Certificates of Harbor's folders: made in machines of Harbor's, and verified."""
 
 from __future__ import annotations
 

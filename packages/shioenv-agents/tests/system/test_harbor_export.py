@@ -1,4 +1,4 @@
-"""Tasks as Harbor's folders: what stands in them, and what is refused."""
+"""Tasks as Harbor's folders: their contents, and refused tasks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_command_writes_a_folder_for_each_task(tmp_path: Path) -> None:
 
 
 def test_a_broken_machine_is_judged_from_where_it_is_broken(system: System) -> None:
-    """Whoever undoes what was typed is paid, and nobody is for what was pristine all along."""
+    """Undoing what was typed is paid. Restoring what was pristine all along is not."""
     with EnteredMachine(system, LIMITS) as machine:
         goal = json.loads(folder_of(BROKEN, machine, None)[GOAL])
 

@@ -24,7 +24,7 @@ SHIOENV = (sys.executable, "-m", "shioenv", "preview")
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with one of everything, and the working directory."""
+    """Make a directory with one file of every kind, and change to it."""
     place = tmp_path / "place"
     place.mkdir()
     monkeypatch.chdir(place)
@@ -58,7 +58,7 @@ def test_the_command_line(place: Path) -> None:
 
 
 def in_own_mounts(script: str, *words: str) -> subprocess.CompletedProcess[bytes]:
-    """Runs a script that may mount, and then a preview of the words."""
+    """Run a script that may mount, and then a preview of the words."""
     given = [f'{script} && exec "$@"', "sh", *SHIOENV, "--json", "--", *words]
     return subprocess.run(["unshare", "-m", "sh", "-c", *given], capture_output=True)
 

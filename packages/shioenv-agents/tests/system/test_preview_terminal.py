@@ -1,4 +1,4 @@
-"""A preview leaves the caller's terminal and open files as they were."""
+"""A preview leaves the caller's terminal and open files unchanged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ os.write(1, b"ready")
 
 @pytest.fixture(autouse=True)
 def _hung_up() -> Iterator[None]:
-    """A suite that `nohup` started ignores SIGHUP, and so would what it starts."""
+    """A suite started by `nohup` ignores SIGHUP, and so would its children."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)

@@ -1,4 +1,4 @@
-"""Right answers that people wrote are accepted: by hand, before the check's code was read."""
+"""Right answers by people are accepted; they were written before the check's code was read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine with a thread of its own is gone once it was closed, whenever that was."""
+"""A machine with a dedicated thread is gone once it was closed, at any moment."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def descriptors() -> int:
 
 
 class Slow(EnteredMachine):
-    """A machine whose starts are over when the test says so."""
+    """A machine whose starts end when the test sets an event."""
 
     def __init__(self, system: System, over: threading.Event) -> None:
         super().__init__(system, Limits(wall_seconds=30.0, memory_bytes=512 * MEBIBYTE))

@@ -1,4 +1,4 @@
-"""What is a goal, and what is none: found by a review, each with the input that showed it."""
+"""Valid and invalid goals, found in a review; each has the input that showed it."""
 
 from __future__ import annotations
 

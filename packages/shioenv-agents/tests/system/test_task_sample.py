@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks"
 
 TASKS: Final = read_tasks(ROOT / "examples/agents/tasks.jsonl")
 CHANGED: Final = {"the judge was changed since", "the system was changed since"}
-"""What the sample may be told of a tree that goes on: it is certified anew for each release."""
+"""Faults that the sample may have as the code changes: it is certified anew for each release."""
 
 
 def test_each_task_has_a_sound_certificate() -> None:

@@ -1,4 +1,4 @@
-"""What is typed cannot keep itself from being repeated, nor do something else when it is."""
+"""A typed line can neither prevent its repetition nor behave differently when repeated."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NAMED = [
     "exec bash",
     "exec bash -c 'sleep 0'",
 ]
-"""The ways that were found, and those that stand beside them."""
+"""Known tricks and their close variants."""
 
 FURTHER = [
     "eval() { :; }; readonly -f eval; source() { :; }; .() { :; }; readonly -f source .",
@@ -109,7 +109,7 @@ OTHERWISE = [
     "grep -q chmod /proc/$$/cmdline || DAMAGE",
     "ls /proc/$$/fd/* > /dev/full 2>&1 || [[ -t 1 || -p /dev/fd/1 ]] && DAMAGE",
 ]
-"""Rows that would do harm when they are typed, and would not when they are repeated."""
+"""Rows that do harm when they are typed, and not when they are repeated."""
 
 
 PREVENTING = {
@@ -128,7 +128,7 @@ PREVENTING = {
     "exit 0",
     "cd /; umask 777; chroot / true",
 }
-"""After these nobody could do the task by its solution, in any shell."""
+"""After these, the task's solution fails in every shell."""
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def task(task_of_input: Callable[[str], Task]) -> Task:
 
 
 def episode(observer: SandboxRunner, task: Task, *rows: str) -> Episode:
-    """One that ends with these rows, if at all with the last of them."""
+    """Return an episode that ends with these rows, at the latest with the last of them."""
     episode = Episode(task, observer)
     for row in rows:
         assert not episode.over
@@ -231,7 +231,7 @@ def test_rows_are_run_wherever_the_shell_was_stopped(system: System, mode: Shell
 
 
 def test_harm_does_not_wait_for_the_row_after_it(system: System, task: Task) -> None:
-    """Rows are repeated faster than anybody types."""
+    """Rows are repeated faster than they can be typed."""
     row = "(sleep .3; [[ $(stat -c %a data/numbers.txt) == 600 ]] || { DAMAGE; }) &"
     with open_sandbox(system, Limits(background_seconds=3, wall_seconds=9)) as machine:
         done = episode(machine, task, row.replace("DAMAGE", DAMAGE), SOLUTION)

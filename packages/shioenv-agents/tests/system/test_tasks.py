@@ -219,8 +219,8 @@ def test_a_goal_on_both_needs_both(observer: SandboxRunner, task: Callable[[str]
     "text",
     [
         "true x",  # nothing to bring about
-        "gzip -9 data/numbers.txt",  # what it writes cannot be told
-        "ls -la --color=always",  # nobody can ask for that
+        "gzip -9 data/numbers.txt",  # its output is not deterministic
+        "ls -la --color=always",  # no question asks for that
         "date +%N",
     ],
 )
@@ -393,7 +393,7 @@ LURKING = [
     "PS1=; trap '' TERM; set -n",
     "trap 'while :; do :; done' EXIT; kill() { :; }; readonly -f kill",
 ]
-"""Rows that leave something behind which is after whoever asks."""
+"""Rows that leave a process or a trap behind that attacks the shell which asks."""
 
 
 @pytest.mark.parametrize("row", LURKING)
@@ -403,7 +403,7 @@ def test_nothing_that_lurks_is_there_when_somebody_asks(observer: SandboxRunner,
     try:
         asked = terminal.beside("ps -e -o args= | grep -c '[w]hile'; cat README.md")
     except TerminalError:
-        return  # the promise: a shell that is hindered says nothing
+        return  # the guarantee: a shell that is hindered returns nothing
     assert asked.output == b"0\n" + (observer.read(f"{HOME}/README.md") or b"")
 
 
@@ -509,7 +509,7 @@ def endpoint() -> Iterator[Endpoint]:
 def test_a_model_that_cannot_be_asked_is_told_before_the_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the dataset is even looked at."""
+    """The check comes before the dataset is read."""
     command = ["tasks", "make", str(tmp_path / "none"), "--out", str(tmp_path / "out")]
     command += ["--prompt-model", "m"]
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)

@@ -1,5 +1,5 @@
 # ruff: noqa: E402 - what is imported needs what may not be installed
-"""The example that trains on tasks: it learns from the reward, and from nothing else."""
+"""The training example on tasks: it learns from the reward alone."""
 
 from __future__ import annotations
 

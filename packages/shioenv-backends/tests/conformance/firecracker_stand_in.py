@@ -1,10 +1,10 @@
-"""Stands in for the program `firecracker`: `--api-sock PATH`, and QEMU runs the guest; `--version`.
+"""A fake of the program `firecracker`: `--api-sock PATH`, where QEMU runs the guest; `--version`.
 
-What it checks is what Firecracker's published API description says: which requests there are, which
-fields a body must and may have and of what type, and in which state of the machine a request is
-taken. A refusal has status 400 and `fault_message`. The virtio socket is a Unix socket on which a
-peer says `CONNECT 52` and is answered `OK PORT`; behind it is the guest's virtio serial port. A
-snapshot ends all connections. It says nothing about Firecracker's devices, speed or faults.
+It checks requests against Firecracker's published API description: the existing requests, the
+required and allowed fields of a body with their types, and the machine states in which a request is
+valid. A refusal has status 400 and `fault_message`. The virtio socket is a Unix socket: a peer
+sends `CONNECT 52` and receives `OK PORT`; behind it is the guest's virtio serial port. A snapshot
+closes all connections. The fake does not model Firecracker's devices, speed or faults.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ REQUESTS: dict[str, tuple[set[str], Fields]] = {
         {"snapshot_path": (str, True), "mem_backend": (dict, True), "resume_vm": (bool, False)},
     ),
 }
-"""By method and path: the states in which it is taken, and its fields."""
+"""By method and path: the states in which it is valid, and its fields."""
 
 
 class Refused(Exception):  # noqa: N818 - no error of ours
-    """What Firecracker does not take."""
+    """A request that Firecracker rejects."""
 
 
 class StandIn:
@@ -186,7 +186,7 @@ class StandIn:
 
 
 def pump(source: socket.socket, target: socket.socket) -> None:
-    """Passes bytes on until the end."""
+    """Pass bytes on until the end."""
     with suppress(OSError):
         while data := source.recv(1 << 16):
             target.sendall(data)

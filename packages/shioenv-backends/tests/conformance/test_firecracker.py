@@ -1,4 +1,4 @@
-"""The driver for Firecracker, against a stand-in that checks its requests."""
+"""The driver for Firecracker, against a fake that checks its requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROGRAM = (sys.executable, str(Path(__file__).with_name("firecracker_stand_in.py
 
 @pytest.fixture
 def kept(system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where snapshots of a system are kept; PATH has the stand-in."""
+    """Return the directory with the snapshots of a system; put the fake on PATH."""
     place = build_microvm(system).path / "snapshots"
     program = tmp_path / "firecracker"
     program.write_text(f'#!/bin/sh\nexec {shlex.join(PROGRAM)} "$@"\n')
@@ -46,14 +46,14 @@ def kept(system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 def _remove_own(place: Path) -> None:
     for state in place.glob("*/state"):
-        if state.read_bytes()[:2] == b"[{":  # as the stand-in begins it
+        if state.read_bytes()[:2] == b"[{":  # the first bytes that the fake writes
             shutil.rmtree(state.parent)
 
 
 @NIGHTLY
 def test_a_command_runs_inputs_in_it(kept: Path) -> None:
-    """It boots a machine and saves it; whoever comes next continues from what was saved, twice: at
-    the declared instant with other entropy, and with the supervisor that was opened before.
+    """It boots a machine and saves it. Later machines continue from the saved state, twice: at the
+    declared instant with other entropy, and with the supervisor that was opened before.
     """
     text = "date +%F; cat /proc/sys/kernel/osrelease /proc/sys/kernel/random/uuid; ls; echo > new"
     given = ["run", "--sandbox", "firecracker", "--timeout", "200", "--json", text]

@@ -1,4 +1,4 @@
-"""Machines of their own keep the same contract. A part of it: `soak/microvm.py` checks all.
+"""MicroVMs meet the same contract. This tests a part of it: `soak/microvm.py` checks all.
 
 Booting a machine takes half a minute where the processor is simulated, so one is shared.
 """
@@ -30,7 +30,7 @@ from shioenv_backends.microvm.boot import build_microvm, find_microvm, make_disk
 from support.needs import MICROVM, needs
 
 SLOWER = 60
-"""How much longer a run may take there, on a host that is busy with other tests as well."""
+"""Factor on the time limits of a run, for a host that is busy with other tests as well."""
 
 SHORT = (
     conformance.output_and_exit_code,
@@ -69,7 +69,7 @@ def test_contract(check: Check, machine: MicrovmSandbox) -> None:
 def test_a_disk_is_the_same_bytes_each_time(
     machine: MicrovmSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While it is made by root, nobody else can write it."""
+    """While root builds it, no other user can write it."""
     modes, real = set(), building._run_mapped
 
     def run_mapped(*given: Any, **options: Any) -> Any:
@@ -102,7 +102,7 @@ def test_the_same_bytes_as_in_namespaces(machine: MicrovmSandbox, system: System
 
 
 def test_the_kernel_is_the_guests(machine: MicrovmSandbox) -> None:
-    """What no library of the system answers: the kernel's own word."""
+    """The kernel's own answer, which no library of the system provides."""
     said = machine.run(Request("od -An -c /proc/sys/kernel/osrelease | tr -d ' \\n'"))
     assert said.exit_code == 0
     assert os.uname().release.encode() not in said.output

@@ -1,4 +1,4 @@
-"""Inputs as root of a machine of their own: what holds of the contract, and what they alone do."""
+"""Inputs as root of a microVM: the parts of the contract that hold, and its additional powers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ HELD = (
     conformance.output_is_bounded,
     conformance.descriptors_are_closed,
 )
-"""Of the checks that hold those that these tests ask."""
+"""The checks among those that hold which these tests run."""
 
 OTHERWISE = {
     conformance.working_directory: "where a shell ends is part of its state, which is unknown",
@@ -50,7 +50,7 @@ OTHERWISE = {
     conformance.disk_is_bounded: "the disk has the room that its file system has",
     conformance.the_host_is_out_of_reach: "an input is root of the machine: of its kernel as well",
 }
-"""The checks that do not hold, and why: no defects."""
+"""The checks that do not hold, with the reason; these are no defects."""
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ def test_the_clock_stands_where_it_is_declared(machine: BareSandbox) -> None:
 
 
 def test_files_are_as_old_as_in_namespaces(machine: BareSandbox, system: System) -> None:
-    """Those of the disk, and those that a kernel makes when it boots."""
+    """Files of the disk, and files that a kernel makes when it boots."""
     text = (
         "find / -xdev -path /dev -prune -o ! -type d -printf '%p %T@ %C@ %B@\\n' | sort | md5sum;"
         "find /dev/null /dev/shm -maxdepth 0 -printf '%p %TF %TH\\n'"
@@ -170,7 +170,7 @@ def test_a_terminal(machine: BareSandbox) -> None:
     ],
 )
 def test_a_run_that_goes_on_is_ended(machine: BareSandbox, text: str, waited: bool) -> None:
-    """Its time is long: starting bash takes seconds of it on a busy host."""
+    """Its time limit is long: starting bash takes seconds of it on a busy host."""
     told = machine.run(Request(text, wall_seconds=12.0))
     assert (told.exit_code, told.timed_out, told.waited) == (124, True, waited)
 
@@ -184,7 +184,7 @@ def test_forks_are_bounded(machine: BareSandbox) -> None:
 
 
 def test_a_machine_that_is_killed_costs_a_run_and_no_record(runner: SandboxRunner) -> None:
-    """The run is made again by the runner, in the next machine."""
+    """The runner repeats the run in the next machine."""
     machine = runner._sandbox
     assert isinstance(machine, BareSandbox)
     ends = iter([True])

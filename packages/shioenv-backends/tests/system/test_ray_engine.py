@@ -1,4 +1,4 @@
-"""Datasets made on Ray: the same bytes, whatever happens to nodes and to the generator."""
+"""Datasets made on Ray: the same bytes after failures of nodes and of the generator."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset made by two processes of this machine."""
+    """Make a dataset by two processes of this machine."""
     directory = tmp_path_factory.mktemp("datasets") / "whole"
     generate(
         directory,
@@ -75,7 +75,7 @@ def make(
     cluster: Any,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[Summary, list[str]]:
-    """The dataset, made on the cluster, and what was noted on the way."""
+    """Make the dataset on the cluster; return it and the messages."""
     notes: list[str] = []
 
     def listen(progress: Progress) -> None:
@@ -95,7 +95,7 @@ def make(
 
 
 def assert_same(one: Path, other: Path) -> None:
-    """Byte-identical; of volatile records the same number, input and arguments."""
+    """Compare byte for byte; volatile records only by number, input and arguments."""
     lines = [path.read_bytes().splitlines() for path in map(shard, (one, other))]
     pairs = list(zip(read_records(one), read_records(other), *lines, strict=True))
     assert len(pairs) == COUNT
@@ -117,12 +117,12 @@ def shard(directory: Path) -> Path:
 
 
 def marked(mark: str) -> list[Path]:
-    """The processes with this in their environment."""
+    """Return the processes with this in their environment."""
     return [p for p in Path("/proc").glob("[0-9]*") if mark.encode() in environment(p)]
 
 
 def assert_gone(mark: str) -> None:
-    """No process with this in its environment is left, after at most 15 seconds."""
+    """Check that after at most 15 seconds no process has this in its environment."""
     wait_until(lambda: not marked(mark), lambda: f"the end of {marked(mark)}", seconds=15)
 
 
@@ -158,7 +158,7 @@ generate(sys.argv[1], count={COUNT}, drawing=Drawing(seed={SEED}),
 def test_a_killed_node_costs_no_record_and_one_that_comes_later_goes_on(
     whole: Path, tmp_path: Path, cluster: Any
 ) -> None:
-    """Begun by one process of this machine; then one node works, which is killed for another."""
+    """One process of this machine begins it; then one node works, which is killed and replaced."""
     with pytest.raises(_StopError):
         generate(
             tmp_path / "a",
@@ -176,7 +176,7 @@ def test_a_killed_node_costs_no_record_and_one_that_comes_later_goes_on(
         # at the first record, while the node has others in work
         if progress.done > 10 and len(nodes) == 1:
             nodes.append(cluster.add_node(**NODE))
-            # all its processes: Ray's own way leaves the actor answering for a second or two
+            # all its processes: after Ray's own kill the actor still answers for a second or two
             for path in marked(f"SHIOENV_TEST={tmp_path}"):
                 with suppress(ProcessLookupError):  # it went with its parent
                     os.kill(int(path.name), signal.SIGKILL)
@@ -206,14 +206,14 @@ DEADLY = 3
 
 
 def kills_its_node(lane: Lane, task: tuple[int, str]) -> int:
-    """Ends the actor of the node, which is the parent of the node's workers."""
+    """Kill the actor of the node, which is the parent of the node's workers."""
     if task[0] == DEADLY:
         os.kill(os.getppid(), signal.SIGKILL)
     return task[0]
 
 
 def open_nothing(system: str, limits: Limits) -> Any:
-    """Stands in for a sandbox that no task uses."""
+    """A fake of a sandbox that no task uses."""
     return nullcontext()
 
 

@@ -1,4 +1,4 @@
-"""Predictors that are programs from outside: what they may take, and that nothing of them stays."""
+"""Predictors that are external programs: their limits, and their complete removal."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def program(tmp_path: Path) -> str:
 
 @pytest.fixture
 def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Stands in the environment of everything that the test starts, and nowhere else."""
+    """A mark in the environment of everything that the test starts, and nowhere else."""
     text = f"SHIOENV_TEST_MARK={uuid.uuid4()}"
     name, _, value = text.partition("=")
     monkeypatch.setenv(name, value)
@@ -67,7 +67,7 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def marked(mark: str) -> list[int]:
-    """The processes with this in their environment, those that ended and wait excepted."""
+    """Return the processes with this in their environment, without zombies."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
@@ -107,7 +107,7 @@ OUT_OF_STEP = {
     "event": "print(json.dumps({'level': 'info'}), flush=True)",
     "list": "print('[1]', flush=True); time.sleep(0.05)",
 }
-"""What a program does before it answers a question of that name."""
+"""A program's behavior before it answers a question with that name."""
 
 STEPPING = """
 import json, select, sys, threading, time
@@ -284,7 +284,7 @@ def children_of(process: int) -> list[int]:
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files lie."""
+    """The directory for temporary files."""
     directory = tmp_path / "temporary"
     directory.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(directory))

@@ -1,4 +1,4 @@
-"""Questions that a predictor is given at once are asked again singly where the group is lost."""
+"""Questions in a group are asked again one by one where the group fails."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Grouped:
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The log of what the predictor `grouped` was asked."""
+    """Return the log of questions to the predictor `grouped`."""
     install_predictor(tmp_path, monkeypatch, "grouped:Grouped", PREDICTOR)
     path = os.environ.get("PYTHONPATH", "")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{path}")
@@ -75,7 +75,7 @@ def test_of_a_lost_group_only_the_deadly_question_has_no_answer(asked: Path) -> 
 
 
 def test_of_a_late_group_only_the_late_question_has_no_answer(asked: Path) -> None:
-    """Whatever the load: the seconds that an answer may take are many times what one takes."""
+    """Under any load: the seconds allowed for an answer are many times the usual."""
     found = said(asked, "a", "hang", "b", seconds=3.0)
     assert found.pop("hang") == ("timed_out", None)
     assert found == {text: ("answered", text.encode()) for text in "ab"}

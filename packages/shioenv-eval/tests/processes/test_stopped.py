@@ -1,4 +1,4 @@
-"""Processes that somebody stops (SIGSTOP): their work is done again, and nothing of them stays."""
+"""Stopped processes (SIGSTOP): their work is repeated, and none of them remains."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PTRACE_ATTACH, PTRACE_DETACH = 16, 17
 
 
 def state_of(process: int) -> str:
-    """The letter of a process's state; Z for one that is gone."""
+    """Return the letter of a process's state; Z for one that is gone."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -66,9 +66,9 @@ ROLES: dict[str, Callable[[str, list[bytes]], bool]] = {
 
 
 def of_sandbox(role: str, process: int) -> int:
-    """The process with this role below one that has a sandbox open.
+    """Wait for the process with this role below one that has a sandbox open.
 
-    It is waited for: the supervisor makes the network anew after it has answered.
+    The wait is needed: the supervisor resets the network after it has answered.
     """
 
     def found() -> int | None:
@@ -132,7 +132,7 @@ def test_nothing_of_a_sandbox_outlives_its_owner(role: str, number: int) -> None
 
 @contextmanager
 def paused(process: int, seconds: float) -> Iterator[None]:
-    """Stops all below a process once something sleeps there, and goes on after a while."""
+    """Stop all processes below one once a `sleep` runs there, and continue them after a while."""
 
     def pause() -> None:
         wait_until(lambda: sleepers_below(process), "a sleep")
@@ -170,7 +170,7 @@ def sleepers_below(process: int) -> list[int]:
 
 @contextmanager
 def starved(process: int, seconds: float) -> Iterator[None]:
-    """Keeps a process from the processor for a while, once something sleeps below this one."""
+    """Keep a process off the processor for a while, once a `sleep` runs below this one."""
     processor = min(os.sched_getaffinity(0))
     hogs = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(8)]
     for hog in hogs:
@@ -200,7 +200,7 @@ def starved(process: int, seconds: float) -> Iterator[None]:
             hog.wait()
 
 
-@needs("root")  # nobody else changes the priority of a supervisor
+@needs("root")  # only root can change the priority of a supervisor
 def test_a_busy_host_gives_an_input_no_time(system: System) -> None:
     with open_sandbox(system, Limits(wall_seconds=2)) as sandbox:
         sandbox.run("true")
@@ -231,7 +231,7 @@ def test_a_job_that_is_stopped_as_by_ctrl_z_goes_on() -> None:
 
 
 def twice(lane: object, task: tuple[int, tuple[int, Path]]) -> int:
-    """Answers with twice the number, once the task's file is there."""
+    """Return twice the number, once the task's file exists."""
     number, gate = task[1]
     if number == 3:
         wait_until(gate.exists, "the gate")
@@ -370,7 +370,7 @@ def busy(seconds: float) -> None:
 
 
 def stop(seconds: float) -> None:
-    """Has this process be stopped for a while."""
+    """Have this process stopped for a while."""
     own = os.getpid()
     subprocess.run(["sh", "-c", f"kill -STOP {own}; sleep {seconds}; kill -CONT {own}"], check=True)
 

@@ -1,4 +1,4 @@
-"""Another side is compared with the built system: the machine itself, and hostile programs."""
+"""The built system compared with another side: the machine itself, and hostile programs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Unused(CaseMachine):
 
 @pytest.fixture(autouse=True)
 def cache(system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache of the test's own for truths, beside the built system."""
+    """Make a new cache for truths, with the built system."""
     monkeypatch.setattr("shioenv_eval.conform.truth.cache_directory", lambda: tmp_path / "cache")
 
 
@@ -139,7 +139,7 @@ def test_a_hostile_program_loses_its_cases_and_never_the_run(tmp_path: Path) -> 
 
 
 def compare(against: str, **settings: Any) -> CaseComparison:
-    """A comparison whose answers are not kept."""
+    """Run a comparison whose answers are not kept."""
     with compared(against, **settings) as comparison:
         return comparison
 
@@ -171,7 +171,7 @@ def test_a_finding_is_minimal_and_its_script_shows_it(
     )
     shown = done.shown(finding)
     assert any(line.startswith("-") for line in shown[2:])
-    # a root of Debian in which nothing lies in the start directory
+    # a Debian root with an empty start directory
     script = done.script(finding)
     state = State(cwd="/", history=("rm -rf /home/ubuntu",))
     typed = f"cat > /tmp/s <<'SCRIPT'\n{script}SCRIPT\nbash /tmp/s; echo status $?"
@@ -276,7 +276,7 @@ def test_rounds_are_executed_by_the_same_processes(system: System) -> None:
 
 
 def children() -> set[str]:
-    """The processes that this one has started and that run."""
+    """Return the running child processes."""
     return set(Path("/proc/thread-self/children").read_text().split())
 
 
@@ -303,7 +303,7 @@ with compared(program, choice=Choice(("wc",), 20), workers=1, progress=progress)
 def test_a_comparison_that_was_killed_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed among the answers, then while differences are made smaller; nothing is asked twice."""
+    """It is killed during the answers, then during minimisation; no question is repeated."""
     cache = tmp_path / "cache"
     questions = tmp_path / "questions"
     asks = f"open({str(questions)!r}, 'a').write(line); said = {{'output': ''}}"

@@ -1,4 +1,4 @@
-"""The dataset tools on records of the real system, called as people call them."""
+"""The dataset tools on records of the real system, called like a user."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Shioenv = Callable[..., Result]
 
 @pytest.fixture
 def shioenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shioenv:
-    """Calls `shioenv dataset …` in an empty directory and expects a status."""
+    """Call `shioenv dataset …` in an empty directory and expect a status."""
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments: object, status: int = 0) -> Result:

@@ -250,6 +250,6 @@ def test_a_program_in_place_of_others_is_called_by_its_other_names(tmp_path: Pat
         ["bash", "-c", f'{other.shell} "$1"', "-", "wc -l x; [ 1; cat /dev/null"],
         capture_output=True, text=True,
     )  # fmt: skip
-    # Bash has a `[` of its own, which complains
+    # Bash has a builtin `[`, which complains
     assert done.stdout == "wc is called with -l x\n"
     assert other.install == "apt-get install multi=1:2+b1"

@@ -41,7 +41,7 @@ def shioenv(*words: str | Path) -> None:
 
 
 def make_hostile(directory: Path) -> None:
-    """Writes hostile texts into the first records, and tells the effects of one's arguments."""
+    """Write hostile texts into the first records, and set the argument effects of another one."""
     manifest = read_manifest(directory)
     (entry,) = manifest.shards
     shard = directory / entry.file

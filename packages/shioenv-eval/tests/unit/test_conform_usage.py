@@ -1,4 +1,4 @@
-"""Messages about programs that `conform` cannot ask."""
+"""Errors for programs that `conform` cannot run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shioenv.cli.main import app
 
 
 def printed(*words: str) -> tuple[int, str]:
-    """The exit status, and all output without frames and line ends."""
+    """Return the exit status, and all output without frames and line ends."""
     done = CliRunner().invoke(app, list(words))
     return done.exit_code, " ".join(done.output.replace("│", " ").split())
 

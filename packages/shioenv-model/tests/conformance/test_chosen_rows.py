@@ -1,4 +1,4 @@
-"""What the model that comes with shioenv says of some files and processes is so."""
+"""The bundled model's answers about selected files and processes match the machine."""
 
 from __future__ import annotations
 

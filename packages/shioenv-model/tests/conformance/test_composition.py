@@ -1,4 +1,4 @@
-"""Inputs put together from their commands do what the sandbox does with them whole."""
+"""Inputs composed of their commands behave as in the sandbox."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ declare -i n=5; n+=3; echo $n; readonly c=1; c+=2; echo $c
 f() { echo f; }; g() { echo g; }; g=1; unset -f f; unset g; f; g; unset g; g; echo $?
 alias ll='ls -l'; alias; type cd; type ls; ls >/dev/null; type ls
 """.strip().splitlines()
-"""Inputs of one line each; \n stands for a newline."""
+"""One-line inputs; `\n` stands for a newline."""
 
 ABSTAINED = (
     "ls |",

@@ -1,4 +1,4 @@
-"""What the model that comes with shioenv says of words behind a pipe is what the machine does."""
+"""The bundled model's answers for filters in a pipeline match the machine."""
 
 from __future__ import annotations
 

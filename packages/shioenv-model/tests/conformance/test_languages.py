@@ -1,4 +1,4 @@
-"""What scripts and programs print, held against sed and gawk of the built system."""
+"""Output of scripts and programs, compared with sed and gawk of the built system."""
 
 from __future__ import annotations
 
@@ -284,7 +284,8 @@ MARK = "== the end =="
 
 
 def printed(observer: SandboxRunner, asked: list[tuple[list[str], str]]) -> list[Result]:
-    """What real programs print of a text each, errors included, and their exit codes."""
+    """Return the output of the real programs for each text, errors included, and their exit
+    codes."""
     lines = [
         f"printf %s {shlex.quote(text)} | {shlex.join(words)}; printf '{MARK}%s\\n' $?"
         for words, text in asked
@@ -296,7 +297,8 @@ def printed(observer: SandboxRunner, asked: list[tuple[list[str], str]]) -> list
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_script_edits_as_sed_does(observer: SandboxRunner, script: str) -> None:
-    """Whatever the editor says is what sed says, quiet or not, in both syntaxes."""
+    """Every predicted output of the editor equals sed's, with and without `-n`, in both
+    syntaxes."""
     told: list[Result] = []
     asked: list[tuple[list[str], str]] = []
     for text, quiet, syntax in product((LINES, UNENDED), ("", "quiet"), ("basic", "extended")):
@@ -315,7 +317,7 @@ def test_a_script_edits_as_sed_does(observer: SandboxRunner, script: str) -> Non
 
 @pytest.mark.parametrize("script", UNKNOWN_SCRIPTS)
 def test_a_script_that_is_not_known_is_left_alone(script: str) -> None:
-    """Nothing is said of it."""
+    """There is no answer for it."""
     with pytest.raises(ValueError, match=r".+"):
         edit(Given(LINES, {}), {"script": script}, {"syntax": "basic", "quiet": "", "apart": ""})
 
@@ -324,7 +326,7 @@ def test_a_script_that_is_not_known_is_left_alone(script: str) -> None:
 def test_a_program_prints_what_gawk_prints(
     observer: SandboxRunner, option: str, program: str
 ) -> None:
-    """Whatever a run says is what gawk says."""
+    """Every predicted output of a run equals gawk's."""
     roles = {"program": program} | ({"separator": option[2:]} if option else {})
     told = [run_program(Given(text, {}), roles, {}) for text in (ACCOUNTS, LOG)]
     words = ["gawk", *[option] * bool(option), program]
@@ -333,7 +335,7 @@ def test_a_program_prints_what_gawk_prints(
 
 @pytest.mark.parametrize("program", UNKNOWN_PROGRAMS)
 def test_a_program_that_is_not_known_is_left_alone(program: str) -> None:
-    """Nothing is said of it."""
+    """There is no answer for it."""
     with pytest.raises((ValueError, LookupError, ArithmeticError)):
         run_program(Given(LOG, {}), {"program": program}, {})
 

@@ -1,4 +1,4 @@
-"""What the model that comes with shioenv says of several operands, and of empty input, is so."""
+"""The bundled model's answers for several operands and for empty input match the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs say of hosts outside, by rule, is what they say on the machine."""
+"""Programs' errors for external hosts, derived by rule, match the machine."""
 
 from __future__ import annotations
 

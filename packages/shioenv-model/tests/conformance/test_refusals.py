@@ -1,4 +1,4 @@
-"""What a model says of words that programs refuse is what the programs say."""
+"""A model's answers for arguments that programs reject match the programs' own errors."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ OPERANDS = {"dd": "", "mkdir": "d1", "nice": "true", "xargs": "echo"}
 
 
 def said_by_rule(text: str, observer: SandboxRunner) -> Behavior | None:
-    """What a rule says of an input; that has to be right."""
+    """Return a rule's answer to an input, after checking that it is right."""
     state = observer.state()
     form = FORMS.form(split_words(text), state)
     said = None if form is None else refused(form, state)

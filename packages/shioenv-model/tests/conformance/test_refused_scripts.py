@@ -1,4 +1,4 @@
-"""What a model says of scripts that sed refuses is what sed says."""
+"""A model's answers for scripts that sed rejects match sed's own errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHARACTERS = "/;{}spdgG!,1290$~+abikyqQ:t \\[]x"
 
 
 def spoiled(random: Random) -> str:
-    """A script after one slip of whoever typed it, or two."""
+    """Return a script with one or two typing errors."""
     script = random.choice(TAKEN)
     for _ in range(random.choice((1, 1, 2))):
         place = random.randrange(len(script) + 1)
@@ -37,7 +37,7 @@ def spoiled(random: Random) -> str:
 
 
 def is_refused(text: str, observer: SandboxRunner) -> bool:
-    """Whether a rule says that a script is refused; what it says has to be right."""
+    """Whether a rule predicts that a script is rejected. The prediction itself must be right."""
     form = FORMS.form(split_words(text), observer.state())
     said = None if form is None else refused(form, observer.state())
     if said is None:

@@ -1,7 +1,7 @@
-"""Lines typed one after the other do what Bash does, where its rules tell what a shell keeps.
+"""Lines typed one after the other behave as in Bash, where its rules determine the shell's state.
 
-Nobody but the rules knows scripts, arrays, parameters and the stack of directories here: the runner
-that is asked executes single commands, and nothing else.
+Only the rules handle scripts, arrays, parameters and the directory stack here: the underlying
+runner executes single commands and nothing else.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ case x in a) echo; done
 
 
 class Single:
-    """A runner of single commands: by rule, else executed. It does not say that it executes."""
+    """A runner for single commands: by rule, else executed. It does not report that it executes."""
 
     def __init__(self, runner: SandboxRunner) -> None:
         self._replay = Replay(runner)
@@ -172,7 +172,8 @@ def sandbox(system: System) -> Iterator[SandboxRunner]:
 
 
 def told(lines: list[str], sandbox: SandboxRunner) -> Answer:
-    """What the rules say of the last line, from the state to which they say the others lead."""
+    """Return the rules' answer to the last line, in the state that the rules derive from the
+    others."""
     state = sandbox.state()
     for line in lines:
         if state.carried.ended:

@@ -1,4 +1,4 @@
-"""What `sort` and `comm` print, by rule, is what they print on the machine."""
+"""The output of `sort` and `comm`, derived by rule, matches the machine."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def world(observer: SandboxRunner) -> World:
 
 
 def is_told(text: str, world: World, observer: SandboxRunner) -> bool:
-    """Whether a rule tells what is printed; that has to be right."""
+    """Whether a rule derives the output. The derived output must be right."""
     said = printed(Call.parse(text), world.state())
     if said is not None:
         right = observer.run(text)

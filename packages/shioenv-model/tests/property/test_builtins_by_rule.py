@@ -1,4 +1,4 @@
-"""What builtins do by rule is what Bash does, for every condition, format and expression."""
+"""Builtins behave by rule as in Bash, for every condition, format and expression."""
 
 from __future__ import annotations
 
@@ -323,7 +323,8 @@ def options(random: Random) -> str:
 def by_bash(
     observer: SandboxRunner, texts: list[str], before: str = ""
 ) -> Iterator[tuple[int, str]]:
-    """What Bash says of each command, in a subshell of its own; many commands an execution."""
+    """Return Bash's output for each command, each in a subshell; one execution runs many
+    commands."""
     for start in range(0, len(texts), 250):
         part = texts[start : start + 250]
         script = "".join(
@@ -339,7 +340,7 @@ def decided(text: str, state: State) -> Behavior | None:
 
 
 def walked(text: str, state: State) -> Behavior | None:
-    """What is told without asking anybody; None where somebody is asked."""
+    """Return the behavior derived without any runner; None where a runner is needed."""
     try:
         return Walk(Nobody(), state, text).answer(read_program(text)).behavior
     except Abstained:
@@ -372,14 +373,14 @@ def test_what_is_decided_is_what_bash_does(
 
 
 class Nobody:
-    """A runner that knows nothing."""
+    """A runner that declines every input."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         raise Abstained("it knows nothing")
 
 
 class ByRule:
-    """A runner that knows the rules for single commands, and nothing else."""
+    """A runner with the rules for single commands, and nothing else."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         said = ruled(Call(shell_input), state) if state else None

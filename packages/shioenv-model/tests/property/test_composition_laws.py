@@ -1,4 +1,4 @@
-"""Laws of what inputs are put together with."""
+"""Laws of the operations that compose inputs."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_an_escaped_text_matches_itself_alone(text: str, other: str) -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[dict[str, Any], list[ContextPatch]]:
-    """A context with a few files, and patches that fit one after the other. They change owners: a
-    directory's size is not told where an entry came or went.
+    """Generate a context with a few files, and patches that apply one after the other. They change
+    owners, because a directory's size is undefined once an entry was added or removed.
     """
     sizes = st.integers(0, 2)
     files = {name: {"owner": draw(sizes)} for name in NAMES if draw(st.booleans())}

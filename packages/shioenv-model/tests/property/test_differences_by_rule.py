@@ -1,4 +1,4 @@
-"""What `diff` prints by rule is what it prints on the machine."""
+"""The output of `diff`, derived by rule, matches the machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ORDINARY = (
 
 
 def edited(lines: list[str], random: Random) -> list[str]:
-    """The lines after a few of what an editor does."""
+    """Return the lines after a few edits."""
     lines = list(lines)
     for _ in range(random.choice((0, 1, 1, 2, 3))):
         place = random.randrange(len(lines) + 1)
@@ -52,14 +52,14 @@ def contents(random: Random) -> tuple[str, str]:
 
 
 def written(state: State, observer: SandboxRunner, one: str, other: str) -> State:
-    """The state in which the files `one` and `other` hold these texts."""
+    """Return the state in which the files `one` and `other` hold these texts."""
     text = f"printf %s {shlex.quote(one)} > one; printf %s {shlex.quote(other)} > other"
     after = state.after(text, observer.run(text, state))
     return replace(after, written={"one": one.encode(), "other": other.encode()})
 
 
 def is_right(text: str, state: State, observer: SandboxRunner) -> bool:
-    """Whether a rule tells; what it tells has to be right."""
+    """Whether a rule derives the output. The derived output must be right."""
     said = printed(Call.parse(text), state)
     if said is None:
         return False

@@ -1,4 +1,4 @@
-"""What commands change of the tree by rule is what they change of it on the machine."""
+"""Changes of the tree by commands, derived by rule, match the machine."""
 
 from __future__ import annotations
 

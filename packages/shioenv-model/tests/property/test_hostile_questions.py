@@ -1,4 +1,4 @@
-"""Whatever a model is asked, it answers or abstains, and neither takes for ever."""
+"""A model answers or abstains in bounded time, for every question."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.xdist_group("hostile questions")
 """One process opens the model, once."""
 
 FEW = 300_000
-"""Steps of an answer here at most: what ends by them is hostile all the same."""
+"""Most steps of an answer here: inputs that exceed them are hostile all the same."""
 
 MANY = 5_000
 
 HOSTILE = (
-    # too much to be told
+    # results too large for an answer
     "echo /*/../*/../*/../*/../*/../*/../*/../*", "ls /*/*/*/*/../../../../*/*/*/*",
     "echo {1..1000000000}", "echo " + "{1..9999} " * 1_000, "echo {" + "{1..9999}," * 5_000 + "a}",
     "echo {" + "0" * 50_000 + "1..9999}", "echo {1.." + "9" * 5_000 + "}",
@@ -87,7 +87,7 @@ def said(model: Model, text: str, state: State | None = None) -> Answer | str:
 @pytest.mark.parametrize("text", by_day(HOSTILE, 3, [f"{text[:30]!r}" for text in HOSTILE]))
 def test_a_hostile_question_is_answered_or_abstained_from(model: Model, text: str) -> None:
     first = said(model, text)
-    assert said(model, text) == first  # whatever is remembered by then
+    assert said(model, text) == first  # the same answer with everything cached by then
 
 
 @pytest.mark.parametrize("last", ["ls", "echo /*/../*/../*/../*/../*/.."])
@@ -99,7 +99,7 @@ def test_what_came_before_is_bounded_too(model: Model, last: str) -> None:
 def test_an_answer_is_the_same_whatever_was_asked_before(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A budget that ends in the midst of the answer ends it there for all."""
+    """A budget that ends in the middle of an answer ends it at the same place each time."""
     text = "for f in /etc/*; do cat $f | grep -c root | sort; done; ls /etc/*.conf"
     other = Model(Memory(model.memory.index.directory))
     for steps in (2_000, 20_000, 60_000, 150_000):

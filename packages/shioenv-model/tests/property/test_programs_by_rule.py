@@ -1,4 +1,4 @@
-"""What programs print by rule is what they print on the machine."""
+"""The output of programs, derived by rule, matches the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search through several files prints what the searches of each file say together."""
+"""A search through several files prints the combined output of a search in each file."""
 
 from __future__ import annotations
 

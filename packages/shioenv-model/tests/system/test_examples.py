@@ -1,5 +1,5 @@
 # ruff: noqa: E402 - what is imported needs what may not be installed
-"""Examples made of what was executed: of commands by themselves, and of those behind a pipe."""
+"""Examples made of executions: of single commands, and of those behind a pipe."""
 
 from __future__ import annotations
 

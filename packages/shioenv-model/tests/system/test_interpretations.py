@@ -1,4 +1,4 @@
-"""What options mean, found from commands executed in the sandbox, and what they mean together."""
+"""Meanings of options and of their combinations, learned from commands executed in the sandbox."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ ASKED = (
 
 @dataclass(frozen=True)
 class Machine:
-    """The sandbox, and what was seen in it."""
+    """The sandbox, and the records of it."""
 
     sandbox: SandboxRunner
     state: State
@@ -122,7 +122,7 @@ FORMS = Forms()
 
 
 def kept(sandbox: SandboxRunner, text: str) -> Kept:
-    """What a command does, with what it says on each channel."""
+    """Return the kept record of a command, with its output on each channel."""
     apart = sandbox.execute(text, separate=True)
     told = replace(sandbox.run(text), stdout=apart.stdout, stderr=apart.stderr)
     return kept_of(told)
@@ -165,7 +165,7 @@ def test_what_no_record_shows_is_not_interpreted(machine: Machine, text: str) ->
 
 
 def test_a_record_is_no_example_of_itself(machine: Machine) -> None:
-    """Two records show `-d`; one may be left out, and says nothing then."""
+    """Two records show `-d`. One may be left out; it is then no evidence."""
     whole = machine.interpret("du -d 2 documents")
     left = machine.interpret("du -d 2 documents", SEEN.index("du -d 0 documents"))
     assert whole is not None
@@ -188,4 +188,4 @@ AMBIGUOUS = (
     "ls README.md", "ls empty.txt", "ls config", "ls -u README.md", "ls -u empty.txt",
     "ls -l README.md", "ls -l documents/notes.txt",
 )  # fmt: skip
-"""Records that do not tell what `-u` means: names alone are shown."""
+"""Records that do not determine the meaning of `-u`, since they list names alone."""

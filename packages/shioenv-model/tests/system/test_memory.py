@@ -274,7 +274,8 @@ def test_a_memory_needs_a_dataset(tmp_path: Path) -> None:
 def test_predict_speaks_of_the_system_that_it_is_asked_about(
     dataset: Path, remembered: tuple[Remembering, Remembering], tmp_path: Path
 ) -> None:
-    """A model of a machine that stood still a day and an hour earlier, under another name."""
+    """The model was recorded on a machine with another name whose clock was a day and an hour
+    earlier."""
     filling, _ = remembered
     shutil.copytree(filling.memory.index.directory, tmp_path / "model")
     world = tmp_path / "model" / "world.json"

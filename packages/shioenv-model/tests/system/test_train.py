@@ -1,4 +1,4 @@
-"""A model made from a recipe to the end, and asked."""
+"""A complete model made from a recipe, with questions."""
 
 from __future__ import annotations
 

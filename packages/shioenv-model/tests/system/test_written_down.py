@@ -1,4 +1,4 @@
-"""A built system written down for a model."""
+"""A built system, serialised for a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every experiment in small on the real system, as a user runs it."""
+"""Every experiment at a small scale on the real system, as a user runs it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FILES = {"plot.png", "plot.svg", "run.json", "table.md"}
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One directory for all, so that they share what they execute."""
+    """One directory for all, so that they share executions."""
     return tmp_path_factory.mktemp("experiments")
 
 
@@ -53,7 +53,7 @@ def command(name: str, out: Path, *options: str) -> list[str]:
 
 
 def answer(name: str, out: Path, *options: str) -> dict[str, Any]:
-    """What the experiment says of itself, once its files are checked."""
+    """Return the experiment's JSON result, after checking its files."""
     done = subprocess.run(command(name, out, *options), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -246,7 +246,8 @@ def deadly(lane: Lane, task: tuple[int, str]) -> int:
 
 
 def answers(numbers: list[int], once: str = "") -> dict[int, int]:
-    """What becomes of the numbers; 2 kills its process every time, or until a file is there."""
+    """Return the results for the numbers; 2 kills its process every time, or until a file
+    exists."""
     with LocalExecutor(1) as executor:
         return dict(
             executor.map(NumberedJob(deadly, system="debian-12"), ((n, once) for n in numbers))

@@ -1,4 +1,4 @@
-"""The figures of the method are drawn from what happens, and can be read on both pages."""
+"""The figures of the method are drawn from real runs, and are legible on both pages."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_dark_pages_have_their_own_colours(tmp_path: Path) -> None:
 
 
 def test_what_the_readme_shows_fits_its_picture(tmp_path: Path) -> None:
-    """Text of a narrow picture stands inside it, in the widest font that browsers take for it."""
+    """Text of a narrow picture fits inside it, in the widest font that browsers use for it."""
     CliRunner().invoke(app, ["experiment", "figures", "--out", str(tmp_path), "--seed", "3"])
     root = ElementTree.parse(tmp_path / "life.svg").getroot()
     assert float(root.get("width", "")) <= 420, "a phone shows it hardly smaller than it is"

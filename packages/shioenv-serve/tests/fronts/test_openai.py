@@ -391,7 +391,7 @@ def test_a_hybrid_says_who_answered(tmp_path: Path) -> None:
 
 
 class Scripted(Shells):
-    """Shells of a runner that declines whatever is not in its table."""
+    """Shells of a runner that declines every input outside its table."""
 
     def __init__(self) -> None:
         runner = ScriptedRunner(table={"pwd": Behavior(0, b"/\n")})
@@ -451,7 +451,7 @@ def test_a_minute_has_so_many_requests(tmp_path: Path) -> None:
 
 
 def below(parent: int) -> set[int]:
-    """All processes that a process started, theirs included."""
+    """Return all descendants of a process."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -464,7 +464,7 @@ def below(parent: int) -> set[int]:
 
 
 def alive(processes: set[int]) -> set[int]:
-    """Those that did not end; what ended and waits for its parent is not counted."""
+    """Return the living processes, without zombies."""
     found = set()
     for pid in processes:
         with suppress(OSError):

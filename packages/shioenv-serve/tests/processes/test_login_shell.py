@@ -1,4 +1,4 @@
-"""The program that is everybody's login shell, in a root where a socket stands for the server."""
+"""The program that serves as every account's login shell, with a socket in place of the server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ print(shell.wait())
 
 
 def ended(tmp_path: Path, unread: int, answer: str) -> str:
-    """How the shell ends that its server answers, with messages of the shell unread."""
+    """Return how the shell ends once the server answers, with messages from the shell unread."""
     program = tmp_path / "session"
     program.write_bytes(ssh_programs()["session"])
     program.chmod(0o755)

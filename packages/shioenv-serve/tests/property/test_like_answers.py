@@ -1,4 +1,4 @@
-"""An answer is known again, whatever Cowrie did to it."""
+"""An answer is recognised again after Cowrie has modified it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shioenv serve ssh` as OpenSSH's own client sees it, and as its log tells it."""
+"""`shioenv serve ssh` as seen by OpenSSH's own client and in its log."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def server(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def processes_with(text: str) -> list[int]:
-    """Numbers of processes of this host whose command line holds a text, but for clients."""
+    """Return the PIDs of this host's processes whose command line contains a text, without
+    clients."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -60,7 +61,7 @@ def processes_with(text: str) -> list[int]:
 
 
 def started_with(text: str) -> int:
-    """The number of such a process, once there is one."""
+    """Wait for such a process; return its PID."""
     return wait_until(lambda: processes_with(text), f"a process with {text}")[0]
 
 
@@ -234,7 +235,7 @@ def test_an_upload_is_kept_where_the_client_waits_for_no_answer(server: Server) 
 
 
 def sandboxes(pid: int) -> int:
-    """How many supervisors of sandboxes a process has."""
+    """Return the number of sandbox supervisors of a process."""
     found = 0
     for child in descendants(pid):
         with suppress(OSError):
@@ -257,7 +258,7 @@ def test_channels_of_one_connection_share_a_machine_and_leave_none(
     log = "\n".join([*wrong, (tmp_path / "first").read_text(), *events, server.errors])
     ran = [(event["input"], event["exit_code"]) for event in server.events("shioenv.command")]
     assert sorted(one for one in ran if one[0] in touched) == [(line, 0) for line in touched], log
-    if wrong:  # seen twice in hundreds of runs, and not known why: this tells all there is
+    if wrong:  # seen twice in hundreds of runs, cause unknown: print all evidence
         warnings.warn(f"a client of a shared connection got no exit code:\n{log}", stacklevel=1)
     listed = server.ssh(*control, "root@127.0.0.1", "ls /tmp").stdout.decode().split()
     assert listed == [f"by-{number}" for number in range(8)]
@@ -301,7 +302,7 @@ def test_what_is_opened_for_a_visitor_who_left_is_ended(system: System) -> None:
 
 
 def test_visitors_find_nothing_of_each_other(server: Server) -> None:
-    """Nine at once, fewer than an sshd drops, each with a file and a name of its own."""
+    """Nine at once, fewer than an sshd drops, each with a separate file and name."""
 
     def visit(number: int) -> bytes:
         command = f"touch /tmp/of-{number}; hostname host-{number}; ls /tmp; hostname; id -un"

@@ -1,7 +1,7 @@
-"""Runs hostile inputs and, after each, ordinary ones: a program, so that any user can be the one.
+"""Run hostile inputs and, after each, ordinary ones: a program, so that it can run as any user.
 
 The first line of standard input is an object with the ordinary inputs, the names of the neighbour's
-things and the variables to fill in; then one case each line. Answers are lines of JSON.
+files and the variables to fill in; then one case each line. Answers are lines of JSON.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _ordinary(sandbox: SandboxRunner, text: str, *, tty: bool = False) -> tuple[
 
 
 def _meanwhile(other: SandboxRunner, texts: list[str], run: Callable[[], Behavior]) -> Any:
-    """What `run` gives, and each text's result in another sandbox before and during it."""
+    """Return `run`'s result, and each text's result in another sandbox before and during it."""
     before = [_ordinary(other, text) for text in texts]
     with ThreadPoolExecutor() as pool:
         running = pool.submit(run)
@@ -98,7 +98,7 @@ class _Worker:
             sandbox.run(Request(text, wall_seconds=3600.0))
 
     def baseline(self, limits: dict[str, Any]) -> list[tuple[int, str]]:
-        """What the ordinary inputs do in a sandbox that saw nothing else."""
+        """Return the results of the ordinary inputs in a sandbox that ran nothing else."""
         key = json.dumps(limits, sort_keys=True)
         if key not in self.baselines:
             with open_sandbox(self.system, Limits(**limits)) as fresh:

@@ -1,8 +1,8 @@
-"""Inputs that try to break out, to stay, or to deceive: `cases/*.txt`, as root and as another user.
+"""Inputs that try to escape, to persist, or to deceive: `cases/*.txt`, as root and as another user.
 
-Each must do what its case says; then ordinary inputs must do what they always do, and the host must
-be as it was. A case that fails today says why and is expected to; repairing it makes it pass, and
-the mark goes.
+Each must have the result that its case states. Then ordinary inputs must have their usual results,
+and the host must be unchanged. A case that fails today is marked as an expected failure, with the
+reason. Once it is repaired it passes, and the mark is removed.
 """
 
 from __future__ import annotations
@@ -155,7 +155,8 @@ class Attacker:
         self.at_first = self._lasting()
 
     def answer(self, case: Case) -> dict[str, Any]:
-        """What the worker says of a case. One that says nothing is ended, and the case failed."""
+        """Return the worker's result for a case. A worker that does not answer is killed; the case
+        failed."""
         assert self._process is not None
         words = self._canaries.words() | {"WORKER": str(self._process.pid)}
         self._asked += 1
@@ -181,7 +182,7 @@ class Attacker:
         return answer
 
     def host(self) -> dict[str, Any]:
-        """What an input must leave as it is."""
+        """Return the host's state that an input must not change."""
         assert self._process is not None
         return host_state(self._canaries, self._process.pid)
 
@@ -205,10 +206,10 @@ class Attacker:
         return min(looks, key=lambda look: sum(look.values()))
 
     def _below(self) -> dict[str, int]:
-        """How many processes of each name are below the worker.
+        """Count the processes below the worker, by name.
 
-        With them, the descriptors that its supervisors hold (as root, who may see them). Nothing of
-        a sandbox has another ancestor: the supervisor adopts what loses its parent.
+        Included are the descriptors that its supervisors hold (visible to root only). All processes
+        of a sandbox are below the worker: the supervisor adopts orphans.
         """
         assert self._process is not None
         found: dict[str, int] = {}
@@ -274,8 +275,8 @@ class Attackers:
         if mode not in self._attackers:
             command, environment = [sys.executable, str(HERE / "attack_worker.py")], {**os.environ}
             if mode == "root":
-                # mounts of its own, so that others' are not taken for the input's; they spread
-                # among those that they are copied to, as on most hosts
+                # a separate mount namespace, so that the input is not blamed for mounts of other
+                # processes; mounts propagate to copies of the namespace, as on most hosts
                 command = ["unshare", "--mount", "--propagation", "shared", *command]
             elif os.geteuid() == 0:
                 command, environment = self._as_ordinary_user(command)
@@ -284,9 +285,9 @@ class Attackers:
         return self._attackers[mode]
 
     def _as_ordinary_user(self, command: list[str]) -> tuple[list[str], dict[str, str]]:
-        """With account files of its own, and a cache into which it builds the system from the same
-        base. It may read this interpreter and checkout, wherever they lie, and nothing else that a
-        user may not."""
+        """Run with separate account files, and a cache into which the system is built from the same
+        base. The user may read this interpreter and checkout, wherever they are, besides what any
+        user may read."""
         cache = self.directory / "cache"
         (cache / "bases").mkdir(parents=True)
         for base in (cache_directory() / "bases").glob("*.tar"):

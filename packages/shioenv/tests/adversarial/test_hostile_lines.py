@@ -78,7 +78,7 @@ def _host(canaries: Canaries) -> dict[str, Any]:
 
 
 def _seen(runner: SandboxRunner) -> bytes:
-    """What the next shell of a runner's machine sees."""
+    """Return what the next shell of a runner's machine shows."""
     with ResidentShell(runner, HOME) as shell:
         return shell.run(LOOK, timeout=30.0).output
 

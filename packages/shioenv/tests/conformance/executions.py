@@ -1,6 +1,6 @@
-"""Runs a fixed list of inputs on the default system and prints what each did, as JSON.
+"""Run a fixed list of inputs on the default system and print each result as JSON.
 
-A program of its own, so that it can be run as different users and the results compared.
+A separate program, so that it can run as different users and the results can be compared.
 """
 
 from __future__ import annotations

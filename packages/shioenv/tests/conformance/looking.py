@@ -1,6 +1,6 @@
-"""Runs inputs that look at what a file system decides, and prints what each did, as JSON.
+"""Run inputs whose results depend on the file system, and print each result as JSON.
 
-A program of its own, so that it can be run with the cache directory on different file systems.
+A separate program, so that it can run with the cache directory on different file systems.
 """
 
 from __future__ import annotations

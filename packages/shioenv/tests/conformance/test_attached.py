@@ -1,4 +1,4 @@
-"""Interactive shells: on a terminal of their own, and on the user's."""
+"""Interactive shells: on a terminal that the package opens, and on the user's."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ def shell(runner: SandboxRunner) -> Iterator[TerminalShell]:
 
 
 def until(shell: TerminalShell, *wanted: bytes) -> bytes:
-    """What is shown until all of this is shown, one behind the other."""
+    """Return the screen's text up to these texts, which must appear in this order."""
     return read_until(lambda: shell.read(0.1), *wanted)
 
 
 def read_until(read: Callable[[], bytes], *wanted: bytes) -> bytes:
-    """What `read` returns until it returned all of this, one behind the other."""
+    """Call `read` until it has returned these texts in this order; return everything it
+    returned."""
     shown = bytearray()
     pattern = re.compile(b".*?".join(map(re.escape, wanted)), re.DOTALL)
 

@@ -209,7 +209,7 @@ def test_what_an_older_job_leaves_is_not_of_the_run_beside_it(system: System, ho
 
 
 def test_a_run_beside_has_the_time_of_its_machine(runner: SandboxRunner) -> None:
-    """What it starts is told by a namespace of the clock, which shows no other time."""
+    """Its processes are assigned by a namespace of the clock, which shows no other time."""
     now = "cat /proc/uptime; python3 -c 'import time; print(time.monotonic(), time.time())'"
     with ResidentShell(runner, runner.system.declaration.start_directory) as shell:
         first, beside, last = (

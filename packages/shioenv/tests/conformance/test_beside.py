@@ -17,7 +17,7 @@ from support.host_state import descendants
 from support.waiting import wait_until
 
 LOCKED = ("/etc/passwd", "/bin/ls", "/home/ubuntu", "/sys/class", "/proc/1/comm")
-"""Of every mount: an overlay, /sys, what stands for processes."""
+"""One path of every mount: an overlay, /sys, the process files."""
 DEVICES = ("/dev/zero", "/dev/full")
 """Root's sandboxes have their own; an ordinary user's are the host's."""
 
@@ -64,7 +64,7 @@ def test_what_one_ruins_another_has(system: System, text: str) -> None:
 
 
 def test_each_has_its_own_bounds(system: System) -> None:
-    """What the kernel counts for the maker of a user namespace: processes, signals, queues."""
+    """The kernel counts processes, signals and queues for the creator of a user namespace."""
     forks = "last unless defined($p = fork); $p ? $n++ : (sleep(3), exit)"
     many = f"perl -e 'for (1..120) {{ {forks} }} print $n; sleep 3'"
     with ExitStack() as stack, ThreadPoolExecutor(3) as pool:

@@ -101,7 +101,7 @@ def test_sandboxes_that_nothing_runs_in_are_an_error(runner: SandboxRunner) -> N
 
 
 class Starved(NamespaceSandbox):
-    """Gives what says `history` and nothing behind it no time, once."""
+    """Gives an input that ends with `history` no time, once."""
 
     starves = True
 

@@ -1,7 +1,7 @@
-"""Every patch applies to the context before it, and gives the one that the sandbox would show.
+"""Every patch applies to the context before it, and gives the context that the sandbox would show.
 
-The context after an input is put together once more here, from all that the execution says, not
-from what changed: files as they are listed, the whole dump of the shell, the whole network.
+The context after an input is built a second time here, from the execution's full listing instead of
+the changes: the files, the shell's whole dump, the whole network.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from support.paths import ROOT
 WRITING = ROOT / "soak" / "writing.txt"
 LIMITS = Limits(wall_seconds=0.5, processes=64, disk_bytes=16 << 20, disk_inodes=4096)
 OF_A_DIRECTORY = ("perms", "owner", "group")
-"""Size, links and times of a directory that changed are settled by rules of their own."""
+"""The size, links and times of a changed directory follow separate rules."""
 
 
 class Watched:
@@ -114,7 +114,7 @@ def _own(entry: dict[str, Any]) -> dict[str, Any]:
     kind, mode = entry["perms"][0], entry["perms"][1:]
     if kind == "d":
         return {key: entry[key] for key in OF_A_DIRECTORY}
-    # what stands for a device is listed as the socket that it is
+    # the socket that emulates a device is listed as a socket
     return entry | {"perms": f"s{mode}"} if kind in "bc" else entry
 
 
@@ -145,7 +145,7 @@ def check(runner: SandboxRunner, text: str) -> Behavior | None:
 
 
 def hostile() -> list[str]:
-    """The texts of the hostile cases, as they stand in their files."""
+    """Return the texts of the hostile cases, unparsed."""
     texts = []
     for path in sorted(DIRECTORY.glob("*.txt")):
         for block in path.read_text().split("\n### ")[1:]:

@@ -238,7 +238,7 @@ def test_descriptors_from_before_have_the_content(
 def test_descriptors_from_before_are_another_inode(
     observer: SandboxRunner, text: str, output: str
 ) -> None:
-    """What `decisions.md` lists as remaining."""
+    """A limitation listed in `decisions.md`."""
     assert printed(observer, HELD + text) == output
 
 
@@ -326,13 +326,13 @@ print(len(names), odd)
 
 
 def test_a_watch_sees_temporary_names_of_a_file_in_use(observer: SandboxRunner) -> None:
-    """What `decisions.md` lists as remaining."""
+    """A limitation listed in `decisions.md`."""
     seen = printed(observer, "exec 3< README.md; " + watched("ln README.md a"))
     assert ".~0~" in seen
 
 
 def test_a_watch_of_a_changed_file_ends_with_the_next_first_link(observer: SandboxRunner) -> None:
-    """What `decisions.md` lists as remaining: nothing else keeps the inode of such a watch."""
+    """A limitation listed in `decisions.md`: the watch alone does not keep its inode."""
     text = """
 import ctypes, os
 notify = ctypes.CDLL(None)

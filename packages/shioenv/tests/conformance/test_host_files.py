@@ -34,7 +34,7 @@ FILE_SYSTEMS = {
     "btrfs": "mkfs.btrfs -q -f $1 && mount $1 $0",
     "ext4 with data in inodes": "mkfs.ext4 -q -F -O inline_data -I 1024 $1 && mount $1 $0",
 }
-"""How to make each, of the image $1, and mount it on the directory $0."""
+"""Commands that make each from the image $1, and mount it on the directory $0."""
 
 KINDS = [
     pytest.param(kind, marks=needs(f"mkfs.{made}", f"{made} in the kernel") if made else ())
@@ -44,7 +44,7 @@ KINDS = [
 
 
 def looked(script: str = "true", arguments: tuple[str, ...] = ("",), **environment: str) -> Any:
-    """What `looking.py` prints, after a script in a mount namespace of its own."""
+    """Return the output of `looking.py`, run after a script in a new mount namespace."""
     command = ["unshare", "--mount", "--propagation", "private"] if os.geteuid() == 0 else []
     done = subprocess.run(
         [*command, "sh", "-ec", f'{{ {script}; }} >&2; exec "$PYTHON" "$LOOKING"', *arguments],
@@ -57,7 +57,7 @@ def looked(script: str = "true", arguments: tuple[str, ...] = ("",), **environme
 
 @pytest.fixture(scope="module")
 def here(system: System) -> Any:
-    """What is printed with the cache directory where it is."""
+    """Return the output with the cache directory in its usual place."""
     return looked()
 
 
@@ -73,11 +73,11 @@ def all_names(system: System) -> None:
 def test_the_cache_may_lie_on_any_file_system(
     kind: str, here: Any, system: System, tmp_path: Path
 ) -> None:
-    """The same inputs give the same bytes, whatever lists, sizes and dates the system's files."""
+    """The same inputs give the same bytes, whichever file system holds the system's files."""
     with (tmp_path / "image").open("wb") as image:
         image.truncate(ROOM)
     (there := tmp_path / "cache").mkdir()
-    copy = (  # what runs need of a system, without machines of its own
+    copy = (  # a system's files for runs, without those for microVMs
         'there="$0/systems/${3##*/}"; mkdir -p "$there"; cp -a "$2/names" "$0"; '
         'find "$3" -mindepth 1 -maxdepth 1 ! -name microvm -exec cp -a {} "$there" \\;'
     )
@@ -171,8 +171,8 @@ with NamespaceSandbox(find_system()) as sandbox:
 def test_a_node_of_the_host_that_is_replaced_is_not_shown_as_deleted(
     seconds: str, system: System
 ) -> None:
-    """Whoever replaces /dev/null, as some programs do, an ordinary user's sandboxes go on: it
-    may have been long after another change of /dev, and long ago.
+    """An ordinary user's sandboxes continue after a program has replaced /dev/null. The replacement
+    may follow another change of /dev, and may be long ago.
     """
     program = (sys.executable, LOOKS_AT_NULL, seconds)
     done = subprocess.run(

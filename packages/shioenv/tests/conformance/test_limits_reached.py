@@ -1,4 +1,4 @@
-"""Every limit that a run reaches is said, and the next run is as if nothing had happened."""
+"""Every reached limit is reported, and the next run is unaffected."""
 
 from __future__ import annotations
 

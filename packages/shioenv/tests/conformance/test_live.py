@@ -1,4 +1,4 @@
-"""Shells that stay: what they tell, that they do what repeated shells do, and what ends them."""
+"""Resident shells: what they report, that they behave like repeated shells, and how they end."""
 
 from __future__ import annotations
 
@@ -350,7 +350,7 @@ def test_beside_finds_the_machine_and_nothing_of_the_shell(shell: ResidentShell)
     after = shell.run("echo $BASHPID $!; sh -c 'echo $$'; command cat ../new; jobs").output
     first, second, third, *_ = after.decode().splitlines()
     assert (first, third) == (before.decode().splitlines()[0], "new")
-    assert int(second) == int(before.split()[-1]) + 1  # as if nobody had been there
+    assert int(second) == int(before.split()[-1]) + 1  # as if nothing had run in between
     assert shell.beside("sleep 30", timeout=0.5).timed_out
     assert b"Running" in shell.run("jobs").output
 
@@ -456,7 +456,7 @@ def test_where_no_shell_stays_lines_are_run_again(system: System) -> None:
 
 
 def test_a_machine_that_dies_loses_no_line_and_tells_none_twice(system: System) -> None:
-    """Its supervisor is killed at any moment: a line was told, or an error says it was not."""
+    """Its supervisor is killed at any moment: a line was reported, or an error reports its loss."""
     for moment in (0.0, 0.002, 0.005, 0.02):
         with open_shell(system) as shell:
             shell.run("echo one > f")

@@ -238,7 +238,7 @@ def test_cables_of_an_input_are_shown(run: Run) -> None:
 
 
 def test_a_file_that_was_read_at_such_a_time_is_no_device(run: Run) -> None:
-    """What stands for a device is known by the nanoseconds of a time that anybody can set."""
+    """Emulated devices are recognised by the nanoseconds of a time, which any program can set."""
     touch = "touch -ad '2025-10-16 19:43:00.'$(printf %09d $i) x"
     text = f"for i in {{0..300}}; do {touch}; stat -c %F x; done"
     assert run(f"{text} | uniq -c").split(None, 1) == ["301", "regular empty file\n"]

@@ -1,4 +1,4 @@
-"""A file that moved is one operation, whatever ran before; so is a content that changed alone."""
+"""A moved file is one operation, whatever ran before; so is a change of contents alone."""
 
 from __future__ import annotations
 

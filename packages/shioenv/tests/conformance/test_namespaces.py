@@ -43,7 +43,7 @@ def test_contract(check: Check, sandbox: NamespaceSandbox) -> None:
     ids=lambda check: check.__name__,
 )  # fmt: skip
 def test_contract_without_a_fork_server(check: Check, system: System) -> None:
-    """What is left where no bash can be served: everything but the shell's own state."""
+    """Everything but the shell's own state works where bash cannot run as a fork server."""
     with NamespaceSandbox(system, LIMITS, mode=ShellMode.FRESH) as opened:
         if check.__name__ == "working_directory":
             assert opened.run(Request("pwd", cwd="/etc")).output == b"/etc\n"

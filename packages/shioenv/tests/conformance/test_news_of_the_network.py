@@ -1,4 +1,4 @@
-"""What the supervisor hears of the network is the kernel's word, whoever else writes to it."""
+"""The supervisor takes network changes from the kernel alone; forged messages are ignored."""
 
 from __future__ import annotations
 

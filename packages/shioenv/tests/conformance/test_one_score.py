@@ -1,4 +1,4 @@
-"""There is one definition of what is executed and of how arguments are told: the record's."""
+"""There is one definition of the executed input and of argument separation: the record's."""
 
 from __future__ import annotations
 

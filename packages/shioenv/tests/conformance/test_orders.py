@@ -1,4 +1,4 @@
-"""The two orders of a run's processes that lie furthest apart, and what they tell of races."""
+"""The two extreme orders of a run's processes, and the races that they reveal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sandbox(system: System) -> Iterator[SandboxRunner]:
 
 
 def done(sandbox: SandboxRunner, text: str, order: Order) -> Behavior:
-    """What the input does in this order, each time."""
+    """Return the input's results in this order, one of each run."""
     behaviors = [sandbox.execute(text, sandbox.state("/home"), order=order) for _ in range(TIMES)]
     assert all(other == behaviors[0] for other in behaviors), text
     return behaviors[0]

@@ -1,4 +1,4 @@
-"""What a caller has, or is allowed of the processor, is not what its inputs show."""
+"""Inputs do not show the caller's priority, nor its share of the processor."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ CALLERS = {
 
 
 NICEST = ("nice", "-n", "39")
-"""A prefix that gives the highest nice value, 19, whatever this process has."""
+"""A prefix that sets the highest nice value, 19, from any current value."""
 OWN = os.getpriority(os.PRIO_PROCESS, 0)
 """The nice value of this process, which an ordinary user can only raise."""
 
@@ -103,7 +103,7 @@ def test_inputs_of_a_nice_caller_have_the_declared_priorities(system: System) ->
 
 
 def run_by(*prefix: str) -> subprocess.CompletedProcess[str]:
-    """What an input shows where an ordinary user starts the command line."""
+    """Return an input's output where an ordinary user starts the command line."""
     ordinary = ("setpriv", "--bounding-set=-sys_nice") if os.geteuid() == 0 else ()
     words = [*prefix, *ordinary, sys.executable, "-m", "shioenv"]
     text = "nice; grep NoNewPrivs /proc/self/status"

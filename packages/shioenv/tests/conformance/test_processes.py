@@ -1,4 +1,5 @@
-"""The machine's own processes, as programs see them; they are new after whoever hurt them."""
+"""The machine's own processes, as programs see them; they are restarted after an input harms
+them."""
 
 from __future__ import annotations
 

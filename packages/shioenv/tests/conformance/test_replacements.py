@@ -1,7 +1,7 @@
-"""What is replaced, and what gets or loses a name, is recorded as `lstat` shows it.
+"""Replaced files, and files that gain or lose a name, are recorded as `lstat` shows them.
 
-Inputs do it to files of the system in many ways; `find`, run behind them, says what is there then.
-The patch, applied to the context before, must say the same.
+Inputs do it to files of the system in many ways; `find` then lists the result. The patch, applied
+to the context before, must give the same listing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Is the memory that shells share empty for the next input, whatever the last one wrote?"""
+"""Shells' shared memory is empty for the next input, whatever the last one wrote."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PAGES = Request(
     "while read -r name size unit; do case $name in RssShmem:) echo $size;; esac; done"
     " < /proc/$$/status"
 )
-"""How much of it a shell that touches no more than it has to finds in memory, and maps."""
+"""Print how much of it a shell finds in memory, and maps, when it touches as little as possible."""
 
 
 def _writes(*places: str) -> Request:
@@ -73,7 +73,7 @@ def sandbox(mode: ShellMode, system: System) -> Iterator[NamespaceSandbox]:
 
 @pytest.fixture(scope="module")
 def pristine(mode: ShellMode, system: System) -> tuple[bytes, bytes]:
-    """What both show in sandboxes that ran nothing before."""
+    """Return what both show in sandboxes that ran nothing before."""
     shown = []
     for request in (_FOUND, _PAGES):
         with NamespaceSandbox(system, mode=mode) as opened:

@@ -115,9 +115,10 @@ THERE = (
 
 
 def done(behavior: Behavior) -> tuple[list[bytes], int]:
-    """The lines that an input printed, which processes write side by side, and its exit code.
+    """Return an input's output lines, sorted because processes write concurrently, and its exit
+    code.
 
-    Bash says that a job's directory is gone where the job has not ended, in the middle of its line.
+    Bash reports a job's missing directory where the job has not ended, in the middle of its line.
     """
     said = re.sub(rb"job-working-directory: .*\n", b"", behavior.output)
     return sorted(said.splitlines()), behavior.exit_code
@@ -125,7 +126,7 @@ def done(behavior: Behavior) -> tuple[list[bytes], int]:
 
 @pytest.fixture
 def truths(observer: SandboxRunner) -> dict[str, tuple[list[bytes], int]]:
-    """What a bash does that is executed in the directory after that was removed."""
+    """Return the behavior of a bash that is executed in a directory after its removal."""
     state = observer.state(DATA)
     found = {}
     for text in THERE:

@@ -1,4 +1,4 @@
-"""What a run changed and how that is recorded, where bash prints it in more than one way."""
+"""The recorded form of changes that bash prints in more than one way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the caller of a command sets or does: a limit of file sizes, a pipe that nothing reads."""
+"""Settings and acts of a command's caller: a file size limit, a pipe without a reader."""
 
 from __future__ import annotations
 

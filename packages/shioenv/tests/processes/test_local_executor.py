@@ -1,4 +1,4 @@
-"""Worker processes of one machine, with a stand-in for the sandbox: order, faults, kills."""
+"""Worker processes of one machine, with a fake sandbox: order, faults, kills."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Writer:
         self._documents = []
 
     def gap(self) -> None:
-        """What may stand where a list of commands goes on."""
+        """Generate a separator at which a list of commands may continue."""
         if self.random.random() < 0.5:
             self.newline()
             if self.random.random() < 0.2:

@@ -41,7 +41,7 @@ def make(**options: Any) -> tuple[ShIOEnv, ScriptedRunner]:
 
 
 def is_addition(text: str) -> bool:
-    """Whether a text may be added, told without the environment's own code."""
+    """Whether a text may be added, decided without the environment's own code."""
     bare = text.removeprefix("<ns>").removesuffix("<ns>")
     return len(text) <= 64 and bare != "" and is_shell_text(text)
 

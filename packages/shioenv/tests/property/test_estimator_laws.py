@@ -70,7 +70,7 @@ def sampled(name: str, n: int, budget: int, different: set[Kept], seed: int) -> 
 
 
 def weights(parts: list[SamplePart]) -> dict[Kept, float]:
-    """What each set counts in the mean."""
+    """Return the weight of each set in the mean."""
     found: dict[Kept, float] = defaultdict(float)
     for part in parts:
         for item in part.drawn:
@@ -105,9 +105,9 @@ BEHAVIORS = [
 def test_each_sub_input_counts_what_it_weighs_on_average(
     name: str, n: int, budget: int, different: set[Kept]
 ) -> None:
-    """What makes an estimate unbiased for whatever else the sub-inputs do.
+    """This makes an estimate unbiased for any results of the sub-inputs.
 
-    Over 1,000 samples the mean of each weight is within 5 of its standard errors, or a thousandth.
+    Over 1,000 samples the mean of each weight is within 5 standard errors, or a thousandth.
     """
     samples = [weights(sampled(name, n, budget, different, seed)) for seed in range(1000)]
     for kept in proper_subsets(n):

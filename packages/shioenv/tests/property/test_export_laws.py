@@ -1,4 +1,4 @@
-"""What was exported is imported again as it was, in every format, whatever sound records hold."""
+"""Importing an export returns the original records, in every format, for all valid records."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ LIMITS = ("cpu_seconds", "processes")
 
 @st.composite
 def effects(draw: st.DrawFn) -> Effect:
-    """What is told of an argument that was left out alone, or that it was not."""
+    """Generate the effects of an argument left out alone, or the mark that it was not left out."""
     matters = draw(st.booleans() | st.none())
     channel = draw(st.sampled_from(Channel)) if matters else None
     contribution = draw(st.floats(-1, 1) | st.none())
@@ -118,7 +118,7 @@ def scores(draw: st.DrawFn, bare: list[ScoredSegment]) -> dict[str, Any]:
 
 @st.composite
 def behaviors(draw: st.DrawFn) -> Behavior:
-    """What an input did, with flags that go together."""
+    """Generate an input's behavior, with consistent flags."""
     timed_out, truncated = draw(st.booleans()), draw(st.booleans())
     hit = {name for name in LIMITS if draw(st.booleans())}
     hit |= {"wall_seconds"} if timed_out else set()

@@ -1,4 +1,4 @@
-"""Every sampled input parses back to its own arguments, whatever the command."""
+"""Every sampled input of every command parses back to its own arguments."""
 
 from itertools import islice
 
@@ -29,7 +29,7 @@ CATALOGUE = {
 def test_single_inputs_parse_back_and_are_derived(name: str, policy: str) -> None:
     grammar = load_grammar(name)
     catalogue = dict(CATALOGUE)
-    if policy == "people":  # who write `./-n.txt`: a word with a dash in front is none of theirs
+    if policy == "people":  # it writes `./-n.txt`, and never a word that begins with a dash
         catalogue["File"] = CATALOGUE["File"][:-1]
     parser, recogniser = InputParser([grammar]), Recogniser(bind(grammar, catalogue))
     drawing = Drawing(policy=policy, seed=7, start_directories=("/home/ubuntu",), composite_share=0)

@@ -108,7 +108,8 @@ def test_the_expected_estimate_is_near_the_exact_score_over_all_samples() -> Non
 def test_necessary_is_counted_from_the_omissions_of_one(
     case: tuple[int, set[Kept]], budget: int, seed: int
 ) -> None:
-    """Of every budget that tells it, the same; 1 where irreducibility is exactly 1."""
+    """Every budget that determines it gives the same count; it is 1 where irreducibility is exactly
+    1."""
     n, different = case
     found = estimate_irreducibility(
         line(n), table(different), rng=random.Random(seed), scoring=Scoring(budget=budget)

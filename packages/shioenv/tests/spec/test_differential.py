@@ -1,4 +1,4 @@
-"""What does real Bash do? The shell of a sandbox against a fresh bash, probe by probe."""
+"""A sandbox's shell, compared with a fresh bash, probe by probe."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_no_probe_tells_a_served_shell_from_a_fresh_one(system: System, mode: Sh
 
 
 def test_a_probe_can_fail(system: System) -> None:
-    """A shell that evaluates its input, as naive servers do, is told from a fresh one."""
+    """A shell that evaluates its input, as naive servers do, is told apart from a fresh one."""
     told = 0
     with NamespaceSandbox(system) as sandbox:
         for probe in probes():

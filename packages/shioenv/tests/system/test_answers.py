@@ -1,5 +1,5 @@
-"""What the C library tells programs: the declared time and kernel, one story by every way; and how
-the code that does so comes into it."""
+"""The C library's answers to programs: the declared time and kernel, consistent across all calls;
+and how the code for them is added to it."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_the_round_trip_of_a_packet_takes_no_years(run: Run) -> None:
 
 
 def test_sixty_runs_in_several_sandboxes_tell_the_same(system: System) -> None:
-    """What shows no more than seconds repeats itself, where no run took one."""
+    """Output with a resolution of seconds is identical, unless a run took a second."""
     text = (
         "date; touch x; ls -l x README.md; ls -la --full-time README.md; stat README.md | tail -5; "
         "who -b; uptime; ps -eo lstart,cmd | head -2; w; last; dmesg -T; cp -p x y; "
@@ -357,7 +357,7 @@ def test_what_the_library_was_lies_beneath_all_that_is_new(
 def test_the_code_is_a_segment_of_its_own_behind_all_others(
     library: bytes, declaration: SystemDeclaration, tmp_path: Path
 ) -> None:
-    """A loader finds it as any other; what tells the library's build stays where it was."""
+    """A loader finds it like any other; the library's build identification keeps its place."""
     data = with_answers(library, declaration)
     loaded = [row for _, row in segments(data) if row[0] == 1]
     before = [row for _, row in segments(library) if row[0] == 1]
@@ -391,7 +391,7 @@ def test_the_package_manager_knows_the_library(run: Run, system: System) -> None
 
 
 def test_a_process_out_of_descriptors_or_memory_gets_an_error_and_no_other_list(run: Run) -> None:
-    """What opening a file may answer, and never what the kernel lists."""
+    """Opening a file may return an error, and never the kernel's list."""
     read = "perl -e 'print open(F, q(<), q(/proc/mounts)) ? scalar(@l = <F>) : q(error )'"
     for limit in ("ulimit -n 4", "ulimit -n 5", "ulimit -n 6"):
         assert run(f"({limit}; {read}) 2> /dev/null") in {"12", "error "}

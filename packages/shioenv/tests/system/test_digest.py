@@ -1,4 +1,4 @@
-"""A system's digest is the same on every host, whoever compiled the package: see digests.toml."""
+"""A system's digest is the same on every host and for every compiler: see digests.toml."""
 
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ def test_what_is_added_to_a_base_is_the_same_on_every_host(
 
 
 def test_the_default_system_is_the_same_on_every_host(system: System) -> None:
-    """Where the mirror has moved on to packages that nobody has written down yet, a warning says
-    so; that what is added to them is the same is what the other test asks.
+    """If the mirror has newer packages than those listed in digests.toml, this test warns only. The
+    other test checks that the files added to them are the same.
     """
     lines = "".join(f"{name}={version}\n" for name, version in sorted(system.packages.items()))
     packages = hashlib.sha256(lines.encode()).hexdigest()

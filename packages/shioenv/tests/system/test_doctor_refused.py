@@ -28,7 +28,8 @@ NOBODY = "54321"
 
 
 def doctor(*prefix: str, script: str = "", **variables: str) -> dict[str, Any]:
-    """What is missing, by name, from `shioenv doctor` run by `prefix`, after a shell script."""
+    """Return the missing parts by name, from `shioenv doctor` run by `prefix` after a shell
+    script."""
     command = [*prefix, "sh", "-ec", script + '\nexec "$@"', "sh", *SHIOENV, "doctor", "--json"]
     process = subprocess.Popen(
         command,
@@ -51,8 +52,8 @@ def doctor(*prefix: str, script: str = "", **variables: str) -> dict[str, Any]:
 
 
 def waits(ancestor: int) -> str:
-    """What a process, those below it and those of its session run, and where each waits in the
-    kernel. One that is below nobody any more may hold the output of a process that has ended.
+    """Return the commands of a process, its descendants and its session, with the kernel function
+    in which each waits. An orphan may hold the output of a process that has ended.
     """
     family, told = {ancestor}, []
     for directory in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
@@ -223,7 +224,7 @@ SETTINGS = {
     "kernel/unprivileged_userns_clone": ("0", "kernel.unprivileged_userns_clone = 1"),
     "kernel/apparmor_restrict_unprivileged_userns": ("1", "apparmor_parser -r"),
 }
-"""Settings that only the kernels of Debian and Ubuntu have, and what the fix must say."""
+"""Settings of Debian's and Ubuntu's kernels only, and the text that the fix must contain."""
 
 
 @pytest.mark.parametrize("name", SETTINGS)

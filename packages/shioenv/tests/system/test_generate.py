@@ -1,4 +1,4 @@
-"""Datasets of the real system: the same bytes whatever happens to the processes that make them."""
+"""Datasets of the real system: the same bytes, even if the processes that make them are killed."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def start(directory: Path, script: str = SCRIPT) -> subprocess.Popen[bytes]:
 
 
 def wait_for(process: subprocess.Popen[bytes], done: int) -> None:
-    """Until this many records are told; no line beyond that one is read."""
+    """Read progress lines up to this number of records, and none beyond."""
     assert process.stdout is not None
     told = b""
     while line := process.stdout.readline():
@@ -238,7 +238,7 @@ def test_killed_and_run_again(whole: Path, tmp_path: Path) -> None:
 
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where executions are shared: the built systems are there, and nothing executed before."""
+    """A cache for shared executions that has the built systems and no executions."""
     real, own = cache_directory(), tmp_path / "cache"
     own.mkdir()
     for entry in real.iterdir():

@@ -1,4 +1,4 @@
-"""What programs of the built default system see of the machine: the declared one, and only that."""
+"""Programs of the built default system see the declared machine, and only that."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ COMMANDS = (
     "ps pwd readlink rev rm rmdir shred sort split stat tail tar tee touch tr true truncate ulimit "
     "uname unexpand uniq unlink uptime users vdir w wc wget who whoami xargs"
 )
-"""The paper's 86 (Table 5); `ip` stands for ip-addr, ip-link and ip-route."""
+"""The paper's 86 (Table 5); `ip` replaces ip-addr, ip-link and ip-route."""
 
 Run = Callable[[str], str]
 

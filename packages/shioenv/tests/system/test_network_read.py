@@ -1,4 +1,4 @@
-"""The network of a system is read whole, or it is an error: nothing empty stands for it."""
+"""A system's network is read completely or with an error: never as an empty network."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Every grammar has what the built system's own help texts document, nothing else, and examples
-that do there what they say."""
+"""Every grammar covers the options of the built system's own help texts, no others, and has
+examples that do there what they state."""
 
 import re
 

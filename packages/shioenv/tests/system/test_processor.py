@@ -1,4 +1,4 @@
-"""The declared processor: what the loader of a built system is told in place of the host's."""
+"""The declared processor: the value that a built system's loader gets in place of the host's."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def answering(loader: bytes, cpu: Cpu) -> bytes:
 
 
 def diagnostics(loader: bytes, directory: Path) -> dict[str, int]:
-    """What a loader says of its processor, run by the host."""
+    """Return the loader's diagnostics of its processor, run by the host."""
     file = directory / "ld.so"
     file.write_bytes(loader)
     file.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Workers that stay on a processor of their own, and what inputs see of it."""
+"""Workers pinned to one processor each, and what inputs see of it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ SHOWN = {
     "Operation not permitted",
     "head -n 1 /proc/stat | cut -d' ' -f1; ls -l /proc/self/stat | cut -c1-10": "cpu\n-r--r--r--",
 }
-"""What inputs print of processors and of the files that name them, wherever they run."""
+"""Output about processors and of the files that name them, on every host."""
 
 
 @pytest.mark.parametrize("processor", HERE)

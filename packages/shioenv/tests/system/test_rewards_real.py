@@ -72,7 +72,8 @@ def test_same_arguments_in_another_order_pay_nothing(env: ShIOEnv) -> None:
 
 
 def test_policy_that_has_found_one_command_is_given_others() -> None:
-    """What a novelty bonus alone does not prevent: whatever is chosen, commands come evenly."""
+    """A novelty bonus alone does not ensure this: commands come evenly, whatever the policy
+    chooses."""
     env = GrammarEnv(commands=["df", "ls", "unlink", "wc"], command="uniform", runner=Silent())
     drawn: Counter[str] = Counter()
     for seed in range(200):
@@ -85,7 +86,7 @@ def test_policy_that_has_found_one_command_is_given_others() -> None:
 
 
 class Silent:
-    """Says nothing to everything."""
+    """A runner without any output."""
 
     def run(self, shell_input: str, state: Any = None) -> Any:
         from shioenv.domain.behavior import Behavior

@@ -1,4 +1,4 @@
-"""Building from a tarball made on the spot: everything but mmdebstrap, in a cache of its own."""
+"""Building from a generated tarball: everything but mmdebstrap, in a separate cache."""
 
 import errno
 import gzip

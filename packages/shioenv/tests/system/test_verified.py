@@ -1,4 +1,5 @@
-"""Whatever inputs write, and however they end, their records pass `verify` and come out again."""
+"""Records of all inputs pass `verify` and survive a round trip, whatever they write or how they
+end."""
 
 from __future__ import annotations
 

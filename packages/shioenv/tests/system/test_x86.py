@@ -1,4 +1,4 @@
-"""Where instructions begin and end, held against a disassembler on the code of real systems."""
+"""Instruction boundaries, compared with a disassembler on the code of real systems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who tries tasks: the scripts, those that are named, and a language model as well."""
+"""Who attempts tasks: the scripts, named agents, and a language model as well."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILE = RIGHT_ANSWERS / "tasks.jsonl"
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The agents that tried, by name; no machine is opened."""
+    """Return the agents that tried, by name; no machine is opened."""
     names: list[str] = []
 
     def attempts(tasks: Sequence[Task], name: str, *, agent: object, **_: Any) -> list[Attempt]:

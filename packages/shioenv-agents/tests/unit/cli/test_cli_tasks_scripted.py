@@ -1,4 +1,4 @@
-"""The commands of `shioenv tasks` on a scripted machine: what they write, print and exit with."""
+"""The commands of `shioenv tasks` on a scripted machine: their files, output and exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes out of a machine as an archive becomes files below one directory, or is refused."""
+"""An archive from a machine is extracted below one directory, or refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST = 1 << 20
 
 
 def sized(name: str, size: int) -> io.BytesIO:
-    """An archive that ends after the head of an entry, which says what size the entry has."""
+    """Return an archive that ends after an entry's header, which declares the entry's size."""
     head = member(name)
     head.size = size
     return io.BytesIO(head.tobuf(tarfile.GNU_FORMAT))

@@ -1,4 +1,4 @@
-"""The filter of previews is what libseccomp makes of the lists of calls."""
+"""The filter of previews is compiled by libseccomp from the lists of calls."""
 
 from __future__ import annotations
 

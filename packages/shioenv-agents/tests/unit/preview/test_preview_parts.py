@@ -262,7 +262,7 @@ def test_a_command_behind_a_closed_directory_is_not_found(
 
 
 class Keeper:
-    """The other end of a preview that runs: what the test says is what the keeper says."""
+    """The other end of a running preview: the test chooses the keeper's messages."""
 
     def __init__(self, limit: str | None = None, capture: bool = False, **changes: Any) -> None:
         limits = replace(USUAL_LIMITS, **changes.pop("limits", {}))

@@ -1,4 +1,4 @@
-"""A preview tells what running the command does, and leaves everything as it was."""
+"""A preview predicts the effects of the command and leaves everything unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.xdist_group("preview")
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with one of everything, and the working directory."""
+    """Make a directory with one file of every kind, and change to it."""
     place = tmp_path / "place"
     place.mkdir()
     monkeypatch.chdir(place)
@@ -138,7 +138,7 @@ def test_hidden_paths(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_calls_sudo_has_secrets_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / ".netrc").write_text("secret")
     user = pwd.struct_passwd(("other", "x", 7531, 7531, "", str(place), "/bin/sh"))
-    monkeypatch.setattr(pwd, "getpwnam", {"other": user}.__getitem__)  # as a directory tells it
+    monkeypatch.setattr(pwd, "getpwnam", {"other": user}.__getitem__)  # as a directory lists it
     monkeypatch.setenv("SUDO_USER", "other")
     assert str(place / ".netrc") in captured("true").hidden
     monkeypatch.setenv("SUDO_USER", "nobody knows")
@@ -186,7 +186,7 @@ for family in (1, 2, 40, 40 | 1 << 32):
 def test_a_command_has_no_way_out(
     place: Path, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is refused, and what is seen of the host, in the order of `TRIES`."""
+    """Refusals, and the visible parts of the host, in the order of `TRIES`."""
     may_mount = "shioenv_agents.preview.preview._may_mount"
     monkeypatch.setattr(may_mount, lambda: whole and os.geteuid() == 0)
     with subprocess.Popen(["sleep", "600"]) as outside:

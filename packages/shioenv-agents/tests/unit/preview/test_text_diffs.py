@@ -12,7 +12,7 @@ from shioenv_agents.preview.texts import LARGEST_DIFF, LARGEST_TEXT, MOST_LINES,
 def told(
     *sides: tuple[bytes, bytes | None, bytes | None], moved: tuple[bytes, ...] = ()
 ) -> tuple[str, bool]:
-    """The diff of files given as path, content before and content after."""
+    """Return the diff of files given as path, content before and content after."""
     contents = {path: (before, after) for path, before, after in sides}
     changes = [FileChange(path, regular(before), regular(after)) for path, before, after in sides]
     return text_diff(changes, lambda change: contents[change.path], moved)

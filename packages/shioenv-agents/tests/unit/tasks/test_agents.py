@@ -1,4 +1,4 @@
-"""Agents of ours read prompts again: what they make of facts, and of outputs that are asked for."""
+"""The built-in agents parse prompts: facts, and requested outputs."""
 
 from __future__ import annotations
 

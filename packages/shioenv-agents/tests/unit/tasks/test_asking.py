@@ -1,4 +1,4 @@
-"""Outputs are asked for in English, completely or not at all."""
+"""Questions for outputs are in English, and are complete or absent."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def test_what_is_printed_is_told(text: str, said: str) -> None:
         "cat ~/a",
         "cat a > b",  # nothing is printed
         "cat a ; cat b",
-        "head -n 3 a b",  # its headings are not told
+        "head -n 3 a b",  # its headings are not in the question
         "head -n 0 a",
-        "cat",  # reads what nobody wrote
+        "cat",  # reads an input that does not exist
         "grep x",
         "cat a | cat b",
         "cut -f1 -c2 a",

@@ -1,4 +1,4 @@
-"""The checker of Harbor's folders: what it pays for, what it is not fooled by."""
+"""The checker of Harbor's folders: accepted changes, and rejected tricks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders of Harbor of somebody else: what they may hold, and what differs from an export."""
+"""Harbor's folders by other authors: allowed contents, and differences from an export."""
 
 from __future__ import annotations
 

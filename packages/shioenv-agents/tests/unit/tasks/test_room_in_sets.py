@@ -1,4 +1,4 @@
-"""Which drafts a set has room for: by length, by command, each asked once."""
+"""Drafts that a set accepts: by length, by command, and without duplicates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def task(prompt: str, solution: str = "rm x", history: tuple[str, ...] = ()) -> 
 
 
 def chosen(gathered: _Gathered, *drafts: Task) -> tuple[list[str], dict[str, int]]:
-    """The prompts of the drafts that are taken, and why the others are not."""
+    """Return the prompts of the accepted drafts, and the reasons for the others."""
     refused: Counter[str] = Counter()
     taken = gathered.chosen((("train", one) for one in drafts), refused)
     return [one.prompt for _, one in taken], dict(refused)

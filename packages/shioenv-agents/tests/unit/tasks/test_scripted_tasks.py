@@ -1,4 +1,4 @@
-"""Tasks on a scripted machine: made, told, judged, certified, composed, exported."""
+"""Tasks on a scripted machine: generation, prompts, judging, certificates, composition, export."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ MADE = {
     "umask 0077": ["the shell's umask is 0077"],
     "hostname other": ["the host is called other"],
 }
-"""What the prompt of a task says of the end, by the input that the task is made of."""
+"""Sentences of a prompt about the end state, by the input that the task is made from."""
 
 KINDS = {
     "rm b": "Something has to go.",
@@ -368,7 +368,7 @@ def test_no_attack_is_paid_on_a_scripted_machine() -> None:
 
 @pytest.fixture
 def serial(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every machine is the scripted one, and nothing is attacked."""
+    """Make every machine the scripted one, and skip the attacks."""
     use_scripted_machines(monkeypatch)
 
 

@@ -1,4 +1,4 @@
-"""Tasks are read as they were written, and what is no task says why."""
+"""Parsing a task inverts its formatting, and the error for an invalid task names the reason."""
 
 from __future__ import annotations
 

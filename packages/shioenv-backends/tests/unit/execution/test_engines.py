@@ -1,4 +1,4 @@
-"""The Ray engine without a cluster: requests that are refused, and who gets how many workers."""
+"""The Ray engine without a cluster: refused requests, and the distribution of workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Network interfaces of a bare machine get their declared names, whatever order they are in."""
+"""Network interfaces of a bare machine get their declared names, regardless of their order."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What microVMs boot from: packages of kernels are read, and first file systems written, as the
-kernel and other programs take them.
+"""Boot files of microVMs: kernel packages are parsed, and initial file systems are written, in the
+formats of the kernel and other programs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from support.needs import needs
 
 
 def package(path: Path, files: dict[str, bytes]) -> Path:
-    """A `.deb` with these files."""
+    """Return a `.deb` with these files."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:xz") as tar:
         for name, content in files.items():

@@ -1,4 +1,4 @@
-"""The channel to a microVM: what comes from it is read bounded, whatever pieces it comes in."""
+"""The channel to a microVM: reads are bounded, however its bytes are split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots of machines: what was kept is what is read, or it is not there."""
+"""Snapshots of machines: a kept snapshot is read back unchanged, or is absent."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_what_is_kept_is_on_the_disk_before_it_has_its_name(
     assert {"memory", "state", tmp_path.name} <= {*synced}
 
 
-@needs("qemu-system-x86_64")  # whose version is told
+@needs("qemu-system-x86_64")  # for its version
 def test_another_command_line_is_another_machine(hardware: Hardware, tmp_path: Path) -> None:
     other = Hardware(Microvm(tmp_path / "other", {}), MEMORY)
     bare = Hardware(hardware.microvm, MEMORY, bare=True)

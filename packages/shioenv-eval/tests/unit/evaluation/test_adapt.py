@@ -1,4 +1,4 @@
-"""Anyone's inputs are rewritten so that they find what they name; what cannot be is told."""
+"""External inputs are rewritten so that their files exist; inputs that cannot be are reported."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def adapted(*texts: str, **options: Any) -> Adapted:
 
 
 def one(text: str, seed: int = 0) -> str:
-    """What an input becomes; `!` and the reason where it is set aside."""
+    """Return the rewritten input; `!` and the reason where it is set aside."""
     found = adapted(text, seed=seed)
     return found.questions[0].input if found.questions else f"! {found.aside[0][1]}"
 
 
 def named(text: str) -> Iterator[str]:
-    """What an input becomes by several seeds."""
+    """Return the rewritten inputs for several seeds."""
     return (one(text, seed) for seed in range(12))
 
 
@@ -238,7 +238,7 @@ def test_what_is_set_aside_has_a_reason(text: str, reason: str) -> None:
         "dd if=/dev/zero of=x bs=1 count=3",
         "while true; do break; done",
         "sleep 0.5",
-        "sleep 1.2.3",  # no time at all, says sleep
+        "sleep 1.2.3",  # an invalid time for sleep
         "rm -rf documents",
         "ls -l /dev/zero",
     ],

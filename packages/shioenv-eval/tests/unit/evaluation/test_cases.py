@@ -19,7 +19,7 @@ def cases(system: System, count: int, *commands: str, seed: int = 0) -> list[Dra
 
 @NIGHTLY
 def test_every_option_has_a_case(system: System) -> None:
-    """Those of cpio stand beside others; all of mktemp are volatile."""
+    """Those of cpio appear with other options; all of mktemp are volatile."""
     stream = CaseStream(system, COMMANDS)
     wanted = {(name, option) for name, options in stream.options.items() for option in options}
     drawn = list(islice(stream, 600))

@@ -81,7 +81,7 @@ def of_system(text: str) -> list[str]:
 
 @pytest.mark.parametrize("seed", [1, 2, 7, 11, 23, 40])
 def test_paths_of_the_system_stay_what_they_are(seed: int, tmp_path: Path) -> None:
-    """Whatever the tree's own `bin`, `tmp` and `www` are called then."""
+    """This holds for any names that the tree's own `bin`, `tmp` and `www` get."""
     derive(None, "another", seed, tmp_path)
     seen = 0
     for file in (tmp_path / "home" / "files").rglob("*"):

@@ -1,4 +1,4 @@
-"""Where answers differ from the machine, and how differences are made small, without a sandbox."""
+"""Differences between answers and the machine, and their reduction, without a sandbox."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_file_that_one_side_moves_needs_no_digest_on_the_other() -> None:
 
 
 class Scripted:
-    """A machine that prints nothing, and another side that prints what `said` gives."""
+    """A machine that prints nothing, and another side whose output `said` returns."""
 
     def __init__(self, said: Callable[[str, tuple[str, ...]], bytes]) -> None:
         self._said = said
@@ -108,7 +108,7 @@ class Scripted:
 
 
 def left_of(both: Any, *words: str, history: tuple[str, ...] = ()) -> AskedCase:
-    """What is left of an input; `both` is a `Scripted`."""
+    """Return the reduced input; `both` is a `Scripted`."""
     sides = Sides(both, both, PatchLevel.FULL)
     asked = AskedCase("/", history, Input.from_marked(words))
     sides.compare([asked])
@@ -156,7 +156,7 @@ def test_what_the_machine_itself_disagrees_about_is_never_left() -> None:
 
 
 def test_a_difference_stays_in_its_class() -> None:
-    """Without an argument there is another difference, which is not the one looked at."""
+    """Without an argument the difference is another one, which does not count."""
 
     class Failing(Scripted):
         def said(
@@ -225,7 +225,7 @@ class OneFile:
 
 
 def found_without(said: Callable[[str, tuple[str, ...]], bytes]) -> CaseFinding:
-    """The one finding of two cases, `wc -x file` and `wc -y file`, of another side."""
+    """Return the one finding of two cases, `wc -x file` and `wc -y file`, of another side."""
     both: Any = Scripted(said)
     sides = Sides(both, both, PatchLevel.FULL)
     verdicts = []
@@ -243,7 +243,7 @@ def found_without(said: Callable[[str, tuple[str, ...]], bytes]) -> CaseFinding:
 
 
 def test_arguments_are_left_out_once_more_where_files_are_gone() -> None:
-    """Two cases that come down to one finding only then."""
+    """Only then do two cases reduce to one finding."""
 
     def said(text: str, history: tuple[str, ...]) -> bytes:
         return b"!" if history or {"-x", "-y"} & {*text.split()} else b""

@@ -1,4 +1,4 @@
-"""`shioenv evaluate` as it is typed: what it prints, keeps and exits with."""
+"""`shioenv evaluate` on the command line: its output, files and exit status."""
 
 from __future__ import annotations
 

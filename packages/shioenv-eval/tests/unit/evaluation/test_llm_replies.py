@@ -1,4 +1,4 @@
-"""What a prompted model replies, read as the paper's format says, and what is wrong with it."""
+"""A prompted model's replies, parsed by the paper's format, and their errors."""
 
 from __future__ import annotations
 

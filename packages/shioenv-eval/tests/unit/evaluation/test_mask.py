@@ -1,4 +1,4 @@
-"""What varies between runs: fields, numbers, lines, and what is left to compare."""
+"""Values that vary between runs: fields, numbers, lines, and the remainder to compare."""
 
 from __future__ import annotations
 

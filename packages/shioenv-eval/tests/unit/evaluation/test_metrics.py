@@ -17,7 +17,7 @@ GOLD = case(did("one\ntwo\n", *TWO, exit_code=1))
 
 
 def wrong_in(answer: Said, level: PatchLevel = PatchLevel.FULL) -> set[str]:
-    """The metrics that are not 1."""
+    """Return the metrics that are not 1."""
     marks = mark(GOLD, answer, level).to_json()
     return {name for name, value in marks.items() if value not in (1.0, None)}
 

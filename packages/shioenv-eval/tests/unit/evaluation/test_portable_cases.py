@@ -1,4 +1,4 @@
-"""Which cases need the system though another machine of ours does the same."""
+"""Cases that need the system even where another of the project's machines behaves the same."""
 
 from __future__ import annotations
 

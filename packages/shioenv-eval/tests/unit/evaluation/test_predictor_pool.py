@@ -1,4 +1,4 @@
-"""What goes wrong with one question, or with several at once, costs no other answer."""
+"""An error in one question, or in several at once, costs no other answer."""
 
 from __future__ import annotations
 

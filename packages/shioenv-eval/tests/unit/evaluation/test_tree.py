@@ -1,4 +1,4 @@
-"""What an emulator's files say of an input."""
+"""Derivation of an input's patch from an emulator's files."""
 
 from __future__ import annotations
 

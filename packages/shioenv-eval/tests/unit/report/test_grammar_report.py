@@ -1,4 +1,4 @@
-"""What the report counts, and when a number is what it must be."""
+"""The report's counts, and the values that meet their expectation."""
 
 from dataclasses import replace
 from datetime import date

@@ -1,4 +1,4 @@
-"""People's inputs beside what policies draw."""
+"""People's inputs compared with inputs drawn by policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as misuse: messages in the style of the programs, written for this test."""
+"""The definition of misuse: messages in the style of the programs, written for this test."""
 
 import pytest
 

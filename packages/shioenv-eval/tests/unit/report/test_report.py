@@ -1,4 +1,4 @@
-"""A dataset as a page: what it counts, what it shows, and that no record can write into it."""
+"""A dataset as a page: its counts and contents, and its safety against hostile records."""
 
 from __future__ import annotations
 

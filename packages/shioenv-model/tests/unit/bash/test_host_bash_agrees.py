@@ -1,4 +1,4 @@
-"""Expressions, words, lists and definitions mean what the Bash of the host takes them for."""
+"""Expressions, words, lists and definitions are interpreted as by the Bash of the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patches put together are the patch of everything."""
+"""Composed patches equal the patch of all changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a redirection says of a file that it cannot open, held against Bash itself."""
+"""Bash's errors for files that a redirection cannot open, compared with Bash itself."""
 
 from __future__ import annotations
 

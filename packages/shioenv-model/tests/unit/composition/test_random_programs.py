@@ -1,4 +1,4 @@
-"""Programs put together at random do what the Bash of the host does with them."""
+"""Random programs behave as with the Bash of the host."""
 
 from __future__ import annotations
 

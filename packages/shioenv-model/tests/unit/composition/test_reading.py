@@ -1,4 +1,4 @@
-"""What is beyond being put together from commands is abstained from, though Bash reads it."""
+"""The composer abstains from programs beyond its scope, though Bash parses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interpreter runs programs as the Bash of the host runs them, on a machine of a few files."""
+"""The interpreter runs programs like the Bash of the host, on a machine of a few files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `xargs` and `find -exec` run is told, or nothing is."""
+"""The commands that `xargs` and `find -exec` run are derived completely, or not at all."""
 
 from __future__ import annotations
 

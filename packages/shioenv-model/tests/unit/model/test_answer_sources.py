@@ -1,4 +1,4 @@
-"""Sources of answers that are left out: a switch removes what comes from it, and nothing else."""
+"""Switches for answer sources: each removes one source's answers, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from shioenv_model.rules.registry import RULES
 from support.small_world import HOME, small_memory
 
 RULED = "basename sub/inner.txt"
-"""No record is of this command, and a rule computes its output."""
+"""A command without a record, whose output a rule computes."""
 LOOKED_UP = "cat a.txt"
-"""A record is of this command."""
+"""A command with a record."""
 SIMILAR = "cat nothere"
-"""A record is of a command like this, and no function explains it."""
+"""A command like one with a record, without a function that explains it."""
 COMPUTED = "head -n 1 b.txt"
-"""A record is of a command like this, and a function explains it."""
+"""A command like one with a record, with a function that explains it."""
 BY_BASH = "cd sub; pwd"
-"""Bash's own rules answer this."""
+"""Lines that Bash's own rules answer."""
 
 NOT_FOUND = "no directory of PATH holds it"
-"""What Bash says of commands of which nothing is known: the machine has only `cat`."""
+"""Source of an answer for an unknown command: the machine has only `cat`."""
 FOUND = "found from"
-"""What the source of an answer says of a function."""
+"""Beginning of an answer's source for a function."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answered(model: Model, text: str) -> tuple[str, bytes, str]:
-    """Who answered an input of one command, the output, and the answer's source."""
+    """Return the answering component for an input of one command, the output, and its source."""
     answer = model.answer(text)
     return model.steps[-1].asked[-1], answer.behavior.output, answer.source
 

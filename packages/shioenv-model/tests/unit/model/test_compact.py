@@ -1,4 +1,4 @@
-"""Patches as lines: said and read back the same, and nothing written that does not fit."""
+"""Patches as lines: parsing inverts formatting, and nothing inconsistent is ever generated."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ LETTERS = [bytes([each]) for each in b'+->=sra /.\n0124"\\x{}:,@abcdeknortuvwfim
 def test_whatever_is_written_letter_by_letter_fits_and_can_be_completed(
     seed: int, bias: float
 ) -> None:
-    """At no place there is nothing that can stand next, and where a line ends the patch applies."""
+    """Every prefix has a permitted next letter, and the patch applies at the end of each line."""
     rng = random.Random(seed)
     state = Acceptor(NAMES)
     written = b""

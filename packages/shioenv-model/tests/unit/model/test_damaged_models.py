@@ -1,4 +1,4 @@
-"""A model that is damaged, or made by somebody else to do harm: one error, which names the file."""
+"""Damaged and malicious models: one error, which names the file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def nobody_waits() -> Iterator[None]:
-    """What waits for a pipe is ended."""
+    """End a test that blocks on a pipe."""
     signal.alarm(60)
     yield
     signal.alarm(0)
@@ -80,7 +80,7 @@ def ranker(**changed: Any) -> Ranker:
 
 
 def asked(model: Path) -> None:
-    """Opens a model and asks it; whatever is wrong has to be told by one error."""
+    """Open a model and ask it questions. Any damage must raise one kind of error."""
     router = load_model(model)
     for question in QUESTIONS:
         router.answer(question)
@@ -144,7 +144,7 @@ def test_what_is_cut_short_is_refused(directory: Path, member: str, share: float
 @LARGER
 @pytest.mark.parametrize("member", MEMBERS)
 def test_every_changed_byte_is_an_error_or_another_answer(directory: Path, member: str) -> None:
-    """Of most bytes nobody can tell that they were others."""
+    """Most changed bytes cannot be detected."""
     content = (directory / member).read_bytes()
     for place in range(0, len(content), max(1, len(content) // scaled(8, 25))):
         changed = bytearray(content)
@@ -158,7 +158,7 @@ def test_every_changed_byte_is_an_error_or_another_answer(directory: Path, membe
 
 
 def replaced(value: Any, by: Any) -> Iterator[Any]:
-    """The document with each part of it in turn replaced; of lists the first item alone."""
+    """Yield the document with each part of it in turn replaced; of lists the first item alone."""
     yield by
     if isinstance(value, dict):
         for name in list(value)[: 3 if len(value) > 10 else 10]:

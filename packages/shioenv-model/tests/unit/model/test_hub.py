@@ -1,4 +1,4 @@
-"""Models put into a hub and fetched from there: the library's own requests, to a stand-in."""
+"""Upload models to a hub and download them: the library's own requests, to a fake hub."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Called = subprocess.CompletedProcess[str]
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[dict[str, str], dict[str, dict[str, bytes]]]]:
     with hub() as (url, repositories):
-        # the library reads its settings when it is imported: a process of its own
+        # the library reads its settings when it is imported, hence the separate process
         yield {
             **os.environ,
             "HF_ENDPOINT": url, "HF_TOKEN": "hf_x", "HF_HOME": str(tmp_path / "hf"),

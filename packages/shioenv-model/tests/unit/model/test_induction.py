@@ -58,7 +58,7 @@ def texts(seed: int, count: int) -> list[str]:
 
 @cache
 def told(command: str, text: str) -> Kept:
-    """What the real program does with a text on its standard input."""
+    """Return the real program's behavior with a text on its standard input."""
     done = subprocess.run(
         shlex.split(command),
         input=text.encode(),
@@ -70,7 +70,7 @@ def told(command: str, text: str) -> Kept:
 
 
 def reading(command: str, text: str) -> Taken:
-    """The command as one that is given a text."""
+    """Return the command as one that gets a text as input."""
     made = taken(command)
     operands = (*made.operands, Operand("", "x", content=text.encode()))
     return Taken(made.form, operands)
@@ -179,7 +179,7 @@ def test_options_mean_together_what_they_mean_alone(
         return seen(alone[part.form.options]) if part.form.options in alone else []
 
     found = Induction().combine(reading(command, text), examples)
-    if command.startswith("cut"):  # what -d means alone nobody has seen
+    if command.startswith("cut"):  # no record has -d alone
         assert found is None
         return
     assert found is not None
@@ -187,7 +187,7 @@ def test_options_mean_together_what_they_mean_alone(
 
 
 def test_what_options_mean_alone_goes_before_two_records_of_all_of_them() -> None:
-    """Two records of `-n -i -E` that any syntax explains do not hide what `-E` means."""
+    """Two records of `-n -i -E` that fit any syntax do not hide the meaning of `-E`."""
     seen = {
         "grep -n -i -E one": 2, "grep -n one": 8, "grep -i TWO": 8, "grep -E 'one|Two'": 8,
         "grep one": 8,
@@ -248,7 +248,7 @@ def test_several_texts_are_read_one_by_one_or_as_one(command: str, tmp_path: Pat
 
 
 def from_file(command: str, text: str, place: Path) -> tuple[Taken, Kept]:
-    """The command with a file of this text behind `<`, and what the real program does."""
+    """Return the command with a file of this text behind `<`, and the real program's result."""
     place.write_text(text)
     with place.open("rb") as file:
         output = subprocess.run(

@@ -1,4 +1,4 @@
-"""What languages of files do, with the real programs as the oracle."""
+"""Behavior of file languages, with the real programs as the oracle."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_no_names_take_no_row() -> None:
 
 
 def run(language: Language, text: str) -> str | None:
-    """What a command prints whose options mean what they mean to the real programs."""
+    """Return a command's output, with options interpreted as in the real programs."""
     of = {each.name: each for each in language.meanings if each.valued} | {
         each.name: each for each in language.meanings if not each.valued
     }

@@ -1,4 +1,4 @@
-"""What a memory is made of: canonical forms, facts, rewriting, the index on disk, the trees."""
+"""The parts of a memory: canonical forms, facts, rewriting, the on-disk index, the trees."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_what_is_set_of_a_whole_directory_is_set_of_all_of_ours() -> None:
         ["=", "/fs/sub/owner", "alice"],
         ["=", "/fs/sub~1inner.txt/owner", "alice"],
     ]
-    # one of theirs has another owner still: it was not the whole directory
+    # another entry of the recorded directory keeps its owner: the change was not recursive
     partly = {**files, "other/y": entry(2)}
     told = dict(fillings(ours, theirs, kept, partly, partly))[0]
     assert ["=", "/fs/sub~1inner.txt/owner", "alice"] not in json.loads(told.patch)
@@ -262,7 +262,7 @@ def test_the_parts_of_a_word_change_places() -> None:
 
 
 def test_a_file_that_takes_the_place_of_another_one_stays_what_it_is() -> None:
-    """As `mv` does it: theirs were alike but for their sizes, of ours owner and time differ."""
+    """As with `mv`: the recorded files differ only in size, the new ones in owner and time."""
     files = dict(small_world().state().before.document["fs"])
     size = files["a.txt"]["size"]
     files["b.txt"] = {**files["b.txt"], "size": size + 1}

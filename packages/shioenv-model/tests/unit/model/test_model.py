@@ -1,4 +1,4 @@
-"""The default model: what it answers by rule, from memory, and by guessing; and what it is."""
+"""The default model: answers by rule, from memory, and by guessing; and its metadata."""
 
 from __future__ import annotations
 
@@ -409,7 +409,7 @@ def test_the_model_is_a_runner_like_any_other(
 
 
 def test_a_directory_has_the_time_of_what_a_line_before_made_in_it(model: Model) -> None:
-    """No patch of a whole line tells that time, and the next line lists it."""
+    """The patch of a whole line lacks that time, and the next line lists it."""
     reached = model.reached(State(cwd=HOME, history=("touch sub/new",)))
     entry = reached.entry("sub")
     assert entry is not None

@@ -1,4 +1,4 @@
-"""One model is asked by several threads."""
+"""One model is used by several threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shioenv predict`, `shioenv model` and recipes, as they are typed."""
+"""`shioenv predict`, `shioenv model` and recipes on the command line."""
 
 from __future__ import annotations
 

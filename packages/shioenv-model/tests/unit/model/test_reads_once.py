@@ -1,4 +1,4 @@
-"""An answer reads each text once, and looks up each input once."""
+"""An answer parses each text once, and looks up each input once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a memory of one machine says, said of another one."""
+"""A memory of one machine, translated to another machine."""
 
 from __future__ import annotations
 

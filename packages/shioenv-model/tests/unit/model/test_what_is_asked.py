@@ -1,4 +1,4 @@
-"""What a composition asks its runner, and what it makes of the answers."""
+"""Questions of a composition to its runner, and its use of the answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def said(stdout: bytes = b"", exit_code: int = 0, stderr: bytes = b"", **more: A
 
 
 class Model:
-    """Answers from a table and executes nothing; unsure of every answer."""
+    """Answers from a table and executes nothing, with a low confidence in every answer."""
 
     def __init__(self, table: Mapping[str, Behavior]) -> None:
         self.table = table

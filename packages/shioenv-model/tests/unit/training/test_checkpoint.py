@@ -1,5 +1,5 @@
 # ruff: noqa: E402 - what is imported needs what may not be installed
-"""A run that begins from a model of CodeT5's kind: its tokens are taken, and its weights."""
+"""A run that begins from a model of CodeT5's kind takes its tokens and weights."""
 
 from __future__ import annotations
 

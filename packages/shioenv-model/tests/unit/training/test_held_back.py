@@ -1,4 +1,4 @@
-"""A memory and a sequence model asked about a machine that they never saw."""
+"""A memory and a sequence model evaluated on an unseen machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Own records come back without being executed; what is no record is refused with its place."""
+"""The project's own records are imported without execution; invalid ones are refused with their
+place."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def lines(dataset: Path) -> list[bytes]:
 
 
 def refused(source: Path, content: bytes | None = None) -> ImportFileError:
-    """The error of an import, which leaves nothing."""
+    """Return the error of an import, which leaves no files."""
     if content is not None:
         source.write_bytes(content)
     with pytest.raises(ImportFileError) as caught:

@@ -1,4 +1,4 @@
-"""Released records are taken over as they are; what they do not say, or say wrongly, stays out."""
+"""Released records are imported unchanged; missing and wrong values are left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several passes say of an input, and how it is counted."""
+"""Comparison of several passes of an input, and its counts."""
 
 from __future__ import annotations
 

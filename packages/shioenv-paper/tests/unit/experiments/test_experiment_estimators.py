@@ -1,4 +1,4 @@
-"""Errors by estimator and budget, and what a wanted error costs."""
+"""Errors by estimator and budget, and the cost of a target error."""
 
 from __future__ import annotations
 

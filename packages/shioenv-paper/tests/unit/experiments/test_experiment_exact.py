@@ -1,4 +1,5 @@
-"""Inputs executed whole: what is kept of them, which are taken, and how a stopped call goes on."""
+"""Completely executed inputs: their kept parts, their selection, and the continuation of a stopped
+call."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def setting_of(out: Path, seed: int = 0, fail_after: int | None = None) -> Exper
 
 
 def executed_by(setting: ExperimentSetting) -> int:
-    """How many inputs were executed so far."""
+    """Return the number of inputs executed so far."""
     assert isinstance(setting.executor, FakeExecutor)
     return setting.executor.executed
 
@@ -132,7 +133,7 @@ def test_a_stopped_call_goes_on(tmp_path: Path) -> None:
 
 
 def _untimed(other: exact.Collection, found: exact.Collection) -> tuple[KnownInput, ...]:
-    """The other's inputs with the times of these: times differ from call to call."""
+    """Return the other's inputs with the times of these: times differ from call to call."""
     pairs = zip(other.inputs, found.inputs, strict=True)
     return tuple(replace(known, seconds=timed.seconds) for known, timed in pairs)
 

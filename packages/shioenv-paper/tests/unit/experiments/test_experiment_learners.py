@@ -1,4 +1,4 @@
-"""What the table of learners counts."""
+"""The counts in the table of learners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequence models of an experiment on regimes: reused only where they were trained as asked."""
+"""Sequence models of an experiment on regimes: reused only with the same training settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAN = {"size": "tiny", "steps": 20, "seed": 3}
 
 
 def trained(run: Path) -> None:
-    """A model that was trained by `PLAN`, as another machine brings it home."""
+    """Return a model trained by `PLAN`, as another machine returns it."""
     (run / "model").mkdir(parents=True)
     write_card(run / "model", {"kind": "memory", "system": "", "plan": PLAN})
 

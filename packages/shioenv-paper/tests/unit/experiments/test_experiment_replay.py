@@ -1,4 +1,4 @@
-"""A replayed estimate is the estimate that executing would have given."""
+"""A replayed estimate equals the estimate by execution."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INPUTS = [
 
 
 def by_executing(known: KnownInput, estimator: str, budget: int, seed: int) -> tuple[float, int]:
-    """The estimate with a stand-in for the sandbox, and the sub-inputs it ran."""
+    """Return the estimate with a fake sandbox, and the sub-inputs that it ran."""
     texts = known.texts()
     differing = {texts[mask] for mask in masks_of(known.differs)}
     score = estimate_irreducibility(

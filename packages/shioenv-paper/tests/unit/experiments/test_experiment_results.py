@@ -1,4 +1,4 @@
-"""What an experiment writes: data, picture, table, and what they were made with."""
+"""Files of an experiment: data, picture, table, and the versions and options behind them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made of scores: means by length, gains, distributions, training sets."""
+"""Statistics of scores: means by length, gains, distributions, training sets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def score(
 
 
 def of(sampler: str, count: int) -> list[ScoredRecord]:
-    """Lengths 0, 1, 2 in turn; of GCS all arguments matter, of others half; every second fails."""
+    """Return records of lengths 0, 1, 2 in turn. With GCS all arguments matter, with others half;
+    every second record fails."""
     high = 1.0 if sampler == "gcs" else 0.5
     return [
         score(number, sampler, number % 3, high if number % 3 else None, number % 2)

@@ -1,4 +1,4 @@
-"""The subcommands over a stand-in for the sandbox: what they print and how they end."""
+"""The subcommands over a fake sandbox: their output and exit status."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from support.cli_reference import commands
 
 
 class Sandbox(ScriptedRunner):
-    """Answers from a function; knows as much of a system as the subcommands ask."""
+    """Answers from a function; provides as much of a system as the subcommands need."""
 
     system: Any = SimpleNamespace(
         name="debian-12",

@@ -1,4 +1,4 @@
-"""What requests tell: the lines of a conversation, whose it can be, and where it is cut."""
+"""Conversations derived from requests: the lines, the possible owner, and the cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a server listens, and whether other hosts reach it there."""
+"""A server's listening address, and whether other hosts can connect to it."""
 
 from __future__ import annotations
 

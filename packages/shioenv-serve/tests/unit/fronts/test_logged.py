@@ -1,4 +1,4 @@
-"""Logs of servers read again, and recordings shown again."""
+"""Logs of servers, parsed again, and recordings, replayed."""
 
 from __future__ import annotations
 

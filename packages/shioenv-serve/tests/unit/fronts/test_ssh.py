@@ -131,7 +131,7 @@ class Told:
         self.uploads = self.channel()
 
     def channel(self) -> Uploads:
-        """Another channel of the same visitor."""
+        """Return another channel of the same visitor."""
         return Uploads(
             self.directory, self.told, lambda *told: self.dropped.append(told),
             self.visitors, self.servers,
@@ -247,7 +247,7 @@ def test_a_refused_file_of_sftp_takes_nothing_from_the_next(tmp_path: Path) -> N
 
 
 def waiting(tap: SftpServer) -> None:
-    """Requests without an answer, more than are followed."""
+    """Return requests without an answer, more than are followed."""
     for _ in range(70):
         tap.sent(sftp(17, 1, b"/") * 1000)
 
@@ -387,7 +387,7 @@ def test_a_malformed_stream_of_sftp_keeps_nothing_large(tmp_path: Path, stream: 
 
 def test_no_connection_is_taken_for_a_moment_where_descriptors_run_out() -> None:
     class Short(socket.socket):
-        """A listener that counts how often it was asked for a connection."""
+        """A listener that counts the attempts to accept a connection."""
 
         asked = 0
 
@@ -552,7 +552,7 @@ def test_a_log_that_cannot_be_written_is_told_once() -> None:
 
 
 class SlowMachine:
-    """A machine whose look is over when the test says so."""
+    """A machine whose look ends when the test sets `over`."""
 
     ended = False
 
@@ -566,7 +566,7 @@ class SlowMachine:
 
 
 class HeardChannel:
-    """A channel that keeps what it is told."""
+    """A channel that keeps the lines reported to it."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Files of a shell that a model answers, as SFTP and scp ask for them; hostile requests too."""
+"""Files of a shell that a model answers, through SFTP and scp; hostile requests too."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FILES = {
 
 
 class Writing:
-    """A runner that knows `cat > NAME` alone, and declines what it is told to."""
+    """A runner that supports only `cat > NAME`, and declines configured inputs."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -90,7 +90,7 @@ class Visit:
         self.sftp = SftpAnswers(self.files, self.uploads)
 
     def ask(self, kind: int, *fields: int | bytes | str, number: int = 7) -> tuple[int, bytes]:
-        """The kind and the body of an answer, without its number."""
+        """Return the kind and the body of an answer, without its number."""
         body = b"".join(map(field, fields))
         said = self.sftp.answer(packet(kind, struct.pack(">I", number) + body))
         length, answered, back = struct.unpack_from(">IBI", said)

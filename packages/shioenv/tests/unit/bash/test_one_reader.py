@@ -27,7 +27,7 @@ for text in "${texts[@]}"; do
     printf %s $?
 done
 """
-"""Prints 0 for each text that Bash accepts; of some faults it only says that they are there."""
+"""Prints 0 for each text that Bash accepts. For some faults Bash only prints a message."""
 
 DOCUMENTS = (
     "cat <(. x <<'E'\nfoo\nE)",
@@ -67,7 +67,7 @@ DOCUMENTS = (
     "cat <<A <<B\nA",
     "cat <<E\nE\\\n",
 )
-"""Here-documents that end in ways of their own."""
+"""Here-documents with unusual ends."""
 
 OTHERS = (
     'Q="q"d() { a; }',
@@ -97,7 +97,7 @@ OTHERS = (
     "a <(((2)); $(case x in x) j;; esac) )",
     "((a); case x in x) j;; y) k;; esac )",
 )
-"""What looks like an assignment, and what looks like arithmetic."""
+"""Texts that resemble assignments or arithmetic."""
 
 
 def accepted(texts: Sequence[str]) -> list[bool]:

@@ -30,7 +30,7 @@ ESCAPES = (
 
 
 def shown(words: str) -> list[str]:
-    """What a command gets of words, by Bash."""
+    """Return the arguments that a command gets from words, by Bash."""
     asked = ["bash", "--norc", "-c", "printf '%s\\0' " + words]
     environment = os.environ | {"LC_ALL": "C.UTF-8"}
     run = subprocess.run(asked, capture_output=True, check=True, env=environment)
@@ -53,7 +53,8 @@ def test_what_is_quoted_stands_for_itself_and_is_unquoted_again() -> None:
 
 
 def test_records_are_quoted_in_the_same_way() -> None:
-    """`shioenv.domain.inputs` stands below this package, and writes the start of records."""
+    """`shioenv.domain.inputs` is a lower layer than this package, and writes the start of
+    records."""
     assert [quoted(text) for text in TEXTS] == [shlex.quote(text) for text in TEXTS]
 
 

@@ -9,7 +9,7 @@ from shioenv.errors import SandboxError
 
 
 class Reader:
-    """Stands for a sandbox whose readings some killer spoils."""
+    """A fake sandbox whose readings are damaged by a killed process."""
 
     def __init__(self, *readings: bytes) -> None:
         self._readings = list(readings)

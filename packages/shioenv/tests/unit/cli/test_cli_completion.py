@@ -13,7 +13,7 @@ from shioenv.cli import shared
 
 
 def complete(line: str, tmp_path: Path) -> list[str]:
-    """What bash would offer after this line."""
+    """Return bash's completions for this line."""
     words = line.split(" ")
     environment = {
         **os.environ,

@@ -1,4 +1,4 @@
-"""Exports hold every record, typed the same whatever they hold, and are written whole."""
+"""Exports hold every record, with types that do not depend on the values, and are written whole."""
 
 from __future__ import annotations
 

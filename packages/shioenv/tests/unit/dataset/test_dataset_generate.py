@@ -1,4 +1,4 @@
-"""What a run records, keeps and tells, with a stand-in for the sandbox in this process."""
+"""The records, files and reports of a run, with a fake sandbox in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A damaged shard is made again; what is proved, what was kept and what differs is said."""
+"""A damaged shard is regenerated; verified, kept and differing records are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selections are datasets of their own: the same lines, the same numbers, their parent named."""
+"""Selections are complete datasets: the same lines and numbers, with the parent's name."""
 
 from __future__ import annotations
 

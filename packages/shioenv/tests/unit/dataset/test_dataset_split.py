@@ -1,4 +1,4 @@
-"""Datasets split without giving anything away, put together, and told as conversations."""
+"""Datasets are split without leaks, merged, and converted to conversations."""
 
 from __future__ import annotations
 

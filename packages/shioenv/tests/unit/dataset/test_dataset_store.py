@@ -1,4 +1,4 @@
-"""What a dataset directory survives, and what it refuses."""
+"""Damage that a dataset directory survives, and damage that it refuses."""
 
 from __future__ import annotations
 

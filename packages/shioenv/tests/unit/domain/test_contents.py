@@ -1,4 +1,4 @@
-"""Which contents a state knows after an input."""
+"""The contents that a state knows after an input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores and environments take whatever answers, though it executes nothing."""
+"""Scores and environments accept any runner, even one that executes nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shioenv.env.shio_env import ShIOEnv
 
 
 class Predicted:
-    """Says that an input prints its words, and is never quite sure."""
+    """Predicts that an input prints its words, with a confidence below 1."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, State | None]] = []

@@ -217,7 +217,7 @@ def test_copy_of_an_opener_opens_a_sandbox_of_its_own() -> None:
 
 
 class Built:
-    """What tables are shared by."""
+    """Keys under which tables are shared."""
 
     def __init__(self, digest: str) -> None:
         self.digest, self.versions = digest, None

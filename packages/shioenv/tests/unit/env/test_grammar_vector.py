@@ -34,7 +34,8 @@ def make(**options: Any) -> GrammarVectorEnv:
 
 
 def roll(vector: GrammarVectorEnv, steps: int) -> tuple[list[Any], list[str]]:
-    """What so many steps of actions drawn with a fixed seed give, and what was written."""
+    """Return the results of so many steps of actions drawn with a fixed seed, and the written
+    records."""
     random = np.random.default_rng(0)
     _, infos = vector.reset(seed=0)
     results, written = [], []
@@ -294,7 +295,7 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 @pytest.mark.parametrize("defer", [False, True])
 def test_an_action_that_cannot_be_read_leaves_no_episode_behind(defer: bool) -> None:
-    """Whoever ends in the step of such an action is scored in no later step."""
+    """An episode that ends in the step of such an action is scored in no later step."""
     vector = make(num_envs=2, defer=defer)
     _, infos = vector.reset(seed=0)
     random = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Local actions do what the numbered productions do, and a history tells states apart."""
+"""Local actions match the numbered productions, and a history tells states apart."""
 
 from __future__ import annotations
 

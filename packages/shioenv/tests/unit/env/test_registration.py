@@ -10,7 +10,7 @@ MAKE = "env = gymnasium.make('ShIOEnv-v0'); assert env.spec.id == 'ShIOEnv-v0'"
 
 
 def python(*lines: str) -> str:
-    """What a fresh interpreter prints; its failure is ours."""
+    """Return the output of a fresh interpreter; its failure fails the test."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", "\n".join(lines)],
         capture_output=True,

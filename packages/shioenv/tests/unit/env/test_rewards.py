@@ -75,7 +75,7 @@ def test_necessary_sees_every_argument_with_the_budget_that_learners_have(
 
 
 def test_necessary_does_not_see_them_with_less() -> None:
-    """What the reference says: a learner would be taught short inputs."""
+    """By the reference: a learner would learn short inputs."""
     env = made(necessary, arguments=12, runner=Hashing(), noise_runs=2, budget=16)
     assert write(env, "echo", *"abcdefgh") < 0.5 * 8 / 12
 
@@ -96,7 +96,7 @@ def test_gate_pays_for_what_succeeds() -> None:
 
 
 def test_gate_pays_for_what_is_steady() -> None:
-    words = ("mktemp", "-u")  # its grammar says that two runs differ
+    words = ("mktemp", "-u")  # its grammar declares that two runs differ
     assert write(made(Gate(necessary)), *words) == 0
     assert write(made(Gate(necessary, steady=False)), *words) == 1 / 4
 

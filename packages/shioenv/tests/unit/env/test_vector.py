@@ -21,7 +21,7 @@ STEPS = [
 
 
 def roll(envs: VectorEnv[Any, Any, Any]) -> list[Any]:
-    """What a reset and the steps give; info left out."""
+    """Return the results of a reset and the steps, without info."""
     results = [envs.reset(seed=3)[0]]
     for added, execute, begin in STEPS:
         action = {

@@ -259,7 +259,7 @@ def test_what_an_execution_took_is_told_apart(tmp_path: Path, clock: Clock) -> N
 
 
 class Slow(FakeRunner):
-    """Says that inputs take a part of the time that they take."""
+    """Reports a fraction of the time that inputs take."""
 
     def __init__(self, scratch: str, clock: Clock) -> None:
         super().__init__(scratch)

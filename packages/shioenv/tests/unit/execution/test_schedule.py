@@ -1,4 +1,4 @@
-"""Which task is next, how often it is begun, and how far ahead it may be."""
+"""The order of tasks, the number of their attempts, and the limit on running ahead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done in this process, with one sandbox that is opened again where it broke."""
+"""Tasks executed in this process, with one sandbox that is reopened after it broke."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was compressed is read by what it is; damage of any kind is one error."""
+"""Compression is recognised by the contents; damage of any kind is one error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is no JSON or no TOML, or is nested too deeply, is one error."""
+"""Invalid JSON, invalid TOML and excessive nesting are one error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A journal keeps what was written whole, whatever happened to the rest of it."""
+"""A journal keeps complete entries, whatever happened to the rest of it."""
 
 from __future__ import annotations
 

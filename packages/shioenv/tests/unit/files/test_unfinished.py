@@ -42,7 +42,7 @@ def begun(plan: object, numbers: range) -> Path:
 
 
 def kept(plan: object) -> dict[str, int]:
-    """What a second call takes over; it is killed as well."""
+    """Return the files that a second call takes over; it is killed as well."""
     with suppress(_Killed), unfinished("work", plan) as directory, parts(directory) as made:
         found = dict(made.values)
         assert made.kept == len(found)

@@ -30,7 +30,7 @@ EXAMPLE = "example say x\n"
 
 
 def chain(body: str, last: str = "x") -> Callable[[int], str]:
-    """A grammar of so many definitions, each of which names the next one."""
+    """Return a grammar of so many definitions, each of which references the next."""
 
     def written(number: int) -> str:
         lines = [f"<a{n}> = " + body.format(f"<a{n + 1}>", n) for n in range(number)]
@@ -94,7 +94,7 @@ def faults_of(directory: Path, text: str) -> tuple[Fault, ...]:
 
 
 def calls(work: Callable[[], object]) -> int:
-    """How many functions are called meanwhile."""
+    """Count the function calls during `work`."""
     count = 0
 
     def called(frame: object, event: str, argument: object) -> None:

@@ -1,4 +1,4 @@
-"""What a grammar file says, and what is reported where it says it wrongly."""
+"""Parsing of grammar files, and the reported errors."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The names that stand for several grammars, and who draws from which."""
+"""Names of sets of grammars, and the samplers that draw from them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What headers say of commands: read, compared with the grammar, and told by role."""
+"""Traits of commands in headers: parsed, compared with the grammar, and listed by role."""
 
 import pytest
 
@@ -19,7 +19,7 @@ example x a b
 
 
 def faults(header: str, body: str = BODY) -> list[str]:
-    """What is wrong with a grammar of this header, as `grammar check` tells it."""
+    """Return the faults of a grammar with this header, as reported by `grammar check`."""
     loaded = read_grammar(f"{HEAD}{header}\n{body}", "x.grammar")
     return [fault.message for fault in (*loaded.faults, *check_traits(loaded.grammar))]
 

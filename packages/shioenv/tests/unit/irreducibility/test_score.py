@@ -16,7 +16,7 @@ from shioenv.irreducibility.scoring import Scoring
 
 
 class Shell:
-    """Answers with what `output` says about the line, and counts what it was asked."""
+    """Answers with the value of `output` for the line, and counts its questions."""
 
     def __init__(self, output: Callable[[str], str]) -> None:
         self.output = output

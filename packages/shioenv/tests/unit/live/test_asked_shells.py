@@ -20,7 +20,7 @@ MOVES = Behavior(3, b"went\n", ContextPatch((("=", "/cwd", "/elsewhere"),)))
 
 
 class Confident:
-    """A model that is as sure as it says."""
+    """A model with a fixed confidence."""
 
     def __init__(self, answers: dict[str, tuple[Behavior, float]]) -> None:
         self.answers = answers

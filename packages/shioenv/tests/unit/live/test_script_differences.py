@@ -1,4 +1,4 @@
-"""What counts as a difference between two shells that run one script."""
+"""Differences between two shells that run one script."""
 
 from __future__ import annotations
 

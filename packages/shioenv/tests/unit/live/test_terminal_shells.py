@@ -23,7 +23,7 @@ CHANGED = Behavior(0, b"", ContextPatch((("=", "/cwd", "/there"),)))
 
 
 class Terminals:
-    """A runner that starts a terminal whose other end is `slave`; `looks` are told in turn."""
+    """A runner that starts a terminal whose other end is `slave`; `looks` are returned in turn."""
 
     def __init__(self) -> None:
         self.master, self.slave = pty.openpty()
@@ -172,7 +172,7 @@ def test_a_program_in_front_is_looked_at_again(
     attached = Attached(shell, keyboard, at_prompt=prompts.append)
     os.write(keys, b"\x04")
     wait_until(lambda: bool(prompts), "what a program changed")
-    os.close(keys)  # nobody types any more
+    os.close(keys)  # end of the typed input
     attached.join()
     assert not shell.ended
     shell.close()

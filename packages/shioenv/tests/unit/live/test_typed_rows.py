@@ -296,7 +296,7 @@ def test_a_group_of_a_command_is_killed(tmp_path: Path) -> None:
         group = int(talk.readline().split()[1])
         os.read(entered.output, 3)
         typed.end_group(group)
-        assert talk.read() == b""  # whoever would say the status is of the group
+        assert talk.read() == b""  # the process that reports the status is in the group
     os.close(entered.output)
     os.close(entered.errors)
     assert not (tmp_path / "late").exists()

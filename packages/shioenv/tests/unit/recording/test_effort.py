@@ -1,4 +1,4 @@
-"""What records took, added up and told."""
+"""The effort for records, summed and printed."""
 
 from __future__ import annotations
 

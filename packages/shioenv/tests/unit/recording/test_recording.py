@@ -605,7 +605,7 @@ LIMIT = 32
 
 
 class Limited(Channels):
-    """Writes pieces to its two channels in turn, of which `LIMIT` bytes are kept."""
+    """Writes pieces to its two channels in turn; `LIMIT` bytes of them are kept."""
 
     def __init__(self, *pieces: tuple[int, bytes]) -> None:
         super().__init__(b"", b"")

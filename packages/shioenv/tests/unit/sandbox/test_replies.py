@@ -1,4 +1,4 @@
-"""What a supervisor says is read as it was meant, and whatever else comes is an error of ours."""
+"""A supervisor's replies are parsed as they were meant; all other bytes are an internal error."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def reply(output: bytes, state: bytes, listed: bytes, status: int = 0) -> bytes:
 
 
 def read(said: bytes) -> Execution:
-    """What is made of these bytes of a supervisor, which says nothing more after them."""
+    """Parse these bytes of a supervisor that sends nothing after them."""
     left = said
 
     def receive(least: int, so_far: bytes) -> bytes:

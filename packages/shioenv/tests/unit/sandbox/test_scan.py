@@ -1,7 +1,7 @@
-"""What a run changed is read to its end, each file once, or said not to be: scan.c by itself.
+"""A run's changes are read completely, each file once, or reported as cut: scan.c by itself.
 
-The code is compiled alone and given three trees, in a mount namespace of its own. The layers are
-two fresh file systems, which number their files alike.
+The code is compiled alone and gets three trees, in a new mount namespace. The layers are two fresh
+file systems, which number their files alike.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def scanned(library: Path, directory: Path, trees: str, milliseconds: int = 5000) -> Any:
-    """What the scan says of the trees that a text of Python makes."""
+    """Return the scan's output for the trees that a text of Python makes."""
     text = f"{SCANNING}\n{trees}\nprint(json.dumps(scan({milliseconds})))\n"
     ended = subprocess.run(
         ["unshare", "--map-root-user", "--mount", sys.executable, "-c", text, str(library)],

@@ -61,7 +61,7 @@ def instructions() -> list[tuple[int, int, int, int]]:
 def decide(
     number: int, arguments: tuple[int, ...] | None = None, architecture: int = X86_64
 ) -> int:
-    """What the filter answers, by running its instructions (classic BPF)."""
+    """Return the filter's decision, by interpreting its instructions (classic BPF)."""
     program, at, accumulator = instructions(), 0, 0
     while True:
         code, if_true, if_false, k = program[at]

@@ -618,8 +618,8 @@ def test_what_a_command_says_about_itself_is_asked_for_alone(tmp_path: Path) -> 
     "names", [("truncate",), ("xargs", "ls", "echo", "head"), ("env", "ls", "tar", "head")]
 )
 def test_what_is_drawn_is_read_again_as_it_was_meant(names: tuple[str, ...]) -> None:
-    """Values with a sign that the shell would take are quoted, and what a command runs has the
-    arguments that its own grammar tells apart.
+    """Values with a sign that the shell would interpret are quoted. A command run by another has
+    the arguments that its own grammar separates.
     """
     parser = InputParser([*map(loaded, names)])
     for one in draw("mixed", 1500, commands=names, composite_share=0.0, seed=3):

@@ -33,12 +33,12 @@ def every() -> tuple[Grammar, ...]:
 
 @cache
 def usual() -> tuple[Grammar, ...]:
-    """What is drawn from where no command is named."""
+    """Return the grammars that are drawn from where no command is named."""
     return load_grammars(PAPER)
 
 
 def traits(text: str = "") -> dict[str, Traits]:
-    """What the shipped commands are like, or one that `text` is the header of."""
+    """Return the traits of the shipped commands, or of one whose header is `text`."""
     if text:
         return {
             "pack": read_grammar(f"command pack\n{text}\n", "pack.grammar").grammar.header.traits

@@ -1,4 +1,4 @@
-"""A declaration that somebody else wrote: whatever stands in it, it is data."""
+"""A declaration by an untrusted author: all of it is data."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def faults(tree: Path, entries: str) -> str:
     declaration = theirs(tree, entries)
     with pytest.raises(SystemDeclarationError) as caught:
         load_home(declaration)
-    fingerprint(declaration, "")  # whatever is wrong, it ends
+    fingerprint(declaration, "")  # it terminates for every fault
     assert len(str(caught.value)) < 2000
     return str(caught.value)
 

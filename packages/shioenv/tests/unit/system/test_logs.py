@@ -1,4 +1,4 @@
-"""What the declared machine has written into its logs."""
+"""The declared machine's entries in its logs."""
 
 from __future__ import annotations
 

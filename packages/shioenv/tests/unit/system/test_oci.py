@@ -1,4 +1,4 @@
-"""Layers of a container image as one tarball, as the OCI image specification says."""
+"""Layers of a container image as one tarball, by the OCI image specification."""
 
 from __future__ import annotations
 
