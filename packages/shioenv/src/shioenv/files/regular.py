@@ -35,7 +35,7 @@ def open_regular(path: str | Path) -> io.BufferedReader:
     Opening never blocks on a pipe or a device. Errors: those of `open`. IsADirectoryError for a
     directory. OSError for a pipe, a device or a socket, with the file type in `strerror`.
     """
-    refuse_other(Path(path).stat(), path)  # opening some devices has side effects
+    refuse_other(Path(path).stat(), path)  # some devices act when they are opened
     file = open(path, "rb", opener=_opened)  # noqa: SIM115 - the caller closes it
     try:
         refuse_other(os.fstat(file.fileno()), path)
