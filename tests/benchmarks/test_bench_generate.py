@@ -1,4 +1,4 @@
-"""The benchmark of datasets runs to its end. What it measures is not judged here."""
+"""The benchmark of datasets runs to its end. Its figures are not checked here."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The program outside a sandbox is linked as what faces hostile processes should be.
+"""The program outside a sandbox is linked with the usual protections against hostile processes.
 
-It takes nothing from the host's libraries, so that one wheel runs on every distribution.
+It uses nothing of the host's libraries, so that one wheel runs on every distribution.
 """
 
 from __future__ import annotations
