@@ -321,7 +321,7 @@ def test_models_are_trained_and_asked_on_a_machine_with_the_examples_alone(
     """Each call is a new process, without system or home, as on a borrowed machine."""
     carried, runs, out, home = (tmp_path / name for name in ("carried", "runs", "out", "home"))
     carried.mkdir()
-    (runs / "site").mkdir(parents=True)  # what wheels would bring is here already
+    (runs / "site").mkdir(parents=True)  # the wheels are installed already
     for name in ("one", "two"):
         pack(examples.directory, carried / f"{name}.examples")
     suite = suite_of(case(did("hi\n"), text="echo hi"))

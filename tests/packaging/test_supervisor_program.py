@@ -21,7 +21,7 @@ def listed(*command: str) -> str:
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ("--segments", "GNU_RELRO"),  # what relocation wrote is read-only
+        ("--segments", "GNU_RELRO"),  # relocated data is read-only
         ("--dynamic", "BIND_NOW"),  # and is all written before main()
         ("--file-header", "DYN (Position-Independent Executable"),  # loaded anywhere
     ],
