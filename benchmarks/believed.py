@@ -169,7 +169,7 @@ def opened(port: int, pieces: tuple[bytes, ...]) -> Heard:
             while b"\n" not in heard and (data := connection.recv(4096)):
                 heard += data
             for number, piece in enumerate(pieces):
-                if number:  # what answers the piece before comes first, where anything does
+                if number:  # wait for an answer to the previous piece first
                     connection.settimeout(0.4)
                     with suppress(TimeoutError):
                         heard += connection.recv(65536)

@@ -230,7 +230,7 @@ def bare_bash(system: System) -> Iterator[Bares]:
             yield Bares(own, built, root, how)
         else:
             copy = where / "home"
-            subprocess.run(  # what may not be read is left out
+            subprocess.run(  # unreadable files are left out
                 ["cp", "-r", f"{system.rootfs}{home}", copy], check=False, stderr=subprocess.DEVNULL
             )
             subprocess.run(["chmod", "-R", "u+rwX", copy], check=True)  # it is copied again

@@ -61,7 +61,7 @@ def main() -> None:
     for way, text in sorted(times):
         wall, processor = zip(*times[way, text][2:], strict=True)
         line = f"{way:24} {text:18} wall {1000 * median(wall):7.1f} ms"
-        if WAYS[way].sandbox == "microvm":  # of namespaces a process that goes on has used it
+        if WAYS[way].sandbox == "microvm":  # with namespaces a running process has used it
             line += f"   processor {1000 * median(processor):7.1f} ms"
         print(line)
 

@@ -644,7 +644,7 @@ class Sides:
         for cause, pattern in _BY_INPUT:
             if cause is not Cause.HARD_LINK and pattern.search(self.text):
                 return {cause}
-        return self.causes() or None  # what was written to a file
+        return self.causes() or None  # output written to a file
 
     def _reordered(self, a: list[bytes], b: list[bytes]) -> set[Cause] | None:
         if len(a) != len(b):

@@ -259,7 +259,7 @@ def main() -> int:
     for n, (dirties, text, cwd) in enumerate(mix(system, asked.seed, asked.count), start=1):
         try:
             (reopened if dirties else steady).run(text, steady.state(cwd))
-        except SandboxError:  # a busy host; the next run opens it anew
+        except SandboxError:  # a busy host; the next run reopens it
             broken += 1
         progress.step()
         if asked.runs and n in when:

@@ -35,10 +35,10 @@ class Echoes:
     version = "1"
 
     def __init__(self, setting: Any) -> None:
-        """Take the text after `echoes:`, the suite's system and its start directory."""
+        """Take the text behind `echoes:`, the suite's system and its start directory."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """Return the words after `echo`. Errors: Abstained for another input."""
+        """The words behind `echo`. Errors: Abstained for another input."""
         try:
             command, *words = shlex.split(shell_input)
         except ValueError:

@@ -1,4 +1,4 @@
-"""The benchmark of datasets runs to its end. What it measures is not judged here."""
+"""The benchmark of datasets runs to its end. Its figures are not checked here."""
 
 from __future__ import annotations
 
@@ -40,4 +40,4 @@ def test_every_way_is_measured(
     assert again["hit_rate"] > usual["hit_rate"]
     assert 2 <= unscored["executions"] < unshared["executions"] <= papers["executions"]
     assert all(row["generator_ms"] > 0 for row in report["rows"])
-    assert not (tmp_path / "executions").exists()  # what one's own runs share is left alone
+    assert not (tmp_path / "executions").exists()  # the user's cache stays unused

@@ -1,4 +1,4 @@
-"""The benchmarks run to their end and print every line. What they measure is not judged here."""
+"""The benchmarks run to their end and print every line. Their figures are not checked here."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The benchmark of the estimators runs to its end and has a figure for each. What it finds is not
-judged here."""
+"""The benchmark of the estimators runs to its end and has a figure for each. The figures are not
+checked here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmarks of sources and rules run to their end. What they measure is not judged here."""
+"""The benchmarks of sources and rules run to their end. Their figures are not checked here."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_each_source_is_left_out_once(tmp_path: Path) -> None:
     shown = run("sources.py", tmp_path, "--workers", "1", "--limit", "3", "--json")
     rows: list[dict[str, Any]] = json.loads(shown)["rows"]
     assert {row["inputs"] for row in rows} == {3}
-    # rewritten records answer here as the functions do
+    # rewritten records and functions give the same answers here
     assert {row["sources"]: (row["right"], row["lost"], row["gained"]) for row in rows} == {
         "all": (3, 0, 0),
         "without rules": (2, 1, 0),

@@ -1,4 +1,4 @@
-"""The page about the command line is the help's own text; every subcommand shows an example."""
+"""The page about the command line is generated from its help; every subcommand shows an example."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_an_option_that_takes_a_number_somewhere_takes_one_everywhere() -> None:
 
 
 def test_what_a_subcommand_makes_elsewhere_is_out() -> None:
-    """Of two arguments none is a path that is written: their order could be mistaken."""
+    """Of two arguments none is an output path: their order could be mistaken."""
     several = {
         path: [given.metavar for given in command.params if given.param_type_name == "argument"]
         for path, command in commands("shioenv", typer.main.get_command(app))

@@ -32,7 +32,7 @@ def test_folders_of_a_packages_tests_are_named(name: str) -> None:
 
 
 def parts(package: Path) -> set[str]:
-    """The directories of a package that hold modules; of the core the single modules too."""
+    """The directories of a package with modules; of the core the single modules too."""
     found = {path.parent.name for path in package.glob("*/__init__.py")}
     if package.name == "shioenv":
         found |= {path.stem for path in package.glob("*.py") if not path.stem.startswith("__")}

@@ -1,4 +1,4 @@
-"""Decisions that code and docs cite are explained."""
+"""Decisions cited in code and docs are explained."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CITED = re.compile(r"\bD-\d+[a-z]?\b|\(([EI]\d{1,2})\)|(?<=, )I13\b")
 
 
 def cited() -> dict[str, Path]:
-    """Names by a file that cites them."""
+    """Yield the cited names by file."""
     found = {}
     for folder, pattern in (
         ("packages", "*.py"),

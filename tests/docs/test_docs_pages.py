@@ -1,4 +1,4 @@
-"""The runner of `make docs-test`, and what pages declare to it."""
+"""The runner of `make docs-test`, and the declarations in pages for it."""
 
 from __future__ import annotations
 

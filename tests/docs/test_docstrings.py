@@ -1,4 +1,4 @@
-"""Sentences of docstrings are short, as those of the pages are."""
+"""Sentences of docstrings are as short as those of the pages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def docstrings(source: str) -> Iterator[tuple[str, int]]:
 
 
 def running(docstring: str, margin: int) -> Iterator[str]:
-    """The paragraphs and items of a docstring; what is indented or a table is no running text."""
+    """Return the paragraphs and items of a docstring, without indented text and tables."""
     first, *lines = docstring.splitlines()
     shown = "\n".join([first.strip(), *(line[margin:] for line in lines)])
     for paragraph in re.split(r"\n\s*\n|\n(?=(?:[-*]|\d+\.) )", shown):

@@ -1,4 +1,4 @@
-"""Every error is explained in docs/errors.md, with code and exit status, and nothing else is."""
+"""docs/errors.md explains every error, with code and exit status, and no others."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "how-to" / "guest.md"
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory for PYTHONPATH that the example is installed in."""
+    """A directory for PYTHONPATH with the installed example."""
     place = tmp_path_factory.mktemp("guest")
     source, target = place / "source", place / "target"
     shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,4 +1,4 @@
-"""Links between the pages lead somewhere: to a file, and to a heading in it."""
+"""Links between the pages have valid targets: a file, and a heading in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("package
 
 
 def headings(page: str) -> set[str]:
-    """The anchors of a page's headings, as the site makes them; of equal ones the first."""
+    """Return the anchors of a page's headings, as the site makes them; of equal ones the first."""
     text = re.sub(r"^```.*?^```", "", page, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
     titles = re.findall(r"^#+ +(.*?)(?: +\{[^}]*\})?$", text, re.MULTILINE)
@@ -22,7 +22,7 @@ def headings(page: str) -> set[str]:
 
 
 def broken(page: Path, text: str) -> list[str]:
-    """The relative links of a page that lead nowhere."""
+    """Return the broken relative links of a page."""
     found = []
     for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", text):
         if "://" in target or target.startswith("mailto:"):

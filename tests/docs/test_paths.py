@@ -1,4 +1,4 @@
-"""Files and directories that pages name are there."""
+"""Files and directories named by pages exist."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FOREIGN = {
 
 
 def named(page: Path) -> list[str]:
-    """The paths of code and of folders of the clone in a page's inline code."""
+    """Return the paths of code and of folders of the clone in a page's inline code."""
     prose = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
     path = re.compile(rf"{TOP}[\w./-]+|[a-z_]+/[\w/-]+\.(?:py|c|h|toml|grammar)")
     code = re.findall(r"`([^`\n]+)`", prose)

@@ -1,4 +1,4 @@
-"""Sentences that newcomers read are short, and the terms that they meet are explained."""
+"""Sentences for newcomers are short, and their terms are explained."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def changes(newest: str) -> list[tuple[str, list[str]]]:
 
 
 def test_a_line_of_the_changelog_is_short_and_the_newest_section_is_this_version() -> None:
-    """A line is an item of the list, however many sentences it has."""
+    """A line is an item of the list, with any number of sentences."""
     page = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     items = re.findall(r"^- (.*(?:\n  .*)*)", page, re.MULTILINE)
     assert items

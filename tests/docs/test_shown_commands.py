@@ -1,4 +1,4 @@
-"""Every `shioenv …` that pages, help and hints show is one that the command line takes."""
+"""Every `shioenv …` in pages, help and hints is a valid command."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CLOSED = {
     "--sandbox",
     "--command",
 }
-"""Options that take nothing but what they complete to; `--policy` files, too."""
+"""Options with a closed set of values; `--policy` accepts files, too."""
 
 PLACEHOLDER = re.compile(r"\$.*|…|\.\.\.|<.*>|[A-Z][A-Z_]*\d?(?:[/.:].*)?|.*\{\}.*")
 """A placeholder for a user's value, such as `DIR`, `N` or `$SEED`; `{}` in a hint."""
@@ -122,7 +122,7 @@ def _wrong(parameter: Any, value: str, context: Any, *, own: bool) -> str | None
 
 
 def called(line: str) -> Iterator[list[str]]:
-    """The words behind each `shioenv` that a line of shell calls."""
+    """Return the words after each `shioenv` that a line of shell calls."""
     try:
         lexer = shlex.shlex(line, posix=True, punctuation_chars="|;&()<>")
         lexer.commenters = "#"

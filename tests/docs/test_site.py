@@ -1,4 +1,4 @@
-"""The site has every page and every public name, and its check sees what is broken."""
+"""The site has every page and every public name, and its check finds faults."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_lists_and_bars_are_written_as_the_generator_reads_them(staged: Path) ->
 
 
 def test_what_pages_declare_to_their_test_is_not_on_the_site(staged: Path) -> None:
-    """Not even as comments, which the search of the site would find."""
+    """Not even as comments, which the search of the site would index."""
     declared = [page for page in DOCS.rglob("*.md") if "<!-- docs-test: " in page.read_text()]
     assert len(declared) > 15
     for page in staged.rglob("*.md"):

@@ -36,7 +36,7 @@ TABLES = {
 
 
 class Database:
-    """SQLite as Twisted's pool of connections shows it, at once."""
+    """SQLite with the interface of Twisted's connection pool, but immediate."""
 
     def __init__(self) -> None:
         self._connection = sqlite3.connect(":memory:")
@@ -44,7 +44,7 @@ class Database:
             self._connection.execute(f"CREATE TABLE `{name}` ({columns})")
 
     def runQuery(self, statement: str, values: tuple[Any, ...] = ()) -> Any:  # noqa: N802
-        """The rows that a statement gives."""
+        """Return the rows of a statement."""
         statement = statement.replace("LAST_INSERT_ROWID()", "last_insert_rowid()")
         return defer.succeed(self._connection.execute(statement, values).fetchall())
 
@@ -54,7 +54,7 @@ class Database:
 
 
 def main() -> None:
-    """Prints the tables, and how many events the formatters took."""
+    """Print the tables, and the number of events that the formatters accepted."""
     with patch.object(sqlite.Output, "start", lambda self: None):  # it reads a configuration
         output = sqlite.Output()
     output.db = Database()

@@ -1,8 +1,8 @@
-"""Visits an SSH server with paramiko: a program for an environment that has paramiko.
+"""Visit an SSH server with paramiko: a program for an environment that has paramiko.
 
     python ssh_by_paramiko.py PORT < LINES
 
-Prints JSON: what a command gave, what each line of a terminal showed, and what SFTP brought back.
+Prints JSON: a command's result, the output of each line of a terminal, and the files from SFTP.
 """
 
 import json

@@ -78,7 +78,7 @@ INSTEAD: dict[str, Callable[[Path], None]] = {
 
 
 def tools(directory: Path, out: Path) -> Iterator[Callable[[], object]]:
-    """Everything that reads a dataset."""
+    """Return everything that reads a dataset."""
     yield lambda: list(read_records(directory))
     yield lambda: list(read_records(directory, check=True, unfinished=True))
     yield lambda: read_contexts(directory)

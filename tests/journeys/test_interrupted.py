@@ -50,8 +50,8 @@ finally:
     seen, moment = -seen, 0
     print("moments", -seen, file=sys.stderr)
 """
-"""Runs the console script and interrupts it when so many files, modules and code have been opened,
-imported and executed since it was called and began to load what an interrupt does."""
+"""Runs the console script and interrupts it at a given audit event: an import, or a file opened, or
+code compiled or executed. Events count once the script has imported its handling of interrupts."""
 
 COMMANDS = {
     "help": ["--help"],
@@ -83,7 +83,7 @@ def test_an_interrupt_is_no_traceback(name: str) -> None:
 # ---- Ctrl-C while a command works ----
 
 SLOW = "sleep 20; echo done"
-"""An input that is still running when Ctrl-C comes."""
+"""An input that still runs when Ctrl-C comes."""
 
 
 def wait_for_end(processes: list[int]) -> None:
@@ -134,12 +134,13 @@ WORK = {
     "grammar check": (["grammar", "check", "--run"], "interrupted"),
     "system build": (["system", "build", "own.toml"], "interrupted"),
 }
-"""Commands that take long, each with how the last line of standard error begins after Ctrl-C."""
+"""Commands that take long, each with the beginning of its last line of standard error after
+Ctrl-C."""
 
 
 @pytest.fixture
 def place(tmp_path: Path, system: System, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with what the commands of `WORK` read."""
+    """Make a directory with the input files of the commands of `WORK`."""
     head = Head("slow", system.name, system.digest, "/home/ubuntu", 5, 61.0, {}, "d" * 64)
     behavior = Behavior(0, b"done\n")
     cases = [

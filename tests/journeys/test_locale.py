@@ -1,4 +1,4 @@
-"""Commands work the same in every locale, and print what its encoding lacks as escapes."""
+"""Commands work the same in every locale, and escape characters that its encoding lacks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ JSON: dict[str, tuple[list[str | bytes], dict[str, Any]]] = {
         {"directory": WORD},
     ),
 }
-"""Commands, and members of what they print as JSON whose bytes are not UTF-8."""
+"""Commands, and members of their JSON output whose bytes are not UTF-8."""
 
 
 @pytest.mark.usefixtures("system")

@@ -1,4 +1,4 @@
-"""Cowrie itself, its LLM back end before our endpoint: terminals and commands, over real SSH."""
+"""Cowrie itself, with this project's endpoint as its LLM: terminals and commands, over real SSH."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cowrie's own programs read what `shioenv serve ssh` writes: its outputs, and its `playlog`."""
+"""Cowrie's own programs parse the logs of `shioenv serve ssh`: its outputs, and its `playlog`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A set of certified tasks from a seed: what it holds, and that it goes on where it was stopped."""
+"""A set of certified tasks from a seed: its contents, and its continuation after a stop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLAN = SetPlan(count=3, seed=3, k=1, share=1.0, agents=("facts",))
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A small set, whose making was stopped in the middle of each of its steps."""
+    """Make a small set, stopped in the middle of each of its steps."""
     directory = tmp_path_factory.mktemp("set") / "made"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(certify, "certified_judge", lambda *given: STOOD)

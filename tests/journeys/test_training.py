@@ -318,10 +318,10 @@ def test_neighbours_stand_in_a_prompt_but_not_the_input_itself(tmp_path: Path) -
 def test_models_are_trained_and_asked_on_a_machine_with_the_examples_alone(
     examples: Examples, tmp_path: Path
 ) -> None:
-    """Each call is its own process, with no system and no home, as on a machine that is lent."""
+    """Each call is a new process, without system or home, as on a borrowed machine."""
     carried, runs, out, home = (tmp_path / name for name in ("carried", "runs", "out", "home"))
     carried.mkdir()
-    (runs / "site").mkdir(parents=True)  # what wheels would bring is here already
+    (runs / "site").mkdir(parents=True)  # the wheels are installed already
     for name in ("one", "two"):
         pack(examples.directory, carried / f"{name}.examples")
     suite = suite_of(case(did("hi\n"), text="echo hi"))
@@ -377,7 +377,7 @@ class _Lengths:
 
 
 def test_fused_passes_are_those_of_the_library_but_for_rounding(examples: Examples) -> None:
-    """Both are as far from the pass in float32, loss and gradients."""
+    """Both are equally far from the pass in float32, loss and gradients."""
     batch = Batches(examples, dev=False, batch_tokens=4096, seed=0)[0]
     plan = msgspec.structs.replace(PLAN, dropout=0.0)
     gradients: dict[str, list[Any]] = {}

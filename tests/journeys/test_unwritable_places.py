@@ -1,4 +1,4 @@
-"""Commands of several packages that take long refuse at once a place that cannot be written."""
+"""Long commands of several packages refuse an unwritable output path at once."""
 
 from __future__ import annotations
 

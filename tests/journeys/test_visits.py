@@ -35,7 +35,7 @@ SAME = ["true", "cd /tmp", "pwd", "cd", "pwd", "true", "cd /", "pwd", "true", "t
 
 
 class Site:
-    """Visits, and an event loop that asks them as Cowrie does."""
+    """Visits, and an event loop that calls them as Cowrie does."""
 
     def __init__(self, loop: asyncio.Runner, most: int) -> None:
         self._loop = loop
@@ -141,7 +141,7 @@ def test_visitors_with_other_windows_are_told_apart(site: Site, history: History
 
 
 def test_an_answer_tells_visitors_apart(site: Site, history: History) -> None:
-    """The lines are the same, and what they printed is not."""
+    """The lines are the same, and their output is not."""
     visitors = [History(system=history.system) for _ in range(3)]
     shown = [site.typed(visitor, "x=$SRANDOM; echo $x")[0] for visitor in visitors]
     assert len(set(shown)) == 3
@@ -149,7 +149,7 @@ def test_an_answer_tells_visitors_apart(site: Site, history: History) -> None:
 
 
 def test_a_line_that_is_typed_ahead_stays_with_its_visitor(site: Site, history: History) -> None:
-    """Another visitor typed the same line, and was answered already."""
+    """Another visitor typed the same line, and already has the answer."""
     site.typed(History(system=history.system), "x=$SRANDOM; echo $x")
 
     async def ahead() -> list[Answered]:
@@ -168,7 +168,7 @@ def test_another_caller_is_another_visitor(site: Site, history: History) -> None
 
 
 def test_lines_that_are_pasted_run_in_their_order(site: Site, history: History) -> None:
-    """Cowrie sends each at once, without the answers that are on their way."""
+    """Cowrie sends each at once, without the pending answers."""
     lines = ["cd /tmp", "y=1", "for i in 2 3; do y=$y$i; done", "echo $y", "pwd"]
 
     async def paste() -> list[Answered]:
@@ -192,7 +192,7 @@ def test_requests_that_overtake_each_other_meet_in_one_shell(site: Site, history
 
 
 def test_an_unknown_conversation_is_run_again(site: Site, history: History) -> None:
-    """As after a restart, and as Beelzebub begins: with an exchange that never was."""
+    """For example after a restart, or with Beelzebub, which begins with an invented exchange."""
     told = [("user", "pwd"), ("assistant", "/home/user"), ("user", "cd /var"), ("user", "pwd")]
     messages = [{"role": role, "content": text} for role, text in told]
     first = site.run(site.ask([{"role": "system", "content": history.system}, *messages]))
@@ -259,7 +259,7 @@ def test_the_shell_that_waited_longest_makes_room(history: History) -> None:
             visitor.answered(told.text)
             assert told.text == f"{number}\n"
             assert told.again > 0
-        # a window alone would not do: the lines before it are remembered
+        # a window alone is not enough: the lines before it are remembered
         site.typed(visitors[0], *SAME)
         site.typed(visitors[1], "true")
         site.typed(visitors[2], "true")

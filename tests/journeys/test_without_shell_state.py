@@ -132,7 +132,7 @@ def test_a_dataset_is_refused_unless_told_and_says_so(
     assert "its state was not read" in broken("generate", tmp_path / "set", FLAG, *asked).stdout
     assert shell_states(tmp_path / "set") == {False}
     broken("dataset", "verify", tmp_path / "set", "--replay", "1")
-    # the same everywhere, and another dataset than one with the state
+    # the same everywhere, and different from a dataset with the state
     whole("generate", tmp_path / "same", FLAG, *asked)
     ours, theirs = (
         (tmp_path / name / "data/00000.ndjson").read_bytes() for name in ("set", "same")
@@ -198,7 +198,7 @@ def test_in_python_limits_say_it(broken: Shioenv, *, without: bool) -> None:
 
 
 def test_nothing_of_it_is_remembered(broken: Shioenv, whole: Shioenv, system: System) -> None:
-    """A package that is mended finds the shell served again, and one that breaks finds it out."""
+    """A repaired package finds the shell served again, and a newly broken one finds it out."""
     broken.refuses("score", "ls -a")
     assert json.loads(whole("run", "--json", "cd /").stdout)["shell_state_known"] is True
     kept = json.loads((system.path / "shell.json").read_text())

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def committed_script() -> ModuleType:
-    """scripts/committed.py, which compiles it."""
+    """Import scripts/committed.py, which compiles it."""
     spec = importlib.util.spec_from_file_location("committed", ROOT / "scripts/committed.py")
     assert spec is not None
     assert spec.loader is not None

@@ -1,4 +1,4 @@
-"""The built package works where no clone is: wheel and source distribution, installed elsewhere."""
+"""The built package works without a clone: wheel and source distribution, installed elsewhere."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def source_of(package: str, distributions: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(distributions: Path) -> Path:
-    """The core's."""
+    """The core's wheel."""
     return wheel_of("shioenv", distributions)
 
 
@@ -111,9 +111,9 @@ def with_dependencies(package: str) -> list[str]:
 
 
 def install(packages: Iterable[str], distributions: Path, place: Path) -> Path:
-    """The `bin` of a new environment with wheels and the dependencies that they declare, no more.
+    """Return the `bin` of a new environment with wheels and their declared dependencies, no more.
 
-    The dependencies are links to the ones that are installed here, so nothing is downloaded.
+    The dependencies are links to the ones installed here, so nothing is downloaded.
     """
     venv.create(place, with_pip=False)
     run(
@@ -131,13 +131,13 @@ def install(packages: Iterable[str], distributions: Path, place: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(distributions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The core alone."""
+    """An environment with the core alone."""
     return install(["shioenv"], distributions, tmp_path_factory.mktemp("far-away") / "venv")
 
 
 @pytest.fixture(scope="module")
 def complete(distributions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All packages."""
+    """An environment with all packages."""
     return install(PACKAGES, distributions, tmp_path_factory.mktemp("together") / "venv")
 
 
@@ -204,7 +204,8 @@ def test_every_file_of_the_package_is_in_the_wheel(package: str, distributions: 
 @NIGHTLY
 @pytest.mark.parametrize("package", PACKAGES)
 def test_two_builds_are_the_same_bytes(package: str, distributions: Path, tmp_path: Path) -> None:
-    """The second one by a stricter user, of the source distribution, in another place."""
+    """The second one by a user with a stricter umask, from the source distribution, in another
+    place."""
     first = [source_of(package, distributions), wheel_of(package, distributions)]
     run("tar", "-xf", first[0], cwd=tmp_path)
     (copy,) = tmp_path.iterdir()

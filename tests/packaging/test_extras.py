@@ -1,4 +1,4 @@
-"""docs/how-to/install.md names every extra, and what of it `make setup` installs."""
+"""docs/how-to/install.md names every extra, and the parts of it that `make setup` installs."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_each_package_has_the_programs_of_its_hook(hooks: dict[str, ModuleType])
 
 
 def test_sources_may_lie_in_several_directories(tmp_path: Path) -> None:
-    """The programs of a package may be made of sources of another package too."""
+    """The programs of a package may be compiled from sources of another package too."""
     own, shared = tmp_path / "own", tmp_path / "shared"
     (own / "guest").mkdir(parents=True)
     (shared / "around").mkdir(parents=True)

@@ -1,6 +1,6 @@
-"""The program outside a sandbox is linked as what faces hostile processes should be.
+"""The program outside a sandbox is linked with the usual protections against hostile processes.
 
-It takes nothing from the host's libraries, so that one wheel runs on every distribution.
+It uses nothing of the host's libraries, so that one wheel runs on every distribution.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def listed(*command: str) -> str:
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ("--segments", "GNU_RELRO"),  # what relocation wrote is read-only
+        ("--segments", "GNU_RELRO"),  # relocated data is read-only
         ("--dynamic", "BIND_NOW"),  # and is all written before main()
         ("--file-header", "DYN (Position-Independent Executable"),  # loaded anywhere
     ],

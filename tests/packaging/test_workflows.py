@@ -1,4 +1,4 @@
-"""Workflows and hooks run what the clone's own commands run, and publishing needs no password."""
+"""Workflows and hooks run the clone's own commands, and publishing needs no password."""
 
 from __future__ import annotations
 

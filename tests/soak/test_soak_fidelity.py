@@ -1,4 +1,4 @@
-"""The comparison with a plain copy: what it calls the same, what it explains, what it does not."""
+"""The comparison with a plain copy: equal, explained and unexplained results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OTHER = {
 
 
 def verdict(text: str, mine: bytes, theirs: bytes) -> tuple[Verdict, set[Cause]]:
-    """Of outputs that are the same whenever the input runs, with /d written to."""
+    """Return the verdict on stable outputs, with /d written to."""
     here = Answer(0, mine, {}, {b"/d": (500, 1, 60)})
     there = Answer(0, theirs, {}, {b"/d": (900, 3, 4096)})
     return judge(Trial(text, "/", (here, here), (here, here), (there, there)), LOWER, OTHER)

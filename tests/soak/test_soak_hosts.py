@@ -1,4 +1,4 @@
-"""Trials on other hosts: what their violations are, and the parts that are fast."""
+"""Trials on other hosts: their violations, and the fast parts."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_file_system_is_mounted_and_gone_afterwards(kind: str, tmp_path: Path)
 
 @needs("root")
 def test_a_host_is_entered_as_a_root_that_may_make_user_namespaces(tmp_path: Path) -> None:
-    """A root with nothing but the programs of this one: a chroot of it would be refused."""
+    """A root with only the programs of this one: a chroot of it would be refused."""
     for name in ("bin", "lib", "lib64", "sbin"):
         if Path("/", name).is_symlink():
             (tmp_path / name).symlink_to(Path("/", name).readlink())

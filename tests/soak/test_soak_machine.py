@@ -1,4 +1,4 @@
-"""The comparison with a real machine: what it calls the same, what it explains, what is ours."""
+"""The comparison with a real machine: equal and explained results, and the sandbox's faults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE = {"perms": "-rw-r--r--", "size": 1, "month": "Oct", "day": 16, "digest": "
 
 
 def verdict(text: str, mine: Answer, theirs: Answer) -> tuple[Verdict, list[str]]:
-    """Of answers that are the same whenever the input runs."""
+    """Return the verdict on stable answers."""
     return judge(text, (mine, mine), (theirs, theirs))
 
 

@@ -1,4 +1,4 @@
-"""Findings are minimal: nothing can be left out of them. In small."""
+"""Findings are minimal: nothing can be left out of them. A small run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults that are planted into the machine's answers are found, in small."""
+"""Faults planted into the machine's answers are found, in a small run."""
 
 from __future__ import annotations
 

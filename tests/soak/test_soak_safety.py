@@ -1,4 +1,4 @@
-"""The soak scripts in small: what they find here is a violation as it is in full size."""
+"""Small runs of the soak scripts: their findings are violations as in full size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOAK = Path(__file__).parents[2] / "soak"
 
 
 def soak(script: str, *options: str, work: Path) -> tuple[int, dict[str, Any]]:
-    """Exit status and report of a script, run in `work`."""
+    """Return exit status and report of a script, run in `work`."""
     done = subprocess.run(
         [sys.executable, str(SOAK / script), "--json", *options],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""The long checks of determinism and completeness in small, run as a user runs them."""
+"""Small runs of the long checks of determinism and completeness, as a user runs them."""
 
 from __future__ import annotations
 

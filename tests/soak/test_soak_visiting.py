@@ -1,4 +1,4 @@
-"""The soak of visitors finds what a log lacks, and names what does not hold."""
+"""The soak of visitors detects missing log entries, and names the violated conditions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def events(session: str, token: str, lines: int) -> list[dict[str, str]]:
 def found(
     visiting: Any, place: Path, log: list[dict[str, str]], *, end: str = "", **changed: Any
 ) -> list[str]:
-    """The faults of a log, where two visitors had three and two lines answered."""
+    """Return the faults of a log in which two visitors had three and two lines answered."""
     answered = [line(ONE, count) for count in (1, 2, 3)] + [line(TWO, count) for count in (1, 2)]
     tally = visiting.Tally(answered=answered, ends=Counter(left=2))
     for name, value in changed.items():

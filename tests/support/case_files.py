@@ -219,7 +219,7 @@ def faults(case: Case, answer: dict[str, Any]) -> list[str]:
                 wrong.append(f"{key}: found: {pattern}")
     for key in ("flags", "reached"):
         names = wanted.get(key, "").split()
-        if key == "reached":  # what outlives the shell may be gone in time or not
+        if key == "reached":  # whether background processes end in time is not fixed
             names += [*_limits_of(wanted.get("flags", "").split()), "background_seconds?"]
         required, allowed = {n for n in names if "?" not in n}, {n.rstrip("?") for n in names}
         if not required <= set(answer[key]) <= allowed:

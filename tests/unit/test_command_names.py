@@ -27,13 +27,13 @@ the families of functions, and the rules of single commands."""
 
 @cache
 def names() -> frozenset[str]:
-    """All commands with a grammar, without the builtins, which are Bash's language."""
+    """All commands with a grammar, without the builtins, which are part of Bash's language."""
     return frozenset(name for name, header in shipped_headers().items() if header.package != "bash")
 
 
 def lists(source: str) -> Iterator[tuple[int, list[str]]]:
-    """The lines of a module on which several commands are named, and these: a set, list, tuple, or
-    the keys of a dictionary, most of whose texts are names of commands, or one text of such names.
+    """Return the lines of a module that list several commands, with the commands. A list is a set,
+    list, tuple, or the keys of a dictionary, mostly of commands' names, or one text of such names.
     """
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.expr):

@@ -1,4 +1,4 @@
-"""The container's filter allows what a sandbox is made of, and no capability is needed for it."""
+"""The container's filter allows the calls of a sandbox, and none needs a capability."""
 
 from __future__ import annotations
 

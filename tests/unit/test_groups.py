@@ -1,4 +1,4 @@
-"""Tests of one group run in one worker, so that what they share is made once."""
+"""Tests of one group run in one worker, so that their shared fixtures are made once."""
 
 from __future__ import annotations
 

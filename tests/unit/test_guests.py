@@ -26,7 +26,7 @@ from shioenv.sandbox.base import MACHINES, Limits, ShellMode
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No guest is installed."""
+    """Hide all guests."""
 
     def nothing(**_: Any) -> EntryPoints:
         return EntryPoints()

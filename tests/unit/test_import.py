@@ -1,4 +1,4 @@
-"""`import shioenv` is cheap, and its public names are there when asked for."""
+"""`import shioenv` is cheap, and its public names are loaded on first use."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def test_asking_a_model_loads_nothing_that_builds_or_runs_a_machine() -> None:
 
 
 def loaded(code: str) -> int:
-    """The number of our modules that it loads. Packages themselves hold a docstring alone."""
+    """Return the number of the project's modules that it loads. Packages themselves have only a
+    docstring."""
     counted = f"sum(name.split('.')[0] in {[*PACKAGES]!r} and not hasattr(module, '__path__')"
     counted += " for name, module in sys.modules.items())"
     return int(python(f"import sys; {code}; print({counted})").split("\n")[-1])

@@ -38,7 +38,7 @@ TOGETHER = {
 
 INTERFACES = ROOT / "docs" / "reference" / "interfaces.md"
 DOORS = frozenset({"shioenv", "shioenv.__main__"})
-"""They lead into any layer."""
+"""Modules that may import from any layer."""
 
 pytestmark = pytest.mark.xdist_group("layers")
 """One process reads all files, once."""
@@ -55,7 +55,7 @@ def walked(path: Path) -> tuple[ast.AST, ...]:
 
 
 def nodes(path: Path) -> Iterator[ast.AST]:
-    """All of a file, but for what is imported for types alone."""
+    """Yield all nodes of a file, without imports for types alone."""
     waiting: list[ast.AST] = [parsed(path)]
     while waiting:
         node = waiting.pop()
@@ -96,7 +96,7 @@ def is_ours(module: str) -> bool:
 
 @cache
 def imports() -> list[tuple[str, str]]:
-    """Pairs of importer and imported, the core's own doors left out."""
+    """Pairs of importer and imported, without the core's own entry modules."""
     return [
         (module_name(path), name)
         for path in FILES
@@ -106,7 +106,7 @@ def imports() -> list[tuple[str, str]]:
 
 
 def layer(module: str) -> str:
-    """The part of its package that a module belongs to."""
+    """Return the part of its package that a module belongs to."""
     package, *parts = module.split(".")
     if not parts:
         return ""
@@ -136,7 +136,7 @@ def test_a_package_imports_what_it_declares_alone() -> None:
 
 
 def test_a_guest_imports_public_modules_of_the_core_alone() -> None:
-    """The page lists them, with what each promises."""
+    """The page lists them, with the guarantees of each."""
     public = set(re.findall(r"^\| `([\w.]+)` \|", INTERFACES.read_text("utf-8"), re.MULTILINE))
     used = {
         imported
@@ -260,7 +260,7 @@ def libraries(path: Path) -> frozenset[str]:
 
 
 def test_which_sandbox_is_the_default_is_known_to_one_module() -> None:
-    """Another one can take its place without a change to what runs inputs."""
+    """Another one can replace it without a change to the code that runs inputs."""
     ours = "shioenv.sandbox.namespaces"
     for importer, imported in imports():
         if imported.startswith(ours) and not importer.startswith((ours, "shioenv_backends.")):

@@ -1,4 +1,4 @@
-"""The layers of the tests: each test is in one, and a test that is named by its id always runs."""
+"""The layers of the tests: each test is in one, and a test named by its id always runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One word for one thing: what a class is called."""
+"""One word for one thing: the names of classes."""
 
 from __future__ import annotations
 

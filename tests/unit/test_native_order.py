@@ -24,7 +24,7 @@ def functions(code: str, *, static: bool) -> set[str]:
 
 
 def uses(files: Mapping[str, str]) -> dict[str, set[str]]:
-    """By the name of a file, `x` for `x.c` and `x.h`: the others that it uses."""
+    """Return by the name of a file, `x` for `x.c` and `x.h`, the others that it uses."""
     code = {name: _NO_CODE.sub(" ", text) for name, text in files.items()}
     owner = {
         function: name.partition(".")[0]
@@ -42,7 +42,7 @@ def uses(files: Mapping[str, str]) -> dict[str, set[str]]:
 
 
 def order(files: Mapping[str, str]) -> list[str]:
-    """The names so that each comes behind those that it uses; CycleError where there is none."""
+    """Sort the names so that each comes after those that it uses. Errors: CycleError."""
     return list(TopologicalSorter(uses(files)).static_order())
 
 

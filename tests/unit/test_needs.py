@@ -41,7 +41,7 @@ def test_setup_all_installs_the_package_of_every_program() -> None:
 
 @needs("mkfs.ext4")
 def test_programs_of_the_administrator_are_found_by_ordinary_users(tmp_path: Path) -> None:
-    """Their PATH has no /usr/sbin; what is installed is neither skipped nor asked for."""
+    """Their PATH has no /usr/sbin; installed programs are neither skipped nor requested."""
     (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
     (tmp_path / "id").chmod(0o755)
     path = f"{tmp_path}:/usr/bin:/bin"

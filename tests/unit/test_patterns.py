@@ -1,4 +1,4 @@
-"""Regular expressions that every supported Python reads alike."""
+"""Regular expressions with the same meaning in every supported Python."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NO_PATTERN = " \t|)*+?"
 
 
 def test_no_group_is_possessive() -> None:
-    """Python before 3.11.5, which Debian 12 has, matches such groups wrongly (gh-106052): what
-    they took is not given back whole. Atomic groups do the same and are right everywhere.
+    """Python before 3.11.5, which Debian 12 has, matches such groups wrongly (gh-106052): it does
+    not give back their whole match. Atomic groups do the same and are right everywhere.
     """
     found = [
         (relative(path), node.value)

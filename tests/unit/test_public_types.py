@@ -1,4 +1,4 @@
-"""A type checker knows every public name, as exactly as where it is defined."""
+"""A type checker sees every public name with the exact type of its definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that are taken over to another build are those that were certified."""
+"""Tasks transferred to another build are unchanged."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def fresh_tree() -> Iterator[None]:
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """A function that installs a package with commands; each prints the package's name."""
+    """Return a function that installs a package with commands; each prints the package's name."""
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def add(package: str, *commands: str, value: str | None = None) -> None:
@@ -69,12 +69,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 @pytest.fixture
 def core_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No other package has declared anything."""
+    """Hide the declarations of all other packages."""
     monkeypatch.setattr(subcommands, "GROUP", "shioenv.none")
 
 
 class Called:
-    """The result of a command line, with all that was printed on standard error."""
+    """The result of a command line, with its standard error."""
 
     def __init__(self, *words: str) -> None:
         with redirect_stderr(StringIO()) as printed:
@@ -85,7 +85,7 @@ class Called:
 
 
 def listed(*words: str) -> list[str]:
-    """The commands that are not hidden of the group that the words name, in order."""
+    """Return the visible commands of the group that the words name, in order."""
     group: Any = typer.main.get_command(application(*words))
     for word in words:
         group = group.commands[word]

@@ -223,7 +223,7 @@ def test_a_change_that_no_name_announces_is_found_behind_all_questions() -> None
 
 
 def test_bashkit_is_called_on_real_files(tmp_path: Path) -> None:
-    """A script of `shioenv conform` runs it so."""
+    """This is how a script of `shioenv conform` runs it."""
     (tmp_path / "names").write_text("one\n")
     text = "cat names; echo two > new; cat missing; exit 3"
     done = subprocess.run(

@@ -93,7 +93,7 @@ with recorded_suite(inputs, seconds_apart=0, workers=1, runs=3, report=report):
 def test_a_recording_that_was_killed_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed among the first runs, then among the last ones."""
+    """It is killed during the first runs, then during the last ones."""
     inputs, cache = tmp_path / "inputs", tmp_path / "cache"
     inputs.write_text("pwd\nmv documents/notes.txt moved\ncat nowhere\nls | wc -l\n")
     for at in (4, 10):

@@ -1,4 +1,4 @@
-"""A prompted model behind a server of our own that speaks the protocol, bad answers included."""
+"""A prompted model behind a test server of the protocol, bad answers included."""
 
 from __future__ import annotations
 

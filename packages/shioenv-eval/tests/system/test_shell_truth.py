@@ -1,4 +1,4 @@
-"""Cases as data: the shipped checker holds the system's own bash to them, inside the sandbox."""
+"""Cases as data: the shipped checker runs the system's own bash on them, inside the sandbox."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def cases(directory: Path, split: str) -> list[dict[str, Any]]:
 
 
 def checked(system: System, directory: Path, words: str) -> tuple[int, list[str]]:
-    """The exit code and the lines of the checker, run in a sandbox without ShIOEnv."""
+    """Return the exit code and the lines of the checker, run in a sandbox without ShIOEnv."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:xz") as archive:
         for name in (CHECKER, HOME, "data/portable.jsonl.xz"):
@@ -62,7 +62,7 @@ def test_the_systems_bash_does_what_every_portable_case_says(
     assert (status, lines) == (0, [f"{count} of {count} right: 1.0000; differ: {{}}"])
     assert count >= 30
 
-    # an answer that is wrong, in each place that is compared
+    # a wrong answer, in each compared field
     planted = tmp_path / "planted"
     shutil.copytree(made.directory, planted)
     rows = cases(planted, "portable")

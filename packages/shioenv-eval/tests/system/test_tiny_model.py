@@ -1,4 +1,4 @@
-"""A real model, small enough to be made here, judged like any other behind OpenAI's protocol."""
+"""A real model, small enough to be trained here, evaluated behind OpenAI's protocol."""
 
 from __future__ import annotations
 

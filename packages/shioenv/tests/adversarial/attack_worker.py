@@ -41,7 +41,7 @@ def _meanwhile(other: SandboxRunner, texts: list[str], run: Callable[[], Behavio
 
 def _attack(sandbox: SandboxRunner, case: dict[str, Any], system: System) -> dict[str, Any]:
     def run() -> Behavior:
-        # what the shell gets is the case's own text, without the `cd DIR;` that a runner writes
+        # the shell gets the case's own text, without the `cd DIR;` that a runner writes
         cwd = case["cwd"] or system.declaration.start_directory
         return sandbox._executed(
             Request(case["text"], cwd=cwd, tty=case["tty"], wall_seconds=case["wall"])
@@ -92,8 +92,8 @@ class _Worker:
 
     @staticmethod
     def _neighbour(sandbox: NamespaceSandbox, text: str) -> None:
-        """Another user's run, which lasts as long as this program: a runner would make it again in
-        a new sandbox when its own is ended."""
+        """Run another user's input, which lasts as long as this program. A runner would repeat it
+        in a new sandbox when its own is killed."""
         with contextlib.suppress(ShioenvError, OSError):
             sandbox.run(Request(text, wall_seconds=3600.0))
 
@@ -129,7 +129,7 @@ class _Worker:
 
 
 def main() -> None:
-    """Answers until standard input ends."""
+    """Answer until standard input ends."""
     system = build_system()
     worker = _Worker(system, json.loads(sys.stdin.readline()))
     print(json.dumps({"ready": worker.close_neighbour.pid}), flush=True)  # type: ignore[union-attr]

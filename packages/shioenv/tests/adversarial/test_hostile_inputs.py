@@ -67,7 +67,7 @@ def test_hostile_input(case: Case, attackers: Attackers) -> None:
 
 
 def _differences(answer: dict[str, Any]) -> str:
-    """Of the ordinary inputs that do something else: the lines that differ."""
+    """Return the ordinary inputs with other results, each with its differing lines."""
     found = []
     for text, (code, output), (new_code, new) in answer["sentinels"]:
         lines = difflib.ndiff(output.splitlines(), new.splitlines())
@@ -135,7 +135,7 @@ class Attacker:
         self._asked = 0
 
     def start(self) -> None:
-        """Does nothing where the worker is there."""
+        """Start the worker unless it runs."""
         if self._process is not None and self._process.poll() is None:
             return
         self._process = subprocess.Popen(
@@ -160,8 +160,8 @@ class Attacker:
         assert self._process is not None
         words = self._canaries.words() | {"WORKER": str(self._process.pid)}
         self._asked += 1
-        # By day a quarter of the ordinary inputs in turn: most cases share a sandbox, where what
-        # one leaves is found after a later one.
+        # By day a quarter of the ordinary inputs in turn: most cases share a sandbox, where the
+        # traces of one are found after a later one.
         shares = scaled(4, 1)
         share = (self._asked % shares, shares)
         return self._ask(_request(case, words, share), seconds=60.0)
@@ -187,7 +187,7 @@ class Attacker:
         return host_state(self._canaries, self._process.pid)
 
     def settle(self) -> None:
-        """Wait until as many processes and descriptors as at first are below the worker."""
+        """Wait until the initial number of processes and descriptors is below the worker."""
         wait_until(
             lambda: self._below() == self.at_first,
             lambda: f"the end of what stayed: {self._below()}, at first {self.at_first}",
@@ -195,9 +195,9 @@ class Attacker:
         )
 
     def _lasting(self) -> dict[str, int]:
-        """The smallest of many looks.
+        """Return the smallest of many counts.
 
-        The neighbour's supervisor has some more descriptors open while it looks at its run.
+        The neighbour's supervisor has some more descriptors open while it observes its run.
         """
         looks = []
         for _ in range(200):
@@ -243,7 +243,7 @@ _FIRST = Case("", "", "", "true")
 
 
 def _request(case: Case, words: dict[str, str], share: tuple[int, int] = (0, 1)) -> dict[str, Any]:
-    """`share` (i, n): of the ordinary inputs the i-th and every n-th after it."""
+    """Send a request. With `share` (i, n) only the i-th of each n ordinary inputs runs."""
     text = case.text
     for name, value in words.items():
         text = text.replace(f"@{name}@", value)
@@ -262,7 +262,7 @@ def _request(case: Case, words: dict[str, str], share: tuple[int, int] = (0, 1))
 
 
 class Attackers:
-    """One attacker for each mode, with the things of the host that they shall not reach."""
+    """One attacker for each mode, with the parts of the host that they must not reach."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -1,7 +1,7 @@
-"""Hostile inputs as lines of a shell that stays: the first line attacks, nine others follow it.
+"""Hostile inputs as lines of a resident shell: the first line attacks, nine others follow it.
 
-A sibling of the shell, the next shell on the same machine, and the host must see nothing of it. The
-hostile shell itself may be in any state, but every line has an end.
+A sibling of the shell, the next shell on the same machine, and the host must be unaffected. The
+hostile shell itself may be in any state, but every line must end.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def test_hostile_lines(group: str, system: System, canaries: Canaries) -> None:
 
 
 def _host(canaries: Canaries) -> dict[str, Any]:
-    """The host, but for its mounts, which other tests change meanwhile."""
+    """Return the host's state without its mounts, which other tests change meanwhile."""
     state = host_state(canaries, os.getpid())
     del state["mounts"]
     return state

@@ -1,4 +1,4 @@
-"""The ordinary inputs that run after hostile ones see what those left behind: each can fail."""
+"""The ordinary inputs that run after hostile ones detect their traces: each can fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from support.case_files import Sentinel, sentinels
 
 SENTINELS = sentinels()
 _PARTS = Request("readlink /proc/self/ns/net; stat -c %d /")
-"""Numbers that the kernel gives to the network and to the layer: new ones where these are new."""
+"""Numbers that the kernel assigns to the network and to the layer; they change when these are
+new."""
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +39,8 @@ def test_a_sentinel_notices(sentinel: Sentinel, pristine: NamespaceSandbox, syst
 
 
 def test_sentinels_hide_nothing_from_those_behind_them(system: System) -> None:
-    """All traces are still there when the last that looks has looked, and all but the network's
-    when the one that asks has asked."""
+    """All traces still exist after the last "look" sentinel, and all but the network's after the
+    "ask" sentinel."""
     with NamespaceSandbox(system) as sandbox:
         sandbox.run(Request("true"))
         supervisor, parts = sandbox._process, sandbox.run(_PARTS).output.split()

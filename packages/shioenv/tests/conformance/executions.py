@@ -62,7 +62,7 @@ INPUTS = (
 
 
 def _without_the_hour(text: str) -> str:
-    """The text with the times of files that the run itself made written as NOW."""
+    """Replace the times of files that the run itself made by NOW."""
     now = time.time()
     for moment in (now, now - 60):
         text = text.replace(time.strftime(" %H:%M ", time.gmtime(moment)), " NOW ")
@@ -70,7 +70,7 @@ def _without_the_hour(text: str) -> str:
 
 
 def main() -> None:
-    """Prints the behaviors by input, and the system's digest."""
+    """Print the behaviors by input, and the system's digest."""
     results: dict[str, object] = {}
     system = build_system(report=lambda line: print(line, file=sys.stderr))
     with open_sandbox(system) as sandbox:

@@ -31,7 +31,7 @@ INPUTS = (
 
 
 def main() -> None:
-    """Prints code, output, patch and digests of each input, in order."""
+    """Print code, output, patch and digests of each input, in order."""
     results = []
     with open_sandbox(find_system()) as sandbox:
         for text in INPUTS:

@@ -198,7 +198,7 @@ def test_a_recording_takes_nobodys_place(tmp_path: Path) -> None:
 
 
 def run_shell(lines: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """`shioenv shell` with lines on its standard input."""
+    """Run `shioenv shell` with lines on its standard input."""
     command = [sys.executable, "-m", "shioenv", "shell", *options]
     return subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
 

@@ -1,4 +1,4 @@
-"""Jobs that outlive their shell get the same grace wherever their output goes."""
+"""Jobs that outlive their shell get the same grace period for every target of their output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
 
 PATIENT = Limits(background_seconds=20.0, wall_seconds=60.0)
-"""No load makes a job that ends by itself miss such a time: the run ends with the job."""
+"""Limits so long that a job ends before them under any load: the run ends with the job."""
 
 ELSEWHERE = "> /dev/null 2>&1"
 FINISHING = {
@@ -187,7 +187,7 @@ OLDER = {
     "> /dev/null 2>&1 < /dev/null &",
     "orphans of an orphan": "( (while :; do (sleep 0.01; sleep 300 &); done) > /dev/null 2>&1 & )",
 }
-"""Jobs of an earlier line that leave processes behind all the time, sleeping ones."""
+"""Jobs of an earlier line that constantly leave sleeping processes behind."""
 
 
 @pytest.mark.parametrize("how", OLDER)

@@ -23,7 +23,7 @@ DEVICES = ("/dev/zero", "/dev/full")
 
 
 def trees(sandbox: NamespaceSandbox) -> str:
-    """The file system that holds the tree, by its number."""
+    """Return the device number of the file system that contains the tree."""
     sandbox.run(Request("true"))
     assert sandbox._process is not None
     mounts = Path(f"/proc/{sandbox._process.pid}/mountinfo").read_text().splitlines()

@@ -1,6 +1,6 @@
-"""An input that breaks every sandbox it gets is recorded as one that does, and nothing ends by it.
+"""An input that breaks every sandbox is recorded as such, and nothing else ends.
 
-The sandboxes are real, and so is their end: who gives one such an input kills its supervisor.
+The sandboxes are real, and so is their end: the test kills the supervisor of such an input.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from shioenv.system.store import System
 
 
 class Fragile(NamespaceSandbox):
-    """Ends where its input holds one of these words, so many times."""
+    """Ends a given number of times where its input contains one of these words."""
 
     words: tuple[bytes, ...] = (b"break it",)
     left = 1 << 30
@@ -47,7 +47,7 @@ class Fragile(NamespaceSandbox):
 
 
 def fragile(system: System, limits: Limits | None = None) -> SandboxRunner:
-    """A runner with such a sandbox, whose start directory it knows."""
+    """Return a runner with such a sandbox, whose start directory is known."""
     runner = SandboxRunner(system, limits)
     runner._sandbox.close()
     runner._sandbox = Fragile(system, limits)

@@ -65,13 +65,13 @@ def _written(runner: SandboxRunner) -> bytes:
 
 
 def before(runner: SandboxRunner) -> dict[str, Any]:
-    """The pristine context as who reads a dataset has it, a new copy."""
+    """Return a new copy of the pristine context, as a dataset's reader has it."""
     document: dict[str, Any] = marshal.loads(_written(runner))
     return document
 
 
 def expected(runner: SandboxRunner, execution: Execution, recorder: Recorder) -> dict[str, Any]:
-    """The context after the execution."""
+    """Return the context after the execution."""
     document = before(runner)
     own = (execution.started - CLOCK_SLACK, execution.ended + CLOCK_SLACK)
     for change in execution.changes:
@@ -100,7 +100,7 @@ def expected(runner: SandboxRunner, execution: Execution, recorder: Recorder) ->
 
 
 def _otherwise(found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
-    """The files that differ, directories by what is theirs alone."""
+    """Return the files that differ; of directories only their own attributes count."""
     if found.keys() != wanted.keys():
         return sorted(found.keys() ^ wanted.keys())
     return [
@@ -119,7 +119,7 @@ def _own(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def check(runner: SandboxRunner, text: str) -> Behavior | None:
-    """The law for one input; None where nothing could be compared."""
+    """Check the law for one input; None where nothing could be compared."""
     try:
         behavior = runner.run(text)
     except (InputError, SandboxError):

@@ -1,4 +1,4 @@
-"""Is a file of the system with several names one file, as on any other file system?"""
+"""A file of the system with several hard links is one file, as on any other file system."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ done 2>&1
 tar c NAMES 2> /dev/null | tar tv | grep -c 'link to'
 find . -type f -links +1 | sort
 """.replace("NAMES", " ".join(NAMES))
-"""A script that prints what each name leads to, and which of them are one file."""
+"""A script that prints the target of each name, and the names that are one file."""
 
 
 SAME = "[ README.md -ef h ] && echo same; cp README.md h; cat README.md >> h; wc -c < h"
@@ -50,7 +50,7 @@ ONE_FILE = (
     "cat: README.md: input file is output file\n261\n"
 )
 MANY_FILES = "mkdir /srv/{0}; (cd /srv/{0}; seq 1500 | split -l 1 -a 4)"
-"""So many that a resident shell begins a new layer over them."""
+"""So many files that a resident shell begins a new layer over them."""
 
 
 def printed(runner: SandboxRunner, text: str) -> str:
@@ -58,7 +58,7 @@ def printed(runner: SandboxRunner, text: str) -> str:
 
 
 def sequence(seed: int) -> str:
-    """A script that changes some of the names, and prints the exit status of each step."""
+    """Return a script that changes some of the names, and prints the exit status of each step."""
     draw = random.Random(seed)
     steps = [
         draw.choice(CHANGES).format(x=draw.choice(NAMES), y=draw.choice(NAMES))
@@ -304,7 +304,7 @@ def test_what_is_linked_keeps_its_attributes(observer: SandboxRunner, path: str)
 
 
 def test_nobody_sees_a_name_between(observer: SandboxRunner) -> None:
-    """Neither the kind of a file nor what its directory lists ever changes while it is linked."""
+    """Neither the kind of a file nor the listing of its directory changes while it is linked."""
     text = """
 import os, threading
 names = [name for name in sorted(os.listdir("/etc")) if os.path.isfile("/etc/" + name)]

@@ -1,4 +1,4 @@
-"""Does what the host does with a system's files, and where it keeps them, stay outside?"""
+"""The host's storage and use of a system's files have no effect inside."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ TIMES = "stat -c '%n %x' README.md data; find . -newerat '@1800000000'; ls -lu -
 
 
 def test_what_the_host_reads_does_not_show(system: System) -> None:
-    """Nor when: the system's files were last read at its instant, and are so for ever."""
+    """Nor do access times: those of the system's files are permanently at its instant."""
     idmap = find_idmap()
 
     def read_at(moment: int) -> None:
@@ -118,7 +118,7 @@ def test_what_the_host_reads_does_not_show(system: System) -> None:
 
 
 def test_what_an_input_reads_does_not_show_in_the_next(system: System) -> None:
-    """A file's room on the disk is that of the host's once it was opened: it must be the same."""
+    """A file's size on the disk is the host's once it was opened: it must be the same."""
     look = Request("stat -c %x /; du -ax / | cksum; ls -lu data; stat -c %b data/*")
     with NamespaceSandbox(system) as sandbox:
         before = sandbox.run(look).output
@@ -129,7 +129,7 @@ def test_what_an_input_reads_does_not_show_in_the_next(system: System) -> None:
 
 
 def test_what_is_kept_is_kept_once(system: System) -> None:
-    """A sandbox that is opened anew has the tree it had, and one that is closed has nothing."""
+    """A reopened sandbox has its old tree, and a closed one has nothing."""
     made = Request("stat -c %W README.md")
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     with NamespaceSandbox(system) as sandbox:
@@ -147,7 +147,7 @@ cp -a /mnt/null /mnt/other
 mount --bind /mnt /dev
 exec setpriv --bounding-set -mknod --inh-caps -mknod "$0" -c "$1" "$2"
 """
-"""Root that may make no device nodes has, as an ordinary user, those of the host."""
+"""Without the right to make device nodes, root has those of the host, like an ordinary user."""
 
 LOOKS_AT_NULL = """
 import os, sys, time

@@ -1,4 +1,4 @@
-"""A record made while the host killed a program inside does not pass as an ordinary one."""
+"""A record is not an ordinary one if the host killed a program inside during the run."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def sandbox(system: System) -> Iterator[SandboxRunner]:
 
 @contextmanager
 def killing(chosen: Callable[[], Iterable[int]], pause: float = 0.0) -> Iterator[list[int]]:
-    """Kills, from the host, the first process that is chosen.
+    """Kill, from the host, the first chosen process.
 
-    The choice is made again and again until then, or until the end, every `pause` seconds.
+    The choice is repeated until then, or until the end, every `pause` seconds.
     """
     killed: list[int] = []
     ended = threading.Event()
@@ -52,7 +52,7 @@ def killing(chosen: Callable[[], Iterable[int]], pause: float = 0.0) -> Iterator
 
 
 def called(command: bytes) -> Iterator[int]:
-    """The processes of this command line."""
+    """Return the processes with this command line."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             if path.read_bytes() == command:
@@ -100,7 +100,7 @@ def test_an_input_that_kills_does_so_twice_and_is_not_volatile(
 
 
 def children(pid: int) -> set[int]:
-    """All processes below one."""
+    """Return all processes below one."""
     found: set[int] = set()
     try:
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -112,7 +112,7 @@ def children(pid: int) -> set[int]:
 
 
 def newest(after: int) -> Callable[[], Iterator[int]]:
-    """Chooses the process below this one that appears when so many were there."""
+    """Choose the process below this one that appears after a number of others."""
     before = children(os.getpid())
     seen = set(before)
 
@@ -141,7 +141,7 @@ def test_whoever_is_killed_while_a_sandbox_opens_it_opens_the_next_time(
 
 
 def makers_of_namespaces() -> Iterator[int]:
-    """The processes below this one that have a process below a process below them: init."""
+    """Return the processes below this one that have a grandchild: init."""
     for pid in children(os.getpid()):
         if any(children(child) for child in children(pid)):
             yield pid

@@ -72,7 +72,7 @@ def test_a_shell_that_stays_does_what_a_repeated_one_does(
 
 @pytest.fixture(scope="module")
 def slower(system: System) -> Iterator[SandboxRunner]:
-    """The same system, as if the fastest way to serve its bash did not fit."""
+    """Run the same system without the fastest way to serve its bash."""
     slow = replace(system, name="slower")
 
     def verdict(served: System) -> ServingVerdict:
@@ -113,7 +113,7 @@ def test_rows_that_are_served_the_slower_way_do_the_same(
 
 
 MANY = "mkdir /var/tmp/many && cd /var/tmp/many && touch $(seq 1500) && cd ~- && cp -r documents d"
-"""Changes so much that the layer is frozen, and the lines after it find what is not in its own."""
+"""Changes so much that the layer is frozen, and later lines read files from a lower layer."""
 
 
 @pytest.mark.parametrize("script", by_day(SCRIPTS[::4], 10, range(0, len(SCRIPTS), 4)))

@@ -1,5 +1,5 @@
-"""Do mounts, disks, directories and network cards look as on the declared machine, and truly where
-an input changes them? `executions.py` compares the same for root and an ordinary user.
+"""Mounts, disks, directories and network cards look as on the declared machine, and correctly so
+after changes by an input. `executions.py` compares the same for root and an ordinary user.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def test_files_of_such_names_and_their_errors_are_as_they_were(run: Run) -> None
         "bash: line 1: echo: write error: Invalid argument\n"
     )
     assert run("perl -e 'open F, q(<), q(mounts) or print int $!'") == "2"
-    # the list itself takes a descriptor or two more for a moment, and never shows the kernel's
+    # the list itself briefly takes a descriptor or two more, and never shows the kernel's
     few = "ulimit -n 5; perl -e 'print open(F, q(<), q(/proc/mounts)) ? scalar(@l = <F>) : int $!'"
     assert run(f"({few}) 2> /dev/null") in {str(len(POINTS)), "24"}
     flags = "perl -MFcntl -e 'sysopen F, q(/proc/mounts), O_NONBLOCK; print fcntl(F, F_GETFL, 0)'"
@@ -288,7 +288,7 @@ VISITOR = {
     ),
     "ln -s $(printf '%060d' 0) long; stat -c %b long": r"8\n",
 }
-"""Ordinary commands, and all of what they print."""
+"""Ordinary commands, and their whole output."""
 
 
 @pytest.mark.parametrize("text", VISITOR)

@@ -13,7 +13,7 @@ from shioenv.domain.patch import is_content
 from shioenv.live.resident import open_shell
 
 IN_PLACE = "printf x | dd of={0} conv=notrunc 2>/dev/null"
-"""Writes over the first byte; size and time of a file made by the same run stay."""
+"""Writes over the first byte, with unchanged size and time of a file made by the same run."""
 
 
 def after(observer: SandboxRunner, history: tuple[str, ...], text: str) -> Behavior:

@@ -1,4 +1,4 @@
-"""Does the default backend keep the contract, in every mode, as root and as an ordinary user?"""
+"""The default backend meets the contract, in every mode, as root and as an ordinary user."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_closing_leaves_no_process_and_no_descriptor(system: System) -> None:
 
 
 def _is_gone(pid: int) -> bool:
-    """Ended, or ending: killed with its parent, not reaped yet."""
+    """Whether a process has ended, or is a zombie killed with its parent."""
     for _ in range(200):
         try:
             if ") Z" in Path(f"/proc/{pid}/stat").read_text():
@@ -145,7 +145,7 @@ def test_a_killed_owner_takes_everything_along(system: System) -> None:
 
 
 def test_many_dirty_runs_leave_the_host_as_it_was(system: System) -> None:
-    """No descriptor, mount or process is left by a few hundred resets."""
+    """A few hundred resets leave no descriptor, mount or process."""
     with NamespaceSandbox(system, Limits(background_seconds=0.0)) as opened:
 
         def held() -> tuple[int, int]:
@@ -167,8 +167,8 @@ def test_many_dirty_runs_leave_the_host_as_it_was(system: System) -> None:
 
 @needs("root")
 def test_an_ordinary_user_gets_the_same_bytes(system: System, tmp_path: Path) -> None:
-    """Run by root and by a user with subordinate ids only, and a cache in memory, inputs do the
-    same.
+    """Inputs behave the same for root, and for a user with subordinate ids only and a cache in
+    memory.
     """
     user = 64242
     passwd = tmp_path / "passwd"
@@ -180,8 +180,8 @@ def test_an_ordinary_user_gets_the_same_bytes(system: System, tmp_path: Path) ->
     for directory in [tmp_path, *tmp_path.parents]:
         if directory.is_relative_to("/tmp") and directory != Path("/tmp"):
             directory.chmod(0o755)
-    # Its own view of the account files; allowed to read this interpreter and checkout, wherever
-    # they lie, and nothing else that a user may not do.
+    # A separate view of the account files. The user may read this interpreter and checkout,
+    # wherever they are, and otherwise has a user's usual rights.
     command = (
         f"mount -t tmpfs none {cache} && cp -r {cache_directory()}/bases {cache} && "
         f"chown -R {user}:{user} {cache} && mount --bind {passwd} /etc/passwd && "

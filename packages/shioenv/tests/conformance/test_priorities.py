@@ -148,7 +148,7 @@ def test_what_an_ordinary_user_cannot_put_back_is_named(prefix: tuple[str, ...],
 
 
 def test_what_root_of_a_user_namespace_cannot_put_back_is_named() -> None:
-    """As in a container without the host's root."""
+    """For example in a container without the host's root."""
     command = ["unshare", "-U", "-r", *NICEST, *PRIORITY]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     assert done.stdout == "a nice value of 19\n"

@@ -50,7 +50,7 @@ DATE = ("month", "day", "year", "time")
 
 
 def written(path: str, making: str, replacing: str, afterwards: str) -> str:
-    """The input that replaces a path."""
+    """Return the input that replaces a path."""
     return "; ".join(
         part
         for part in (
@@ -67,7 +67,7 @@ def written(path: str, making: str, replacing: str, afterwards: str) -> str:
 
 
 def found(output: bytes, instant: float) -> dict[str, dict[str, Any]]:
-    """By name, what `find` printed, as a context has it; directories as they are on a disk."""
+    """Return the output of `find` by name, as a context has it; directories as on a disk."""
     fields = output.decode().split("\0")[:-1]
     assert len(fields) % 8 == 0
     rows = {
@@ -112,7 +112,7 @@ def names_in(entries: Mapping[str, Any], directory: str) -> set[str]:
 
 
 def check(runner: SandboxRunner, text: str) -> None:
-    """The law for one input that stays below the start directory."""
+    """Check the law for one input that stays below the start directory."""
     shown = runner.execute(f"{{ {text}; }} > /dev/null 2>&1; {FOUND}")
     behavior = runner.run(text)
     assert behavior.exit_code == 0, f"{text!r}: {behavior.text}"
@@ -125,7 +125,7 @@ def check(runner: SandboxRunner, text: str) -> None:
     for name, entry in wanted.items():
         stayed = name in before and before[name]["perms"][0] == entry["perms"][0] == "d"
         if stayed and names_in(before, name) != names_in(wanted, name):
-            # by rule: a directory that stays one keeps these where entries came or went
+            # by rule: a directory keeps these where its entries changed
             entry = entry | {key: before[name][key] for key in ("size", "links", *DATE)}
         elif stayed:
             entry = entry | {"size": before[name]["size"]}
@@ -191,14 +191,14 @@ def test_names_given_to_files_and_taken_are_counted_as_they_are_there(
 
 
 def test_no_file_of_the_system_has_two_names(observer: SandboxRunner) -> None:
-    """Of such files an overlay keeps neither content nor counts together."""
+    """Overlays keep neither content nor link counts of such files consistent."""
     assert observer.run("find / -xdev -not -type d -links +1").output == b""
     links = {entry.links for entry in observer.system.index.values() if not entry.mode & 0o40000}
     assert links == {1}
 
 
 def test_no_device_can_stand_in_for_a_file(observer: SandboxRunner) -> None:
-    """So none is among the replacements."""
+    """So the replacements do not contain one."""
     behavior = observer.run("rm README.md; mknod README.md c 0 0; mknod README.md b 7 1; ls -d R*")
     assert behavior.exit_code == 2, behavior.text
     assert behavior.text.count("Operation not permitted") == 2

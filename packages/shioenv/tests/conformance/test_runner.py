@@ -26,7 +26,7 @@ def test_a_runner_that_knows_nothing_abstains(observer: SandboxRunner) -> None:
 
 
 class Forgetful:
-    """Forgets what state it was asked about."""
+    """Ignores the state of its question."""
 
     def __init__(self, observer: SandboxRunner) -> None:
         self._observer = observer

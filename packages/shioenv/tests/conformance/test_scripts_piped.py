@@ -1,4 +1,4 @@
-"""A script that is piped to a shell: its complete commands do what `bash < FILE` does."""
+"""A script piped to a shell: its complete commands behave as with `bash < FILE`."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ _FOUND = Request(
     "sysseek M, $a, 0; sysread(M, $b, $e - $a) == $e - $a or die; "
     'print pos($b) - length $&, " $&\\n" while $b =~ /[^\\0]+/g\'; :'
 )
-"""Prints what is there, and where. The last command keeps bash from replacing itself by perl."""
+"""Prints the contents with their place. The last command keeps bash from replacing itself by
+perl."""
 
 _PAGES = Request(
     "while read -r name size unit; do case $name in RssShmem:) echo $size;; esac; done"
@@ -31,7 +32,7 @@ _PAGES = Request(
 
 
 def _writes(*places: str) -> Request:
-    """Writes a mark to each place, an expression of perl: bytes from the beginning, or the end."""
+    """Write a mark to each place, an expression of perl: bytes from the beginning, or the end."""
     marks = "".join(f"sysseek M, {place}, 0; syswrite M, q(left); " for place in places)
     return Request(f"perl -e '{_MAPPED}{marks}'; :")
 

@@ -1,4 +1,4 @@
-"""The shell starts in its start directory, and nothing shows how it came there (D-27)."""
+"""The shell starts in its start directory, without traces of the change to it (D-27)."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ THERE = (
     "python3 -c 'import os; os.getcwd()' 2>&1 | tail -n 1",
     "(cd /etc; pwd); bash -c pwd; exit 7",
 )
-"""Inputs of a shell whose working directory is gone."""
+"""Inputs of a shell whose working directory was removed."""
 
 
 def done(behavior: Behavior) -> tuple[list[bytes], int]:

@@ -1,4 +1,4 @@
-"""Inputs on a pseudo-terminal: what they see of it, and that the next input sees nothing of it."""
+"""Inputs on a pseudo-terminal: their view of it, and its complete reset for the next input."""
 
 from __future__ import annotations
 

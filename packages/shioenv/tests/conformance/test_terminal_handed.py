@@ -1,4 +1,4 @@
-"""A terminal is handed over also where its shell has ended by then."""
+"""A terminal is handed over even if its shell has ended by then."""
 
 from __future__ import annotations
 

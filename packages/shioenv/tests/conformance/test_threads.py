@@ -111,7 +111,7 @@ def test_a_call_that_is_interrupted_between_its_requests_leaves_nothing(
 
 
 def test_a_call_within_a_call_of_the_same_thread_is_refused(sandbox: NamespaceSandbox) -> None:
-    """As from a handler of a signal."""
+    """For example from a signal handler."""
     receive, refused = sandbox._receive, []
 
     def handled(least: int, so_far: bytes) -> bytes:

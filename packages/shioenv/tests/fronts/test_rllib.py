@@ -43,7 +43,7 @@ OPTIONS = {
 
 
 class Counted(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Counts the `error` of every step, of all such environments."""
+    """Counts the `error` values of all steps, over all such environments."""
 
     errors: ClassVar[Counter[str | None]] = Counter()
 

@@ -1,6 +1,6 @@
 """Commands that are started without some of the standard streams do their work.
 
-What they cannot print is an error, as on a full disk.
+Output that they cannot print is an error, as on a full disk.
 """
 
 from __future__ import annotations

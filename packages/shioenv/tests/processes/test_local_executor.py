@@ -152,7 +152,7 @@ answered = 0
 
 
 def dies_once_or_says_where(lane: object, task: tuple[int, Path]) -> tuple[int, tuple[int, ...]]:
-    """Ends its worker, which has answered by then, where there is not yet the task's file."""
+    """End the worker, which has answered by then, if the task's file does not exist yet."""
     global answered
     if answered > 20 and not task[1].exists():
         task[1].touch()

@@ -1,4 +1,4 @@
-"""Processes end with the one that started them, however that ends."""
+"""Processes end with their parent, however it ends."""
 
 from __future__ import annotations
 

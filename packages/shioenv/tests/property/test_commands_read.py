@@ -20,7 +20,7 @@ PROMPTS = {"PS1": "@new@", "PS2": "@more@"}
 
 
 def divided_by_bash(script: str) -> list[bool]:
-    """Of each line that Bash reads, and of the end, whether a command has begun before it.
+    """Return for each line that Bash reads, and for the end, whether a command has begun before it.
 
     At the end Bash may look for a line twice.
     """
@@ -35,7 +35,7 @@ def divided_by_bash(script: str) -> list[bool]:
 
 
 def divided_by_reader(script: str) -> tuple[list[bool], list[str]]:
-    """The same of `ScriptReader`, and its commands."""
+    """Return the same from `ScriptReader`, and its commands."""
     begun: list[bool] = []
     lines = iter(script.splitlines(keepends=True))
 
@@ -52,7 +52,8 @@ def divided_by_reader(script: str) -> tuple[list[bool], list[str]]:
 
 
 class Writer:
-    """Writes random commands that do nothing. Bodies of here-documents follow the next newline."""
+    """Generates random commands without effects. Bodies of here-documents follow the next
+    newline."""
 
     def __init__(self, random: Random, depth: int = 0) -> None:
         self.random, self.depth = random, depth
@@ -60,7 +61,7 @@ class Writer:
         self._documents: list[str] = []
 
     def newline(self, before: str = "") -> None:
-        """Ends a line, and writes the documents that begin behind it."""
+        """End a line, and write the pending here-documents."""
         comment = self.random.choice(["", "", "", " # it's a \" comment", " # ends in \\"])
         self.text += f"{before}{comment}\n" + "".join(self._documents)
         self._documents = []
@@ -75,7 +76,7 @@ class Writer:
             self.text += " "
 
     def end(self) -> None:
-        """Ends a command inside of another one."""
+        """End a command inside of another one."""
         if self.random.random() < 0.6:
             self.newline()
         else:
@@ -88,7 +89,7 @@ class Writer:
                 self.text += self.word()
 
     def word(self) -> str:
-        """One part of a word."""
+        """Return one part of a word."""
         nested = self.depth < 2 and not self._documents  # or whose line ends?
         choice = self.random.randrange(14 if nested else 10)
         return (
@@ -97,7 +98,7 @@ class Writer:
         )[choice] if choice < 10 else self.nested(choice)  # fmt: skip
 
     def nested(self, choice: int) -> str:
-        """A substitution, with commands."""
+        """Return a substitution with commands."""
         inner = Writer(self.random, self.depth + 1)
         inner.commands(1)
         if choice == 10:
@@ -109,7 +110,7 @@ class Writer:
         return f"$( {inner.text})"
 
     def redirection(self) -> None:
-        """A here-document, a here-string, or a file."""
+        """Return a here-document, a here-string, or a file."""
         word = self.random.choice(["END", "'END'", '"E D"', "-END", "- 'END'", "E\\ND"])
         if self.random.random() < 0.3:
             self.text += self.random.choice([" <<< 'a\nb'", " > /dev/null", " 2>&1"])
@@ -141,7 +142,7 @@ class Writer:
             self.redirection()
 
     def command(self) -> None:
-        """A simple or a compound command."""
+        """Return a simple or a compound command."""
         self.depth += 1
         kinds = [self.simple, self.simple, self.loop, self.test, self.case, self.group, self.array]
         kinds += [self.function, self.condition]
@@ -150,7 +151,7 @@ class Writer:
         self.depth -= 1
 
     def list(self) -> None:
-        """Commands with operators between them."""
+        """Return commands with operators between them."""
         self.command()
         while self.random.random() < 0.25:
             self.text += self.random.choice([" |", " &&", " ||"])
@@ -158,7 +159,7 @@ class Writer:
             self.command()
 
     def commands(self, most: int = 2) -> None:
-        """Complete commands, each with its end."""
+        """Return complete commands, each with its end."""
         for _ in range(self.random.randrange(most) + 1):
             self.list()
             self.end()

@@ -1,4 +1,4 @@
-"""A dataset's bytes do not depend on the order records arrive in, nor on where it was killed."""
+"""A dataset's bytes depend neither on the order of arriving records nor on a kill."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def line(number: int) -> Line:
 def attempt(
     directory: Path, count: int, order: Sequence[int], stop: int, compression: str | None
 ) -> None:
-    """Records arrive in this order, `stop` of them."""
+    """Add records in this order, `stop` of them."""
     asked = replace(PLAN, compression=compression)
     with Store(directory, asked, count, kernel="k") as store:
         for number, cwd in store.missing_contexts():

@@ -47,7 +47,7 @@ def is_addition(text: str) -> bool:
 
 
 def is_within(row: list[str]) -> bool:
-    """Whether a row has no more cells, commands and arguments of a command than it may."""
+    """Whether a row is within its limits of cells, commands and arguments of a command."""
     segments = Input.from_marked(row).segments
     arguments = max((len(segment.arguments) for segment in segments), default=0)
     return len(row) <= COLUMNS and len(segments) <= SEGMENTS and arguments <= ARGUMENTS

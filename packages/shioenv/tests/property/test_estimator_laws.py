@@ -1,4 +1,5 @@
-"""Every estimator is unbiased, repeats with its seed, keeps to its budget, and knows its error."""
+"""Every estimator is unbiased, deterministic by seed, within its budget, and estimates its
+error."""
 
 import random
 import statistics
@@ -41,7 +42,7 @@ def exact(n: int, different: set[Kept]) -> float:
 
 
 def lacking(n: int, *groups: set[int]) -> set[Kept]:
-    """The sub-inputs that lack a whole group: a behavior that more missing never restores."""
+    """Return the sub-inputs that lack a whole group: no further omission restores the behavior."""
     return {kept for kept in proper_subsets(n) if any(not group & set(kept) for group in groups)}
 
 
@@ -51,7 +52,7 @@ def anything(n: int, seed: int) -> set[Kept]:
 
 
 class Looked:
-    """Answers from a table, and remembers what it was asked."""
+    """Answers from a table, and records its questions."""
 
     def __init__(self, different: set[Kept]) -> None:
         self.different = different
@@ -130,7 +131,7 @@ def test_pps_is_unbiased_over_all_samples() -> None:
 
 @st.composite
 def differing(draw: st.DrawFn) -> tuple[int, set[Kept]]:
-    """A number of arguments, and the proper sub-inputs that behave otherwise."""
+    """A number of arguments, and the proper sub-inputs with another behavior."""
     n = draw(st.integers(2, 7))
     return n, draw(st.sets(st.sampled_from(list(proper_subsets(n)))))
 
@@ -202,7 +203,7 @@ def test_a_target_is_met_or_the_budget_spent(
     ],
 )
 def test_the_interval_holds_the_exact_score(name: str, different: set[Kept], budget: int) -> None:
-    """Nine times in ten and more, over 200 seeds; the standard error is not below 0.8 of the
+    """At least nine times in ten, over 200 seeds; the standard error is at least 0.8 of the
     estimates' spread."""
     found = [score(name, 7, different, budget, seed) for seed in range(200)]
     value = exact(7, different)
@@ -221,7 +222,7 @@ def interval(found: Score) -> tuple[float, float]:
 
 
 def test_balanced_is_exact_where_few_arguments_matter_by_themselves() -> None:
-    """An argument that matters alone: 32 draws of 12 arguments leave nothing to chance."""
+    """An argument that matters alone: 32 draws of 12 arguments make the estimate exact."""
     different = lacking(12, {4})
     for seed in range(5):
         found = score("balanced", 12, different, 32, seed)
@@ -240,7 +241,7 @@ def test_samples_count_by_their_draws() -> None:
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_what_an_argument_contributes_does_not_depend_on_how_draws_are_chosen(name: str) -> None:
-    """Within a tenth on average: how much oftener the behavior differs without the argument."""
+    """Within a tenth on average: the increase of differing behaviors without the argument."""
     different = lacking(9, {0}, {3}, {5, 6})
 
     def effects(budget: int, seed: int) -> list[float | None]:

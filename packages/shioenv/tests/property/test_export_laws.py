@@ -59,7 +59,7 @@ SCORE = st.floats(0, 1) | st.none()
 SHA256 = st.binary(min_size=32, max_size=32).map(bytes.hex)
 TOKENS = st.lists(TEXT.filter(lambda text: text.replace("<ns>", "")), max_size=4)
 LIMITS = ("cpu_seconds", "processes")
-"""Limits that ask nothing of other fields."""
+"""Limits that are independent of other fields."""
 
 
 @st.composite
@@ -180,7 +180,7 @@ def record(number: int, tokens: list[str], draw: st.DrawFn | None, **others: Any
 
 
 def huge() -> list[Record]:
-    """An input as long as Linux takes, of characters that JSON writes longer."""
+    """An input of the greatest length on Linux, of characters that JSON escapes."""
     text = "\x01" * (LONGEST_INPUT - len("cd /; "))
     return [
         Record(
@@ -198,7 +198,7 @@ def huge() -> list[Record]:
 
 
 def written(directory: Path, made: Sequence[Record], **changes: Any) -> bytes:
-    """A dataset of these records; their lines."""
+    """Write a dataset of these records; return its lines."""
     directory.mkdir()
     writer = ShardWriter(directory, replace(PLAN, record_schema=made[0].schema_version, **changes))
     before: Context = ScriptedRunner().context("/")
@@ -231,7 +231,7 @@ def test_an_input_as_long_as_linux_takes_is_imported(name: str, tmp_path: Path) 
 
 
 def returns(there: Path, name: str, made: list[Record], compression: str | None) -> None:
-    """Records go out and come back."""
+    """Export and import records."""
     scoring = PLAN.scoring if made[0].n_executions else Scoring(budget=0)
     lines = written(there / "dataset", made, compression=compression, scoring=scoring)
     export(there / "dataset", there / name)

@@ -1,4 +1,4 @@
-"""JSON that the command line prints is valid UTF-8, and gives the bytes of every text back."""
+"""JSON printed by the command line is valid UTF-8, and preserves the bytes of every text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shioenv.grammar.describe import Describer
 
 BYTES = st.binary(max_size=8) | st.sampled_from([b"caf\xe9", b"\xff", "ž".encode(), b"\\xff", b"a"])
 TEXTS = BYTES.map(lambda content: content.decode("utf-8", "surrogateescape"))
-"""Texts as Python makes them of arguments, paths and lines of files."""
+"""Texts that Python decodes from arguments, paths and lines of files."""
 
 DESCRIBER = Describer([])
 
@@ -34,7 +34,7 @@ DOCUMENTS = st.dictionaries(st.sampled_from(["input", "words", "cwd", "parts"]),
 
 
 def given_back(printed: Any, encoded: Any = None) -> Any:
-    """The value whose texts Python would have made of the printed bytes."""
+    """Return the value with its texts decoded from the printed bytes."""
     if isinstance(printed, str):
         content = printed.encode() if encoded is None else base64.b64decode(encoded)
         return content.decode("utf-8", "surrogateescape")
@@ -51,7 +51,7 @@ def given_back(printed: Any, encoded: Any = None) -> Any:
 
 
 def named_as_printed(value: Any) -> Any:
-    """The value with the names of members escaped, in each object where a name has bytes."""
+    """Return the value with escaped member names, in each object where a name has bytes."""
     if isinstance(value, list):
         return list(map(named_as_printed, value))
     if not isinstance(value, dict):

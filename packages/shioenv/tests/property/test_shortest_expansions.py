@@ -1,5 +1,5 @@
-"""The shortest expansions, found by looking again only where something became shorter, are those of
-looking at every production until nothing changes, ties included.
+"""The incremental computation of the shortest expansions equals the full fixed point, ties
+included.
 """
 
 from hypothesis import given

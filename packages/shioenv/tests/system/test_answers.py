@@ -84,7 +84,7 @@ SHOWS_NOW = {
     "background": "date '+%F %T' & wait",
     "by the loader": "/lib64/ld-linux-x86-64.so.2 /bin/date '+%F %T'",
 }
-"""By what shows it: an input that prints the instant, in the same form each."""
+"""Inputs that print the instant, by the source, each in the same form."""
 
 
 @pytest.mark.parametrize("what", SHOWS_NOW)
@@ -170,7 +170,7 @@ def test_files_of_the_system_show_no_time_of_the_host(run: Run) -> None:
 
 
 def test_directories_have_the_size_that_they_have_on_a_disk(run: Run) -> None:
-    """Those of memory, where every changed one lies, have 20 bytes for each name."""
+    """In-memory directories, which hold all changed ones, have 20 bytes for each name."""
     for how in (
         "stat -c %s {}",
         "find {} -prune -printf '%s\\n'",
@@ -214,7 +214,7 @@ def test_every_source_names_one_kernel(run: Run, system: System) -> None:
 
 
 def test_a_patch_and_what_programs_see_are_one_story(observer: SandboxRunner) -> None:
-    """Files by the moment that programs see, however it came to them."""
+    """Files have the time that programs see, however they were changed."""
     text = (
         "touch a; touch -d '1 hour ago' b; touch -d '2031-02-03 04:05' c; cp -p a d; tar c a | tar "
         "xf - --transform s/a/e/; echo x > README.md; mkdir f; touch -r documents/notes.txt g; "
@@ -235,7 +235,7 @@ def test_a_patch_and_what_programs_see_are_one_story(observer: SandboxRunner) ->
 
 
 def test_waiting_until_a_moment_ends_at_it(run: Run) -> None:
-    """`timeout` bounds what would otherwise wait for years."""
+    """`timeout` bounds waits that would otherwise take years."""
     perl = "use Time::HiRes qw(clock_gettime clock_nanosleep CLOCK_REALTIME TIMER_ABSTIME); "
     until = "clock_nanosleep(CLOCK_REALTIME, (clock_gettime(CLOCK_REALTIME) + 0.1) * 1e9, %s)"
     text = f"timeout 2 perl -e '{perl}{until % 'TIMER_ABSTIME'}'; echo $?"
@@ -278,7 +278,7 @@ def declaration(system: System) -> SystemDeclaration:
 
 @pytest.fixture(scope="module")
 def library(system: System) -> bytes:
-    """The distribution's own C library, as the base holds it."""
+    """Return the distribution's own C library from the base."""
     return of_the_c_library(system, "libc.so.6")
 
 
@@ -306,7 +306,7 @@ def installed(
 
 
 def library_digest(entries: list[image.ImageEntry]) -> str:
-    """As the package manager keeps it."""
+    """Return its digest from the package manager."""
     assert entries[1].data is not None
     return entries[1].data.decode().split()[0]
 
@@ -347,7 +347,7 @@ def test_another_instant_changes_two_numbers_and_nothing_else(
 def test_what_the_library_was_lies_beneath_all_that_is_new(
     library: bytes, declaration: SystemDeclaration
 ) -> None:
-    """Besides what is appended, one program header and entries of the symbol table are changed."""
+    """Besides the appended code, only one program header and some symbol table entries change."""
     data = installed(library, declaration)[0][0].data
     assert data is not None
     changed = {at // 24 for at in range(len(library)) if data[at] != library[at]}

@@ -1,4 +1,4 @@
-"""The installed command line on the built system, as a user calls it."""
+"""The installed command line on the built system, like a user's calls."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ MEANT = "where the change is meant, write the new digest into tests/system/diges
 
 
 def elf(functions: tuple[str, ...]) -> bytes:
-    """The least that a C library of Debian 12 is: a text, functions, and a note shown twice."""
+    """Return a minimal C library of Debian 12: a text, functions, and a note with two headers."""
     names = b"\0" + b"".join(name.encode() + b"\0" for name in functions)
     symbols, at = struct.pack("<IBBHQQ", 0, 0, 0, 0, 0, 0), 1
     for number, name in enumerate(functions):
@@ -69,7 +69,7 @@ def elf(functions: tuple[str, ...]) -> bytes:
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A root filesystem that is the same everywhere: what is added to it decides the digest."""
+    """Return a fixed root filesystem: the digest depends on the added files alone."""
     library = elf((*answers._ORIGINALS, "fstat", "stat", "time", "uname"))
     digests = f"{hashlib.md5(library).hexdigest()}  usr/lib/x86_64-linux-gnu/libc.so.6\n"
     groups = ("root:0", "tty:5", "adm:4", "sudo:27", "www-data:33", "utmp:43", "users:100")
@@ -92,7 +92,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def compiled_otherwise(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled programs as another compiler makes them: other bytes that do the same."""
+    """Return the compiled programs as from another compiler: other bytes with the same behavior."""
     copy = tmp_path_factory.mktemp("native") / "bin"
     shutil.copytree(native.sandbox_program().parent, copy)
     for program in copy.iterdir():

@@ -1,5 +1,5 @@
-"""`shioenv doctor` where the host refuses something: the refusal is made, not imagined, wherever
-this kernel lets a process do that to its own children.
+"""`shioenv doctor` where the host refuses something. The refusals are real, wherever this kernel
+lets a process restrict its own children.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def waits(ancestor: int) -> str:
 
 
 def refused_calls(*names: str) -> tuple[str, ...]:
-    """A prefix under which system calls fail with EPERM, as in a container."""
+    """Return a prefix under which system calls fail with EPERM, as in a container."""
     program = (
         "import errno, os, sys, pyseccomp\n"
         "rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)\n"
@@ -79,7 +79,7 @@ def refused_calls(*names: str) -> tuple[str, ...]:
 
 
 def as_nobody(directory: Path) -> tuple[tuple[str, ...], str]:
-    """Prefix and script that make doctor run as an ordinary user who has subordinate ids."""
+    """Return prefix and script that run doctor as an ordinary user with subordinate ids."""
     ids = directory / "ids"
     ids.write_text(f"{NOBODY}:100000:65536\n")
     script = (
@@ -185,7 +185,7 @@ def test_a_user_without_a_name(tmp_path: Path) -> None:
     ],
 )
 def test_a_container_of_few_rights(cause: str, lacking: str, fix: str) -> None:
-    """Asked of the reason alone: the user namespace of an invented user has all rights."""
+    """It tests the reason alone: the user namespace of an invented user has all rights."""
     ask = f"from shioenv.system import refusals; print(refusals.{cause}())"
     prefix = ("unshare", "-U", "-r", "setpriv", f"--bounding-set=-{lacking}")
     said = subprocess.run([*prefix, sys.executable, "-c", ask], capture_output=True, text=True)

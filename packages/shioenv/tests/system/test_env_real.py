@@ -1,4 +1,4 @@
-"""The environments on the built default system: what is written there is really executed."""
+"""The environments on the built default system: their inputs are really executed."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def env() -> Iterator[Env]:
 
 
 def play(env: Env, *rows: str, cwd: str = HOME) -> Any:
-    """The result of executing these rows, one cell per word."""
+    """Execute these rows, one cell per word, and return the result."""
     env.reset(seed=0, options={"cwd": cwd})
     for row in rows:
         for index, word in enumerate(row.split()):

@@ -1,4 +1,4 @@
-"""The functions that the package itself offers, called as a reader of its front page calls them."""
+"""The package's public functions, called as on its front page."""
 
 from __future__ import annotations
 

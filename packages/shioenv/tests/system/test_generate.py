@@ -48,7 +48,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset made in one go by one worker."""
+    """Make a dataset in one go by one worker."""
     directory = tmp_path_factory.mktemp("datasets") / "whole"
     summary = generate(
         directory,
@@ -62,7 +62,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def assert_same(one: Path, other: Path) -> None:
-    """Byte-identical; of volatile records the same number, input and arguments."""
+    """Compare byte for byte; volatile records only by number, input and arguments."""
     pairs = list(zip(read_records(one), read_records(other), strict=True))
     assert len(pairs) == COUNT
     for a, b in pairs:
@@ -177,16 +177,16 @@ def wait_for(process: subprocess.Popen[bytes], done: int) -> None:
 
 
 def processes_below(process: subprocess.Popen[bytes]) -> list[int]:
-    """All processes below it, once there are some; none where it ends before.
+    """Wait for processes below it and return them; none where it ends before.
 
-    It has none yet where the run before kept so many records.
+    It has none yet where the previous run kept so many records.
     """
     wait_until(lambda: descendants(process.pid) or process.poll() is not None, "a process below")
     return descendants(process.pid)
 
 
 def kill_one(pid: int, chosen: int) -> bool:
-    """Kills one of the processes below this one; those of inputs may have ended meanwhile, and in
+    """Kill one of the processes below this one. Those of inputs may have ended meanwhile, and in
     the end all have.
     """
     while victims := descendants(pid):
@@ -262,7 +262,7 @@ def shared(directory: Path, workers: int) -> Summary:
 def test_what_is_recorded_does_not_depend_on_shared_executions(
     whole: Path, tmp_path: Path, own_cache: Path
 ) -> None:
-    """Cold with two workers and killed in between, warm with one, then with a damaged file."""
+    """Cold with two workers and kills in between, warm with one, then with a damaged file."""
     sharing = SCRIPT.replace("workers=2,", f"workers=2, cache_bytes={CACHE_BYTES},")
     process = start(tmp_path / "cold", sharing)
     wait_for(process, 9)
@@ -273,7 +273,7 @@ def test_what_is_recorded_does_not_depend_on_shared_executions(
 
     warm = shared(tmp_path / "warm", 1)
     assert_same(whole, tmp_path / "warm")
-    # what the killed process found out last was not kept
+    # the newest result of the killed process was lost
     assert warm.effort.found > warm.effort.asked / 5 > 0
     assert warm.effort.trouble is None
 

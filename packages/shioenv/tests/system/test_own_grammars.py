@@ -1,4 +1,4 @@
-"""A dataset of own grammars: made, made longer, and mended with a copy of the directory."""
+"""A dataset of user grammars: made, extended, and repaired with a copy of the directory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCORING = Scoring(budget=2)
 
 @pytest.fixture(scope="module")
 def mine(system: System, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the grammar of a command that no shipped grammar is of, as it is drafted."""
+    """Make a directory with a drafted grammar of a command without a shipped one."""
     directory = tmp_path_factory.mktemp("own") / "mine"
     directory.mkdir()
     with open_sandbox(system) as sandbox:

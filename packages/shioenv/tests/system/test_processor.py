@@ -45,7 +45,7 @@ def cpu(declaration: SystemDeclaration) -> Cpu:
 
 @pytest.fixture(scope="module")
 def loader(system: System) -> bytes:
-    """The distribution's own loader, as the base holds it."""
+    """Return the distribution's own loader from the base."""
     return of_the_c_library(system, "ld-linux-x86-64.so.2")
 
 
@@ -126,7 +126,7 @@ def test_no_question_is_left_and_nothing_else_moved(loader: bytes, answering: by
 def test_what_stood_before_a_question_does_the_same_elsewhere(
     loader: bytes, answering: bytes
 ) -> None:
-    """The instructions that made room for a jump: the same, with the same places in memory."""
+    """The instructions replaced by a jump: the same, with the same memory operands."""
     old = {one.address: one for one in instructions(loader)}
     decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
     (code,) = (row for _, row in segments(answering) if row[:2] == (1, 5))

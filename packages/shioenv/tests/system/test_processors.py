@@ -79,7 +79,7 @@ def test_an_input_does_not_tell_which_processor_it_has(
 
 @pytest.fixture(scope="module")
 def sandboxes(system: System) -> Iterator[dict[int, NamespaceSandbox]]:
-    """A sandbox on each processor of this host."""
+    """Open a sandbox on each processor of this host."""
     with ExitStack() as stack:
         stack.callback(os.sched_setaffinity, 0, HERE)
         opened = {}

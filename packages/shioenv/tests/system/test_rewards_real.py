@@ -1,4 +1,4 @@
-"""Tricks that learners found: what pays under R earns nothing with the gate before `necessary`."""
+"""Tricks of learners: what is rewarded under R earns nothing with the gate before `necessary`."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_the_command_line_draws_and_generates_or_names_both(
 def test_python_draws_the_same_or_names_both(
     system: System, sampler: str, policy: str | None
 ) -> None:
-    """Whether the sampler is named at first, or replaced later in a drawing of defaults."""
+    """The sampler may be named at first, or replaced later in a drawing of defaults."""
     usual = Drawing(seed=3, commands=COMMANDS, composite_share=0.0)
     given = {} if policy is None else {"policy": policy}
     first = Drawing(

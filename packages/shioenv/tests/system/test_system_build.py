@@ -84,7 +84,7 @@ def tar(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def mine(tmp_path: Path) -> Path:
-    """A declaration of one's own, called `mine`."""
+    """Return a user's declaration, called `mine`."""
     path = tmp_path / "mine.toml"
     path.write_text(read_text("debian-12").replace('name = "debian-12"', 'name = "mine"'))
     return path
@@ -322,7 +322,7 @@ def test_a_failed_build_leaves_nothing_behind(
 
 
 def edited(path: Path) -> None:
-    """Another byte, and nothing else that `ls` would show."""
+    """Change one byte, without any other change visible to `ls`."""
     status, content = path.stat(), path.read_bytes()
     path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -364,7 +364,7 @@ def test_every_difference_from_what_was_built_is_found(
 def test_what_tar_writes_behind_the_end_of_an_archive_is_no_difference(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its last block, where the end falls between two: who stops reading there ends it early."""
+    """The end may fall into its last block: a reader that stops there would truncate it."""
     with tempfile.TemporaryDirectory() as name:  # where the system's own root may look
         directory = Path(name)
         directory.chmod(0o755)
@@ -571,7 +571,7 @@ def test_a_cache_that_cannot_be_made_is_a_clear_error(
 def test_packages_are_installed_with_none_of_the_hosts_variables(
     cache: Path, tar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But for those that a download may need: the programs that set packages up hear them."""
+    """Except those that a download may need: programs that set packages up see them."""
     programs = tmp_path / "programs"
     programs.mkdir()
     script = programs / "mmdebstrap"
@@ -595,7 +595,7 @@ def test_packages_are_installed_with_none_of_the_hosts_variables(
 def test_a_faulty_home_tree_is_told_before_anything_is_downloaded(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A typing error in it does not cost the minutes that a download takes."""
+    """A typing error in it is found before the minutes of a download."""
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "mmdebstrap"
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/downloaded\nexit 1\n")

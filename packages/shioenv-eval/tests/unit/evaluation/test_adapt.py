@@ -430,7 +430,7 @@ def test_variables_that_nothing_sets_are_left_over(text: str) -> None:
 
 @LARGER
 def test_every_role_of_an_operand_or_a_value_is_adapted_without_a_fault() -> None:
-    """An input for each option with a value, and for each grammar's operands."""
+    """There is an input for each option with a value, and for each grammar's operands."""
     texts = []
     for name in names_of_grammars()[:: scaled(6, 1)]:
         for grammar in load_grammars([name]):

@@ -1,4 +1,4 @@
-"""Cases reach every option, and are the same for the same arguments."""
+"""Cases cover every option, and are deterministic for the same arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way a training set gives a test input away is found, the strongest counts."""
+"""Every leak of a test input through a training set is found; the strongest counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another system drawn from a declared one."""
+"""Another system derived from a declared one."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ SHIPPED_FILES = Path(str(systems_directory())) / "home" / "files"
 
 
 def of_system(text: str) -> list[str]:
-    """The absolute paths in a text that lead out of the homes."""
+    """Return the absolute paths in a text that lead out of the homes."""
     found = re.findall(r"(?<![\w.$}:/<-])/[\w./-]+", text)
     return sorted(path for path in found if not path.startswith("/home/"))
 
@@ -124,7 +124,7 @@ def dangling(tree: tuple[HomeEntry, ...]) -> list[str]:
 
 
 def base(place: Path, entries: Mapping[str, Mapping[str, Any]], **files: str) -> Path:
-    """A declaration with a tree of these entries, whose user is called as a directory is."""
+    """Return a declaration with a tree of these entries, whose user has the name of a directory."""
     time = tomllib.loads("time = 2025-09-01T00:00:00Z")
     (place / "tree" / "files").mkdir(parents=True)
     for name, text in files.items():
@@ -218,7 +218,7 @@ def test_no_file_outside_the_tree_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_it_is_drawn_from_a_file_of_an_editor_elsewhere(newline: str, tmp_path: Path) -> None:
-    """The file begins with a mark of the byte order, or its lines end in CR LF."""
+    """The file begins with a byte order mark, or its lines end in CR LF."""
     text = f"\ufeff{read_text()}".replace('name = "debian-12"', 'name = "theirs"', 1)
     (tmp_path / "theirs.toml").write_text(text, encoding="utf-8", newline=newline)
     assert derive(str(tmp_path / "theirs.toml"), "drawn", 1, tmp_path / "drawn").exists()

@@ -177,7 +177,7 @@ def test_files_are_left_out_by_a_first_line() -> None:
 
 
 class HomeTree:
-    """A system with 5 directories of 20 files each beneath its start directory."""
+    """A system with 5 directories of 20 files each below its start directory."""
 
     def __init__(self) -> None:
         self.index: dict[str, IndexEntry] = {}

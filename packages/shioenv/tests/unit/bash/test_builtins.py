@@ -1,4 +1,4 @@
-"""The table of Bash's builtins and keywords is that of Bash."""
+"""The table of Bash's builtins and keywords equals Bash's own."""
 
 from __future__ import annotations
 

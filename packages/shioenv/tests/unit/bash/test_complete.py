@@ -1,4 +1,4 @@
-"""Work that finding the ends of a script's commands takes."""
+"""The effort of finding the ends of a script's commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reader accepts what Bash accepts, and refuses what Bash refuses."""
+"""The parser accepts what Bash accepts, and refuses what Bash refuses."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ OTHERS = (
 
 
 def accepted(texts: Sequence[str]) -> list[bool]:
-    """For each text whether Bash accepts it."""
+    """Return for each text whether Bash accepts it."""
     run = subprocess.run(
         ["bash", "--norc", "-c", ASK],
         input="\0".join(texts) + "\0",

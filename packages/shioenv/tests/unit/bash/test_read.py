@@ -1,4 +1,4 @@
-"""Bash programs are read as Bash reads them, and refused where Bash refuses."""
+"""Bash programs are parsed as by Bash, and refused where Bash refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pristine network is what two readings agree about."""
+"""The pristine network is the one on which two readings agree."""
 
 from __future__ import annotations
 

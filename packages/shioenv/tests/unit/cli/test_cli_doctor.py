@@ -1,4 +1,4 @@
-"""`shioenv doctor`: every check has a reason and a fix; what is missing decides the exit status."""
+"""`shioenv doctor`: every check has a reason and a fix; missing parts decide the exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do people who wait see how far the work has come, and how long it will still take?"""
+"""Progress output: the completed share of the work, and the remaining time."""
 
 from __future__ import annotations
 

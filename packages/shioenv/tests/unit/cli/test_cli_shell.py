@@ -1,4 +1,4 @@
-"""The command line's own part of a shell: what it does with lines that no machine answers."""
+"""The command line's own part of a shell: lines that no machine answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shioenv.errors import Abstained, InputError
 
 
 class Declining:
-    """A shell whose first command raises an error, and that remembers what it was given."""
+    """A shell whose first command raises an error, and that records its input."""
 
     ended = False
 

@@ -1,4 +1,4 @@
-"""Messages about wrong usage, which people read first of all."""
+"""Errors for wrong usage, which users read first."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from shioenv.cli.main import app
 
 
 def printed(*words: str) -> tuple[int, str]:
-    """The exit status, and all output without frames and line ends."""
+    """Return the exit status, and all output without frames and line ends."""
     done = CliRunner().invoke(app, list(words))
     return done.exit_code, " ".join(done.output.replace("│", " ").split())
 
@@ -79,7 +79,7 @@ def test_a_cache_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_defaults_are_written_one_way() -> None:
-    """Not as `[default: (32)]`, which typer makes of a default that is a text."""
+    """Not as `[default: (32)]`, typer's format for a default that is a text."""
     for word in ("generate", "sample", "score", "model", "suite", "dataset", "experiment"):
         for command in _commands(application(word)):
             for option in command.params:

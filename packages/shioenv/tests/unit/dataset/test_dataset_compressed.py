@@ -1,4 +1,4 @@
-"""Compressed shards are read by everything that reads plain ones, and hold the same lines."""
+"""Compressed shards work with every reader of plain ones, and contain the same lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of inputs become records, and nothing is silent."""
+"""Lists of inputs become records, and every loss is reported."""
 
 from __future__ import annotations
 

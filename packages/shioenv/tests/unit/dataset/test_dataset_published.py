@@ -1,4 +1,4 @@
-"""The Hugging Face library opens native directories, and an export of parts as one repository."""
+"""The Hugging Face library opens native directories, and a multi-part export as one repository."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def opened(directory: Path, tmp_path: Path) -> dict[str, list[dict[str, Any]]]:
-    """The splits as the first call of a Hugging Face user opens them."""
+    """Return the splits as a Hugging Face user opens them first."""
     import datasets
 
     found = datasets.load_dataset(str(directory), cache_dir=str(tmp_path / "cache"))
@@ -208,7 +208,7 @@ def test_row_groups_are_bounded_in_bytes(
     digests = [ContentDigest(name=f"f{number}", sha256=f"{number:064}") for number in range(400)]
 
     def records() -> Iterator[Record]:
-        """Each of about 110 kB, where one character has three bytes."""
+        """Return records of about 110 kB each, where one character has three bytes."""
         for number in range(20):
             yield structs.replace(
                 first, session_id=number, input=f"echo {number}", output="\u20ac" * 21_000,

@@ -1,4 +1,4 @@
-"""Scores that are added later are those that would have been there at once."""
+"""Scores that are added later equal those added at once."""
 
 from __future__ import annotations
 

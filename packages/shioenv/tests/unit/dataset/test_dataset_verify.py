@@ -1,4 +1,4 @@
-"""Every kind of damage is named with its file and line; statistics count right."""
+"""Every kind of damage is reported with its file and line; statistics count correctly."""
 
 from __future__ import annotations
 

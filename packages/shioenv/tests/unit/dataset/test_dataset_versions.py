@@ -1,4 +1,4 @@
-"""Datasets of an earlier release are read, checked, selected from and exported, never added to."""
+"""Datasets of an earlier release can be read, checked, selected from and exported, not extended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _VERSIONS = f"3 in the dataset, {SCHEMA_VERSION} asked for"
 
 
 def as_it_was(directory: Path) -> None:
-    """The manifest as the earlier release wrote it: the paper's estimator was not named."""
+    """Return the manifest of the earlier release, which did not name the paper's estimator."""
     document = json.loads((directory / MANIFEST).read_bytes())
     document["schema_version"] = 4
     assert document.pop("estimator") == "paper"

@@ -21,7 +21,7 @@ def typed(session: str, line: str, **fields: Any) -> str:
 
 
 def read(tmp_path: Path, *lines: str) -> tuple[list[tuple[str, list[str]]], dict[int, str]]:
-    """The inputs with their histories, and the reasons by numbers of lines."""
+    """Return the inputs with their histories, and the reasons by line number."""
     log = tmp_path / "cowrie.json"
     log.write_text("".join(f"{line}\n" for line in lines))
     accepted = read_sessions(CommandList(log), shipped_parser(), ["/home/ubuntu", "/"])

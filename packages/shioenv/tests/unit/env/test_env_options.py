@@ -1,4 +1,4 @@
-"""Options that every environment takes, and what each of them changes."""
+"""Options of every environment, and the effect of each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make(**options: Any) -> tuple[GrammarEnv, ScriptedShell]:
 
 
 def play(env: GrammarEnv, seed: int, options: dict[str, Any] | None = None) -> Any:
-    """The last step of an episode of permitted actions, drawn uniformly."""
+    """Return the last step of an episode of permitted actions, drawn uniformly."""
     random = np.random.default_rng(seed)
     env.reset(seed=seed, options=options)
     while True:
@@ -179,7 +179,7 @@ def test_command_that_cannot_be_given_is_refused() -> None:
 
 
 class Bound:
-    """Counts how often grammars were bound to it."""
+    """Counts the grammars bound to it."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -37,7 +37,7 @@ def make(**options: Any) -> tuple[GrammarEnv, ScriptedShell]:
 
 
 def play(env: GrammarEnv, seed: int, each: Callable[[Any], None] = lambda info: None) -> Any:
-    """The last step of an episode of permitted actions, drawn uniformly."""
+    """Return the last step of an episode of permitted actions, drawn uniformly."""
     env.action_space.seed(seed)
     _, info = env.reset(seed=seed)
     while True:

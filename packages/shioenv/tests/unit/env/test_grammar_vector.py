@@ -1,4 +1,4 @@
-"""The native vector: the episodes of single environments, scored side by side or in one batch."""
+"""The native vector: the episodes of single environments, scored concurrently or in one batch."""
 
 from __future__ import annotations
 
@@ -145,12 +145,12 @@ def test_reset_scores_nothing_more_of_what_was_written_before() -> None:
     inputs, later = ({one.strip("()").replace(", ", " ") for one in of} for of in (written, again))
     forgotten = inputs - later
     assert len(forgotten) > 6
-    # one was being executed, and one may be a part of what came later
+    # one was being executed, and one may be a part of a later batch
     assert len(forgotten & set(started)) <= 2
 
 
 def test_sessions_are_scored_side_by_side_in_so_many_sandboxes() -> None:
-    """Each waits until the other one has begun: one sandbox alone would wait for ever."""
+    """Each waits until the other one has begun: with one sandbox this would deadlock."""
     both = threading.Barrier(2)
     begun: list[int] = []
 
@@ -208,7 +208,7 @@ def test_wrappers_go_around_each_environment(wrap: tuple[Callable[..., Any], ...
 
 
 class Discounted(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A wrapper that is no `RewardWrapper`, and computes with the reward in `step`."""
+    """A wrapper that is no `RewardWrapper`, and uses the reward in `step`."""
 
     def step(self, action: Any) -> Any:
         observation, reward, ended, cut, info = self.env.step(action)
@@ -237,7 +237,7 @@ USERS: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("defer", [False, True])
 @pytest.mark.parametrize("name", USERS)
 def test_wrappers_that_use_rewards_are_refused(name: str, defer: bool) -> None:
-    """A session is scored later: such a wrapper would compute with a wrong reward."""
+    """A session is scored later: such a wrapper would use a wrong reward."""
     vector = make(wrap=[USERS[name]], defer=defer)
     with pytest.raises(EnvironmentOptionError, match="not scored yet"):
         roll(vector, 80)

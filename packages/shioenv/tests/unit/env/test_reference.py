@@ -1,4 +1,4 @@
-"""The reference page names everything that can be asked for or come back."""
+"""The reference page names every option and every returned field."""
 
 import inspect
 

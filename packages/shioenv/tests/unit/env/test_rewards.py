@@ -1,4 +1,4 @@
-"""Rewards are functions of what a session did and scored, and a gate before any of them."""
+"""Rewards are functions of a session's behavior and scores, with a gate before them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TABLE = {
 
 
 class Hashing(ScriptedShell):
-    """Prints something else for every other line."""
+    """Prints another text for every line."""
 
     def answer_to(self, asked: Asked) -> Behavior:
         return Behavior(0, sha256(asked.text.encode()).digest())

@@ -29,12 +29,13 @@ Step = tuple[Any, float, bool, bool, dict[str, Any]]
 
 
 def row(*texts: str) -> list[tuple[str, int, int]]:
-    """The actions that write one row."""
+    """Return the actions that write one row."""
     return [(text, 0, int(index == 0)) for index, text in enumerate(texts)]
 
 
 def play(env: ShIOEnv, actions: Iterable[Sequence[Any]]) -> Step:
-    """The last of these actions' results, after a reset; the ones before must end nothing."""
+    """Return the last of these actions' results, after a reset; earlier ones must not end an
+    episode."""
     env.reset(seed=1)
     result: Step | None = None
     for action in actions:
@@ -451,7 +452,7 @@ def test_input_that_times_out_is_run_again_and_scored_from_few_sub_inputs() -> N
 
 
 def failing(opener: Opener, count: int, error: BaseException) -> ScriptedShell:
-    """Broken as long as fewer than `count` were opened."""
+    """Fails until `count` sandboxes were opened."""
     return ScriptedShell(fails=error if len(opener.opened) < count else None)
 
 

@@ -1,5 +1,5 @@
 # ruff: noqa: E402 - what is imported needs what may not be installed
-"""Stable-Baselines3 learns in the native vector, with rewards at once and later."""
+"""Stable-Baselines3 learns in the native vector, with immediate and delayed rewards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns and being alone."""
+"""Turns and exclusive execution."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def test_the_next_begins_beside_one_that_waits() -> None:
 
 
 def test_who_waited_goes_on_before_what_began_later(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    """The first task waits and a second one begins: as soon as the first one can go on, the second
-    one gives way, between two executions, and a third one does not begin.
+    """The first task waits and a second one begins. As soon as the first one can continue, the
+    second one yields between two executions, and a third one does not begin.
     """
     monkeypatch.setattr(lanes, "PATIENCE", (0.05, 0.05))
     turns, told = Turns(), []
@@ -226,7 +226,7 @@ def together(action, times: int) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_sandboxes_that_are_opened_at_once_share_the_time(tmp_path: Path, clock: Clock) -> None:
-    """Each waits for the others: added up, what each saw pass would be more than passed."""
+    """Each waits for the others: the sum of their times would exceed the elapsed time."""
     many = 4
     opening = threading.Barrier(many, action=lambda: clock.move(0.02))
 

@@ -1,4 +1,4 @@
-"""A place where no result could be written is refused before the work begins."""
+"""An unwritable output path is refused before the work begins."""
 
 from __future__ import annotations
 

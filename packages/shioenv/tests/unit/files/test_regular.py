@@ -1,4 +1,4 @@
-"""Regular files alone are opened, and what is read whole has a bound."""
+"""Only regular files are opened, and reading a whole file is bounded."""
 
 from __future__ import annotations
 

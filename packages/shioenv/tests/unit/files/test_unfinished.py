@@ -1,4 +1,4 @@
-"""Parts of killed work: taken over by the same plan alone, and only where they are whole."""
+"""Parts of killed work: continued by the same plan alone, and only if they are complete."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _square(document: dict[str, int]) -> int:
 
 
 def begun(plan: object, numbers: range) -> Path:
-    """Work that is killed after these parts."""
+    """Return work that is killed after these parts."""
     with suppress(_Killed), unfinished("work", plan) as directory, parts(directory) as made:
         for number in numbers:
             made.add(str(number), number**2)
@@ -101,7 +101,7 @@ def test_a_second_call_beside_the_first_shares_nothing(cache: Path) -> None:
 def test_a_directory_that_was_removed_before_its_lock_is_not_shared(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The call before ends between opening and locking, and removes the directory."""
+    """The previous call ends between opening and locking, and removes the directory."""
     lock = fcntl.flock
     ended: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""The shipped grammars: free of faults, and deriving what the paper derives."""
+"""The shipped grammars: free of faults, and with the paper's derivations."""
 
 import re
 from pathlib import Path

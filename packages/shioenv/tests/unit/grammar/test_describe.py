@@ -1,4 +1,4 @@
-"""Inputs taken apart and explained."""
+"""Inputs parsed and explained."""
 
 import pytest
 

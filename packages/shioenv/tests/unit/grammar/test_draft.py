@@ -1,4 +1,4 @@
-"""First grammars written from help texts."""
+"""Grammars drafted from help texts."""
 
 from pathlib import Path
 

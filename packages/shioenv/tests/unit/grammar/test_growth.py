@@ -1,4 +1,4 @@
-"""Grammars of any shape are checked in a time that grows with their size, and none overflows."""
+"""Grammars of any shape are checked in time proportional to their size, and none overflows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def chain(body: str, last: str = "x") -> Callable[[int], str]:
 
 
 def each(line: str, before: str = "<a0> = x") -> Callable[[int], str]:
-    """A grammar with a line for each number."""
+    """Return a grammar with a line for each number."""
     return lambda number: "\n".join([before, *(line.format(n) for n in range(number))])
 
 

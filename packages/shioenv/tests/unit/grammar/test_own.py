@@ -1,4 +1,4 @@
-"""Grammars of a directory of one's own, beside the shipped ones."""
+"""Grammars of a user's directory, in addition to the shipped ones."""
 
 import os
 from pathlib import Path

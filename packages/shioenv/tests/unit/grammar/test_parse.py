@@ -1,4 +1,4 @@
-"""Any Bash input taken apart."""
+"""Any Bash input parsed."""
 
 import pytest
 

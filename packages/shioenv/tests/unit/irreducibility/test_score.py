@@ -28,7 +28,7 @@ class Shell:
 
 
 def words(*wanted: str) -> Shell:
-    """A shell that prints those of the wanted words that it finds, each far from the others."""
+    """Return a shell that prints the wanted words that it finds, each far from the others."""
     return Shell(lambda text: "".join(word * 50 for word in wanted if word in text.split()))
 
 

@@ -1,4 +1,4 @@
-"""Shells that a model answers, that run all lines again, and both above each other."""
+"""Shells answered by a model, shells that repeat all lines, and the combination of both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings of shells: what is written is read again, and nothing of it drives a terminal."""
+"""Recordings of shells: they are parsed again, and their contents cannot control a terminal."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Commands that enter a machine from outside: their words, ends, outputs and groups.
 
-The host's bash runs what a machine would run.
+The host's bash executes them in place of a machine.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def test_words_that_cannot_be_sent_close_all_ends() -> None:
 
 
 class Seated:
-    """A machine that commands enter, which closes."""
+    """A machine that commands enter, which can be closed."""
 
     def __init__(self) -> None:
         self.machine = ScriptedMachine()

@@ -1,4 +1,4 @@
-"""A shell that stays: its state, its forks, its file, and what a repetition has to do again."""
+"""A resident shell: its state, its forks, its file, and the lines that a repetition runs again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def opened(machine: Any, **options: Any) -> ResidentShell:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> ScriptedMachine:
-    """A machine that `open_sandbox` opens."""
+    """Return a machine that `open_sandbox` opens."""
     machine = ScriptedMachine()
     monkeypatch.setattr(resident, "open_sandbox", lambda _system, _limits: machine)
     return machine

@@ -1,4 +1,4 @@
-"""Shells of one kind for many visitors, and who brings models."""
+"""Shells of one kind for many visitors, and the packages that provide models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.scripted_machine import ScriptedMachine, scripted_context
 
 
 class Model:
-    """A model that answers `sure` with confidence 1 and all else with .1."""
+    """A model that answers `sure` with confidence 1 and all other inputs with .1."""
 
     system = "of-the-model"
 

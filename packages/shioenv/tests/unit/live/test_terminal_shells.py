@@ -96,7 +96,7 @@ def test_a_terminal_that_nobody_reads_takes_no_more(runner: Terminals) -> None:
 
 
 class Attached:
-    """A shell that is attached in a thread to pipes, or to a terminal of the caller's."""
+    """A shell that is attached in a thread to pipes, or to the caller's terminal."""
 
     def __init__(self, shell: TerminalShell, keyboard: int, **options: Any) -> None:
         self.screen, to_screen = os.pipe()
@@ -123,7 +123,7 @@ class Attached:
 
 @pytest.fixture
 def signals(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The handlers that are set: a thread other than the first can set none."""
+    """Return the installed signal handlers: only the main thread can set any."""
     handlers: list[Any] = []
 
     def set_handler(_number: int, handler: Any) -> str:

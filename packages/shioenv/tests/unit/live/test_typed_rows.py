@@ -1,4 +1,4 @@
-"""A terminal: rows typed, taken back, forked and repeated; rows and commands beside the shell."""
+"""A terminal: rows typed, undone, forked and repeated; rows and commands next to the shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of shared executions: what comes back, and that trouble with it never matters."""
+"""The file of shared executions: its results, and that its faults never matter."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_two_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
 def test_two_that_saw_different_things_at_once_are_both_heard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither writes between the other's reading and writing."""
+    """Neither writes between the other's read and write."""
     ones = [cache(tmp_path), cache(tmp_path)]
     read = ExecutionCache._read
 

@@ -1,4 +1,4 @@
-"""Records made of sessions: what makes one volatile."""
+"""Records made of sessions: the causes of volatility."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Says(ScriptedRunner):
 
 
 def recorded(runner: ScriptedRunner, *tokens: str, budget: int = 4, **options: Any) -> Record:
-    """The record of one input that is run in /home."""
+    """Return the record of one input that is run in /home."""
     volatile = options.pop("volatile", False)
     scoring = Scoring(budget=budget, noise_runs=options.pop("noise_runs", 3))
     recorder = SessionRecorder(scoring=scoring, **options)
@@ -78,7 +78,7 @@ def test_other_dates_are_not(output: str) -> None:
 
 
 class Reaches(ScriptedRunner):
-    """Reaches a limit in some of its runs of the whole, and always without its argument."""
+    """Reaches a limit in some of its whole runs, and always without its argument."""
 
     def __init__(self, name: str, runs: set[int]) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ def test_a_limit_that_is_found_by_looking_makes_a_record_volatile(
 
 
 class Channels(ScriptedRunner):
-    """Prints this, and without its argument something else."""
+    """Prints this, and another text without its argument."""
 
     def __init__(self, stdout: bytes, stderr: bytes, odd: bytes = b"") -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class Channels(ScriptedRunner):
 
     @property
     def runs(self) -> list[bool]:
-        """Of the whole: which had two pipes."""
+        """Return for each whole run whether it had two pipes."""
         return [asked.separate for asked in self.asked if asked.text.endswith("-l")]
 
 
@@ -166,7 +166,7 @@ def test_the_run_with_two_pipes_is_a_noise_run_where_it_tells_the_same(
 
 
 class Counts(ScriptedRunner):
-    """Never prints the same twice."""
+    """Never prints the same text twice."""
 
     def __init__(self, stderr: bytes = b"") -> None:
         super().__init__()
@@ -197,7 +197,7 @@ def test_where_the_order_of_two_channels_is_lost_neither_is_recorded() -> None:
 
 
 class Ordered(ScriptedRunner):
-    """Prints in which order its processes were run, where that is one of these."""
+    """Prints the order of its processes, where that is one of these."""
 
     def __init__(self, *told: str) -> None:
         super().__init__()
@@ -314,7 +314,7 @@ def test_without_scores_runs_that_disagree_make_a_record_volatile() -> None:
 
 
 class Breaks(ScriptedRunner):
-    """Breaks its sandboxes where its text ends with one of these, so often."""
+    """Breaks its sandboxes a number of times where its text ends with one of these."""
 
     def __init__(self, *endings: str, times: int = 1 << 30) -> None:
         super().__init__()
@@ -352,7 +352,7 @@ def test_what_broke_sandboxes_but_once_or_without_an_argument_is_recorded_as_it_
 
 
 class Writes(ScriptedRunner):
-    """Answers every text with a file written, and one that shows files with what it holds."""
+    """Answers every text with a written file, and one that shows files with its content."""
 
     def __init__(self, content: str) -> None:
         super().__init__()
@@ -373,7 +373,7 @@ def test_a_file_that_shows_its_own_day_is_volatile(content: str, expected: bool)
 
 
 class WritesMany(ScriptedRunner):
-    """Answers every text with many files written; the last of them shows a date."""
+    """Answers every text with many written files; the last of them shows a date."""
 
     def __init__(self, files: int, length: int) -> None:
         super().__init__()
@@ -400,7 +400,7 @@ def test_files_are_looked_at_in_as_many_runs_as_their_names_take(
 
 
 class WritesEmpty(ScriptedRunner):
-    """Answers every text with empty files written, and perhaps one that holds something."""
+    """Answers every text with written empty files, and perhaps one with content."""
 
     def __init__(self, *filled: str) -> None:
         super().__init__()
@@ -459,7 +459,7 @@ def test_a_patch_that_holds_its_own_day_is_volatile(
 
 
 class Hangs(ScriptedRunner):
-    """Runs out of time without its first argument, and keeps how long it was given."""
+    """Times out without its first argument, and keeps its time limit."""
 
     waited = True
 
@@ -489,7 +489,7 @@ def test_after_one_sub_input_that_hangs_the_others_are_given_less_time() -> None
 
 
 class Waits(Says):
-    """Takes its time; runs out of it where the count is missing."""
+    """Takes its time; times out where the count is missing."""
 
     def __init__(self) -> None:
         super().__init__("here\n")
@@ -540,7 +540,7 @@ def test_what_works_when_its_shorter_time_is_over_gets_the_whole() -> None:
 
 
 class Lags(ScriptedRunner):
-    """Something still runs behind the shell's end, but for who is alone."""
+    """A process still runs after the shell's end, unless the run is exclusive."""
 
     def __init__(self, *, always: bool = False) -> None:
         super().__init__()
@@ -577,7 +577,7 @@ def test_what_is_late_behind_the_shells_end_is_tried_alone() -> None:
 
 
 class Among(Says):
-    """Ends its run with two pipes when that of its neighbour is over."""
+    """Ends its run with two pipes when that of its neighbour ends."""
 
     def __init__(self, own: threading.Event, neighbours: threading.Event) -> None:
         super().__init__("here\n")
@@ -662,7 +662,7 @@ def test_a_truncated_output_has_its_channels_each_up_to_the_limit(
 
 def test_runs_that_are_cut_off_and_differ_before_that_make_a_record_volatile() -> None:
     class Varying(Limited):
-        """Writes something else once it has two pipes."""
+        """Writes another text once it has two pipes."""
 
         def answer_to(self, asked: Asked) -> Behavior:
             self.pieces = ((1, b"xy"[asked.separate :] * 40), (2, b"e" * 40))

@@ -1,4 +1,4 @@
-"""Kept work is of the code that did it, wherever that code lies."""
+"""Kept work belongs to the code that did it, wherever that code is installed."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ for number in range(700):
         os.link(f"upper/root/d/{number}", f"upper/root/d/{name}.{number}")
 os.symlink("root", "upper/merged")
 """
-"""Files of many names, more of them than a small table has places."""
+"""Files with many hard links, more of them than a small table can hold."""
 
 
 def test_a_file_is_read_once_however_many_names_it_has(library: Path, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ os.setxattr("upper/root/d", "user.overlay.opaque", b"y")
 write("upper/root/d/new", b"y" * 50_000_000)
 os.symlink("root", "upper/merged")
 """
-"""A directory in whose place another one is."""
+"""A directory that is replaced by another one."""
 
 
 @pytest.mark.parametrize(("milliseconds", "expected"), [(5000, ["/d/old"]), (2, [])])

@@ -1,4 +1,4 @@
-"""The system-call filter: who is answered what, asked of its instructions and of the kernel."""
+"""The system-call filter: its decisions, from its instructions and from the kernel."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ SCRIPT = ROOT / "scripts/filter.py"
 X86_64, I386 = 0xC000003E, 0x40000003
 X32 = 0x40000000
 LAST = 450
-"""The newest call that the groups know: set_mempolicy_home_node, of Linux 5.17."""
+"""The newest call in the groups: set_mempolicy_home_node, of Linux 5.17."""
 LATER = {"uretprobe": 335}
-"""Calls of later kernels that got a number below it; only a newer libseccomp knows their names."""
+"""Calls of later kernels with a number below it; only a newer libseccomp has their names."""
 
 PARENT = 904
-"""Number of the shells' parent."""
+"""PID of the shells' parent."""
 
 ALLOW = 0x7FFF0000
 ABSENT_ANSWER, FORBIDDEN_ANSWER = 0x50000 | errno.ENOSYS, 0x50000 | errno.EPERM
@@ -188,7 +188,7 @@ def test_what_is_sent_to_the_shells_parent_is_taken_and_goes_nowhere() -> None:
 
 
 def test_few_calls_have_their_arguments_looked_at() -> None:
-    """The kernel keeps the other answers in a bitmap: an allowed call does not run the filter."""
+    """The kernel keeps the other decisions in a bitmap: an allowed call does not run the filter."""
     for name in ("socket", "socketpair", "fcntl", "kill"):
         with pytest.raises(ArgumentsMatter):
             decide(number(name))

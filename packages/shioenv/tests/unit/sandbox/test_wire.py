@@ -1,4 +1,4 @@
-"""Python and the supervisor mean the same by every number: protocol.h is read and compared."""
+"""Python and the supervisor agree on every number: protocol.h is parsed and compared."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LETTERS = {"uint32_t": "I", "int32_t": "i", "uint64_t": "Q", "int64_t": "q"}
 
 
 def header(name: str) -> str:
-    """A header without its comments."""
+    """Return a header without its comments."""
     return re.sub(r"/\*.*?\*/", "", (NATIVE / name).read_text(), flags=re.DOTALL)
 
 
@@ -38,7 +38,7 @@ ROWS = header("inside/rows.h")
 
 
 def constants(text: str) -> dict[str, int]:
-    """Every `#define` of a number and every enumerator."""
+    """Return every `#define` of a number and every enumerator."""
     found: dict[str, int] = {}
 
     def value(expression: str) -> int:
@@ -57,7 +57,7 @@ def constants(text: str) -> dict[str, int]:
 
 
 def fields(name: str) -> Iterator[tuple[str, str]]:
-    """The members of a structure, each with its type."""
+    """Return the members of a structure, each with its type."""
     found = re.search(rf"struct (?:__attribute__\S+ )?{name} \{{(.*?)\}}", PROTOCOL, re.DOTALL)
     assert found, name
     for kind, names in re.findall(r"(\w+_t) ([\w, ]+);", found[1]):

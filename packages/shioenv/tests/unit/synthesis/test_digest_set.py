@@ -1,4 +1,4 @@
-"""A set of texts by their digests is a set, and small."""
+"""A set of texts, stored as digests, behaves as a set, and is small."""
 
 from __future__ import annotations
 

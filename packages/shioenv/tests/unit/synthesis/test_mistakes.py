@@ -1,4 +1,4 @@
-"""Mistakes put into inputs: every class, as many as asked for, and nothing else changed."""
+"""Mistakes inserted into inputs: every class, the requested number, and no other change."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_what_no_grammar_knows_stays_as_it_is() -> None:
 
 
 def test_an_absent_command_is_absent(system: System) -> None:
-    """`nl` for `ln`, `tr` for `tar`: a slip may lead to a command that the system has."""
+    """`nl` for `ln`, `tr` for `tar`: a mistake may result in an existing command."""
     programs = {path.rpartition("/")[2] for path in system.index if "/bin/" in path}
     for grammar in load_grammars():
         (word, *_) = grammar.command_tokens

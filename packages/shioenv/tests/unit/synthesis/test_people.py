@@ -1,4 +1,4 @@
-"""Inputs drawn as people write them, and tables of how they do."""
+"""Inputs drawn as people write them, and tables of their habits."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def writer(name: str, settings: PolicySettings = NAMED["people"]) -> CommandWrit
 
 
 def writer_of(rules: str, settings: PolicySettings) -> CommandWriter:
-    """Of a command `x` with these definitions."""
+    """Return the writer of a command `x` with these definitions."""
     text = f"command x\nmanual x(1), T 1\npackage t\nvolatile no\n{rules}"
     return bound_writer(read_grammar(text, "x.grammar").grammar, settings)
 

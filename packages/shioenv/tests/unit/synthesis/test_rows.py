@@ -1,4 +1,4 @@
-"""Inputs in a row: later ones name what earlier ones made, and nothing else of them changes."""
+"""Inputs in a row: later ones use names of earlier ones' files, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def typed(*texts: str) -> TypedSoFar:
 
 
 def threaded(row: TypedSoFar, text: str) -> set[str]:
-    """All that may become of an input."""
+    """Return all possible results for an input."""
     shell_input = Input.from_marked(text.split())
     return {row.threaded(shell_input, Random(seed)).text for seed in range(60)}
 

@@ -242,7 +242,7 @@ STREAMS: dict[str, tuple[dict[str, Any], str]] = {
     "lengths": ({"policy": "lengths"}, "a8b1a91bbb147885"),
     "mistakes": ({"mistakes": 0.5}, "636ed96ee9500987"),
 }
-"""Settings that differ, and the SHA-256 of the first 300 samples drawn with them."""
+"""Different settings, and the SHA-256 of the first 300 samples drawn with them."""
 
 
 @pytest.mark.parametrize("name", STREAMS)

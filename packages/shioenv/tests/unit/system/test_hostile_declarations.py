@@ -40,7 +40,7 @@ FREE = {
     "title", "comment", "environment", "vendor", "model_name", "command_line", "build", "command",
     "banner",
 }  # fmt: skip
-"""Fields that hold any line of text: nothing but a file's or a process's own text is made of it."""
+"""Fields that accept any line of text: it becomes only a file's or a process's own text."""
 
 NO_LINE = (
     "a\nb", "\n", "a\n", "\na", "a\rb", "a\0b", "\0", "a\x0bb", "a\x0cb", "a\x1cb", "a\x1b[2Jb",
@@ -56,7 +56,7 @@ NO_WORD = (
 
 
 def texts(annotation: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Each text that a declaration holds: its field, and all that is asked of it."""
+    """Each text of a declaration: its field, and all its requirements."""
     kind: Any
     kind, *notes = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
     if is_dataclass(kind):
@@ -105,7 +105,8 @@ def test_no_text_has_a_second_line_and_a_word_is_one(name: str, annotation: Any)
 
 
 def declared(*changes: tuple[str, Any]) -> SystemDeclaration:
-    """The default system with other values at these places, such as `machine.disks.0.label`."""
+    """Return the default system with other values at these places, such as
+    `machine.disks.0.label`."""
     data = tomllib.loads(read_text())
     for place, value in changes:
         *way, last = place.split(".")
@@ -388,7 +389,7 @@ def test_only_a_regular_file_of_bounded_size_is_read(
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_a_file_of_an_editor_elsewhere_is_read(newline: str, tmp_path: Path) -> None:
-    """It begins with a mark of the byte order, or its lines end in CR LF."""
+    """It begins with a byte order mark, or its lines end in CR LF."""
     text = f"\ufeff{read_text()}".replace('name = "debian-12"', 'name = "theirs"', 1)
     (tmp_path / "theirs.toml").write_text(text, encoding="utf-8", newline=newline)
     found = load_declaration(str(tmp_path / "theirs.toml"))
@@ -422,7 +423,7 @@ FREE_TEXT = "$(touch x); --x `touch x` ../../etc [trusted=yes] 'a\" # é"
 
 
 def test_free_text_adds_no_line_and_no_path() -> None:
-    """Nothing of the system's files is another but the lines that hold the text."""
+    """The system's files change only in the lines with the text."""
     theirs = declared(
         ("title", FREE_TEXT),
         ("users.0.comment", FREE_TEXT),
@@ -442,7 +443,7 @@ def test_free_text_adds_no_line_and_no_path() -> None:
 
 
 def files(declaration: SystemDeclaration) -> dict[str, bytes]:
-    """Contents by path of a system's own files, as they are made on the host."""
+    """Return the contents by path of a system's own files, as they are made on the host."""
     groups = b"root:x:0:\nadm:x:4:\nsudo:x:27:\nwww-data:x:33:\nusers:x:100:\n"
     group = image.ImageEntry("etc/group", stat.S_IFREG, 0o644, 0, 0, 0, size=len(groups))
     with io.BytesIO(groups) as base:

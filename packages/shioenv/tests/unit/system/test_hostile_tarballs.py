@@ -1,4 +1,4 @@
-"""A tarball that somebody else packed: what is in it lands in the system, or it is refused."""
+"""A tarball by an untrusted author: its contents end up in the system, or it is refused."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def pax(name: str, **headers: str) -> Add:
 
 
 def garbage(archive: tarfile.TarFile) -> None:
-    """A block that is no header, where a header is due."""
+    """Return an invalid block in place of a header."""
     assert archive.fileobj is not None
     archive.fileobj.write(b"x" * tarfile.BLOCKSIZE)
     archive.offset += tarfile.BLOCKSIZE
@@ -67,7 +67,7 @@ def packed(path: Path, *adds: Add, **files: bytes) -> Path:
 
 
 def composed(path: Path) -> dict[str, image.ImageEntry]:
-    """All entries of the system that would be unpacked, with everything that is read of it."""
+    """Return all entries of the system that would be unpacked, with all values read from it."""
     entries = image.read_base(path, image.base_time(DEBIAN))
     with path.open("rb") as base:
         image.package_versions(entries, base)

@@ -1,4 +1,4 @@
-"""A home tree that somebody else wrote: nothing outside it is read, and it has bounds."""
+"""A home tree by an untrusted author: nothing outside it is read, and its size is bounded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOP = f'[entries]\n"." = {{ kind = "directory", {TIME} }}\n'
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A tree with one file, beside a secret that is none of it."""
+    """Make a tree with one file, next to a secret that is not part of it."""
     (tmp_path / "secret").write_text("of the host")
     place = tmp_path / "tree"
     (place / "files").mkdir(parents=True)

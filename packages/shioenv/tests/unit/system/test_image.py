@@ -35,7 +35,7 @@ Version: 1
 
 
 def make_base(path: Path, *, order: int = 1, extra: dict[str, bytes] | None = None) -> Path:
-    """A root filesystem of a few files; `order` -1 writes them the other way round."""
+    """Return a root filesystem of a few files; `order` -1 reverses their order."""
     files = {
         "./usr/bin/bash": b"#!",
         "./etc/passwd": PASSWD,

@@ -54,7 +54,7 @@ def test_one_line_sources_are_read_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["file", "copy"])
 def test_a_directory_of_the_host_is_copied_from(kind: str, tmp_path: Path) -> None:
-    """mmdebstrap installs nothing from a file: source whose directory the new root has not."""
+    """mmdebstrap cannot install from a file: source whose directory is missing in the new root."""
     etc = host(tmp_path, BOOKWORM, x_list=f"deb {kind}:/srv/debian bookworm main\n")
     assert apt_sources(DEBIAN, etc) == ["deb copy:/srv/debian bookworm main"]
 
