@@ -14,7 +14,7 @@ MOST_WORDS = 12
 MOST_CLAUSES = 0.01
 """The share of a package's docstrings that begin with a noun clause."""
 
-MOST_WORDS_OF_PAGES = 15
+MOST_WORDS_OF_PAGES = 17
 """Words of the dialect per 10,000 words of the pages that people wrote. The aim is 10."""
 
 GENERATED = ("docs/reference/", "docs/grammars.md")

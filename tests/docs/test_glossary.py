@@ -56,4 +56,4 @@ def test_words_that_are_not_used_stand_nowhere(word: str) -> None:
 
 def test_there_are_terms_and_words_that_are_ruled_out() -> None:
     assert len(TERMS) > 40
-    assert {"behaviour", "ground truth"} <= {*RULED_OUT}
+    assert "behaviour" in RULED_OUT
