@@ -168,11 +168,17 @@ def _numbers(text: bytes | None) -> dict[str, str]:
     return {fields[0]: fields[2] for fields in lines if len(fields) > 2}
 
 
+def _untouched(state: State) -> World | None:
+    """Return the machine of an unmodified state, else None."""
+    if state.context is None and not state.written and isinstance(state.pristine, World):
+        return state.pristine
+    return None
+
+
 def tree(path: str, state: State) -> Tree:
     """Return the tree of a directory. Trees of an unmodified machine are cached."""
-    if state.context is None and not state.written and isinstance(state.pristine, World):
-        return _pristine_tree(path, state.cwd, state.pristine)
-    return Tree(path, state)
+    world = _untouched(state)
+    return Tree(path, state) if world is None else _pristine_tree(path, state.cwd, world)
 
 
 @lru_cache(maxsize=2_000)
@@ -350,9 +356,8 @@ def _listing(path: str, state: State) -> tuple[str, ...] | None:
 
 def operand(word: str, state: State) -> Operand:
     """Resolve one word in a state."""
-    if state.context is None and not state.written and isinstance(state.pristine, World):
-        return _pristine(word, state.cwd, state.pristine)
-    return _operand(word, state)
+    world = _untouched(state)
+    return _operand(word, state) if world is None else _pristine(word, state.cwd, world)
 
 
 @lru_cache(maxsize=20_000)
