@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shioenv.cli import printing, shared
+from shioenv.cli import printing, shared, stdin
 from shioenv.text import share
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def usage(
     from shioenv.synthesis.usage import count_usage
 
     describer = Describer(load_grammars(own=own_grammars(own)))
-    made = count_usage(map(describer.describe, shared.given_lines(file)), about)
+    made = count_usage(map(describer.describe, stdin.given_lines(file)), about)
     document = replace(NAMED["people"], usage=made, utility_share=1.0).to_json()
     return shared.Printout(document, [printing.json_bytes(document, indent=1)])
 
@@ -263,7 +263,7 @@ def parse(
         described = [describer.describe(text)]
     else:
         assert file is not None
-        described = [describer.describe(line) for line in shared.given_lines(file)]
+        described = [describer.describe(line) for line in stdin.given_lines(file)]
     for description in described:
         yield shared.Printout(
             _parsed(description), () if text is None else _parsed_lines(description)
