@@ -115,7 +115,7 @@ def predict(
         **_document(shell_input, state.cwd, loaded, answer),
         "steps": [_step(each) for each in loaded.steps],
     }
-    return shared.Printout(document, _parts(answer, loaded, explain=explain), indent=2)
+    return shared.Printout(document, _parts(answer, loaded, state.cwd, explain=explain), indent=2)
 
 
 def _emulator(name: str, system: str | None) -> Runner:
@@ -181,16 +181,16 @@ def _step(step: Step) -> dict[str, Any]:
     }
 
 
-def _parts(answer: Answer, model: Model, *, explain: bool) -> Iterator[bytes]:
-    from shioenv.cli.run import describe
+def _parts(answer: Answer, model: Model, start: str, *, explain: bool) -> Iterator[bytes]:
+    from shioenv.domain.readable import changes
 
     yield answer.behavior.output
 
     printing.end_line(answer.behavior.output)
     code, confidence = answer.behavior.exit_code, answer.confidence
     printing.remark(f"exit code {code}, confidence {confidence:.2f}, {answer.source}")
-    for operation in answer.behavior.patch.operations:
-        printing.remark(f"  {describe(operation)}")
+    for change in changes(answer.behavior.patch.operations, start):
+        printing.remark(f"  {change}")
     for step in model.steps if explain else ():
         told = f"{step.answer.confidence:.2f}  {step.input}  ({step.answer.source})"
         printing.remark(told, dim=False)
