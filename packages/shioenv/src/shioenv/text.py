@@ -29,16 +29,18 @@ def rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def visible(text: str) -> str:
-    r"""Escape invisible characters (`\x1b`, `\u202e`) of a text, except newlines and tabs."""
-    lines = text.split("\n")
-    return "\n".join(line if line.isprintable() else _escaped(line) for line in lines)
-
-
-def _escaped(line: str) -> str:
+def printable(text: str) -> str:
+    r"""Escape unprintable characters (`\x1b`, `\u202e`) except tabs, for terminals and pages."""
+    if text.isprintable():
+        return text
     return "".join(
         character
         if character.isprintable() or character == "\t"
         else character.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for character in line
+        for character in text
     )
+
+
+def visible(text: str) -> str:
+    """Escape unprintable characters as `printable` does, except newlines."""
+    return "\n".join(map(printable, text.split("\n")))

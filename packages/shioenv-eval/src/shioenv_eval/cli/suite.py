@@ -204,7 +204,7 @@ def check(file: File, workers: shared.Workers = None) -> shared.Printout:
 
 
 def _shown(case: SuiteCase) -> Iterator[str]:
-    from shioenv.cli.run import describe
+    from shioenv.domain.readable import changes
 
     question, gold = case.question, case.gold
     varies = f", varies: {', '.join(case.mask.channels)}" if case.mask.volatile else ""
@@ -213,5 +213,6 @@ def _shown(case: SuiteCase) -> Iterator[str]:
     yield f"  $ {printing.printable(question.input)}"
     yield from (f"  {printing.printable(line)}" for line in gold[0].text.splitlines()[:SHOWN])
     yield f"  exit code {gold[0].exit_code}"
-    yield from (f"  {describe(operation)}" for operation in gold[0].patch.operations[:SHOWN])
+    operations = gold[0].patch.operations[:SHOWN]
+    yield from (f"  {change}" for change in changes(operations, question.cwd or ""))
     yield ""
