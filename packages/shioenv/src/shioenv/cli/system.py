@@ -40,10 +40,18 @@ def build(
     called: Annotated[
         str | None,
         typer.Option(
-            "--name", metavar="NAME", help="With --rootfs-tar: what the system is called."
+            "--name", metavar="NAME", help="With --rootfs-tar or --unlocked: the system's name."
         ),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Download the packages again.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Install the packages again.")] = False,
+    packages: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Take the locked packages (.deb files) from DIR."),
+    ] = None,
+    unlocked: Annotated[
+        bool,
+        typer.Option("--unlocked", help="Install what the mirrors serve now, under another name."),
+    ] = False,
     microvm: Annotated[
         bool,
         typer.Option(
@@ -60,7 +68,8 @@ def build(
     """Build a system's root filesystem into the cache, and prove its shell.
 
     A system that is there already is reused. A system of the same name that was made from
-    something else is never replaced. Packages come through this host's own package mirror.
+    something else is never replaced. Exactly the packages of the system's lock are installed. They
+    come from this host's package mirrors while these serve them, else from a snapshot archive.
     """
     from shioenv.errors import UsageError
     from shioenv.sandbox.backends import load_backend, prove
@@ -75,7 +84,15 @@ def build(
         built_now.append(line)
         printing.note(line)
 
-    system = build_system(name, rootfs_tar=rootfs_tar, called=called, fresh=fresh, report=report)
+    system = build_system(
+        name,
+        rootfs_tar=rootfs_tar,
+        called=called,
+        fresh=fresh,
+        packages=packages,
+        unlocked=unlocked,
+        report=report,
+    )
     was_there = any(line.startswith("already built") for line in built_now)
     prove(system, printing.note, anew=not was_there)
     if backend:
@@ -83,16 +100,100 @@ def build(
     return shared.Printout(_facts(system))
 
 
-@shared.command(app, "shioenv system import web ./machine.tar", "import")
-def import_(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the new system is called.")],
-    source: Annotated[
-        Path,
+@shared.command(app, "shioenv system lock debian-12 --same-packages")
+def lock(
+    name: Name = None,
+    build: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SYSTEM",
+            autocompletion=shared.complete_systems,
+            help="Lock the packages of this built system, not those that mirrors serve now.",
+        ),
+    ] = None,
+    same_packages: Annotated[
+        bool, typer.Option("--same-packages", help="Keep the packages; write the digest anew.")
+    ] = False,
+) -> shared.Printout:
+    """Write the lock of a system: its exact packages and the digest they give.
+
+    The lock lies beside the declaration. Without options, the system is built with what the mirrors
+    serve now, as NAME-unlocked, and its packages are locked.
+    """
+    from shioenv.system.lock import lock_system
+
+    path = lock_system(name, build=build, same_packages=same_packages, report=printing.note)
+    return shared.Printout({"lock": str(path)}, [f"wrote {path}"])
+
+
+@shared.command(app, "shioenv system export debian-12 debian-12.oci.tar")
+def export(
+    name: Annotated[
+        str,
         typer.Argument(
-            metavar="SOURCE",
-            help="A tarball of a root filesystem, or the directory of an OCI layout.",
+            metavar="NAME", autocompletion=shared.complete_systems, help="A built system."
         ),
     ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
+) -> shared.Printout:
+    """Write a built system to one file, the archive of an OCI layout.
+
+    `system import FILE` gives the same digest on any host, without a mirror. The same system gives
+    the same bytes. The file holds the packages' licences.
+    """
+    from shioenv.files.durable import sha256_of
+    from shioenv.system.exporting import export_system
+
+    system = export_system(name, file, printing.note)
+    size, sha256 = file.stat().st_size, sha256_of(file)
+    rows = {
+        "system": f"{system.name}, digest {system.digest}",
+        "file": f"{file}, {size / 1e6:.1f} MB",
+        "sha256": sha256,
+    }
+    document = {"name": system.name, "digest": system.digest, "file": str(file), "bytes": size}
+    return shared.Printout({**document, "sha256": sha256}, printing.rows(rows), indent=2)
+
+
+@shared.command(app, "shioenv system pull https://example.org/debian-12.oci.tar")
+def pull(
+    source: Annotated[str, typer.Argument(metavar="URL|FILE", help="Where an exported system is.")],
+    digest: Annotated[
+        str,
+        typer.Option(
+            metavar="DIGEST",
+            help="The system's expected digest (default: that of the lock of its name).",
+        ),
+    ] = "",
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What the system is called here.")
+    ] = None,
+) -> shared.Printout:
+    """Get an exported system from an address or a file, and check its digest."""
+    from shioenv.sandbox.backends import prove
+    from shioenv.system.importing import pull_system
+
+    system = pull_system(source, digest=digest, name=name, report=printing.note)
+    prove(system, printing.note, anew=True)
+    return shared.Printout(_facts(system))
+
+
+@shared.command(app, "shioenv system import web ./machine.tar", "import")
+def import_(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="[NAME]", help="The new system's name; an exported one has a name already."
+        ),
+    ],
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="SOURCE",
+            show_default=False,
+            help="An exported system, a tarball of a root filesystem, or an OCI layout.",
+        ),
+    ] = None,
     profile: Annotated[
         str | None,
         typer.Option(
@@ -103,15 +204,17 @@ def import_(
         ),
     ] = None,
 ) -> shared.Printout:
-    """Make a system of a tarball or a container image, in one step.
+    """Make a system of an export, a tarball or a container image, in one step.
 
-    It needs Bash and `uname`. What else the shipped grammars name and the system lacks is printed,
-    as is what was left out of the tarball. A name that is taken is refused.
+    An exported system keeps its digest. Any other needs Bash and `uname`. What else the shipped
+    grammars name and the system lacks is printed, as is what was left out of the tarball. A name
+    that is taken is refused.
     """
     from shioenv.sandbox.backends import prove
     from shioenv.system.importing import import_system
 
-    imported = import_system(name, source, profile=profile, report=printing.note)
+    named, file = (None, name) if source is None else (name, source)
+    imported = import_system(named, file, profile=profile, report=printing.note)
     system = imported.system
     prove(system, printing.note, anew=True)
     lacking, lacking_rows = _lacking(system)
