@@ -231,7 +231,7 @@ def _build(
     _check_programs(declaration, entries, source, tar.needed if tar else PROGRAMS)
     if told.clock != declaration.clock:
         report(f"programs of this system are told the host's time and kernel: {told.why}")
-    made = Image(
+    made = SystemFiles(
         proc=proc.proc_files(declaration, told),
         processes=processes.process_files(declaration),
         web=profile.web_files(declaration, tree),
@@ -253,7 +253,7 @@ def _build(
 def build_from(
     declaration: SystemDeclaration,
     text: str,
-    made: Image,
+    made: SystemFiles,
     rootfs: Path,
     source: str,
     cache: Path,
@@ -267,7 +267,7 @@ def build_from(
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class SystemFiles:
     """What a system consists of besides its root filesystem and its declaration."""
 
     proc: Mapping[str, bytes]
@@ -279,7 +279,7 @@ class Image:
 def _install(
     declaration: SystemDeclaration,
     text: str,
-    made: Image,
+    made: SystemFiles,
     cache: Path,
     work: Path,
     source: str,
@@ -455,7 +455,7 @@ def _write_files(top: Path, files: Mapping[str, bytes], declaration: SystemDecla
         path.chmod(0o755)
 
 
-def _digest(declaration: SystemDeclaration, rootfs: str, made: Image) -> str:
+def _digest(declaration: SystemDeclaration, rootfs: str, made: SystemFiles) -> str:
     """Return the SHA-256 (hex) of all that affects inputs: files, /proc, web, session, machine."""
     session = {
         "user": declaration.session.user,

@@ -48,7 +48,7 @@ _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar+zstd"
 
 
-class Exported(msgspec.Struct):
+class ExportedSystem(msgspec.Struct):
     """The part of a system that its configuration holds. A character of a file is one byte."""
 
     schema: int
@@ -278,7 +278,7 @@ def _write_texts(texts: Mapping[str, bytes], system: System, out: Path) -> None:
             archive.addfile(member, io.BytesIO(texts[name]))
 
 
-def exported(config: Mapping[str, Any], source: Path) -> Exported | None:
+def exported(config: Mapping[str, Any], source: Path) -> ExportedSystem | None:
     """Return the system's part of an image's configuration, or None if it has none.
 
     Errors: RootfsTarError for a part that no export has written.
@@ -286,7 +286,7 @@ def exported(config: Mapping[str, Any], source: Path) -> Exported | None:
     if KEY not in config:
         return None
     try:
-        part = msgspec.convert(config[KEY], Exported)
+        part = msgspec.convert(config[KEY], ExportedSystem)
         names = [*part.proc, *part.processes, *part.web]
         if part.schema != 1:
             raise ValueError(f"its layout {part.schema} is of another version of ShIOEnv")
@@ -305,7 +305,7 @@ def _steps(name: str) -> list[str]:
 
 
 def install_exported(
-    part: Exported, rootfs: Path, name: str, source: str, digest: str, report: Progress
+    part: ExportedSystem, rootfs: Path, name: str, source: str, digest: str, report: Progress
 ) -> str:
     """Install an exported system called `name`, and return its digest.
 
@@ -325,7 +325,7 @@ def install_exported(
         {path: text.encode("latin-1") for path, text in files.items()}
         for files in (part.proc, part.processes, part.web)
     )
-    made = building.Image(proc, processes, web, part.answers)
+    made = building.SystemFiles(proc, processes, web, part.answers)
     return building.build_from(
         declaration, part.declaration, made, rootfs, source, cache_directory(), check, report
     )
