@@ -126,15 +126,10 @@ def lock(
     return shared.Printout({"lock": str(path)}, [f"wrote {path}"])
 
 
-@shared.command(app, "shioenv system export debian-12 debian-12.oci.tar")
+@shared.command(app, "shioenv system export debian-12 --out debian-12.oci.tar")
 def export(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", autocompletion=shared.complete_systems, help="A built system."
-        ),
-    ],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
+    file: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write.")],
+    name: Name = None,
 ) -> shared.Printout:
     """Write a built system to one file, the archive of an OCI layout.
 
@@ -183,7 +178,7 @@ def import_(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="[NAME]", help="The new system's name; an exported one has a name already."
+            metavar="NAME", help="The new system's name; may be left out for an exported system."
         ),
     ],
     source: Annotated[
