@@ -91,7 +91,7 @@ def test_a_certificate_stands_in_its_folder(
     ("name", "old", "new", "fault"),
     [
         ("tests/goal.json", "site", "sight", "the goal was changed since"),
-        ("instruction.md", "gone", "there", "the prompt was changed since"),
+        ("instruction.md", "no longer exists", "exists", "the prompt was changed since"),
         ("tests/check.py", "missing", "passing", "not as the export writes it: tests/check.py"),
         ("tests/test.sh", "exec", "echo", "not as the export writes it: tests/test.sh"),
         ("tests/goal.json", "entries", "more", "not as the export writes it: tests/goal.json"),

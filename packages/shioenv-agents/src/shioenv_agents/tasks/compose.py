@@ -42,7 +42,7 @@ from shioenv_agents.tasks.make import (
     proved_with_part,
     sandbox_of,
 )
-from shioenv_agents.tasks.prompt import KINDS, LONGEST, gives_away
+from shioenv_agents.tasks.prompt import LONGEST, SEVERAL, UNDONE, gives_away
 from shioenv_agents.tasks.task import Fact, GoalKind, Task
 from shioenv_agents.tasks.variants import changing, octal
 
@@ -133,7 +133,7 @@ def of_lines(tasks: Sequence[Task], random: Random, machine: SandboxRunner) -> T
             found = "a row of it has several lines"
             continue
         commands = [name for task in drawn for name in task.commands]
-        found = _made(machine, first, (), rows, commands, kind=KINDS["several"])
+        found = _made(machine, first, (), rows, commands, kind=SEVERAL)
         if isinstance(found, Task):
             return found
     return found
@@ -159,7 +159,7 @@ def repair_of(harms: Sequence[Task], machine: SandboxRunner) -> Task | str:
         return "too many lines would undo it"
     commands = list(dict.fromkeys(row.split()[0] for row in needed))
     typed = [task.solution for task in harms]
-    return _made(machine, harms[0], typed, needed, commands, kind=KINDS["undone"])
+    return _made(machine, harms[0], typed, needed, commands, kind=UNDONE)
 
 
 def _harms(task: Task) -> bool:
@@ -259,6 +259,10 @@ def _undone(
     was = pristine["fs"][fact.file]
     if fact.attribute is None:
         return _made_again(file, fact.file, was, cwd, machine)
+    if fact.attribute == "target" or (
+        fact.attribute == "perms" and str(fact.value)[0] != was["perms"][0]
+    ):
+        return None  # the file has become another kind of file
     if fact.attribute in (*DATES, "size", "links"):
         return ""
     return changing(file, fact.attribute, was[fact.attribute])

@@ -120,7 +120,7 @@ def test_compose_writes_longer_tasks(file: Path, tmp_path: Path) -> None:
 
 def test_show_tells_the_prompt_and_hides_the_solution(file: Path) -> None:
     done = run("show", file, "--count", 1)
-    assert done.stdout.startswith("task t0 (state)\n  You are root, in a shell in `/home/ubuntu`.")
+    assert done.stdout.startswith("task t0 (state)\n  You are root, in a Bash shell whose")
     assert "$ rm b" not in done.stdout
     assert "  $ rm b\n" in run("show", file, "--count", 1, "--solutions").stdout
     assert json.loads(run("show", file, "--count", 1, "--json").stdout)["id"] == "t0"
