@@ -91,8 +91,7 @@ check: .venv/.native ## lint, format and types
 	@$(BIN)/mypy
 
 docs: .venv/.native ## write the generated pages of docs/
-	@PYTHONPATH=tests $(BIN)/python -m support.cli_reference > docs/reference/cli.md.new
-	@mv docs/reference/cli.md.new docs/reference/cli.md
+	@PYTHONPATH=tests $(BIN)/python -m support.cli_reference docs/reference
 	@$(BIN)/python scripts/site/api.py > docs/reference/python.md.new
 	@mv docs/reference/python.md.new docs/reference/python.md
 

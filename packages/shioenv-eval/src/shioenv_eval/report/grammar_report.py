@@ -29,7 +29,7 @@ from shioenv_eval.drafting.coverage import coverage
 from shioenv_eval.report.tables import Table, grouped
 
 COMMANDS, NONTERMINALS, PRODUCTIONS = 86, 803, 6222
-"""The paper's grammars (Table of Appendix C), by its own counting rule."""
+"""The paper's grammars (Section 4.1), by its own counting rule."""
 
 MISUSE, MISUSE_OF_A_COMMAND, EXIT_0, SPEED = 0.03, 0.10, 0.75, 5000
 """Goals: maximum misuse overall and for a command, minimum share of exit code 0, minimum speed.

@@ -39,7 +39,7 @@ PAPER: Final = (
     *("uname", "unexpand", "uniq", "unlink", "uptime", "users", "vdir", "w", "wc", "wget", "who"),
     *("whoami", "xargs"),
 )
-"""The grammars of the paper's 86 commands (Table 5), sorted; the default for drawing."""
+"""The grammars of the paper's 86 commands (Table 4), sorted; the default for drawing."""
 
 SETS: Final = ("paper", "all")
 """Names for several grammars: the paper's, and all shipped ones."""
