@@ -33,11 +33,10 @@ from shioenv_model.bash.arithmetic import Complaint, count, evaluate
 from shioenv_model.bash.patterns import matches
 from shioenv_model.bash.references import references
 from shioenv_model.bash.work import spend
-from shioenv_model.composition import builtins
+from shioenv_model.composition import builtins, stdin_builtins
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.changes import composed
 from shioenv_model.composition.conditions import Conditional, Wrong
-from shioenv_model.composition.environment import UNKNOWN
 from shioenv_model.composition.frames import (
     Buffer,
     Discard,
@@ -48,6 +47,7 @@ from shioenv_model.composition.frames import (
     Stdin,
     Streams,
 )
+from shioenv_model.composition.scoping import UNKNOWN
 from shioenv_model.composition.simple import SimpleCommands
 
 _LISTING = (("ps",), ("pstree",), ("top",))
@@ -307,8 +307,13 @@ class Walk(SimpleCommands):
         if command.menu:
             self._select(command, values)
             return
+        reference = self._here.value_of(command.name)
         for value in values:
-            self._here.assign(command.name, value)
+            if reference is not None and "n" in reference.flags:
+                with self._complaining():
+                    self._here.refer(command.name, reference, value)
+            else:
+                self._here.assign(command.name, value)
             if not self._once(partial(self._program, command.body)):
                 break
 
@@ -328,7 +333,7 @@ class Walk(SimpleCommands):
                 here.write(here.streams.fds[1], b"\n")
                 here.status = 1
                 return
-            builtins.read(here, Simple((), ("read", "-r"), (), command.line), ["-r"])
+            stdin_builtins.read(here, Simple((), ("read", "-r"), (), command.line), ["-r"])
             reply = here.variable("REPLY") or ""
             shows = not reply
             if shows:
