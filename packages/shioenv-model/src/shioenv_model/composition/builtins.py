@@ -21,6 +21,7 @@ from shioenv_model.composition.frames import Exit, Loop, Return
 from shioenv_model.composition.ruled import echoed, formatted
 from shioenv_model.composition.scoping import UNKNOWN
 from shioenv_model.composition.stdin_builtins import fill
+from shioenv_model.composition.traps import trap
 from shioenv_model.composition.variables import Value, item_of
 
 
@@ -358,7 +359,7 @@ RULES: Mapping[str, Callable[[Environment, list[str]], None]] = MappingProxyType
     {
         "echo": echo_of_dash, "exec": become, "getopts": getopts, "let": compute, "mapfile": fill,
         "printf": format_into, "readarray": fill, "set": shift, "shift": shift, "shopt": shopt,
-        "unset": unset,
+        "trap": trap, "unset": unset,
     }
 )  # fmt: skip
 """The builtins that the walk evaluates itself, by name."""

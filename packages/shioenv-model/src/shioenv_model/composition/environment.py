@@ -51,7 +51,12 @@ from shioenv_model.composition.replay import fed, written
 from shioenv_model.composition.scoping import ShellVariables
 from shioenv_model.composition.variables import Value
 
-_OF_RUN = frozenset({"?", "_", "0", "BASH_REMATCH", "BASH_SUBSHELL", "LINENO", "PIPESTATUS"})
+_OF_RUN = frozenset(
+    {
+        *("?", "_", "0", "BASH_COMMAND", "BASH_LINENO", "BASH_REMATCH", "BASH_SOURCE"),
+        *("BASH_SUBSHELL", "FUNCNAME", "LINENO", "PIPESTATUS"),
+    }
+)
 """Parameters that only this run can provide."""
 
 _PARAMETERS = frozenset({"@", "*", "#", *"123456789"})
@@ -86,6 +91,11 @@ class Environment(ShellVariables):
         stdin = Stdin(state.stdin, piped=bool(state.stdin), shared=True)
         self.streams = Streams({1: self.output, 2: self.output}, stdin)
         self.own, self.place = Own(state.carried), Position()
+        self.own.traps = {
+            name[5:]: str(text)
+            for name, text in state.before.document["settings"].items()
+            if name.startswith("trap ")
+        }
         self.own.last = None if state.history else self.own.name
         self.own.cluster = -1 if any("getopts" in line for line in state.history) else 0
         self.result = Result(statuses=(state.status,))
@@ -148,7 +158,7 @@ class Environment(ShellVariables):
         program = read_program(source)
         buffer = Buffer()
         fds = {**self.streams.fds, 1: buffer}
-        with self.subshell(), self.to(Streams(fds, self.streams.stdin)), self.asking.other_pipes():
+        with self.to(Streams(fds, self.streams.stdin)), self.subshell(), self.asking.other_pipes():
             inherits = self.state.before.document["shell_options"].get("inherit_errexit")
             if self.is_on("errexit") and not inherits and not self.is_on("posix"):
                 off = ContextPatch((("=", pointer("settings", "-o errexit"), False),))
@@ -316,11 +326,18 @@ class Environment(ShellVariables):
         """Run the commands inside in a subshell, whose changes to the shell are discarded."""
         mark = self.asking.mark()
         saved, self.own = self.own, copied(self.own)
+        for option, names in (("errtrace", ("ERR",)), ("functrace", ("DEBUG", "RETURN"))):
+            if self.is_on(option):
+                self.own.traps |= {each: saved.traps[each] for each in names if each in saved.traps}
         self.place.level += 1
         loops, refused = self.place.loops, self.place.refused
         self.place.loops, self.place.refused = 0, 1
         try:
-            yield
+            try:
+                yield
+            except Exit as ended:
+                self.status = ended.status
+            self.leave_shell()
         except Exit as ended:
             self.status = ended.status
         except Return as returned:
@@ -332,6 +349,13 @@ class Environment(ShellVariables):
             self.place.loops, self.place.refused = loops, refused
             self.own = saved
         self.asking.leave(mark)
+
+    def leave_shell(self) -> None:
+        """Run the trap EXIT of a shell that ends. Errors: Exit for an `exit` in it."""
+        action, status = self.own.traps.pop("EXIT", None), self.status
+        if action:
+            self._walk(read_program(action))
+            self.status = status
 
     def is_on(self, option: str) -> bool:
         """Whether an option of `set -o` is on."""

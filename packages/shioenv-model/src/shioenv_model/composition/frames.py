@@ -79,6 +79,10 @@ class Own:
     """`$BASH_REMATCH`; None before the first match."""
     traps: dict[str, str] = field(default_factory=dict)
     """The commands of each trap, by the name of its signal as in `trap -p`."""
+    command: str | None = None
+    """`$BASH_COMMAND`; None if it is unknown."""
+    inherited: dict[str, str] = field(default_factory=dict)
+    """The traps of the shell around a subshell, which only `trap -p` shows."""
     cluster: int = 0
     """The offset at which `getopts` continues in the word of `OPTIND`; 0: at its beginning.
 
@@ -97,6 +101,8 @@ class Position:
     """Nesting depth of subshells."""
     calls: int = 0
     """Nesting depth of function calls."""
+    stack: tuple[tuple[str, int, str], ...] = ()
+    """The function calls, outermost first: name, line of the call, and file of the function."""
     loops: int = 0
     """Nesting depth of loops, in the same function and subshell."""
     file: str = "bash"
@@ -124,8 +130,14 @@ class Result:
 def copied(own: Own) -> Own:
     """Copy the state for a subshell."""
     frames = [replace(frame, hidden=dict(frame.hidden)) for frame in own.frames]
-    functions, files, traps = dict(own.functions), dict(own.files), dict(own.traps)
-    return replace(own, functions=functions, frames=frames, files=files, traps=traps)
+    functions, files = dict(own.functions), dict(own.files)
+    # a subshell ignores the same signals; its other traps begin anew
+    traps: dict[str, str] = {
+        name: text for name, text in own.traps.items() if not text and name.startswith("SIG")
+    }
+    return replace(
+        own, functions=functions, frames=frames, files=files, traps=traps, inherited=own.traps
+    )
 
 
 @dataclass(slots=True, eq=False)

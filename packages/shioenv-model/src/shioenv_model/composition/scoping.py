@@ -28,7 +28,7 @@ from shioenv_model.composition.variables import (
     stored,
 )
 
-UNKNOWN = frozenset({"!", "_", "BASHPID", "BASH_COMMAND", "FUNCNAME", "HISTCMD"})
+UNKNOWN = frozenset({"!", "_", "BASHPID", "HISTCMD"})
 """Variables whose values are unknown without the shell."""
 
 LONGEST_VALUE = 131_072
@@ -40,9 +40,13 @@ REFERENCE = re.compile(r"[A-Za-z_]\w*(?:\[.+\])?", re.ASCII | re.DOTALL)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
+_ARRAYS = frozenset({"PIPESTATUS", "BASH_REMATCH", "FUNCNAME", "BASH_LINENO", "BASH_SOURCE"})
+"""Arrays that the shell itself sets."""
+
+
 def is_special(name: str) -> bool:
     """Whether a variable changes by itself, or controls the shell."""
-    return name in _SPECIAL | UNKNOWN | {"PIPESTATUS"} or name.startswith("BASH")
+    return name in _SPECIAL | UNKNOWN | _ARRAYS or name.startswith("BASH")
 
 
 class ShellVariables(ABC):
@@ -99,11 +103,15 @@ class ShellVariables(ABC):
             return self.input
         if name == "0":
             return self.own.name
+        if name == "BASH_COMMAND" and self.own.command is not None:
+            return self.own.command
         name = self.resolved(name)
         if name in UNKNOWN:
             raise Abstained(f"${name} is beyond it")
         name, key = item_of(name)
-        if name in ("PIPESTATUS", "BASH_REMATCH"):
+        if name in _ARRAYS:
+            if self.array(name) is None:
+                return None
             return element(Value(array=self.array(name)), key, self.variable)
         if not name.isidentifier() or name in _SPECIAL or name.startswith("BASH"):
             return os.fsdecode(self.ask(Call(f'printf %s "${name}"'), separate=True).stdout or b"")
@@ -119,6 +127,13 @@ class ShellVariables(ABC):
             return Array({str(n): str(one) for n, one in enumerate(self.result.statuses)})
         if name == "BASH_REMATCH":
             return self.own.matched
+        calls = self.place.stack
+        if name in ("FUNCNAME", "BASH_LINENO", "BASH_SOURCE"):
+            if self.place.scripts:
+                raise Abstained(f"{name} inside a script")
+            part = {"FUNCNAME": 0, "BASH_LINENO": 1, "BASH_SOURCE": 2}[name]
+            items = {str(n): str(call[part]) for n, call in enumerate(reversed(calls))}
+            return Array(items) if items else None
         value = self.value_of(self.resolved(name))
         return None if value is None else value.array
 
@@ -203,10 +218,11 @@ class ShellVariables(ABC):
             self.store(name, None)
 
     @contextmanager
-    def function(self, arguments: Sequence[str], file: str) -> Iterator[None]:
+    def function(self, name: str, arguments: Sequence[str], file: str) -> Iterator[None]:
         """Run a function defined in `file` inside, with these parameters and a local scope."""
         saved, place = self.own.carried.arguments, self.place
-        self.place = replace(place, file=file, loops=0)
+        called = name, place.line, "environment" if file == "bash" else file
+        self.place = replace(place, file=file, loops=0, stack=(*place.stack, called))
         self.carry(arguments=tuple(arguments))
         self.place.calls += 1
         try:

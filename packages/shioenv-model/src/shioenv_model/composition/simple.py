@@ -24,7 +24,7 @@ from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import Carried, Runner, State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
-from shioenv_model.bash.definitions import definition
+from shioenv_model.bash.definitions import command_text, definition
 from shioenv_model.bash.references import references
 from shioenv_model.composition import builtins, stdin_builtins
 from shioenv_model.composition.assigning import assign_word, declare
@@ -80,6 +80,8 @@ class SimpleCommands(ABC):
         self._final = 0
         self._conditions = 0
         self._has_jobs, self._refused_whole = False, False
+        self._trapping = False
+        """The commands of a trap are run, which other traps do not see."""
 
     @abstractmethod
     def _program(self, program: Program) -> None:
@@ -88,6 +90,18 @@ class SimpleCommands(ABC):
     @abstractmethod
     def _lines(self, program: Program) -> None:
         """Run a program that Bash parses incrementally: a discard ends with the current part."""
+
+    @abstractmethod
+    def _trapped(self, name: str) -> None:
+        """Run the commands of a trap, if it is set."""
+
+    def _debug(self, command: Command) -> None:
+        """Run the trap DEBUG before a command."""
+        if not self._here.own.traps or self._trapping:
+            return
+        self._here.own.command = command_text(command)
+        if not self._here.place.calls or self._here.is_on("functrace"):
+            self._trapped("DEBUG")
 
     @abstractmethod
     def _command(self, command: Command) -> None:
@@ -189,6 +203,7 @@ class SimpleCommands(ABC):
 
     def _perform(self, command: Simple, name: str) -> None:
         self._refuse(name, command)
+        self._debug(command)
         if self._here.state.before.document["shell_options"].get("expand_aliases"):
             raise Abstained("aliases are expanded")
         for word in command.words:
@@ -333,7 +348,7 @@ class SimpleCommands(ABC):
         if script.reads_itself:
             streams = Streams(streams.fds, Stdin(b""))
         place, conditions, jobs = here.place, self._conditions, self._has_jobs
-        with here.subshell(), here.to(streams), self._counting_from(0, 1):
+        with here.to(streams), here.subshell(), self._counting_from(0, 1):
             for assignment in assignments:
                 assign_word(here, assignment)
                 here.export(assignment.partition("=")[0])
@@ -491,11 +506,20 @@ class SimpleCommands(ABC):
             raise Abstained(f"{name} calls itself too often")
         function = self._here.own.functions[name]
         file = self._here.own.files.get(name, self._here.place.file)
-        with self._here.function(arguments, file), self._counting_from(0, function.line):
+        place, traps = self._here.place.line, dict(self._here.own.traps)
+        with self._here.function(name, arguments, file), self._counting_from(0, function.line):
+            if self._here.is_on("functrace"):
+                self._trapped("DEBUG")
+            else:
+                self._here.own.traps.pop("RETURN", None)
             try:
                 self._command(function.body)
             except Return as returned:
                 self._here.status = returned.status
+            self._trapped("RETURN")
+        if "RETURN" in traps:
+            self._here.own.traps.setdefault("RETURN", traps["RETURN"])
+        self._here.place.line = place
 
 
 def is_walked(words: Sequence[str]) -> bool:
