@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup setup-all demo test test-first test-rest test-alone test-nightly test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve evaluate scoreboard soak clean help
+.PHONY: setup setup-all demo test test-first test-rest test-alone test-nightly test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve outside evaluate scoreboard soak clean help
 
 # Without compiled modules each command and each test process would compile them again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -133,6 +133,11 @@ bench-serve: setup ## what a line costs over OpenAI's protocol, over Cowrie befo
 JUDGED := sandbox trivial errors memory-plain:evaluation/memory memory:evaluation/memory default \
 	default:stages=bashkit cowrie just-bash bashkit
 RECORDS := 30000
+
+# OUTSIDE=FOLDER: checkouts named oils, brush, bashkit, intercode, tldr. HALF=work during development.
+HALF := held
+outside: setup ## judge the default model by the cases of public shell projects in OUTSIDE
+	@$(BIN)/python benchmarks/outside.py "$(OUTSIDE)" --half $(HALF)
 
 evaluate: setup ## judge every predictor that runs here by the public test suite, and write its page
 	@mkdir -p evaluation
