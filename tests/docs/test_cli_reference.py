@@ -56,6 +56,19 @@ def test_an_option_that_takes_a_number_somewhere_takes_one_everywhere() -> None:
     assert numbers & texts == {"--id"}, "of a record it is a number, of a suite's case a name"
 
 
+def test_an_option_has_one_kind_of_value() -> None:
+    """Two kinds of values show two meanings, which need two names."""
+    kinds: dict[str, set[str]] = {}
+    for _, command in commands("shioenv", typer.main.get_command(app)):
+        for option in command.params:
+            if option.param_type_name == "option":
+                kind = "" if option.is_flag else option.metavar or option.name.upper()
+                kinds.setdefault(option.opts[0], set()).add(kind)
+    several = {name: found for name, found in kinds.items() if len(found) > 1}
+    assert several.keys() == {"--device", "--id", "--out"}, several
+    assert several["--device"] == {"cpu|cuda", "cpu|cuda|elsewhere"}
+
+
 def test_what_a_subcommand_makes_elsewhere_is_out() -> None:
     """Of two arguments none is an output path: their order could be mistaken."""
     several = {

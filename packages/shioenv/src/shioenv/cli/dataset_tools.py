@@ -52,7 +52,7 @@ def filter_(
         list[str] | None,
         typer.Option(
             "--command",
-            metavar="NAME",
+            metavar="COMMAND",
             autocompletion=shared.completing("shioenv.grammar.library:names_of_grammars"),
             help="Only inputs all of whose commands are among these. The option may be given "
             "again.",
@@ -271,6 +271,7 @@ def import_(
     sampler: Annotated[
         str | None,
         typer.Option(
+            "--sampler-label",
             metavar="NAME",
             help="The sampler that records name (default: the format's name). Records of an "
             "export keep theirs.",
@@ -302,7 +303,9 @@ def import_(
         format_ = kind_of(source)
     if format_ == "records":
         if sampler is not None:
-            raise UsageError("records of an export keep their samplers", hint="leave --sampler out")
+            raise UsageError(
+                "records of an export keep their samplers", hint="omit --sampler-label"
+            )
         with counting("records") as report:
             if has_parts(source):
                 return _kept_parts(import_parts(source, directory, report=report), directory)
@@ -380,7 +383,9 @@ def repair(
     workers: shared.Workers = None,
     policy: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="The policy's file, if a policy's file drew the inputs."),
+        typer.Option(
+            "--policy-file", metavar="FILE", help="The policy's file if one drew the inputs."
+        ),
     ] = None,
     grammars: shared.GrammarDirectory = None,
     system: shared.SystemName = None,

@@ -381,7 +381,7 @@ def parse(
     file: Annotated[
         Path | None,
         typer.Option(
-            "--file", metavar="F", help="Take apart every line of this file instead (- is stdin)."
+            "--file", metavar="FILE", help="Take apart every line of this file instead (- is stdin)."
         ),
     ] = None,
     any_system: Annotated[

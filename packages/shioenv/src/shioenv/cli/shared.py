@@ -434,10 +434,6 @@ SessionLength = Annotated[
         " after them in the same shell.",
     ),
 ]
-Composites = Annotated[
-    str | None,
-    typer.Option(metavar="off|on", help="off is the same as --composite-share 0.", hidden=True),
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,26 +459,22 @@ class DrawingOptions:
     command: CommandNames = None
     horizon: Horizon = 12
     composite_share: CompositeShare = 0.25
-    composites: Composites = None
     policy: PolicyName = "default"
     mistakes: Mistakes = 0.0
     session_length: SessionLength = 1
     grammars: GrammarDirectory = None
 
     def drawing(self, sampler: str, seed: int) -> Drawing:
-        """Create the drawing. Errors: UsageError where `--composites` is neither off nor on."""
-        from shioenv.errors import UsageError
+        """Create the drawing."""
         from shioenv.synthesis.drawing import Drawing
 
-        if self.composites not in {None, "off", "on"}:
-            raise UsageError(f"--composites is off or on, not {self.composites!r}")
         return Drawing(
             sampler=sampler,
             seed=seed,
             commands=tuple(self.command or ()),
             own_grammars="" if self.grammars is None else str(self.grammars),
             horizon=self.horizon,
-            composite_share=0.0 if self.composites == "off" else self.composite_share,
+            composite_share=self.composite_share,
             policy=self.policy,
             mistakes=self.mistakes,
             session_length=self.session_length,
