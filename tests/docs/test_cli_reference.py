@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import typer
 
 from shioenv.cli.main import app
+from shioenv.cli.panels import MANY
 from support.cli_reference import commands, reference
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -67,6 +70,18 @@ def test_an_option_has_one_kind_of_value() -> None:
     several = {name: found for name, found in kinds.items() if len(found) > 1}
     assert several.keys() == {"--device", "--id", "--out"}, several
     assert several["--device"] == {"cpu|cuda", "cpu|cuda|elsewhere"}
+
+
+def test_many_options_are_shown_in_panels() -> None:
+    for path, command in commands("shioenv", typer.main.get_command(app)):
+        options = [each for each in command.params if each.param_type_name == "option"]
+        context = command.make_context(path, [], resilient_parsing=True)
+        with redirect_stdout(StringIO()) as shown:
+            command.format_help(context, context.make_formatter())
+        panels = [option.rich_help_panel for option in options]
+        assert len(set(panels)) > 1 or len(options) <= MANY, path
+        assert max((panels.count(panel) for panel in panels), default=0) <= 10, path
+        assert all(panel is None or f" {panel} " in shown.getvalue() for panel in panels), path
 
 
 def test_what_a_subcommand_makes_elsewhere_is_out() -> None:

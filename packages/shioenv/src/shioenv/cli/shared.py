@@ -12,9 +12,10 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from shioenv.bash.words import quoted
+from shioenv.cli.panels import InPanels
 from shioenv.cli.printing import note, print_json, show, write
 from shioenv.irreducibility.scoring import USUAL, Scoring
 
@@ -92,7 +93,7 @@ def group(app: typer.Typer, example: str) -> Callable[[Function], Function]:
         callback.__annotations__ = {"ctx": typer.Context, **printing.__annotations__}
         text = _help(function)
         epilog = f"Example: {example}"
-        app.callback(invoke_without_command=True, help=text, epilog=epilog)(callback)
+        app.callback(cls=_Group, invoke_without_command=True, help=text, epilog=epilog)(callback)
         return function
 
     return add
@@ -181,7 +182,11 @@ complete_policies = completing("shioenv.synthesis.policy:POLICIES")
 complete_estimators = completing("shioenv.irreducibility.estimators:ESTIMATORS")
 
 
-class Subcommand(TyperCommand):
+class _Group(InPanels, TyperGroup):
+    """A group that also runs without a subcommand."""
+
+
+class Subcommand(InPanels, TyperCommand):
     """A subcommand whose usage errors show the correct command line."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
