@@ -18,7 +18,7 @@ from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, evaluate
 from shioenv_model.bash.arrays import Array
 from shioenv_model.bash.braces import braces
-from shioenv_model.bash.patterns import SPECIAL, escaped, is_pattern, matches, paths
+from shioenv_model.bash.patterns import EXTENDED, SPECIAL, escaped, is_pattern, matches, paths
 from shioenv_model.bash.work import COPIED, spend
 
 _PARAMETER = re.compile(r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[(?:[^][]|\[[^][]*\])+\])?", re.ASCII)
@@ -32,7 +32,6 @@ _ASSIGNS = re.compile(r"[A-Za-z_]\w*(?:\[[^][]*\])?\+?=", re.ASCII)
 _TILDE = re.compile(r"~([\w.+-]*)(?=/|$)", re.ASCII)
 _PLAIN_UNQUOTED = re.compile(r"[^\\'\"`$<>~:]+")
 _PLAIN_QUOTED = re.compile(r"[^\\`$]+")
-_GLOB_OPTIONS = ("nullglob", "failglob", "dotglob", "extglob", "nocaseglob", "globstar")
 _MOST_DIGITS = 18
 _FIELD = 10
 """Steps charged for each word, in addition to its length."""
@@ -94,6 +93,9 @@ class _Segment:
 
 
 _BREAK = _Segment(None, quoted=True)
+_BREAK_OF_STAR = _Segment(None, quoted=False, splits=True)
+_BREAK_OF_AT = _Segment(None, quoted=False)
+"""Separators of the unquoted `$*` and `$@`."""
 
 
 LONGEST_REPLACED = 1_000
@@ -123,8 +125,20 @@ class Expander:
 
         With `assigned`, the word is the value of an assignment: tildes after `:` are expanded too.
         """
-        segments = self._word(word, assigned=assigned)
-        return "".join(" " if each.text is None else each.text for each in segments)
+        return self._joined(self._word(word, assigned=assigned))
+
+    def _joined(self, segments: list[_Segment]) -> str:
+        star = " "
+        if _BREAK_OF_STAR in segments:
+            ifs = self._scope.variable("IFS")
+            star = " " if ifs is None else ifs[:1]
+        return "".join(
+            (star if each.splits else " ") if each.text is None else each.text for each in segments
+        )
+
+    def pieces(self, word: str) -> list[tuple[str, bool]]:
+        """Expand a word without splitting into pieces, each with whether it is quoted."""
+        return [(each.text or " ", each.quoted) for each in self._word(word) if each.text != ""]
 
     def pattern(self, word: str) -> str:
         """Expand a word into a pattern. Its quoted characters are escaped."""
@@ -132,21 +146,30 @@ class Expander:
 
     def document(self, text: str) -> str:
         """Expand the text of a here-document."""
-        segments = self._quoted(text, document=True)
-        return "".join(" " if each.text is None else each.text for each in segments)
+        return self._joined(self._quoted(text, document=True))
 
     def number(self, expression: str) -> int:
         """Evaluate an arithmetic expression."""
         text = self.document(expression.replace('"', ""))
-        return evaluate(text, self._scope.variable, self._scope.assign)
+        return evaluate(text, self._variable, self._scope.assign)
+
+    def _variable(self, name: str) -> str | None:
+        """Return a variable for arithmetic. Errors: Complaint under `set -u`."""
+        value = self._scope.variable(name)
+        if value is None and self._scope.state.before.document["settings"].get("-o nounset"):
+            raise Complaint(f"{name.partition('[')[0]}: unbound variable", ends=True)
+        return value
 
     def _fields(self, word: str) -> Iterator[str]:
         fields: list[list[_Segment]] = []
         current: list[_Segment] | None = None
         spend(_FIELD)
         ifs = self._separators()
+        keeps_empty = self._first_separator() not in " \t\n"
         for segment in self._word(word, argument=True):
             if segment.text is None:
+                if keeps_empty and not segment.quoted:
+                    current = current or []
                 fields += [] if current is None else [current]
                 current = None
             elif not segment.splits or not ifs:
@@ -168,6 +191,10 @@ class Expander:
         for field in fields:
             yield from self._paths(field)
 
+    def _first_separator(self) -> str:
+        """Return the first character of `IFS`; a blank where it is unset or empty."""
+        return (self._scope.variable("IFS") or " ")[0]
+
     def _separators(self) -> re.Pattern[str] | None:
         """Return the pattern for text (group 1), separators with blanks (group 2), or blanks.
 
@@ -186,16 +213,26 @@ class Expander:
     def _paths(self, field: list[_Segment]) -> list[str]:
         text = "".join(each.text or "" for each in field)
         settings = self._scope.state.before.document["settings"]
-        if not SPECIAL & set(text) or settings.get("-o noglob"):
+        if not (SPECIAL & set(text) or EXTENDED.search(text)) or settings.get("-o noglob"):
             return [text]
-        pattern = _pattern(field)
-        if not is_pattern(pattern):
+        pattern, options = _pattern(field), self._scope.state.before.document["shell_options"]
+        if not is_pattern(pattern, extended=bool(options.get("extglob"))):
             return [text]
-        options = self._scope.state.before.document["shell_options"]
-        for option in _GLOB_OPTIONS:
-            if options.get(option):
-                raise Abstained(f"path names are matched under {option}")
-        return paths(pattern, self._scope.state) or [text]
+        if self._scope.variable("GLOBIGNORE"):
+            raise Abstained("GLOBIGNORE is set")
+        found = paths(pattern, self._scope.state)
+        if not found and options.get("failglob"):
+            raise Complaint(f"no match: {text}")
+        return found or ([] if options.get("nullglob") else [text])
+
+    def _option(self, name: str) -> bool:
+        return bool(self._scope.state.before.document["shell_options"].get(name))
+
+    def matches(self, pattern: str, text: str) -> bool:
+        """Whether a pattern matches the whole text under the shell's options."""
+        return matches(
+            pattern, text, extended=self._option("extglob"), folds=self._option("nocasematch")
+        )
 
     def _word(
         self, word: str, *, assigned: bool = False, splits: bool = False, argument: bool = False
@@ -230,7 +267,7 @@ class Expander:
                 path = self._scope.connect(word[place + 2 : end - 1], reading=reading)
                 segments.append(_Segment(path, quoted=True))
             else:
-                reader = reader or Reader(word)
+                reader = reader or Reader(word, extended=True)
                 end = reader.unit_end(place)
                 segments += self._unit(word[place:end], splits=splits)
             place = end
@@ -272,7 +309,7 @@ class Expander:
                 segments.append(_Segment(kept, quoted=True))
                 place += 2
             elif character == "`" or (character == "$" and text[place + 1 : place + 2] != "'"):
-                reader = reader or Reader(text)
+                reader = reader or Reader(text, extended=True)
                 end = reader.unit_end(place) if character == "`" else reader.expansion_end(place)
                 unit = text[place:end]
                 if len(unit) > 1:
@@ -289,7 +326,11 @@ class Expander:
         if unit.startswith("`"):
             escapes = r'\\([$`\\"])' if quoted else r"\\([$`\\])"
             return self._result(self._command(re.sub(escapes, r"\1", unit[1:-1])), quoted=quoted)
-        if unit.startswith("$((") and unit.endswith("))") and Reader(unit).arithmetic_end(3):
+        if (
+            unit.startswith("$((")
+            and unit.endswith("))")
+            and Reader(unit, extended=True).arithmetic_end(3)
+        ):
             return self._result(str(self.number(unit[3:-2])), quoted=quoted)
         if unit.startswith("$("):
             return self._result(self._command(unit[2:-1]), quoted=quoted)
@@ -317,8 +358,9 @@ class Expander:
             ifs = self._scope.variable("IFS")
             return self._result((" " if ifs is None else ifs[:1]).join(values), quoted=True)
         segments: list[_Segment] = []
+        between = _BREAK if quoted else _BREAK_OF_STAR if name == "*" else _BREAK_OF_AT
         for value in values:
-            segments += [_BREAK] * bool(segments)
+            segments += [between] * bool(segments)
             segments += self._result(value, quoted=quoted)
         return segments
 
@@ -443,7 +485,7 @@ class Expander:
         if rest[0] in "#%":
             longest = rest[:2] in ("##", "%%")
             pattern = self.pattern(rest[1 + longest :])
-            return _trimmed(value, pattern, end=rest[0] == "%", longest=longest)
+            return self._trimmed(value, pattern, end=rest[0] == "%", longest=longest)
         if rest[0] == ":" and "`" not in rest:
             offset, _, length = rest[1:].partition(":")
             return self._slice(value, offset, length if ":" in rest[1:] else None)
@@ -457,7 +499,7 @@ class Expander:
         pattern = self.pattern(case[2]) if case[2] else "?"
         head = 1 if len(case[1]) == 1 else len(value)
         change = {"^": str.upper, ",": str.lower, "~": str.swapcase}[rest[0]]
-        changed = (change(each) if matches(pattern, each) else each for each in value[:head])
+        changed = (change(each) if self.matches(pattern, each) else each for each in value[:head])
         return "".join(changed) + value[head:]
 
     def _slice(self, value: str, offset: str, length: str | None) -> str:
@@ -480,7 +522,7 @@ class Expander:
         rest = rest[1:] if every else rest
         anchor = rest[:1] if rest[:1] in ("#", "%") and not every else ""
         rest = rest[len(anchor) :]
-        reader = Reader(rest)
+        reader = Reader(rest, extended=True)
         place = 0
         while place < len(rest) and rest[place] != "/":
             place = reader.unit_end(place)
@@ -494,7 +536,7 @@ class Expander:
         while place <= len(value):
             tried = range(len(value), place if anchor != "%" else len(value) - 1, -1)
             spend(len(tried))
-            here = (end for end in tried if place < end and matches(pattern, value[place:end]))
+            here = (end for end in tried if place < end and self.matches(pattern, value[place:end]))
             end = next(here, None) if anchor != "#" or place == 0 else None
             if end is not None:
                 spend(1 + len(made) // COPIED)
@@ -506,6 +548,15 @@ class Expander:
                 done.append(value[place : place + 1])
                 place += 1
         return "".join(done) + value[place:]
+
+    def _trimmed(self, value: str, pattern: str, *, end: bool, longest: bool) -> str:
+        lengths = range(len(value), -1, -1) if longest else range(len(value) + 1)
+        for length in lengths:
+            spend(1 + len(value) // COPIED)
+            part = value[len(value) - length :] if end else value[:length]
+            if matches(pattern, part, extended=self._option("extglob")):
+                return value[: len(value) - length] if end else value[length:]
+        return value
 
     def _home(self, user: str) -> str | None:
         """Expand `~user`; None if the word remains unchanged."""
@@ -535,20 +586,10 @@ def _pattern(segments: list[_Segment]) -> str:
 
 
 def _process_length(text: str) -> int:
-    reader = Reader(text, 2)
+    reader = Reader(text, 2, extended=True)
     reader.program(frozenset({")"}))
     reader.peek()
     return reader.place + 1
-
-
-def _trimmed(value: str, pattern: str, *, end: bool, longest: bool) -> str:
-    lengths = range(len(value), -1, -1) if longest else range(len(value) + 1)
-    for length in lengths:
-        spend(1 + len(value) // COPIED)
-        part = value[len(value) - length :] if end else value[:length]
-        if matches(pattern, part):
-            return value[: len(value) - length] if end else value[length:]
-    return value
 
 
 def _text(decoded: str) -> str:

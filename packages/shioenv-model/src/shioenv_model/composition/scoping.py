@@ -18,6 +18,7 @@ from shioenv_model.bash.arithmetic import Complaint, evaluate
 from shioenv_model.bash.arrays import Array
 from shioenv_model.composition.asking import Asker
 from shioenv_model.composition.call import Call
+from shioenv_model.composition.conditions import is_set
 from shioenv_model.composition.frames import Frame, Own, Position, Result, Streams
 from shioenv_model.composition.variables import (
     Value,
@@ -60,6 +61,11 @@ class ShellVariables(ABC):
     result: Result
     streams: Streams
     status: int
+
+    @property
+    @abstractmethod
+    def arguments(self) -> Sequence[str]:
+        """See `Scope.arguments`."""
 
     @abstractmethod
     def ask(self, call: Call, *, separate: bool = False) -> Behavior:
@@ -270,6 +276,22 @@ class ShellVariables(ABC):
         """Export a variable."""
         value = self.value_of(name) or Value()
         self.store(name, replace(value, flags=value.flags | {"x"}))
+
+    def is_set(self, name: str) -> bool:
+        """Whether a variable, an element or a positional parameter has a value."""
+        if name.isdecimal():
+            return int(name) <= len(self.arguments)
+        base, key = item_of(name)
+        if base in _ARRAYS and key in ("@", "*"):
+            array = self.array(base)
+            return array is not None and bool(array.items)
+        if base in _ARRAYS or base == "OLDPWD":
+            return self.variable(name) is not None
+        return is_set(self.state, name)
+
+    def remember_match(self, groups: Sequence[str]) -> None:
+        """Set `BASH_REMATCH`."""
+        self.own.matched = Array({str(n): one for n, one in enumerate(groups)})
 
     def number(self, expression: str) -> int:
         """Evaluate an arithmetic expression."""
