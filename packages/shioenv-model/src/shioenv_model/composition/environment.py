@@ -60,7 +60,7 @@ _OF_RUN = frozenset(
 """Parameters that only this run can provide."""
 
 _PARAMETERS = frozenset({"@", "*", "#", *"123456789"})
-_CHANGING = re.compile(r"\$\(\(|\$\{[^}]*[?=]")
+_CHANGING = re.compile(r"\$\(\(|\$\[|\$\{[^}]*[?=]")
 """An expansion that may set a variable, or that Bash may reject."""
 
 _OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])

@@ -22,6 +22,7 @@ from shioenv_model.composition.conditions import is_set
 from shioenv_model.composition.frames import Frame, Own, Position, Result, Streams
 from shioenv_model.composition.variables import (
     Value,
+    attributes,
     element,
     item_of,
     known_place,
@@ -86,7 +87,8 @@ class ShellVariables(ABC):
 
     def value_of(self, name: str) -> Value | None:
         """Return the variable of this name itself; None if there is none."""
-        return Value.of(self.state.before.document, name)
+        is_text = name in self.asking.set_here
+        return Value.of(self.state.before.document, name, is_text=is_text)
 
     def carry(self, **what: Any) -> None:
         """Update fields of `Carried`, the state that the shell carries to the next input."""
@@ -126,6 +128,10 @@ class ShellVariables(ABC):
     def resolved(self, name: str) -> str:
         """See `Scope.resolved`."""
         return resolved(self.state.before.document, name)
+
+    def attributes(self, name: str) -> str:
+        """See `Scope.attributes`."""
+        return attributes(self.value_of(self.resolved(name)))
 
     def array(self, name: str) -> Array | None:
         """See `Scope.array`."""
