@@ -65,6 +65,13 @@ class Behavior:
     Empty if they were not collected. They distinguish a moved file from a copied one after a
     history, and are not part of the result.
     """
+    directories: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """Size, links and time of the directories whose entries changed, by their names in `fs`.
+
+    The patch leaves them out. After a history they belong to a directory that the history removed.
+    """
 
     def to_json(self) -> dict[str, Any]:
         """Return the behavior as a JSON object with the keys of `shioenv run --json`."""
