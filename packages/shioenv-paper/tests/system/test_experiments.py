@@ -111,6 +111,7 @@ def test_irreducibility_by_length(out: Path) -> None:
     assert_scored_alike(out / "irreducibility-by-length", 40)
 
 
+@NIGHTLY
 def test_training_sets(out: Path) -> None:
     found = answer("training-sets", out, "--count", "8", "--budget", "3", "--workers", "1")
     assert {one["with a score"] for one in found["counts"].values()} == {8}
@@ -199,6 +200,7 @@ def test_regimes_of_sequence_models(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert run(regimes.ELSEWHERE) == first, "answers that came home are judged without the model"
 
 
+@NIGHTLY
 def test_determinism(out: Path) -> None:
     found = answer("determinism", out, "--count", "40", "--passes", "3", "--seed", "3")
     assert found["summary"]["identical or explained, of all inputs"] == 1

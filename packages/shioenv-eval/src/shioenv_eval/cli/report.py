@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shioenv.cli import printing, shared
+from shioenv.cli import printing, shared, stdin
 from shioenv.cli.progress import counting
 from shioenv.text import share
 
@@ -128,7 +128,7 @@ def _against(
 ) -> shared.Printout:
     from shioenv_eval.report.likeness import compare
 
-    texts = shared.given_lines(file)
+    texts = stdin.given_lines(file)
     made = compare(texts, draws=draws, seed=seed, system=system)
     if markdown:
         made_by = f"`shioenv grammar report --against INPUTS --draws {draws} --seed {seed}`"
@@ -187,7 +187,7 @@ def leakage(
 
     if str(train) == str(test) == "-":
         raise UsageError("both sets cannot be standard input", hint="name a file for one of them")
-    train, test = shared.given(train), shared.given(test)
+    train, test = stdin.given(train), stdin.given(test)
     with counting("training inputs") as report:
         leaking = find_leakage(train, test, threshold=threshold, report=report)
     status = 0 if leaking.ok else 1

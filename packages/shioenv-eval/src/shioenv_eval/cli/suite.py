@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shioenv.cli import printing, shared
+from shioenv.cli import printing, shared, stdin
 from shioenv.cli.progress import Meter, counting
 from shioenv.text import share
 
@@ -58,7 +58,7 @@ def record(
     from shioenv_eval.record import recorded_suite
     from shioenv_eval.suite import write_suite
 
-    inputs = shared.given(inputs)
+    inputs = stdin.given(inputs)
     refuse_unwritable(out)
     stopped = "stopped; what was run is kept: run this again"
     with Meter("runs", lasting=True, stopped=stopped) as meter:
@@ -121,7 +121,7 @@ def adapt(
     from shioenv_eval.adapting.adapt import adapt as adapt_questions
     from shioenv_eval.adapting.adapt import write_adapted
 
-    questions = read_questions(shared.given(inputs))
+    questions = read_questions(stdin.given(inputs))
     with counting("inputs") as report:
         adapted = adapt_questions(
             questions, find_system(system), count=count, seed=seed, report=report

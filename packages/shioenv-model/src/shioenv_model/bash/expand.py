@@ -60,6 +60,10 @@ class Scope(Protocol):
         """
         ...
 
+    def resolved(self, name: str) -> str:
+        """Follow a reference (`declare -n`) to the variable or element that it stands for."""
+        ...
+
     def array(self, name: str) -> Array | None:
         """Return an array's elements; None for a variable that is no array.
 
@@ -347,6 +351,9 @@ class Expander:
                 return self._list(
                     kind, list(array.items) if array else ["0"] * (value is not None), quoted=quoted
                 )
+            reference = name if name in "@*" or name.isdigit() else self._scope.resolved(name)
+            if reference != name and not subscript and not rest:
+                return self._result(reference, quoted=quoted)
             named = self._item(name, subscript)[1]
             if kind or not _NAMED.fullmatch(named or ""):
                 raise beyond

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from shioenv.cli import printing, shared
+from shioenv.cli import printing, shared, stdin
 from shioenv.cli.progress import Meter, counting
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def material(
     from shioenv.execution.local import executor_named
     from shioenv_model.training.material import make_material
 
-    lists = [str(shared.given(each)) for each in against or ()]
+    lists = [str(stdin.given(each)) for each in against or ()]
     stopped = f"stopped; what is finished is kept in {out}, the same command goes on"
     with Meter(lasting=True, stopped=stopped) as meter:
         made = make_material(

@@ -15,6 +15,7 @@ from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.expand import Expander
 from shioenv_model.bash.patterns import matches
+from shioenv_model.composition.variables import Value, Variables, element, item_of, resolved
 
 _OF_FILES = frozenset("abcdefghkprsuwxGLNOS")
 _UNARY = _OF_FILES | frozenset("nzovRt")
@@ -45,20 +46,20 @@ def is_root(state: State) -> bool:
 
 
 def is_set(state: State, name: str) -> bool:
-    """Whether a variable has a value. Errors: Abstained where the context does not show it."""
-    if not name.isidentifier() or not name.isascii() or DYNAMIC.fullmatch(name):
-        raise Abstained(f"nobody knows whether {name!r:.40} is set")
+    """Whether a variable or an element has a value.
+
+    Errors: Abstained where the context does not show it.
+    """
     document = state.before.document
-    value = document["env"].get(name, document["settings"].get(name))
-    if not isinstance(value, str):
-        return False
-    if value.startswith("("):
-        raise Abstained(f"{name} is a list")
-    if value.startswith("declare -"):
-        if re.match(r"declare -\w*[aAn]", value):
-            raise Abstained(f"{name} is more than a text")
-        return "=" in value
-    return True
+    name, key = item_of(resolved(document, name))
+    if not name.isidentifier() or not name.isascii():
+        raise Abstained(f"nobody knows whether {name!r:.40} is set")
+    value = Value.of(document, name)
+    if value is None and DYNAMIC.fullmatch(name):
+        raise Abstained(f"nobody knows whether {name!r:.40} is set")
+    if key in ("@", "*") and value is not None and value.array is not None:
+        return bool(value.array.items)
+    return element(value, key, Variables(state).variable) is not None
 
 
 def looked_up(state: State, path: str, *, follow: bool = True) -> FileEntry | None:

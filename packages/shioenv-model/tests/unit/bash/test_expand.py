@@ -48,6 +48,9 @@ class Known:
     def substitute(self, source: str) -> str:
         return f"<{source}>\n\n"
 
+    def resolved(self, name: str) -> str:
+        return name
+
     def connect(self, source: str, *, reading: bool) -> str:
         return "/dev/fd/63"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shioenv.cli import printing, shared
+from shioenv.cli import printing, shared, stdin
 from shioenv.cli.progress import Meter, counting
 from shioenv.text import share
 
@@ -297,7 +297,7 @@ def import_(
     from shioenv.dataset.records import has_parts, import_parts, import_records, kind_of
     from shioenv.errors import UsageError
 
-    source = shared.given(source)
+    source = stdin.given(source)
     if format_ is None:
         format_ = kind_of(source)
     if format_ == "records":

@@ -1,4 +1,4 @@
-"""`shioenv run`: one input on the pristine system."""
+"""`shioenv run`: inputs on the pristine system."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shioenv.cli import printing, shared
+from shioenv.cli import printing, shared, stdin
 
 if TYPE_CHECKING:
     from shioenv.behavior.observe import SandboxRunner
@@ -22,7 +22,7 @@ app = typer.Typer()
     app, "shioenv run 'sort -u documents/names.txt > sorted.txt'", cls=shared.InputCommand
 )
 def run(
-    shell_input: Annotated[str, typer.Argument(metavar="INPUT", help="What bash is given.")],
+    shell_input: shared.InputArgument,
     cwd: shared.StartDirectory = None,
     system: shared.SystemName = None,
     timeout: shared.Timeout = None,
@@ -32,18 +32,31 @@ def run(
         bool, typer.Option("--tty", help="Run on a pseudo-terminal of 80 columns: colours, CR LF.")
     ] = False,
 ) -> shared.Printout:
-    """Run one input on the pristine system: its output, exit code and context patch.
+    """Run an input on the pristine system and print its effects.
 
-    The output goes to standard output as it is; exit code and patch go to standard error. The exit
-    status is 0 when the input was observed: the input's own exit code is part of the result. Where
-    the shell's state cannot be read, standard error says so, and the patch holds the rest.
+    The output goes to standard output; exit code and context patch go to standard error. The exit
+    status is 0 when the input was run: the input's own exit code is part of the result. Where the
+    shell's state cannot be read, standard error says so, and the patch lacks the changes to it.
+
+    With `-`, each line of standard input is an input, as text or as JSON: {"input": "pwd", "cwd":
+    "/tmp", "history": ["x=1"]}. The history is typed first in the same shell. One line of JSON is
+    printed for each, at once and in order. A line that cannot be run gets an object with `error`,
+    and the next ones are run. The exit status is then 1.
     """
     limits = shared.LimitsOptions(timeout, False, sandbox, revert).limits()
     with _opened(system, limits) as opened:
-        behavior = opened.execute(shell_input, opened.state(cwd), tty=tty)
-        start = cwd or opened.system.declaration.start_directory
-        name = opened.system.name
-    return shared.Printout(document(shell_input, start, name, behavior), _parts(behavior, start))
+
+        def answer(line: stdin.GivenInput) -> dict[str, Any]:
+            state = replace(opened.state(line.cwd or cwd), history=line.history)
+            behavior = opened.execute(line.input, state, tty=tty)
+            return document(line.input, state.cwd, opened.system.name, behavior)
+
+        if shell_input == "-":
+            return stdin.answer_lines(answer)
+        state = opened.state(cwd)
+        behavior = opened.execute(shell_input, state, tty=tty)
+    found = document(shell_input, state.cwd, opened.system.name, behavior)
+    return shared.Printout(found, _parts(behavior, state.cwd))
 
 
 def _opened(system: str | None, limits: Limits) -> SandboxRunner:

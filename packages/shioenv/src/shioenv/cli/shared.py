@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import inspect
-import os
 import re
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import wraps
@@ -50,49 +47,6 @@ class Printout:
             print_json(self.document, indent=self.indent)
         if self.status:
             raise typer.Exit(self.status)
-
-
-def given(file: Path) -> Path:
-    """Return the file; for `-`, save standard input to a file that can be read repeatedly.
-
-    Errors: UsageError where standard input is closed, cannot be read, or has more than
-    `LARGEST_LIST` bytes.
-    """
-    if str(file) != "-":
-        return file
-    from tempfile import TemporaryFile
-
-    from shioenv.errors import UsageError
-    from shioenv.files.regular import LARGEST_LIST
-
-    try:
-        with TemporaryFile() as kept:
-            while content := sys.stdin.buffer.read(1 << 20):
-                kept.write(content)
-                if kept.tell() > LARGEST_LIST:
-                    raise UsageError(
-                        f"standard input has more than {LARGEST_LIST:,} bytes",
-                        hint="split the list, or name a file",
-                    )
-            kept.flush()
-            os.dup2(kept.fileno(), 0)
-    except OSError as error:
-        if error.errno == errno.EBADF:
-            hint = "name a file, or give one: < FILE"
-            raise UsageError("standard input is closed", hint=hint) from None
-        raise UsageError(f"standard input cannot be read: {error.strerror}") from None
-    return Path("/dev/stdin")
-
-
-def given_lines(file: Path) -> list[str]:
-    """Return the non-empty lines of a file; `-` is standard input."""
-    from shioenv.errors import UsageError
-
-    try:
-        content = given(file).read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from error
-    return [line for line in content.decode("utf-8-sig", "surrogateescape").split("\n") if line]
 
 
 Printouts: TypeAlias = Printout | Iterable[Printout]
@@ -270,6 +224,12 @@ def _json(json: Json = False) -> None:
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The dataset's directory.")]
+InputArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="INPUT", help="The text of the input; - for inputs on standard input, one a line."
+    ),
+]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same inputs.")]
 
 SystemName = Annotated[

@@ -27,7 +27,7 @@ _LENGTHS = {"a": 3, "=": 3, "r": 2, "m": 3}
 
 @dataclass(frozen=True, slots=True)
 class ContextPatch:
-    """Operations in canonical order: sorted by path, then by operation (Figure 4, D-3).
+    """Operations in canonical order: sorted by path, then by operation (Figure 5, D-3).
 
     A move sorts by its old path. A list is one value, and no operation addresses an item of a list:
     otherwise operations on different paths could not be sorted. If operations depend on each other,
