@@ -32,6 +32,7 @@ from shioenv.sandbox.base import GIBIBYTE, MEBIBYTE, Execution, FileChange, File
 from shioenv.sandbox.scanned import parse_changes
 from shioenv.system import refusals
 from shioenv.system.idmap import OwnId, read_line, spawn_mapped
+from shioenv.text import short_repr
 from shioenv_agents.preview.plan import LONGEST, PreviewPlan
 from shioenv_agents.preview.terminal import kept_streams
 from shioenv_agents.preview.texts import read_at, text_diff
@@ -95,6 +96,9 @@ class Preview:
     """Paths that were hidden from the command."""
     reachable: tuple[str, ...]
     """Known sockets and FIFOs of the host that the command could reach."""
+
+    def __repr__(self) -> str:
+        return short_repr(self, {"start": self.start, "behavior": self.behavior})
 
 
 def preview(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shioenv.domain.patch import ContextPatch
+from shioenv.text import html_table, short_repr
 
 NOTHING = hashlib.sha256().hexdigest()
 """The content digest of an empty file."""
@@ -72,6 +73,21 @@ class Behavior:
 
     The patch leaves them out. After a history they belong to a directory that the history removed.
     """
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        from shioenv.domain.readable import changes, outcome
+
+        return html_table(
+            {
+                "result": outcome(self),
+                "output": self.text,
+                "changes": map(str, changes(self.patch.operations)),
+            }
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the behavior as a JSON object with the keys of `shioenv run --json`."""
