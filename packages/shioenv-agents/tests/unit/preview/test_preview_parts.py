@@ -15,7 +15,6 @@ import tempfile
 import termios
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import fields, replace
 from io import BytesIO
 from pathlib import Path
@@ -269,7 +268,7 @@ class Keeper:
         self.signals: list[int] = []
         ours, self.socket = socket.socketpair()
         running = preview._Running.__new__(preview._Running)
-        running._plan, running._limits, running._stack = plan(**changes), limits, ExitStack()
+        running._plan, running._limits = plan(**changes), limits
         running._output, running._drained, running._reached = bytearray(), 0, []
         running._control, running._pipe = ours, None
         running._process = SimpleNamespace(send_signal=self.signals.append)  # type: ignore
