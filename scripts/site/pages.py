@@ -11,6 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+LIST = DOCS / "pages.md"
+"""The page that lists all pages; the navigation follows its headings."""
 
 LINK = re.compile(r'(?P<open>\]\(|\bsrc="|\bsrcset=")(?P<target>[^)"#\s]+)(?P<rest>[^)"\s]*)')
 _ROW = re.compile(r"^\| \[(.+?)\]\(([^)#]+\.md)\) \| (.+) \|$")
@@ -27,7 +29,7 @@ _PICTURE = re.compile(
 
 @dataclass(frozen=True)
 class Entry:
-    """A page as docs/index.md lists it: its file, title and one line about it."""
+    """A page as docs/pages.md lists it: its file, title and one line about it."""
 
     path: Path
     title: str
@@ -36,7 +38,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading of docs/index.md with the pages below it."""
+    """A heading of docs/pages.md with the pages below it."""
 
     title: str
     level: int
@@ -44,9 +46,9 @@ class Section:
 
 
 def sections() -> list[Section]:
-    """The headings of docs/index.md, in order, with the pages that the tables below them list."""
+    """The headings of docs/pages.md, in order, with the pages that the tables below them list."""
     found: list[tuple[str, int, list[Entry]]] = []
-    for line in (DOCS / "index.md").read_text(encoding="utf-8").splitlines():
+    for line in LIST.read_text(encoding="utf-8").splitlines():
         if heading := re.match(r"^(##+) (.*)$", line):
             found.append((heading[2], len(heading[1]), []))
         elif row := _ROW.match(line):

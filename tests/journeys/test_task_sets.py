@@ -20,8 +20,9 @@ from shioenv_agents.tasks.certify import judge_digests
 from shioenv_agents.tasks.sets import SetPlan, commands_of, make_set
 from shioenv_agents.tasks.task import LENGTHS, Task, length_of, read_tasks
 from shioenv_eval.report.solved import draw_results
+from support.nightly import LARGER, scaled
 
-pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
+pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks"), LARGER]
 
 JUDGE, CHANNEL = judge_digests()
 STOOD = JudgeCertificate(judge=JUDGE, channel=CHANNEL, attacks=64, tasks=50)
@@ -39,7 +40,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
         patch.setattr(sets, "BARREN", 1)
         for module in (certify, compose, make, sets):  # no processes: each takes a second
             patch.setattr(module, "LocalExecutor", lambda workers: SerialExecutor())
-        for step in STEPS:
+        for step in scaled(STEPS[1::2], STEPS):
             with pytest.raises(KeyboardInterrupt):
                 make_set(directory, PLAN, workers=1, tell=partial(_stops, step))
             assert not (directory / "manifest.json").exists()

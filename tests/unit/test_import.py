@@ -73,6 +73,7 @@ def test_help_of_one_subcommand_loads_no_other() -> None:
     said = python(f"import sys; exec({code!r})").splitlines()[-1]
     own = ("main", "interrupts", "commands", "subcommands", "printing", "shared")
     wanted = {*(f"shioenv.cli.{name}" for name in own), "shioenv_model.cli.predict"}
+    wanted.add("shioenv.cli.stdin")  # it reads the inputs of `predict -`
     assert set(literal_eval(said)) == wanted
 
 

@@ -24,6 +24,7 @@ from shioenv.errors import (
 from shioenv.execution.job import Tell, processes_here, silent
 from shioenv.files.durable import atomic_write, locked, storage_errors
 from shioenv.files.journal import Journal
+from shioenv.text import short_repr
 from shioenv_eval.asking import Bounds, PredictorPool
 from shioenv_eval.metrics import Said, Status
 from shioenv_eval.results import (
@@ -52,6 +53,10 @@ class Evaluation:
     predictors: tuple[JudgedPredictor, ...]
     unable: Mapping[str, str] = field(default_factory=dict)
     """Reasons why predictors were not evaluated, by name: unable to run, or no valid answer."""
+
+    def __repr__(self) -> str:
+        names = [one.name for one in self.predictors]
+        return short_repr(self, {"suite": self.suite.head.name, "predictors": names})
 
     @cached_property
     def document(self) -> dict[str, Any]:

@@ -14,12 +14,12 @@ from typing import Any
 from shioenv.behavior.compare import similarity
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import PatchLevel
+from shioenv.domain.readable import changes
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.text import fixed, visible
 from shioenv_eval.evaluate import Evaluation, read_evaluation
 from shioenv_eval.mask import text_of
 from shioenv_eval.metrics import Status
-from shioenv_eval.report.samples import changes
 from shioenv_eval.report.tables import Table
 from shioenv_eval.report.template import page_file, rendered, script_json
 from shioenv_eval.results import GROUPS, SHOWN, JudgedPredictor, by_utility
@@ -270,7 +270,7 @@ def _operations(gold: Behavior, behavior: Behavior | None, level: PatchLevel) ->
         listed = [] if one is None else changes(one.patch.operations[:OPERATIONS])
         if level is PatchLevel.FILES:
             return sorted({f"{verb} {name}" for verb, name, _ in listed})
-        return [" ".join(part for part in parts if part) for parts in listed]
+        return list(map(str, listed))
 
     return [[kind, text[:CHARACTERS]] for kind, text in _compared(told(gold), told(behavior))]
 

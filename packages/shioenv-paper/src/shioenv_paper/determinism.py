@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
 from shioenv.errors import UsageError
 from shioenv.execution.job import Executor
 from shioenv.files.durable import locked, storage_errors
@@ -155,6 +156,8 @@ def _digest(value: object) -> str:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, ContextPatch):
+        return value.operations
     return sorted(value.items()) if isinstance(value, Mapping) else value
 
 

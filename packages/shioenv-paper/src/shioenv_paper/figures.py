@@ -21,7 +21,7 @@ from typing import Final
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.inputs import Argument, Input
-from shioenv.domain.patch import Operation
+from shioenv.domain.readable import changes
 from shioenv.domain.runner import State
 from shioenv.errors import SamplesExhaustedError
 from shioenv.grammar.bind import bind
@@ -64,7 +64,6 @@ LINE: Final = 20
 """Height of a line, in pixels."""
 
 STRONG: Final = {"class": "strong"}
-CHANGES: Final = {"a": "added", "=": "changed", "r": "removed", "m": "moved"}
 
 COLUMNS: Final = 3
 """Columns of a file tree."""
@@ -229,11 +228,6 @@ def _finished(argument: Sequence[object]) -> bool:
     return not any(isinstance(symbol, Nonterminal) for symbol in argument)
 
 
-def _change(operation: Operation) -> str:
-    perms = operation[2].get("perms", "") if isinstance(operation[-1], dict) else ""
-    return f"{CHANGES[operation[0]]} {operation[1]} {perms}".rstrip()
-
-
 def life(made: Derived) -> Picture:
     """Draw the derivation of an input, its behavior, and the relevance of its arguments."""
     picture = Picture("The life of an input: written, run, scored", NARROW)
@@ -249,7 +243,8 @@ def life(made: Derived) -> Picture:
     rows = [(f"$ {made.input.text}", ACCENT)]
     rows += [(line, INK) for line in behavior.text.splitlines()]
     rows += [(f"exit code {behavior.exit_code}", MUTED)]
-    rows += [(_change(operation), MUTED) for operation in behavior.patch.operations]
+    for change in changes(behavior.patch.operations):
+        rows.append((f"{change.verb} {change.name}", MUTED))
     picture.box(x, y + 12, NARROW - 2 * x, LINE * len(rows) + 14, GRID)
     y += 14
     for line, colour in rows:

@@ -1,6 +1,6 @@
 """Accuracy of models of each of the paper's five regimes, by number of inputs.
 
-Section 5 of the paper, with a memory of executed inputs in addition to its sequence models. Two
+Section 4.4 of the paper, with a memory of executed inputs in addition to its sequence models. Two
 regimes of ours complement the five. All regimes request equally many inputs. Regimes that select by
 a score draw from one GCS pool.
 """

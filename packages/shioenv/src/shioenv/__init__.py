@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from shioenv.domain.context import Context
     from shioenv.domain.inputs import Input
     from shioenv.domain.patch import ContextPatch
+    from shioenv.domain.readable import file_name
     from shioenv.domain.record import Record
     from shioenv.domain.runner import Runner, State
     from shioenv.domain.scripted import ScriptedRunner
@@ -55,6 +56,7 @@ _HOMES = {
     "System": "shioenv.system.store",
     "build_system": "shioenv.system.store",
     "estimate_irreducibility": "shioenv.irreducibility.score",
+    "file_name": "shioenv.domain.readable",
     "find_system": "shioenv.system.store",
     "generate": "shioenv.dataset.generate",
     "load_model": "shioenv.live.answerer",
@@ -85,6 +87,7 @@ __all__ = [
     "__version__",
     "build_system",
     "estimate_irreducibility",
+    "file_name",
     "find_system",
     "generate",
     "load_model",

@@ -8,7 +8,6 @@ import typer
 from typer.core import TyperCommand
 
 from shioenv.cli import printing, shared
-from shioenv.cli.run import describe, facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,8 +131,10 @@ _CUT_OFF = (
 
 def _parts(made: Preview) -> Iterator[bytes]:
     """Print the report on standard error, and yield nothing for standard output."""
-    told = [facts_of(made.behavior)]
-    told += [f"  {describe(operation)}" for operation in made.behavior.patch.operations]
+    from shioenv.domain.readable import changes, outcome
+
+    told = [outcome(made.behavior)]
+    told += [f"  {change}" for change in changes(made.behavior.patch.operations, made.start)]
     if not made.whole:
         told.append(f"covered: {', '.join(made.layers)}; the rest was read-only")
     elif made.read_only:

@@ -19,6 +19,7 @@ from shioenv.errors import (
 )
 from shioenv.live.terminal import for_rows
 from shioenv.sandbox.base import Limits
+from shioenv.text import short_repr
 from shioenv_agents.tasks.episode import MAX_TURNS, SHOWN, Episode, instructions
 from shioenv_agents.tasks.task import Task, read_tasks
 
@@ -131,6 +132,10 @@ class TaskEnv(gymnasium.Env[str, str]):
         """The start states of attempts; None before the first `reset`, and after `close`."""
         self._episode: Episode | None = None
         self._lines: list[str] = []
+
+    def __repr__(self) -> str:
+        facts = {"system": self._system, "tasks": len(self.tasks), "max_turns": self.max_turns}
+        return short_repr(self, facts)
 
     def __getstate__(self) -> object:
         """Return the state for a copy. Errors: EpisodeError after the first reset."""

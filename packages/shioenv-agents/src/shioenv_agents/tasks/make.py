@@ -6,7 +6,7 @@ import os
 import posixpath
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -133,7 +133,11 @@ def make_tasks(
         what="record",
     )
     found: dict[int, Task | str] = {}
-    plan = [built.digest, [encode_record(one).decode() for one in chosen], repr(limits)]
+    plan = [
+        built.digest,
+        [encode_record(one).decode() for one in chosen],
+        repr(limits and asdict(limits)),
+    ]
     with LocalExecutor(workers) as executor, parts_of(kept, "made", plan) as parts:
         answers = parts.completed(partial(executor.map, job), enumerate(chosen))
         for number, task in answers:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shioenv.cli import printing, shared
+from shioenv.cli import printing, shared, stdin
 from shioenv.cli.progress import Meter, counting
 from shioenv.text import share
 
@@ -58,7 +58,7 @@ def record(
     from shioenv_eval.record import recorded_suite
     from shioenv_eval.suite import write_suite
 
-    inputs = shared.given(inputs)
+    inputs = stdin.given(inputs)
     refuse_unwritable(out)
     stopped = "stopped; what was run is kept: run this again"
     with Meter("runs", lasting=True, stopped=stopped) as meter:
@@ -121,7 +121,7 @@ def adapt(
     from shioenv_eval.adapting.adapt import adapt as adapt_questions
     from shioenv_eval.adapting.adapt import write_adapted
 
-    questions = read_questions(shared.given(inputs))
+    questions = read_questions(stdin.given(inputs))
     with counting("inputs") as report:
         adapted = adapt_questions(
             questions, find_system(system), count=count, seed=seed, report=report
@@ -204,7 +204,7 @@ def check(file: File, workers: shared.Workers = None) -> shared.Printout:
 
 
 def _shown(case: SuiteCase) -> Iterator[str]:
-    from shioenv.cli.run import describe
+    from shioenv.domain.readable import changes
 
     question, gold = case.question, case.gold
     varies = f", varies: {', '.join(case.mask.channels)}" if case.mask.volatile else ""
@@ -213,5 +213,6 @@ def _shown(case: SuiteCase) -> Iterator[str]:
     yield f"  $ {printing.printable(question.input)}"
     yield from (f"  {printing.printable(line)}" for line in gold[0].text.splitlines()[:SHOWN])
     yield f"  exit code {gold[0].exit_code}"
-    yield from (f"  {describe(operation)}" for operation in gold[0].patch.operations[:SHOWN])
+    operations = gold[0].patch.operations[:SHOWN]
+    yield from (f"  {change}" for change in changes(operations, question.cwd or ""))
     yield ""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +15,8 @@ from msgspec import UNSET
 
 from shioenv.dataset.stats import FLAGS, command_of
 from shioenv.domain.inputs import Input, Role, join
-from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import keys
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.readable import changes
 from shioenv.domain.record import Effect, Record, ScoredSegment
 from shioenv.errors import InputError
 from shioenv.recording.session import rows_of
@@ -123,7 +122,7 @@ def sample(record: Record) -> dict[str, Any]:
         "o": visible(output),
         "b": len(record.output_bytes),
         "m": len(record.output) - len(output),
-        "p": changes(operations[:OPERATIONS]),
+        "p": changes(operations[:OPERATIONS], record.cwd, longest=DETAIL_CHARACTERS),
         "q": max(0, len(operations) - OPERATIONS),
     }
 
@@ -200,52 +199,3 @@ def _level(effect: Effect, told: str) -> str:
     if effect.contribution is not None and effect.contribution > 0:
         return SOMETIMES
     return told if effect.leave_one_out is None else IDLE
-
-
-def changes(operations: Sequence[Operation]) -> list[list[str]]:
-    """Return operations of a context patch in readable form: `[verb, name, details]`.
-
-    Consecutive changes of one file's attributes are merged. A file that was added is shown in the
-    format of `ls -l`.
-    """
-    lines: list[list[str]] = []
-    for operation in operations:
-        line = _change(operation)
-        if lines and line[0] == "changed" and lines[-1][:2] == line[:2] and line[2]:
-            lines[-1][2] += f", {line[2]}"
-        else:
-            lines.append(line)
-    return [[verb, visible(name), _cut(visible(detail))] for verb, name, detail in lines]
-
-
-def _change(operation: Operation) -> list[str]:
-    code, path = operation[0], keys(operation[1])
-    verb = {"a": "added", "r": "removed", "m": "moved"}.get(code, "changed")
-    if code == "m":
-        return [verb, _name(path), f"to {_name(keys(operation[2]))}"]
-    value = operation[2] if len(operation) == 3 else None
-    if path[:1] == ["fs"] and len(path) > 2:
-        attribute = "/".join(path[2:])
-        said = f"no {attribute}" if code == "r" else f"{attribute} {_text(value)}"
-        return ["changed", path[1], said]
-    if isinstance(value, dict) and "perms" in value:
-        names = ("perms", "links", "owner", "group", "size", "month", "day", "time", "year")
-        listed = " ".join(_text(value[name]) for name in names if name in value)
-        target = f" -> {_text(value['target'])}" if "target" in value else ""
-        return [verb, _name(path), listed + target]
-    return [verb, _name(path), "" if code == "r" else _text(value)]
-
-
-def _name(path: Sequence[str]) -> str:
-    """Return a readable name for a path: `notes.txt` for a file, `env PWD` for anything else."""
-    if path[:1] == ["fs"] and len(path) > 1:
-        return "/".join(path[1:])
-    return " ".join(path) or "everything"
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= DETAIL_CHARACTERS else f"{text[: DETAIL_CHARACTERS - 1]}…"

@@ -31,6 +31,7 @@ from shioenv.dataset.stats import (
 from shioenv.dataset.write import ShardWriter
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.patch import ContextPatch
+from shioenv.domain.readable import changes
 from shioenv.domain.record import ContentDigest, Effect, Record, ScoredSegment
 from shioenv.errors import DatasetCorruptError, DatasetStorageError, MissingExtraError, UsageError
 from shioenv.text import visible
@@ -38,7 +39,7 @@ from shioenv_eval.report import drawing
 from shioenv_eval.report import samples as samples_module
 from shioenv_eval.report.charts import RANKED, figures
 from shioenv_eval.report.page import collect, write_report
-from shioenv_eval.report.samples import argument_levels, changes
+from shioenv_eval.report.samples import argument_levels
 from shioenv_eval.report.template import FILE
 from support.dataset_fakes import HOME, plan
 
@@ -466,7 +467,7 @@ def test_changes_read_like_a_listing() -> None:
         ("r", "/env/X"),
         ("a", "/limits", {"open files": 7}),
     ]
-    assert changes(operations) == [
+    assert [list(one) for one in changes(operations)] == [
         ["added", "new.txt", "-rw-r--r-- 1 root root 12 Oct 16 19:43 2025 -> notes.txt"],
         ["changed", "notes.txt", "perms -rw-------, size 7"],
         ["removed", "a/b", ""],

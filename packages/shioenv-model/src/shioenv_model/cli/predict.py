@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shioenv.cli import printing, shared
+from shioenv.cli import printing, shared, stdin
 
 if TYPE_CHECKING:
-    from shioenv.domain.runner import Answer, Runner
+    from shioenv.domain.runner import Answer, Runner, State
     from shioenv_model.memory.world import World
     from shioenv_model.model import Model
     from shioenv_model.rules.registry import Step
@@ -21,7 +22,7 @@ app = typer.Typer()
 
 @shared.command(app, "shioenv predict 'wc -l scripts/*.sh | tail -1'", cls=shared.InputCommand)
 def predict(
-    shell_input: Annotated[str, typer.Argument(metavar="INPUT", help="What bash would be given.")],
+    shell_input: shared.InputArgument,
     *,
     history: Annotated[
         Path | None,
@@ -83,14 +84,16 @@ def predict(
         ),
     ] = 0.0,
 ) -> shared.Printout:
-    """Say what an input does, without executing anything: output, exit code, context patch.
+    """Predict the effects of an input without executing anything.
 
     The output goes to standard output, the rest to standard error. The confidence, 0 to 1, is the
-    share of such answers that the model expects to be right. Only --stages and --system need a
-    built system.
-    """
-    from dataclasses import replace
+    expected accuracy of such answers. Only --stages and --system need a built system.
 
+    With `-`, each line of standard input is an input, as text or as JSON: {"input": "pwd", "cwd":
+    "/tmp", "history": ["x=1"]}. One line of JSON is printed for each, at once and in order. A line
+    without an answer gets an object with `error`, and the exit status is then 1.
+    """
+    from shioenv.errors import UsageError
     from shioenv_model.files import card_of, load_model
 
     card = card_of(model)
@@ -103,19 +106,30 @@ def predict(
         world=_asked(card, system) if system else None,
         without=without or (),
     )
-    state = loaded.world.state(cwd)
-    if cwd is not None and not loaded.world.has_directory(cwd):
-        from shioenv.errors import StartDirectoryError
+    if shell_input == "-" == str(history):
+        raise UsageError("INPUT and --history are both -", hint="name a file with the history")
+    typed = () if history is None else tuple(_inputs(stdin.given(history)))
 
-        raise StartDirectoryError(f"{cwd!r} is no directory of the system that is asked about")
-    if history is not None:
-        state = replace(state, history=tuple(_inputs(shared.given(history))))
-    answer = loaded.answer(shell_input, state)
-    document = {
-        **_document(shell_input, state.cwd, loaded, answer),
-        "steps": [_step(each) for each in loaded.steps],
-    }
-    return shared.Printout(document, _parts(answer, loaded, explain=explain), indent=2)
+    def answer(line: stdin.GivenInput) -> tuple[Answer, dict[str, Any]]:
+        state = _state(loaded.world, line.cwd or cwd, line.history or typed)
+        answer = loaded.answer(line.input, state)
+        steps = [_step(each) for each in loaded.steps]
+        return answer, {**_document(line.input, state.cwd, loaded, answer), "steps": steps}
+
+    if shell_input == "-":
+        return stdin.answer_lines(lambda line: answer(line)[1])
+    given, document = answer(stdin.GivenInput(shell_input))
+    parts = _parts(given, loaded, document["cwd"], explain=explain)
+    return shared.Printout(document, parts, indent=2)
+
+
+def _state(world: World, cwd: str | None, history: tuple[str, ...]) -> State:
+    """Return the state after a history. Errors: StartDirectoryError."""
+    from shioenv.errors import StartDirectoryError
+
+    if cwd is not None and not world.has_directory(cwd):
+        raise StartDirectoryError(f"{cwd!r} is not a directory of the model's system")
+    return replace(world.state(cwd), history=history)
 
 
 def _emulator(name: str, system: str | None) -> Runner:
@@ -181,16 +195,16 @@ def _step(step: Step) -> dict[str, Any]:
     }
 
 
-def _parts(answer: Answer, model: Model, *, explain: bool) -> Iterator[bytes]:
-    from shioenv.cli.run import describe
+def _parts(answer: Answer, model: Model, start: str, *, explain: bool) -> Iterator[bytes]:
+    from shioenv.domain.readable import changes
 
     yield answer.behavior.output
 
     printing.end_line(answer.behavior.output)
     code, confidence = answer.behavior.exit_code, answer.confidence
     printing.remark(f"exit code {code}, confidence {confidence:.2f}, {answer.source}")
-    for operation in answer.behavior.patch.operations:
-        printing.remark(f"  {describe(operation)}")
+    for change in changes(answer.behavior.patch.operations, start):
+        printing.remark(f"  {change}")
     for step in model.steps if explain else ():
         told = f"{step.answer.confidence:.2f}  {step.input}  ({step.answer.source})"
         printing.remark(told, dim=False)

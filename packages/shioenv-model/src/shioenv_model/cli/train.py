@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from shioenv.cli import printing, shared
+from shioenv.cli import printing, shared, stdin
 from shioenv.cli.progress import Meter, counting
 
 if TYPE_CHECKING:
@@ -45,9 +45,10 @@ def material(
     against: Annotated[
         list[Path] | None,
         typer.Option(
+            "--compare-with",
             metavar="INPUTS",
-            help="A file of inputs, one a line, as text or as JSON (- is stdin). How many of these "
-            "inputs the material holds is printed. The option may be given again.",
+            help="Count the inputs of this file that the material contains: one a line, as text or "
+            "as JSON (- is stdin). Repeatable.",
         ),
     ] = None,
     system: shared.SystemName = None,
@@ -62,7 +63,7 @@ def material(
     from shioenv.execution.local import executor_named
     from shioenv_model.training.material import make_material
 
-    lists = [str(shared.given(each)) for each in against or ()]
+    lists = [str(stdin.given(each)) for each in against or ()]
     stopped = f"stopped; what is finished is kept in {out}, the same command goes on"
     with Meter(lasting=True, stopped=stopped) as meter:
         made = make_material(
@@ -240,10 +241,11 @@ def model(
     within: Annotated[
         float,
         typer.Option(
+            "--total-minutes",
             min=0,
-            metavar="M",
-            help="Minutes of the whole run: the learning rate falls until then, and the run ends. "
-            "(default: the steps decide)",
+            metavar="MINUTES",
+            help="Minutes of the whole run; the learning rate decays until then. 0: --steps "
+            "decides.",
         ),
     ] = 0.0,
     batch_tokens: Annotated[

@@ -42,7 +42,7 @@ _OF_THE_SHELL = (
 
 _SHOWING_ENVIRONMENT = (("env",), ("printenv",))
 
-_TRACING = ("-o xtrace", "-o verbose", "-o noexec", "-o errtrace", "-o functrace")
+_TRACING = ("-o xtrace", "-o verbose", "-o noexec")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,23 +1,28 @@
-"""Builtins for control flow, positional parameters and shared standard input."""
+"""Builtins that change the shell: its control flow, parameters, variables and options."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
-from shioenv.bash.program import Simple
 from shioenv.bash.words import quoted
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import pointer
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, count, evaluate
-from shioenv_model.bash.arrays import Array
 from shioenv_model.composition.call import Call
+from shioenv_model.composition.conditions import DYNAMIC
 from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.frames import Exit, Loop, Return
-from shioenv_model.composition.replay import fed
-from shioenv_model.composition.ruled import echoed
-from shioenv_model.composition.variables import Value
+from shioenv_model.composition.ruled import echoed, formatted
+from shioenv_model.composition.scoping import UNKNOWN
+from shioenv_model.composition.stdin_builtins import fill
+from shioenv_model.composition.traps import trap
+from shioenv_model.composition.variables import Value, item_of
 
 
 def become(here: Environment, values: list[str]) -> None:
@@ -81,13 +86,13 @@ def shift(here: Environment, values: list[str]) -> None:
         here.carry(arguments=tuple(here.arguments[by:]))
 
 
-def getopts(here: Environment, rest: list[str]) -> None:
+def getopts(here: Environment, values: list[str]) -> None:
     """Run `getopts LETTERS NAME [WORD…]`: parse the next option of the words or parameters.
 
     `OPTIND` is the index of the next word, and `Own.cluster` the offset within it. Errors:
     Abstained for an invalid name, for letters that begin with `-`, and for an unknown offset.
     """
-    letters, name, *words = rest if len(rest) > 1 else ("-", "")
+    letters, name, *words = values[1:] if len(values) > 2 else ("-", "")
     if letters.startswith("-") or not name.isidentifier() or here.place.is_dash:
         raise Abstained("getopts without letters and a name")
     if here.own.cluster < 0:
@@ -169,134 +174,30 @@ _COLUMNS = 80
 """The default terminal width."""
 
 
-@dataclass(slots=True)
-class _Reading:
-    """The options of a `read`."""
-
-    raw: bool = False
-    array: str = ""
-    end: bytes = b"\n"
-    most: int | None = None
-
-
-def _reading(rest: list[str]) -> tuple[_Reading, list[str]]:
-    """Parse the options and operands of `read`. Errors: Abstained for unsupported options."""
-    options = _Reading()
-    while rest and rest[0].startswith("-") and len(rest[0]) > 1:
-        word, *rest = rest
-        for place, letter in enumerate(word[1:], 1):
-            if letter == "r":
-                options.raw = True
-            elif letter == "s":
-                continue
-            elif letter in "adnp":
-                value = word[place + 1 :]
-                if not value:
-                    if not rest:
-                        raise Abstained("read without the value of an option")
-                    value, *rest = rest
-                if letter == "a":
-                    options.array = value
-                elif letter == "d":
-                    options.end = os.fsencode(value[:1]) or b"\0"
-                elif letter == "n":
-                    options.most = count(value)
-                break
-            else:
-                raise Abstained(f"read -{letter} is beyond it")
-    return options, rest
-
-
-def read(here: Environment, command: Simple, rest: list[str]) -> None:
-    """Run `read`: split the next line into variables, or into an array.
-
-    Errors: Abstained for options other than `-r`, `-s`, `-a`, `-d`, `-n` and `-p`, and for
-    assignments other than `IFS`. Abstained for continued lines, NUL bytes, and an input with an
-    unknown rest.
-    """
-    options, names = _reading(rest)
-    ifs = here.variable("IFS")
-    for assignment in command.assignments:
-        if not assignment.startswith("IFS="):
-            raise Abstained("read with another assignment before it")
-        ifs = here.expander.text(assignment[4:])
-    if not all(name.isidentifier() for name in names) or here.streams.stdin.perhaps:
-        raise Abstained("read with options, or from an input that others read")
-    stdin = here.streams.stdin
-    line, newline, left = stdin.data.partition(options.end)
-    if options.most is not None and len(line) >= options.most:
-        if not line.isascii():
-            raise Abstained("characters of more than a byte")
-        line, newline, left = line[: options.most], b"\n", stdin.data[options.most :]
-    if line.endswith(b"\\") or b"\0" in line or stdin.endless:
-        raise Abstained("read from a line that goes on, or has NUL bytes")
-    stdin.data = left
-    ifs = " \t\n" if ifs is None else ifs
-    if b"\\" in line and not options.raw:
-        if options != _Reading():
-            raise Abstained("read of backslashes with options")
-        text = " ".join((*command.assignments, "read", *names))
-        behavior = here.ask(Call(text), stdin=line + newline)
-        here.advance(fed(text, line + newline), behavior)
-        here.status = behavior.exit_code
-        return
-    if options.array:
-        words = _split(os.fsdecode(line), ifs, None)
-        items = {str(place): word for place, word in enumerate(words)}
-        old = Value.of(here.state.before.document, options.array) or Value()
-        here.store(options.array, Value(None, Array(items), old.flags))
-    elif not names:
-        here.assign("REPLY", os.fsdecode(line))
-    else:
-        values = _split(os.fsdecode(line), ifs, len(names))
-        for name, value in zip(names, values, strict=True):
-            here.assign(name, value)
-    here.status = int(not newline)
-
-
-def echo_of_dash(here: Environment, rest: list[str]) -> None:
+def echo_of_dash(here: Environment, values: list[str]) -> None:
     """Run dash's `echo`: escapes are always interpreted, and `-n` is the only option."""
+    rest = values[1:]
     newline = "" if rest[:1] == ["-n"] else "\n"
     said = echoed(" ".join(rest[not newline :]), newline)
     here.write(here.streams.fds[1], os.fsencode(said))
     here.status = 0
 
 
-def compute(here: Environment, expressions: list[str]) -> None:
+def compute(here: Environment, values: list[str]) -> None:
     """Run `let`; the exit status is 1 if the last expression is 0. Errors: Abstained."""
-    if not expressions or expressions[0].startswith("-"):
-        raise Abstained("let without an expression")
+    expressions = values[2:] if values[1:2] == ["--"] else values[1:]
+    if not expressions:
+        here.complain("let: expression expected")
+        here.status = 1
+        return
     value = 0
     try:
         for expression in expressions:
-            if not expression.strip():
-                raise Abstained("let with nothing to evaluate")
             value = evaluate(expression, here.variable, here.assign)
     except Complaint as wrong:
         here.complain(f"let: {wrong.said}")
         value = 0
     here.status = int(value == 0)
-
-
-def fill(here: Environment, rest: list[str]) -> None:
-    """Run `mapfile` or `readarray`: read the lines of standard input into an array.
-
-    Errors: Abstained for options other than `-t`, and for an input with an unknown rest.
-    """
-    keeps = rest[:1] != ["-t"]
-    names = rest if keeps else rest[1:]
-    stdin = here.streams.stdin
-    if len(names) > 1 or any(not name.isidentifier() for name in names):
-        raise Abstained("mapfile with options that are beyond it")
-    if stdin.endless or stdin.perhaps or b"\0" in stdin.data:
-        raise Abstained("mapfile of an input that is not known")
-    lines = os.fsdecode(stdin.data).splitlines(keepends=True)
-    if "".join(lines).count("\n") != len(lines) - (not stdin.data.endswith(b"\n") and bool(lines)):
-        raise Abstained("lines that end in other characters")
-    stdin.data = b""
-    items = {str(n): line if keeps else line.rstrip("\n") for n, line in enumerate(lines)}
-    here.store(names[0] if names else "MAPFILE", Value(None, Array(items)))
-    here.status = 0
 
 
 def menu(values: Sequence[str]) -> str:
@@ -308,30 +209,157 @@ def menu(values: Sequence[str]) -> str:
     return "".join(f"{place:{number}d}) {value}\n" for place, value in enumerate(values, 1))
 
 
-def _split(line: str, ifs: str, count: int | None) -> list[str]:
-    """Split a line for `count` variables of `read`; the last variable gets the rest.
+def unset(here: Environment, values: list[str]) -> None:
+    """Run `unset`, which removes variables, elements of arrays, and functions.
 
-    `None` means as many words as there are.
+    Errors: Abstained for variables that control the shell.
     """
-    blanks = "".join(each for each in ifs if each in " \t\n")
-    others = "".join(each for each in ifs if each not in " \t\n")
-    blank = f"[{re.escape(blanks)}]" if blanks else "(?!)"
-    separator = f"{blank}*[{re.escape(others)}]{blank}*" if others else "(?!)"
-    pattern = re.compile(f"{separator}|{blank}+")
-    rest = line.strip(blanks)
-    values: list[str] = []
-    while count is None or len(values) < count - 1:
-        match = pattern.search(rest) if ifs else None
-        if count is None and (match is None or not rest):
-            return [*values, rest] if rest else values
-        if match is None:
-            values.append(rest)
-            rest = ""
-            continue
-        values.append(rest[: match.start()])
-        rest = rest[match.end() :]
-    # one trailing separator does not belong to the last word
-    match = pattern.search(rest) if others else None
-    if match is not None and match.end() == len(rest):
-        rest = rest[: match.start()]
-    return [*values, rest]
+    words, letters = values[1:], ""
+    while words and re.fullmatch(r"-[vfn]+|--", words[0]):
+        letters += words.pop(0)[1:]
+    here.status = 0
+    if words and words[0].startswith("-") and len(words[0]) > 1:
+        here.usage("unset", words[0], "unset [-f] [-v] [-n] [name ...]")
+    elif "f" in letters and "v" in letters:
+        here.complain("unset: cannot simultaneously unset a function and a variable")
+        here.status = 1
+    else:
+        for word in words:
+            _unset_one(here, word, letters)
+
+
+def _unset_one(here: Environment, word: str, letters: str) -> None:
+    if "f" in letters:
+        _unset_function(here, word)
+        return
+    itself = item_of(word)[0]
+    if not (itself.isidentifier() and itself.isascii()):
+        if "v" in letters or word.endswith("]"):
+            here.complain(f"unset: `{word}': not a valid identifier")
+            here.status = 1
+        else:
+            _unset_function(here, word)
+        return
+    name, key = item_of(word if "n" in letters else here.resolved(word))
+    if re.fullmatch(r"BASH\w*|_|OPTIND|.*HIST.*", name) or name in UNKNOWN:
+        raise Abstained(f"unset of {name}, which is more than a variable")
+    value = here.value_of(name)
+    if value is None:
+        is_shown = name != "IFS" and DYNAMIC.fullmatch(name) is None
+        if not is_shown and name not in here.asking.set_here:
+            raise Abstained(f"whether {name} is set is not known")
+        if "v" not in letters and name == word:
+            _unset_function(here, name)
+    elif "r" in value.flags:
+        here.complain(f"unset: {name}: cannot unset: readonly variable")
+        here.status = 1
+    elif key is None or "n" in letters:
+        here.forget(name)
+    elif value.array is None:
+        if here.number(key):
+            here.complain(f"unset: {name}: not an array variable")
+            here.status = 1
+        else:
+            here.forget(name)
+    elif key in ("@", "*"):
+        if value.array.associative:
+            raise Abstained("unset of the key @ of an associative array")
+        here.forget(name)
+    else:
+        array = value.array
+        key = key if array.associative else array.subscript(here.number(key))
+        here.store(name, replace(value, array=array.without(key)))
+
+
+def _unset_function(here: Environment, name: str) -> None:
+    here.own.functions.pop(name, None)
+    if name in here.state.before.document["functions"]:
+        patch = ContextPatch((("r", pointer("functions", name)),))
+        here.advance(f"unset -f {quoted(name)}", Behavior(0, b"", patch))
+
+
+def format_into(here: Environment, values: list[str]) -> None:
+    """Run `printf -v NAME`. Errors: Abstained."""
+    name, rest = values[2], values[3:]
+    if not (item_of(name)[0].isidentifier() and rest):
+        raise Abstained("printf -v without a name or a format")
+    here.assign(name, formatted(rest[1:] if rest[0] == "--" else rest))
+    here.status = 0
+
+
+def shopt(here: Environment, values: list[str]) -> None:
+    """Run `shopt`, which shows and changes the shell's options."""
+    words, letters = values[1:], ""
+    while words and words[0].startswith("-") and len(words[0]) > 1:
+        letters += words.pop(0)[1:]
+    unknown = letters.strip("suqpo")
+    if unknown:
+        here.usage("shopt", f"-{unknown}", "shopt [-pqsu] [-o] [optname ...]")
+        return
+    here.status = 0
+    if "s" in letters and "u" in letters:
+        here.complain("shopt: cannot set and unset shell options simultaneously")
+        here.status = 1
+        return
+    document = here.state.before.document
+    options = {
+        name: bool(on) for name, on in document["shell_options"].items()
+    } if "o" not in letters else {
+        name[3:]: bool(on) for name, on in document["settings"].items() if name.startswith("-o ")
+    }  # fmt: skip
+    wanted = "s" in letters
+    changes = wanted or "u" in letters
+    if changes and not words:
+        words = sorted(name for name, on in options.items() if on == wanted)
+        changes = False
+    for name in words or sorted(options):
+        if name not in options:
+            kind = "option name" if "o" in letters else "shell option name"
+            here.complain(f"shopt: {name}: invalid {kind}")
+            here.status = 1
+        elif changes:
+            _set_option(here, name, wanted, "o" in letters)
+        else:
+            if words and not options[name] and not set("su") & set(letters):
+                here.status = 1
+            if "q" not in letters:
+                here.write(here.streams.fds[1], _option_line(name, options[name], letters))
+
+
+def _option_line(name: str, on: bool, letters: str) -> bytes:
+    if "p" in letters and "o" in letters:
+        return f"set {'-' if on else '+'}o {name}\n".encode()
+    if "p" in letters:
+        return f"shopt -{'s' if on else 'u'} {name}\n".encode()
+    return f"{name:15}\t{'on' if on else 'off'}\n".encode()
+
+
+_STAYING_OPTIONS = frozenset({"login_shell", "restricted_shell"})
+"""Options that `shopt` cannot change."""
+
+
+def _set_option(here: Environment, name: str, on: bool, of_set: bool) -> None:
+    if name in _STAYING_OPTIONS:
+        here.complain(f"shopt: {name}: cannot set option")
+        here.status = 1
+        return
+    if of_set and name in _AT_ONCE:
+        raise Abstained(f"set -o {name} is beyond it")
+    area, key = ("settings", f"-o {name}") if of_set else ("shell_options", name)
+    if bool(here.state.before.document[area].get(key)) != on:
+        patch = ContextPatch((("=", pointer(area, key), on),))
+        text = f"shopt -{'o' * of_set}{'s' if on else 'u'} {name}"
+        here.advance(text, Behavior(0, b"", patch))
+
+
+_AT_ONCE = frozenset({"posix", "vi", "emacs", "history", "histexpand", "noexec"})
+"""Options of `set -o` with an effect beyond their own value."""
+
+RULES: Mapping[str, Callable[[Environment, list[str]], None]] = MappingProxyType(
+    {
+        "echo": echo_of_dash, "exec": become, "getopts": getopts, "let": compute, "mapfile": fill,
+        "printf": format_into, "readarray": fill, "set": shift, "shift": shift, "shopt": shopt,
+        "trap": trap, "unset": unset,
+    }
+)  # fmt: skip
+"""The builtins that the walk evaluates itself, by name."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from types import MappingProxyType
 
@@ -19,13 +18,12 @@ from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
-from shioenv_model.bash.arithmetic import evaluate
 from shioenv_model.bash.expand import Expander
 from shioenv_model.bash.references import references
 from shioenv_model.bash.work import spend
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.conditions import DYNAMIC, Test, Wrong, is_root, is_set
-from shioenv_model.composition.variables import Value, Variables, item_of, stored
+from shioenv_model.composition.conditions import DYNAMIC, Test, Wrong, is_root
+from shioenv_model.composition.variables import Variables
 
 _PLACE = "bash: line 1: "
 _ESCAPE = re.compile(r"\\(?:([abeEfnrtv\\'\"?])|([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.?))", re.DOTALL)
@@ -71,19 +69,22 @@ def ruled(call: Call, state: State) -> Behavior | None:
     """Return the command's behavior by rule; None if no rule applies."""
     if call.closed or call.opens is not None or call.reads is not None:
         return None
-    document = state.before.document
-    if not call.words or call.words[0] not in RULES or call.words[0] in document["functions"]:
+    functions = state.before.document["functions"]
+    words = tuple(call.words)
+    while words[:1] in (("command",), ("builtin",)) and words[1:2] and words[1] in RULES:
+        functions, words = {}, words[1:]
+    if not words or words[0] not in RULES or words[0] in functions:
         return None
     if any(_ENABLING.search(text) for text in state.history):
         return None
     try:
         if state.carried.arguments != ():
-            for word in call.words:
+            for word in words:
                 if not all(name.isidentifier() for name in references(word).names):
                     raise Abstained("parameters may have been set")
         expander = Expander(_Known(state))
-        words = [field for word in call.words for field in expander.fields(word)]
-        return RULES[call.words[0]](words, state) if words[0] == call.words[0] else None
+        fields = [field for word in words for field in expander.fields(word)]
+        return RULES[words[0]](fields, state) if fields[0] == words[0] else None
     except Abstained:
         return None
 
@@ -112,27 +113,6 @@ def _test(words: list[str], state: State) -> Behavior:
         return _said("", int(not Test(state, arguments, "]" if name == "[" else None).value()))
     except Wrong as wrong:
         return _refused(f"{name}: {wrong}", 2)
-
-
-def _refuse_special(state: State, name: str) -> None:
-    """Abstain for a variable whose assignment has other effects."""
-    document = state.before.document
-    if re.fullmatch(r"BASH\w*|OPTIND|IFS|PATH|HOME|LINENO|SECONDS|S?RANDOM|_|.*HIST.*", name):
-        raise Abstained(f"{name} is more than a variable")
-    if document["settings"].get("-o allexport"):
-        raise Abstained("each variable is exported")
-
-
-def _assigned(state: State, values: Mapping[str, str]) -> ContextPatch:
-    document = state.before.document
-    operations = []
-    for name in sorted(values):
-        area = "env" if name in document["env"] else "settings"
-        old = document[area].get(name)
-        if old != values[name]:
-            code = "a" if old is None else "="
-            operations.append((code, pointer(area, name), values[name]))
-    return ContextPatch(tuple(operations))
 
 
 def _umask(words: list[str], state: State) -> Behavior:
@@ -269,40 +249,6 @@ def _set(words: list[str], state: State) -> Behavior:
     return _said("", 0, ContextPatch(changed))
 
 
-def _unset(words: list[str], state: State) -> Behavior:
-    names = words[2:] if words[1:2] in (["-v"], ["-f"]) else words[1:]
-    document = state.before.document
-    functions = document["functions"]
-    operations: list[Operation] = []
-    if words[1:2] == ["-f"]:
-        gone = sorted(name for name in set(names) if name in functions)
-        return _said("", 0, ContextPatch(tuple(("r", pointer("functions", name)) for name in gone)))
-    wrong: list[str] = []
-    for word in dict.fromkeys(names):
-        name, key = item_of(word)
-        if re.fullmatch(r"BASH\w*|_|IFS|OPTIND|.*HIST.*", name) or not name.isidentifier():
-            raise Abstained(f"{name} is more than a variable")
-        value = Value.of(document, name)
-        if value is None:
-            is_set(state, name)  # raises Abstained for a variable that is not in the context
-        if value is not None and "n" in value.flags:
-            raise Abstained(f"{name} stands for another variable")
-        if value is None and key is None and name in functions and words[1:2] != ["-v"]:
-            operations.append(("r", pointer("functions", name)))
-        elif value is not None and "r" in value.flags:
-            wrong.append(f"{_PLACE}unset: {name}: cannot unset: readonly variable\n")
-        elif key is None:
-            operations += stored(document, name, None).operations
-        elif value is not None and value.array is not None:
-            if not value.array.associative:
-                key = value.array.subscript(evaluate(key, _Known(state).variable))
-            left = replace(value, array=value.array.without(key))
-            operations += stored(document, name, left).operations
-    patch = ContextPatch(tuple(sorted(operations, key=lambda one: one[1])))
-    data = os.fsencode("".join(wrong))
-    return Behavior(int(bool(wrong)), data, patch, stdout=b"", stderr=data)
-
-
 def _alias(words: list[str], state: State) -> Behavior:
     aliases = state.before.document["aliases"]
     told = words[1:] or sorted(aliases)
@@ -381,11 +327,12 @@ def echoed(text: str, newline: str) -> str:
 
 
 def _printf(words: list[str], state: State) -> Behavior:
-    arguments, target = words[1:], ""
-    if arguments[:1] == ["-v"] and len(arguments) > 2 and arguments[1].isidentifier():
-        target, arguments = arguments[1], arguments[2:]
-    arguments = arguments[1:] if arguments[:1] == ["--"] else arguments
-    if not arguments or (arguments[0].startswith("-") and words[1] != "--"):
+    return _said(formatted(words[2:] if words[1:2] == ["--"] else words[1:], words[1:2] == ["--"]))
+
+
+def formatted(arguments: Sequence[str], after_options: bool = False) -> str:
+    """Return the text that `printf` prints for a format and its values. Errors: Abstained."""
+    if not arguments or (arguments[0].startswith("-") and not after_options):
         raise Abstained("printf with options")
     shape, *values = arguments
     if not shape.isascii() and "%" in shape:
@@ -395,12 +342,7 @@ def _printf(words: list[str], state: State) -> Behavior:
     while True:
         before, taken = taken, _formatted(shape, values, taken, parts)
         if taken >= len(values) or taken == before:
-            break
-    if not target:
-        return _said("".join(parts))
-    _refuse_special(state, target)
-    is_set(state, target)  # raises Abstained for anything but a string
-    return _said("", 0, _assigned(state, {target: "".join(parts)}))
+            return "".join(parts)
 
 
 def _formatted(shape: str, values: Sequence[str], taken: int, parts: list[str]) -> int:
@@ -526,7 +468,7 @@ def _flagged(flags: str, width: str, text: str) -> str:
 RULES: Mapping[str, Callable[[list[str], State], Behavior]] = MappingProxyType(
     {
         "test": _test, "[": _test, "umask": _umask, "type": _type, "command": _command,
-        "alias": _alias, "unalias": _unalias, "echo": _echo, "set": _set, "unset": _unset,
+        "alias": _alias, "unalias": _unalias, "echo": _echo, "set": _set,
         "printf": _printf, "true": _ends(0), ":": _ends(0), "false": _ends(1),
     }
 )  # fmt: skip

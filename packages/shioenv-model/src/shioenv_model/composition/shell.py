@@ -29,15 +29,13 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import with_contents
 from shioenv.domain.runner import Answer
 from shioenv.errors import Abstained
-from shioenv_model.bash.arithmetic import Complaint, count, evaluate
-from shioenv_model.bash.patterns import matches
+from shioenv_model.bash.arithmetic import Complaint, count
 from shioenv_model.bash.references import references
 from shioenv_model.bash.work import spend
-from shioenv_model.composition import builtins
+from shioenv_model.composition import builtins, stdin_builtins
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.changes import composed
 from shioenv_model.composition.conditions import Conditional, Wrong
-from shioenv_model.composition.environment import UNKNOWN
 from shioenv_model.composition.frames import (
     Buffer,
     Discard,
@@ -48,6 +46,7 @@ from shioenv_model.composition.frames import (
     Stdin,
     Streams,
 )
+from shioenv_model.composition.scoping import UNKNOWN
 from shioenv_model.composition.simple import SimpleCommands
 
 _LISTING = (("ps",), ("pstree",), ("top",))
@@ -68,7 +67,12 @@ class Walk(SimpleCommands):
         self._final = _replacing(program)
         over: Behavior | None = None
         try:
-            self._lines(program)
+            try:
+                self._lines(program)
+            except Exit as ended:
+                self._here.status = ended.status
+                self._here.carry(ended=True)
+            self._here.leave_shell()
         except Exit as ended:
             self._here.status = ended.status
             self._here.carry(ended=True)
@@ -94,6 +98,18 @@ class Walk(SimpleCommands):
         carried = self._here.own.carried
         return Answer(behavior, asking.confidence, "composition", written, carried)
 
+    def _trapped(self, name: str) -> None:
+        action = self._here.own.traps.get(name)
+        if not action or self._trapping:
+            return
+        status, statuses = self._here.status, self._here.result.statuses
+        conditions, self._conditions, self._trapping = self._conditions, 0, True
+        try:
+            self._inside(self._here.program(action))
+        finally:
+            self._conditions, self._trapping = conditions, False
+        self._here.status, self._here.result.statuses = status, statuses
+
     def _program(self, program: Program) -> None:
         for job in program:
             spend(_JOB)
@@ -117,8 +133,8 @@ class Walk(SimpleCommands):
     def _background(self, job: Job) -> None:
         before = len(self._here.output.data)
         with (
-            self._here.subshell(),
             self._here.to(Streams(self._here.streams.fds, Stdin(b"", piped=False))),
+            self._here.subshell(),
             suppress(Over),
         ):
             self._job(job)  # the shell does not wait for a job that times out
@@ -146,8 +162,11 @@ class Walk(SimpleCommands):
                 continue  # Bash ignores the ! of a compound command whose redirection fails
             if pipeline.negated:
                 self._here.status = int(not failed)
-            elif failed and not condition and not self._conditions and self._here.is_on("errexit"):
-                raise Exit(self._here.status)
+            elif failed and not condition and not self._conditions:
+                if not self._here.place.calls or self._here.is_on("errtrace"):
+                    self._trapped("ERR")
+                if self._here.is_on("errexit"):
+                    raise Exit(self._here.status)
 
     def _pipeline(self, pipeline: Pipeline) -> None:
         if len(pipeline.stages) == 1:
@@ -170,7 +189,7 @@ class Walk(SimpleCommands):
             buffer = self._here.streams.fds[1] if last else Buffer()
             self._here.beside = _beside(stages[number:])
             streams = Streams({**self._here.streams.fds, 1: buffer}, stdin)
-            with self._here.subshell(), self._here.to(streams):
+            with self._here.to(streams), self._here.subshell():
                 try:
                     self._command(stage)
                 except Over as ended:
@@ -218,6 +237,7 @@ class Walk(SimpleCommands):
 
     def _verbatim(self, command: Verbatim) -> None:
         self._here.place.line = self._above + command.line
+        self._debug(command)
         if self._decided(command):
             return
         found = references(command.text.replace("<(", "< ("))
@@ -232,9 +252,13 @@ class Walk(SimpleCommands):
         mark = here.asking.mark()
         try:
             if command.parts:
-                number = partial(evaluate, variable=here.variable, assign=here.assign)
                 value = Conditional(
-                    lambda: here.state, here.expander, number, command.parts
+                    lambda: here.state,
+                    here.expander,
+                    here.number,
+                    command.parts,
+                    here.is_set,
+                    here.remember_match,
                 ).value()
             else:
                 value = bool(here.expander.number(command.text[2:-2]))
@@ -248,6 +272,8 @@ class Walk(SimpleCommands):
             here.status = 1
             return True
         except (Abstained, Wrong):
+            if not here.asking.executes and command.parts:
+                raise
             here.asking.back_to(mark)
             return False
         here.status = int(not value)
@@ -307,8 +333,14 @@ class Walk(SimpleCommands):
         if command.menu:
             self._select(command, values)
             return
+        reference = self._here.value_of(command.name)
         for value in values:
-            self._here.assign(command.name, value)
+            self._debug(command)
+            if reference is not None and "n" in reference.flags:
+                with self._complaining():
+                    self._here.refer(command.name, reference, value)
+            else:
+                self._here.assign(command.name, value)
             if not self._once(partial(self._program, command.body)):
                 break
 
@@ -328,7 +360,7 @@ class Walk(SimpleCommands):
                 here.write(here.streams.fds[1], b"\n")
                 here.status = 1
                 return
-            builtins.read(here, Simple((), ("read", "-r"), (), command.line), ["-r"])
+            stdin_builtins.read(here, Simple((), ("read", "-r"), (), command.line), ["-r"])
             reply = here.variable("REPLY") or ""
             shows = not reply
             if shows:
@@ -365,13 +397,15 @@ class Walk(SimpleCommands):
         return True
 
     def _case(self, command: Case) -> None:
+        self._debug(command)
         with self._complaining():
             text = self._here.expander.text(command.word)
         self._here.status = 0
         falling = False
         for patterns, body, end in command.items:
             if falling or any(
-                matches(self._here.expander.pattern(each), text) for each in patterns
+                self._here.expander.matches(self._here.expander.pattern(each), text)
+                for each in patterns
             ):
                 self._program(body)
                 if end == ";;":

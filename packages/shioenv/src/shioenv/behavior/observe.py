@@ -36,6 +36,7 @@ from shioenv.sandbox.base import (
 )
 from shioenv.system.image import device_mode
 from shioenv.system.store import DEVICES, IndexEntry, System, find_system
+from shioenv.text import short_repr
 
 Started = TypeVar("Started")
 
@@ -89,6 +90,9 @@ class SandboxRunner(Uncopied):
         self._context: tuple[str, Context] | None = None
         self._replayed: OrderedDict[Request, Behavior] = OrderedDict()
         self._network: bytes | None = None  # cached_property shares its lock among runners
+
+    def __repr__(self) -> str:
+        return short_repr(self, {"system": self.system.name, "limits": self.limits})
 
     @property
     def limits(self) -> Limits:

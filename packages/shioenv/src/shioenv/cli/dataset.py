@@ -9,7 +9,6 @@ import typer
 
 from shioenv.cli import dataset_tools, printing, shared
 from shioenv.cli.progress import counting
-from shioenv.cli.run import describe
 from shioenv.text import fixed, share
 
 if TYPE_CHECKING:
@@ -194,6 +193,7 @@ def _record(record: Record) -> Iterator[Text]:
     from rich.text import Text
 
     from shioenv.domain.patch import ContextPatch
+    from shioenv.domain.readable import changes
 
     yield Text(f"record {record.session_id}", style="bold")
     rows = [
@@ -226,7 +226,7 @@ def _record(record: Record) -> Iterator[Text]:
     operations = ContextPatch.from_json(record.context_patch).operations
     for label, parts, more in (
         ("output", list(map(printing.printable, lines)), "more lines"),
-        ("changes", list(map(describe, operations)), "more"),
+        ("changes", list(map(str, changes(operations, record.cwd))), "more"),
     ):
         for place, part in enumerate(parts[:SHOWN_LINES]):
             yield Text(f"  {'' if place else label:12}{part}")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from shioenv.text import printable as printable
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -106,18 +108,6 @@ def console(*, stderr: bool = False) -> Console:
 
     plain = partial(Console, stderr=stderr, highlight=False, markup=False, emoji=False)
     return plain() if plain().is_terminal else plain(soft_wrap=True, width=200)
-
-
-def printable(text: str) -> str:
-    """Escape unprintable characters except tabs, so that terminals do not interpret them."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character
-        if character.isprintable() or character == "\t"
-        else character.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for character in text
-    )
 
 
 def counted(number: int, noun: str) -> str:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import inspect
-import os
 import re
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import wraps
@@ -15,9 +12,10 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from shioenv.bash.words import quoted
+from shioenv.cli.panels import InPanels
 from shioenv.cli.printing import note, print_json, show, write
 from shioenv.irreducibility.scoring import USUAL, Scoring
 
@@ -50,49 +48,6 @@ class Printout:
             print_json(self.document, indent=self.indent)
         if self.status:
             raise typer.Exit(self.status)
-
-
-def given(file: Path) -> Path:
-    """Return the file; for `-`, save standard input to a file that can be read repeatedly.
-
-    Errors: UsageError where standard input is closed, cannot be read, or has more than
-    `LARGEST_LIST` bytes.
-    """
-    if str(file) != "-":
-        return file
-    from tempfile import TemporaryFile
-
-    from shioenv.errors import UsageError
-    from shioenv.files.regular import LARGEST_LIST
-
-    try:
-        with TemporaryFile() as kept:
-            while content := sys.stdin.buffer.read(1 << 20):
-                kept.write(content)
-                if kept.tell() > LARGEST_LIST:
-                    raise UsageError(
-                        f"standard input has more than {LARGEST_LIST:,} bytes",
-                        hint="split the list, or name a file",
-                    )
-            kept.flush()
-            os.dup2(kept.fileno(), 0)
-    except OSError as error:
-        if error.errno == errno.EBADF:
-            hint = "name a file, or give one: < FILE"
-            raise UsageError("standard input is closed", hint=hint) from None
-        raise UsageError(f"standard input cannot be read: {error.strerror}") from None
-    return Path("/dev/stdin")
-
-
-def given_lines(file: Path) -> list[str]:
-    """Return the non-empty lines of a file; `-` is standard input."""
-    from shioenv.errors import UsageError
-
-    try:
-        content = given(file).read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from error
-    return [line for line in content.decode("utf-8-sig", "surrogateescape").split("\n") if line]
 
 
 Printouts: TypeAlias = Printout | Iterable[Printout]
@@ -138,7 +93,7 @@ def group(app: typer.Typer, example: str) -> Callable[[Function], Function]:
         callback.__annotations__ = {"ctx": typer.Context, **printing.__annotations__}
         text = _help(function)
         epilog = f"Example: {example}"
-        app.callback(invoke_without_command=True, help=text, epilog=epilog)(callback)
+        app.callback(cls=_Group, invoke_without_command=True, help=text, epilog=epilog)(callback)
         return function
 
     return add
@@ -227,7 +182,11 @@ complete_policies = completing("shioenv.synthesis.policy:POLICIES")
 complete_estimators = completing("shioenv.irreducibility.estimators:ESTIMATORS")
 
 
-class Subcommand(TyperCommand):
+class _Group(InPanels, TyperGroup):
+    """A group that also runs without a subcommand."""
+
+
+class Subcommand(InPanels, TyperCommand):
     """A subcommand whose usage errors show the correct command line."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -270,6 +229,12 @@ def _json(json: Json = False) -> None:
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The dataset's directory.")]
+InputArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="INPUT", help="The text of the input; - for inputs on standard input, one a line."
+    ),
+]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same inputs.")]
 
 SystemName = Annotated[
@@ -474,10 +439,6 @@ SessionLength = Annotated[
         " after them in the same shell.",
     ),
 ]
-Composites = Annotated[
-    str | None,
-    typer.Option(metavar="off|on", help="off is the same as --composite-share 0.", hidden=True),
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,26 +464,22 @@ class DrawingOptions:
     command: CommandNames = None
     horizon: Horizon = 12
     composite_share: CompositeShare = 0.25
-    composites: Composites = None
     policy: PolicyName = "default"
     mistakes: Mistakes = 0.0
     session_length: SessionLength = 1
     grammars: GrammarDirectory = None
 
     def drawing(self, sampler: str, seed: int) -> Drawing:
-        """Create the drawing. Errors: UsageError where `--composites` is neither off nor on."""
-        from shioenv.errors import UsageError
+        """Create the drawing."""
         from shioenv.synthesis.drawing import Drawing
 
-        if self.composites not in {None, "off", "on"}:
-            raise UsageError(f"--composites is off or on, not {self.composites!r}")
         return Drawing(
             sampler=sampler,
             seed=seed,
             commands=tuple(self.command or ()),
             own_grammars="" if self.grammars is None else str(self.grammars),
             horizon=self.horizon,
-            composite_share=0.0 if self.composites == "off" else self.composite_share,
+            composite_share=self.composite_share,
             policy=self.policy,
             mistakes=self.mistakes,
             session_length=self.session_length,

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
@@ -53,6 +54,7 @@ from shioenv.synthesis.sample import grammars_for, notes_on, sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System, find_system
+from shioenv.text import html_table, short_repr
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,25 @@ class Summary:
     effort: Effort
     """Times and counts of the executions behind the new records."""
 
+    def __repr__(self) -> str:
+        records, count = self.manifest.records, self.manifest.count
+        facts = {"directory": str(self.directory), "records": records, "count": count}
+        return short_repr(self, {**facts, "new": self.new, "seconds": round(self.seconds, 3)})
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        plan, drawing = self.manifest.plan, self.manifest.plan.drawing
+        return html_table(
+            {
+                "dataset": str(self.directory),
+                "records": f"{self.manifest.records:,} of {self.manifest.count:,}",
+                "new": f"{self.new:,} in {self.seconds:.1f} s",
+                "volatile": f"{self.manifest.volatile:,}",
+                "system": plan.system,
+                "drawing": repr(drawing),
+            }
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return the summary as JSON for programs."""
         manifest, plan = self.manifest, self.manifest.plan
@@ -133,32 +154,60 @@ def _silent(progress: Progress) -> None:
 
 
 def shown_progress() -> Callable[[Progress], None]:
-    """Return a function that shows progress on standard error, on a terminal or in a notebook.
+    """Return a function that shows progress on one line, on a terminal or in a notebook.
 
-    It rewrites one line. Elsewhere it shows nothing.
+    A terminal's line is on standard error. Elsewhere nothing is shown.
     """
-    notebook = "ipykernel" in sys.modules
-    if sys.stderr is None or not (notebook or sys.stderr.isatty()):
+    if "ipykernel" in sys.modules:
+        rewrite = _notebook_line()
+    elif sys.stderr is not None and sys.stderr.isatty():
+        rewrite = _terminal_line()
+    else:
         return _silent
-    longest, last = 0, -math.inf
+    last = -math.inf
 
     def show(progress: Progress) -> None:
-        nonlocal longest, last
+        nonlocal last
         ended, now = progress.done >= progress.count, time.monotonic()
-        if progress.note is None and not ended and now - last < _SHOWN_EACH:
-            return
-        last = now
-        new = progress.done - progress.kept
-        speed = f", {new / progress.seconds:.1f}/s" if new and progress.seconds else ""
-        line = progress.note or f"{progress.done}/{progress.count} records{speed}"
-        print("\r" + line.ljust(longest), end="", file=sys.stderr)
-        longest = len(line)
-        if ended or progress.note is not None:
-            longest = 0
-            print(file=sys.stderr)
-        sys.stderr.flush()
+        if progress.note is not None:
+            rewrite(progress.note, True)
+        elif ended or now - last >= _SHOWN_EACH:
+            last = now
+            new = progress.done - progress.kept
+            speed = f", {new / progress.seconds:.1f}/s" if new and progress.seconds else ""
+            rewrite(f"{progress.done}/{progress.count} records{speed}", ended)
 
     return show
+
+
+def _terminal_line() -> Callable[[str, bool], None]:
+    """Return a function that rewrites a terminal's line; with True, the line is finished."""
+    longest = 0
+
+    def rewrite(line: str, finished: bool) -> None:
+        nonlocal longest
+        end = "\n" if finished else ""
+        print("\r" + line.ljust(longest), end=end, file=sys.stderr, flush=True)
+        longest = 0 if finished else len(line)
+
+    return rewrite
+
+
+def _notebook_line() -> Callable[[str, bool], None]:
+    """Return a function that rewrites an output of the current cell, as `_terminal_line` does."""
+    display = import_module("IPython.display").display  # part of every kernel
+    shown: Any = None
+
+    def rewrite(line: str, finished: bool) -> None:
+        nonlocal shown
+        data = {"text/plain": line}
+        if shown is None:
+            shown = display(data, raw=True, display_id=True)
+        else:
+            shown.update(data, raw=True)
+        shown = None if finished else shown
+
+    return rewrite
 
 
 _SHOWN_EACH = 0.2

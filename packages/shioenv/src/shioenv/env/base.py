@@ -16,6 +16,7 @@ from shioenv.env import rewards
 from shioenv.env.scorer import Outcome, ScoredSession, Scorer, ScoringOptions, SessionScorer
 from shioenv.env.spaces import is_shell_text
 from shioenv.errors import EnvironmentOptionError, EpisodeError, did_you_mean, used_environment
+from shioenv.text import short_repr
 
 METADATA: Final[Mapping[str, Any]] = {"render_modes": ["ansi"], "render_fps": 4}
 
@@ -157,6 +158,9 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
     def scored(self) -> ScoredSession | None:
         """The executed session with its complete score and its record; None before execution."""
         return self._scored if isinstance(self._scored, ScoredSession) else None
+
+    def __repr__(self) -> str:
+        return short_repr(self, {"sampler": self.sampler, "horizon": self.horizon})
 
     @property
     def outcome(self) -> Outcome | None:

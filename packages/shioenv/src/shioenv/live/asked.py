@@ -13,6 +13,7 @@ from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.errors import Abstained
 from shioenv.live.shell import Closing, Shell, ended, nothing
 from shioenv.sandbox.base import LARGEST, refuse_limit
+from shioenv.text import short_repr
 
 
 class AskedShell(Closing):
@@ -33,6 +34,9 @@ class AskedShell(Closing):
         """See `Shell.ended`."""
         self.answer: Answer | None = None
         """The answer to the newest line; None if the runner declined, and before the first line."""
+
+    def __repr__(self) -> str:
+        return short_repr(self, {"runner": self._runner, "ended": self.ended})
 
     def run(self, line: str, *, timeout: float | None = None) -> Behavior:
         """See `Shell.run`. A runner that does not execute ignores `timeout`."""
@@ -77,6 +81,9 @@ class RepeatedShell(Closing):
         self.ended = False
         """Whether a line reached a limit. Whether a line was `exit` is unknown from outside: lines
         after it do nothing."""
+
+    def __repr__(self) -> str:
+        return short_repr(self, {"cwd": self._cwd, "ended": self.ended})
 
     def run(self, line: str, *, timeout: float | None = None) -> Behavior:
         """See `Shell.run`. The time limit of repeated lines is the same, for each of them."""
@@ -130,6 +137,9 @@ class HybridShell(Closing):
         self._owed: list[tuple[str, float | None]] = []
         self.answer: Answer | None = None
         """The model's answer to the newest line; None if the machine ran it."""
+
+    def __repr__(self) -> str:
+        return short_repr(self, {"machine": self.machine, "confidence": self._confidence})
 
     @property
     def ended(self) -> bool:

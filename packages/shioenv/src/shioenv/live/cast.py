@@ -10,7 +10,7 @@ import codecs
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -111,6 +111,9 @@ _HARMLESS: Final = re.compile(
 )
 _LONGEST: Final = 4096
 
+_ELSEWHERE: Final = re.compile(r"\n|\x1b\[[0-9;]*[HJfdr]|\x1b\[\?1049[hl]|\x1b[78M]")
+"""Matches what ends the current line: a newline, or a jump to another one."""
+
 RESET: Final = "\x1b[0m\x1b[r\x1b[?1049l\x1b[?25h\x1b[?2004l"
 """Resets a terminal after `Harmless` texts were shown on it."""
 
@@ -134,3 +137,23 @@ class Harmless:
         self._kept = text[cut.start() :] if cut else ""
         text = text[: cut.start()] if cut else text
         return _SEQUENCE.sub(lambda one: one[0] if _HARMLESS.fullmatch(one[0]) else "", text)
+
+
+class CurrentLine:
+    """The line of a terminal on which its output ends, such as a prompt with what is typed."""
+
+    def __init__(self) -> None:
+        self._text = ""
+
+    def follow(self, text: str) -> None:
+        """Note further output."""
+        text = self._text + text
+        end = max((found.end() for found in _ELSEWHERE.finditer(text)), default=0)
+        self._text = text[end:][-_LONGEST:]
+
+    def above(self, lines: Sequence[str]) -> str:
+        """Return output that inserts lines, dimmed, above the current line; "" for no lines."""
+        if not lines:
+            return ""
+        inserted = "\r\n".join(lines)
+        return f"\r\x1b[2K\x1b[2m{inserted}\x1b[0m\r\n{self._text}"

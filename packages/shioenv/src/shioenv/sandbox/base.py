@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, Self
 
 from shioenv.domain.runner import Order
 from shioenv.errors import EpisodeError, InputError, LimitsError, SandboxError, did_you_mean
+from shioenv.text import short_repr
 
 KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE
@@ -112,6 +113,9 @@ class Limits:
     """Runs of a virtual machine between two restores of its snapshot. 1 restores before each run,
     as in the paper. 0 restores only after runs whose traces cannot be undone inside the machine;
     such runs cause a restore at any value. Between restores, namespaces isolate the runs."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def __post_init__(self) -> None:
         if self.sandbox not in SANDBOXES:

@@ -1,5 +1,6 @@
 """Errors for wrong usage, which users read first."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from shioenv.cli.commands import application
+from shioenv.cli.commands import START, application
 from shioenv.cli.main import app
+from shioenv.cli.subcommands import KNOWN, PANELS
 
 
 def printed(*words: str) -> tuple[int, str]:
@@ -24,6 +26,27 @@ def test_help_and_version_are_words_too() -> None:
     status, said = printed("help", "datset")
     assert status == 2
     assert "Did you mean 'dataset'?" in said
+
+
+def test_without_arguments_five_commands_to_begin_with() -> None:
+    status, said = printed()
+    assert status == 0
+    shown = re.findall(r"shioenv ([a-z]+)", START)
+    assert shown[:5] == ["doctor", "system", "run", "generate", "dataset"]
+    assert " ".join(START.split()) == said
+    known: Any = typer.main.get_command(app)
+    assert set(shown) <= set(known.commands)
+    assert "--help" in said
+
+
+def test_the_help_groups_the_commands_in_panels() -> None:
+    status, said = printed("--help")
+    assert status == 0
+    places = [said.index(name) for name in PANELS]
+    assert places == sorted(places)
+    assert {name for names in PANELS.values() for name in names} == {
+        path for path in KNOWN if "." not in path
+    }
 
 
 @pytest.mark.parametrize(

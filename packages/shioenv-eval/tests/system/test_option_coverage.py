@@ -6,9 +6,9 @@ import re
 import pytest
 
 from shioenv.behavior.observe import SandboxRunner
-from shioenv.grammar.coverage import coverage
 from shioenv.grammar.examples import run_examples
 from shioenv.grammar.library import load_grammar, names_of_grammars
+from shioenv_eval.drafting.coverage import coverage
 
 
 @pytest.mark.parametrize("name", names_of_grammars())

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from shioenv.errors import GrammarError
-from shioenv.grammar.coverage import compare
-from shioenv.grammar.draft import Execute, draft
-from shioenv.grammar.help import read_help
 from shioenv.grammar.library import check_grammars, load_grammar
+from shioenv_eval.drafting.coverage import compare
+from shioenv_eval.drafting.draft import Execute, draft
+from shioenv_eval.drafting.help import read_help
 
 TOOL = """Usage: tool [OPTION]... [FILE]...
 Count things in each FILE.

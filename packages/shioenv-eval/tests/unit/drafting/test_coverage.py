@@ -1,10 +1,10 @@
 """Grammars compared with help texts."""
 
-from shioenv.grammar.coverage import Gap, compare, coverage, help_command
-from shioenv.grammar.help import read_help
 from shioenv.grammar.library import load_grammar
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar
+from shioenv_eval.drafting.coverage import Gap, compare, coverage, help_command
+from shioenv_eval.drafting.help import read_help
 
 HELP = """Usage: tool [OPTION]... [FILE]...
   -a, --all          everything
