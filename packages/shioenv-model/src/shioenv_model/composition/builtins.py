@@ -18,7 +18,8 @@ from shioenv_model.composition.call import Call
 from shioenv_model.composition.conditions import DYNAMIC
 from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.frames import Exit, Loop, Return
-from shioenv_model.composition.ruled import echoed, formatted
+from shioenv_model.composition.printing import printed
+from shioenv_model.composition.ruled import echoed
 from shioenv_model.composition.scoping import UNKNOWN
 from shioenv_model.composition.stdin_builtins import fill
 from shioenv_model.composition.traps import trap
@@ -281,10 +282,18 @@ def _unset_function(here: Environment, name: str) -> None:
 def format_into(here: Environment, values: list[str]) -> None:
     """Run `printf -v NAME`. Errors: Abstained."""
     name, rest = values[2], values[3:]
+    rest = rest[1:] if rest[:1] == ["--"] else rest
     if not (item_of(name)[0].isidentifier() and rest):
         raise Abstained("printf -v without a name or a format")
-    here.assign(name, formatted(rest[1:] if rest[0] == "--" else rest))
-    here.status = 0
+    done = printed(rest)
+    errors = done.told(errors=True)
+    for each in errors:
+        here.complain(f"printf: {os.fsdecode(each)}")
+    try:
+        here.assign(name, b"".join(done.told(errors=False)).partition(b"\0")[0].decode())
+    except UnicodeDecodeError:
+        raise Abstained("bytes that are no text") from None
+    here.status = int(bool(errors))
 
 
 def shopt(here: Environment, values: list[str]) -> None:

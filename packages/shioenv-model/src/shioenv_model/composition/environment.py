@@ -115,6 +115,16 @@ class Environment(ShellVariables):
         return self.own.carried.arguments
 
     @contextmanager
+    def deeper(self) -> Iterator[None]:
+        """Run the commands inside one level deeper, as `set -x` shows it."""
+        place = self.place
+        place.depth += 1
+        try:
+            yield
+        finally:
+            place.depth -= 1
+
+    @contextmanager
     def temporary(self, assignments: Sequence[str]) -> Iterator[None]:
         """Perform the assignments before a function or builtin, for its duration.
 
@@ -163,7 +173,8 @@ class Environment(ShellVariables):
             if self.is_on("errexit") and not inherits and not self.is_on("posix"):
                 off = ContextPatch((("=", pointer("settings", "-o errexit"), False),))
                 self.advance("set +e", Behavior(0, b"", off))
-            self._walk(_read_files(program))
+            with self.deeper():
+                self._walk(_read_files(program))
         self.result.substituted = self.status
         if buffer.endless:
             raise Abstained("a substitution prints more than is known")

@@ -30,6 +30,7 @@ from shioenv.domain.patch import with_contents
 from shioenv.domain.runner import Answer
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, count
+from shioenv_model.bash.definitions import command_text
 from shioenv_model.bash.references import references
 from shioenv_model.bash.work import spend
 from shioenv_model.composition import builtins, stdin_builtins
@@ -48,6 +49,7 @@ from shioenv_model.composition.frames import (
 )
 from shioenv_model.composition.scoping import UNKNOWN
 from shioenv_model.composition.simple import SimpleCommands
+from shioenv_model.composition.tracing import trace
 
 _LISTING = (("ps",), ("pstree",), ("top",))
 """Programs that list concurrent processes."""
@@ -109,6 +111,13 @@ class Walk(SimpleCommands):
         finally:
             self._conditions, self._trapping = conditions, False
         self._here.status, self._here.result.statuses = status, statuses
+
+    def _trace(self, line: str | None) -> None:
+        """Print a line under `set -x`. Errors: Abstained for an unknown one (None)."""
+        if self._here.is_on("xtrace"):
+            if line is None:
+                raise Abstained("set -x of a command whose format is not implemented")
+            trace(self._here, line.rstrip())
 
     def _program(self, program: Program) -> None:
         for job in program:
@@ -259,8 +268,10 @@ class Walk(SimpleCommands):
                     command.parts,
                     here.is_set,
                     here.remember_match,
+                    partial(trace, here) if here.is_on("xtrace") else None,
                 ).value()
             else:
+                self._trace(f"(( {command.text[2:-2].strip()} ))")
                 value = bool(here.expander.number(command.text[2:-2]))
         except Complaint as wrong:
             said = wrong.said
@@ -336,6 +347,7 @@ class Walk(SimpleCommands):
         reference = self._here.value_of(command.name)
         for value in values:
             self._debug(command)
+            self._trace(command_text(command))
             if reference is not None and "n" in reference.flags:
                 with self._complaining():
                     self._here.refer(command.name, reference, value)
@@ -372,14 +384,19 @@ class Walk(SimpleCommands):
                 return
 
     def _counting(self, command: Counting) -> None:
+        def number(expression: str) -> int:
+            if expression.strip():
+                self._trace(f"(( {expression.strip()} ))")
+            return self._here.expander.number(expression)
+
         first, condition, step = command.expressions
-        self._here.expander.number(first)
+        number(first)
         self._here.status = 0
-        while not condition.strip() or self._here.expander.number(condition):
+        while not condition.strip() or number(condition):
             self._here.asking.count()
             if not self._once(partial(self._program, command.body)):
                 break
-            self._here.expander.number(step)
+            number(step)
 
     def _once(self, turn: Callable[[], None]) -> bool:
         """Run one iteration of a loop. Return whether the loop continues."""
@@ -398,6 +415,7 @@ class Walk(SimpleCommands):
 
     def _case(self, command: Case) -> None:
         self._debug(command)
+        self._trace(command_text(command))
         with self._complaining():
             text = self._here.expander.text(command.word)
         self._here.status = 0

@@ -48,6 +48,7 @@ from shioenv_model.composition.scripts import (
     refuse_bashisms,
     script_of,
 )
+from shioenv_model.composition.tracing import trace_simple
 
 _DECLARING = DECLARING - {"local"}
 """Builtins whose operands are assignments, and therefore not split."""
@@ -249,6 +250,8 @@ class SimpleCommands(ABC):
         return fields[-1] if fields else None
 
     def _run_simple(self, command: Simple, name: str) -> None:
+        if self._here.is_on("xtrace") and not self._here.asking.executes:
+            command = trace_simple(self._here, command, name)
         if self._redirections.touches(command):
             call = Call(self._text(command, whole=True))
             self._here.put(call, name)
@@ -423,7 +426,7 @@ class SimpleCommands(ABC):
             return True
         if name == "echo" and self._here.place.is_dash:
             return True
-        if name == "printf" and command.words[1:2] == ("-v",):
+        if name == "printf" and command.words[1:2] == ("-v",) and len(command.words) > 3:
             return True
         return name == "set" and "--" in command.words
 
@@ -499,7 +502,8 @@ class SimpleCommands(ABC):
             self._here.usage("eval", words[0], "eval [arg ...]")
             return
         self._here.status = 0
-        self._inside(self._here.program(" ".join(words)))
+        with self._here.deeper():
+            self._inside(self._here.program(" ".join(words)))
 
     def _call(self, name: str, arguments: list[str]) -> None:
         if self._here.place.calls > 20:
