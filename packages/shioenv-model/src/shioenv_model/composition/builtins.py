@@ -241,7 +241,11 @@ def _unset_one(here: Environment, word: str, letters: str) -> None:
         else:
             _unset_function(here, word)
         return
-    name, key = item_of(word if "n" in letters else here.resolved(word))
+    if "n" in letters:
+        own = here.value_of(word)
+        if own is None or "n" not in own.flags:
+            return
+    name, key = item_of(word if "n" in letters else here.target(here.resolved(word)))
     if re.fullmatch(r"BASH\w*|_|OPTIND|.*HIST.*", name) or name in UNKNOWN:
         raise Abstained(f"unset of {name}, which is more than a variable")
     value = here.value_of(name)
@@ -290,7 +294,9 @@ def format_into(here: Environment, values: list[str]) -> None:
     for each in errors:
         here.complain(f"printf: {os.fsdecode(each)}")
     try:
-        here.assign(name, b"".join(done.told(errors=False)).partition(b"\0")[0].decode())
+        here.assign(
+            here.target(name), b"".join(done.told(errors=False)).partition(b"\0")[0].decode()
+        )
     except UnicodeDecodeError:
         raise Abstained("bytes that are no text") from None
     here.status = int(bool(errors))

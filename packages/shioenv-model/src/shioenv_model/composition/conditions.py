@@ -58,8 +58,10 @@ def is_set(state: State, name: str) -> bool:
 
     Errors: Abstained where the context does not show it.
     """
-    document = state.before.document
+    document, scope = state.before.document, Variables(state)
     name, key = item_of(resolved(document, name))
+    if key is not None and re.search(r"[$`'\"\\]", key):
+        key = Expander(scope).text(key)
     if not name.isidentifier() or not name.isascii():
         raise Abstained(f"nobody knows whether {name!r:.40} is set")
     value = Value.of(document, name)
@@ -67,7 +69,7 @@ def is_set(state: State, name: str) -> bool:
         raise Abstained(f"nobody knows whether {name!r:.40} is set")
     if key in ("@", "*") and value is not None and value.array is not None:
         return bool(value.array.items)
-    return element(value, key, Variables(state).variable) is not None
+    return element(value, key, scope.variable) is not None
 
 
 def looked_up(state: State, path: str, *, follow: bool = True) -> FileEntry | None:

@@ -54,7 +54,7 @@ from shioenv_model.composition.variables import Value
 _OF_RUN = frozenset(
     {
         *("?", "_", "0", "BASH_COMMAND", "BASH_LINENO", "BASH_REMATCH", "BASH_SOURCE"),
-        *("BASH_SUBSHELL", "FUNCNAME", "LINENO", "PIPESTATUS"),
+        *("BASH", "BASH_SUBSHELL", "BASH_VERSION", "FUNCNAME", "LINENO", "PIPESTATUS", "SECONDS"),
     }
 )
 """Parameters that only this run can provide."""
@@ -337,8 +337,11 @@ class Environment(ShellVariables):
         """Run the commands inside in a subshell, whose changes to the shell are discarded."""
         mark = self.asking.mark()
         saved, self.own = self.own, copied(self.own)
-        for option, names in (("errtrace", ("ERR",)), ("functrace", ("DEBUG", "RETURN"))):
-            if self.is_on(option):
+        for inherits, names in (
+            (self.is_on("errtrace") or self.is_extended, ("ERR",)),
+            (self.traces_functions, ("DEBUG", "RETURN")),
+        ):
+            if inherits:
                 self.own.traps |= {each: saved.traps[each] for each in names if each in saved.traps}
         self.place.level += 1
         loops, refused = self.place.loops, self.place.refused
@@ -370,8 +373,24 @@ class Environment(ShellVariables):
         """Run the trap EXIT of a shell that ends. Errors: Exit for an `exit` in it."""
         action, status = self.own.traps.pop("EXIT", None), self.status
         if action:
+            self.place.line = 1
             self._walk(self.program(action))
             self.status = status
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether `shopt extdebug` is on."""
+        return bool(self.state.before.document["shell_options"].get("extdebug"))
+
+    @property
+    def traces_functions(self) -> bool:
+        """Whether functions and subshells inherit the traps DEBUG and RETURN."""
+        return self.is_on("functrace") or self.is_extended
+
+    @property
+    def refused_status(self) -> int:
+        """The exit status of a shell that ends after a failed expansion."""
+        return 1 if self.is_on("errexit") else self.place.refused
 
     def is_on(self, option: str) -> bool:
         """Whether an option of `set -o` is on."""

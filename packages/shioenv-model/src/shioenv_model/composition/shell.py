@@ -171,7 +171,7 @@ class Walk(SimpleCommands):
                 continue  # Bash ignores the ! of a compound command whose redirection fails
             if pipeline.negated:
                 self._here.status = int(not failed)
-            elif failed and not condition and not self._conditions:
+            elif failed and not condition and not self._conditions and not _is_compound(pipeline):
                 if not self._here.place.calls or self._here.is_on("errtrace"):
                     self._trapped("ERR")
                 if self._here.is_on("errexit"):
@@ -183,6 +183,8 @@ class Walk(SimpleCommands):
             if isinstance(pipeline.stages[0], Simple | Verbatim):
                 self._here.result.statuses = (self._here.status,)
             return
+        if "DEBUG" in self._here.own.traps:
+            raise Abstained("a trap DEBUG in a pipeline")
         stages = [
             _merged(stage) if number < len(pipeline.merged) and pipeline.merged[number] else stage
             for number, stage in enumerate(pipeline.stages)
@@ -279,7 +281,7 @@ class Walk(SimpleCommands):
                 said = f"{'[[' if command.parts else '(('}: {said}"
             here.complain(said)
             if wrong.ends:
-                raise Exit(here.place.refused) from None
+                raise Exit(here.refused_status) from None
             here.status = 1
             return True
         except (Abstained, Wrong):
@@ -338,6 +340,7 @@ class Walk(SimpleCommands):
 
     def _for(self, command: For) -> None:
         words = ['"$@"'] if command.words is None else command.words
+        self._here.place.line = self._above + command.line
         with self._complaining():
             values = [field for word in words for field in self._here.expander.fields(word)]
         self._here.status = 0
@@ -390,6 +393,7 @@ class Walk(SimpleCommands):
             return self._here.expander.number(expression)
 
         first, condition, step = command.expressions
+        self._here.place.line = self._above + command.line
         number(first)
         self._here.status = 0
         while not condition.strip() or number(condition):
@@ -414,6 +418,7 @@ class Walk(SimpleCommands):
         return True
 
     def _case(self, command: Case) -> None:
+        self._here.place.line = self._above + command.line
         self._debug(command)
         self._trace(command_text(command))
         with self._complaining():
@@ -442,6 +447,14 @@ def _replacing(program: Program) -> int:
         return 0
     command = last.stages[0]
     return id(command) if isinstance(command, Simple) and not command.redirects else 0
+
+
+def _is_compound(pipeline: Pipeline) -> bool:
+    """Whether a pipeline's failure was already seen at one of its inner commands."""
+    command = stage_of(pipeline.stages[0])
+    within = isinstance(command, If | While | For | Counting | Case)
+    is_group = isinstance(command, Group) and not command.subshell
+    return len(pipeline.stages) == 1 and (within or is_group)
 
 
 def stage_of(command: Command) -> Command:
