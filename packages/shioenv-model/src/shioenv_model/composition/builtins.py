@@ -52,19 +52,32 @@ def end(here: Environment, name: str, values: list[str]) -> None:
     `exit` with several operands, the first a number, fails without ending the shell. Errors: Exit;
     Return; Abstained for a `return` outside of functions, or with operands other than one number.
     """
+    if name == "return" and _return_fails(here, values):
+        return
     if len(values) > 2 or (len(values) == 2 and not re.fullmatch(r"-?\d{1,18}", values[1])):
+        if name == "return" and len(values) == 2:
+            raise Return(2)
         if name == "return":
-            raise Abstained("this return is beyond it")
+            raise Abstained("return with several operands")
         here.put(Call(" ".join(map(quoted, values))), name)
         if len(values) > 2 and re.fullmatch(r"-?\d{1,18}", values[1]):
             return
         raise Exit(here.status)
     status = int(values[1]) & 255 if len(values) == 2 else here.status
     if name == "return":
-        if not (here.place.calls or here.place.is_read):
-            raise Abstained("return outside of a function")
         raise Return(status)
     raise Exit(status)
+
+
+def _return_fails(here: Environment, values: list[str]) -> bool:
+    """Report a `return` with a word, and one outside of functions; whether the shell goes on."""
+    if len(values) == 2 and not re.fullmatch(r"-?\d{1,18}", values[1]):
+        here.complain(f"return: {values[1]}: numeric argument required")
+    if here.place.calls or here.place.is_read:
+        return False
+    here.complain("return: can only `return' from a function or sourced script")
+    here.status = 2
+    return True
 
 
 def shift(here: Environment, values: list[str]) -> None:

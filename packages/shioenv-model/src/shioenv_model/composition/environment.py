@@ -417,6 +417,7 @@ class Environment(ShellVariables):
             known |= _PARAMETERS
         if not found.names & known:
             return False
+        self.tries = True
         try:
             for one in braces(word):
                 self.expander.fields(one)
@@ -424,6 +425,8 @@ class Environment(ShellVariables):
             return True
         except Abstained:
             return bool(found.names & (_OF_RUN | _PARAMETERS))
+        finally:
+            self.tries = False
         return True
 
     def changes(self, word: str) -> bool:

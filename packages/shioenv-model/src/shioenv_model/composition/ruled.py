@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from shioenv.bash.builtins import BUILTINS, KEYWORDS
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.modes import changed_mode
 from shioenv.domain.patch import ContextPatch, Operation
@@ -19,8 +18,9 @@ from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.expand import Expander
 from shioenv_model.bash.references import references
+from shioenv_model.composition import lookups
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.conditions import DYNAMIC, Test, Wrong, is_root
+from shioenv_model.composition.conditions import DYNAMIC, Test, Wrong
 from shioenv_model.composition.printing import printed
 from shioenv_model.composition.variables import Variables
 
@@ -31,6 +31,8 @@ _ENABLING = re.compile(
     r"|(?:^|[\s;&|(){])\w+=\S*\s)\s*\\?enable(?![\w.-])"
 )
 """Commands in earlier inputs that may disable a builtin: `enable` as a command."""
+_WRONG_MODE = re.compile(r"(?:[ugoa]*[-+=][rwx]*,)*[ugoa]*(?:[-+=][rwx]*)?")
+"""The beginning of a symbolic mode that `umask` accepts: `X`, and modes of others, are not."""
 _MASK = re.compile(r"[0-7]{1,4}")
 _SET_LETTERS: Mapping[str, str] = MappingProxyType(
     {
@@ -109,10 +111,25 @@ def _umask(words: list[str], state: State) -> Behavior:
     mask = str(state.before.document["umask"])
     options = [word for word in words[1:] if word in {"-p", "-S"}]
     others = words[1 + len(options) :]
+    if others[:1] == ["--"]:
+        others = others[1:]
+    elif others and others[0].startswith("-"):
+        said = f"{_PLACE}umask: {others[0][:2]}: invalid option\n"
+        data = os.fsencode(f"{said}umask: usage: umask [-p] [-S] [mode]\n")
+        return Behavior(2, data, stdout=b"", stderr=data)
     if others:
         if options or len(others) > 1:
-            raise Abstained("a mask that is beyond it")
+            raise Abstained("umask with options and a mask")
         value = others[0]
+        wrong = _WRONG_MODE.match(value)
+        if value.isdecimal() and not _MASK.fullmatch(value):
+            return _refused(f"umask: {value}: octal number out of range", 1)
+        if wrong and not value[:1].isdecimal() and wrong.end() < len(value):
+            what = "operator" if re.fullmatch("[ugoa]*", value[: wrong.end()]) else "character"
+            if what == "operator" or value[wrong.end()] not in "ugo+-=X":
+                raise Abstained("umask of a mode with an invalid sign")
+            said = f"`{value[wrong.end()]}': invalid symbolic mode character"
+            return _refused(f"umask: {said}", 1)
         if not _MASK.fullmatch(value):
             granted = changed_mode(value, 0o777 & ~int(mask, 8), 0, directory=False)
             if granted is None or granted > 0o777:
@@ -136,84 +153,23 @@ def _umask(words: list[str], state: State) -> Behavior:
     return _said(f"{shown}\n")
 
 
-def _type(words: list[str], state: State) -> Behavior:
-    options = [word for word in words[1:2] if word in {"-t"}]
-    names = words[1 + len(options) :]
-    if not names or any(name.startswith("-") for name in names):
-        raise Abstained("options of type that are beyond it")
-    parts: list[str] = []
-    wrong: list[str] = []
-    for name in names:
-        kind, shown = _kind(name, state)
-        if not kind:
-            wrong.append("" if options else f"{_PLACE}type: {name}: not found\n")
-        elif options:
-            parts.append(f"{kind}\n")
-        elif kind == "function":
-            parts.append(f"{name} is a function\n{name} () \n{shown}\n")
-        else:
-            parts.append(f"{name} is {shown}\n")
-    said, complaint = os.fsencode("".join(parts)), os.fsencode("".join(wrong))
-    if said and complaint and not _kind(names[0], state)[0]:
-        raise Abstained("a message between what is printed")
-    return Behavior(int(bool(wrong)), said + complaint, stdout=said, stderr=complaint)
-
-
-def _kind(name: str, state: State) -> tuple[str, str]:
-    """Return a name's type and description, as in `type -t` and `type`; "" if not found."""
-    document = state.before.document
-    if name in document["aliases"] and document["shell_options"].get("expand_aliases"):
-        raise Abstained("an alias")
-    if name in KEYWORDS:
-        return "keyword", "a shell keyword"
-    if name in document["functions"]:
-        return "function", document["functions"][name]
-    if name in BUILTINS:
-        return "builtin", "a shell builtin"
-    path = _program(name, state)
-    called = re.compile(rf"(?:^|[;&|(){{\n]|\b(?:then|do|else|!)\s)\s*{re.escape(name)}(?![\w./-])")
-    if path and any(called.search(text) for text in state.history):
-        raise Abstained("the shell may remember where a program is")
-    return ("file", path) if path else ("", "")
-
-
-def _program(name: str, state: State) -> str:
-    """Return the file that a PATH lookup finds for a name; "" if there is none."""
-    if not is_root(state) or not name:
-        raise Abstained("what an ordinary user may run is beyond it")
-    if "/" in name:
-        return name if Test(state, ("-x", name)).value() and _is_file(name, state) else ""
-    for directory in str(state.before.document["env"].get("PATH", "")).split(":"):
-        if not directory.startswith("/"):
-            raise Abstained("PATH names a directory by another one")
-        path = f"{directory}/{name}"
-        if _is_file(path, state):
-            if not Test(state, ("-x", path)).value():
-                raise Abstained(f"{path} is no program")
-            return path
-    return ""
-
-
-def _is_file(path: str, state: State) -> bool:
-    return Test(state, ("-f", path)).value()
-
-
-def _command(words: list[str], state: State) -> Behavior:
-    if words[1:2] != ["-v"]:
-        raise Abstained("more than command -v NAME")
-    shown = []
-    for name in words[2:]:
-        kind, path = _kind(name, state)
-        if kind == "file" and "/" in name:
-            raise Abstained("a path is shown whole")
-        if kind:
-            shown.append(f"{path if kind == 'file' else name}\n")
-    return _said("".join(shown), int(not shown))
+def _option_lines(state: State, *, plain: bool) -> Iterator[str]:
+    """Yield the lines of `set -o`, or of `set +o`."""
+    settings = state.before.document["settings"]
+    for key in sorted(key for key in settings if key.startswith("-o ")):
+        name, on = key[3:], bool(settings[key])
+        yield (
+            f"{name:15}\t{'on' if on else 'off'}\n"
+            if plain
+            else f"set {'-' if on else '+'}o {name}\n"
+        )
 
 
 def _set(words: list[str], state: State) -> Behavior:
     operations: dict[str, bool] = {}
     rest = words[1:]
+    if rest in (["-o"], ["+o"]):
+        return _said("".join(_option_lines(state, plain=rest == ["-o"])))
     while rest:
         word = rest.pop(0)
         on, letters = word[:1] == "-", word[1:]
@@ -334,7 +290,8 @@ def _printf(words: list[str], state: State) -> Behavior:
 
 RULES: Mapping[str, Callable[[list[str], State], Behavior]] = MappingProxyType(
     {
-        "test": _test, "[": _test, "umask": _umask, "type": _type, "command": _command,
+        "test": _test, "[": _test, "umask": _umask, "type": lookups.type_,
+        "command": lookups.command, "compgen": lookups.compgen,
         "alias": _alias, "unalias": _unalias, "echo": _echo, "set": _set,
         "printf": _printf, "true": _ends(0), ":": _ends(0), "false": _ends(1),
     }

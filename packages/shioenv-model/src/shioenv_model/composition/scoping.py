@@ -15,7 +15,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, evaluate
-from shioenv_model.bash.arrays import Array
+from shioenv_model.bash.arrays import Array, BadSubscript
 from shioenv_model.bash.expand import Expander
 from shioenv_model.composition.asking import Asker
 from shioenv_model.composition.call import Call
@@ -68,6 +68,8 @@ class ShellVariables(ABC):
     streams: Streams
     status: int
     expander: Expander
+    tries: bool = False
+    """Words are expanded only to find out whether they can be."""
 
     @property
     @abstractmethod
@@ -137,7 +139,13 @@ class ShellVariables(ABC):
             return element(Value(array=self.array(name)), key, self.variable)
         if not name.isidentifier() or name in _SPECIAL or name.startswith("BASH"):
             return os.fsdecode(self.ask(Call(f'printf %s "${name}"'), separate=True).stdout or b"")
-        return element(self.value_of(name), key, self.variable)
+        try:
+            return element(self.value_of(name), key, self.variable)
+        except BadSubscript:
+            if self.tries:
+                raise Complaint(f"{name}: bad array subscript") from None
+            self.complain(f"{name}: bad array subscript")
+            return None
 
     def resolved(self, name: str) -> str:
         """See `Scope.resolved`."""
@@ -206,7 +214,10 @@ class ShellVariables(ABC):
             self.store(name, replace(old, text=text))
             return
         if key is not None and not array.associative:
-            key = array.subscript(self.number(key))
+            try:
+                key = array.subscript(self.number(key))
+            except BadSubscript:
+                raise Complaint(f"{name}[{key}]: bad array subscript") from None
         array = array.with_item(key or "0", text)
         self.store(name, Value(None, array, old.flags))
 
