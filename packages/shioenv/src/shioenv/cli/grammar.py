@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from shioenv.system.store import System
 
 app = typer.Typer(
-    name="grammar", no_args_is_help=True, help="Grammars: what inputs may be written."
+    name="grammar",
+    no_args_is_help=True,
+    help="Check, show and write grammars, which define valid inputs.",
 )
 
 GAPS = ("missing", "unknown", "excused")
@@ -58,19 +60,19 @@ def check(
         typer.Argument(
             metavar="[FILES]...",
             autocompletion=shared.complete_commands,
-            help="Names of grammars, a set of them (paper, all), or paths of .grammar files "
-            "(default: all of --grammars, else all shipped).",
+            help="Grammars by name, a set (paper, all), or paths of .grammar files "
+            "(default: all in --grammars, else all shipped).",
         ),
     ] = None,
     run: Annotated[
-        bool, typer.Option("--run", help="Also run every example on the system.")
+        bool, typer.Option("--run", help="Also run the examples on the system.")
     ] = False,
     own: shared.GrammarDirectory = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Check grammars: every fault with file, line and column, examples included.
+    """Check grammars and their examples.
 
-    The exit status is 1 where there is a fault.
+    Each fault is printed with file, line and column. The exit status is 1 if there is a fault.
     """
     from shioenv.grammar.library import check_grammars, own_grammars
 
@@ -118,11 +120,17 @@ def _place(name: str, own: OwnGrammars | None = None) -> tuple[str, Path]:
 
 
 def _asked(names: list[str] | None, own: OwnGrammars | None) -> list[tuple[str, Path]]:
-    """Return names and directories of the requested grammars; default: the user's, else all."""
-    from shioenv.grammar.library import chosen_grammars
+    """Return names and directories of the requested grammars; default: the user's, else all.
+
+    Errors: UnknownGrammarError.
+    """
+    from shioenv.grammar.library import check_known, chosen_grammars
 
     chosen = names or (own.names if own else ("all",))
-    return [_place(name, own) for name in chosen_grammars(chosen, own)]
+    places = [_place(name, own) for name in chosen_grammars(chosen, own)]
+    for name, directory in places:
+        check_known([name], directory)
+    return places
 
 
 def _loaded(places: Iterable[tuple[str, Path]], sandbox: SandboxRunner) -> list[Grammar]:
@@ -144,10 +152,10 @@ def _failed(asked: list[tuple[str, Path]], system: str | None) -> list[ExampleRe
 
 @shared.command(app, "shioenv grammar stats")
 def stats(own: shared.GrammarDirectory = None, system: shared.SystemName = None) -> shared.Printout:
-    """Count nonterminals, productions, options and examples, per command and together.
+    """Count nonterminals, productions, options and examples.
 
-    Grounded productions are those that a built system's own names add. Without a built system they
-    are left out.
+    Grounded productions come from the names of a built system. Without a built system they are not
+    counted.
     """
     from rich.text import Text
 
@@ -207,18 +215,17 @@ def coverage(
         typer.Argument(
             metavar="[COMMANDS]...",
             autocompletion=shared.complete_commands,
-            help="Names of grammars, a set of them (paper, all), or paths of .grammar files "
-            "(default: all of --grammars, else all shipped).",
+            help="Grammars by name, a set (paper, all), or paths of .grammar files "
+            "(default: all in --grammars, else all shipped).",
         ),
     ] = None,
     own: shared.GrammarDirectory = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Compare grammars with the options that the system's own help texts document.
+    """Compare grammars with the options in the commands' help texts.
 
-    A missing option is one that the help shows and the grammar lacks. An unknown option is one
-    that only the grammar has. Either is excused by a reason in the grammar file. The exit status
-    is 1 where an option is missing or unknown.
+    A missing option is only in the help text; an unknown option is only in the grammar. A reason
+    in the grammar file excuses either. The exit status is 1 if an option is missing or unknown.
     """
     from shioenv.grammar.coverage import coverage as covered
     from shioenv.grammar.library import own_grammars
@@ -262,17 +269,17 @@ def _covered(results: list[Coverage]) -> Iterator[str | Table]:
 @shared.command(app, "shioenv grammar usage ./history.txt > mine.json")
 def usage(
     file: Annotated[
-        Path, typer.Argument(metavar="INPUTS", help="Inputs, one a line (- is stdin).")
+        Path, typer.Argument(metavar="INPUTS", help="File of inputs, one a line (- is stdin).")
     ],
     about: Annotated[
-        str, typer.Option(metavar="TEXT", help="Says in the table where the inputs are from.")
+        str, typer.Option(metavar="TEXT", help="Description of the inputs, stored in the policy.")
     ] = "",
     own: shared.GrammarDirectory = None,
 ) -> shared.Printout:
-    """Count how commands are used in a list of inputs, as a policy for `--policy FILE.json`.
+    """Make a policy, for `--policy FILE.json`, from a list of inputs.
 
-    The table holds names of commands and options, operators, and the forms of words. Nothing else
-    of an input goes into the table.
+    It counts commands, options, operators and forms of words. It contains nothing else of the
+    inputs.
     """
     from dataclasses import replace
 
@@ -289,21 +296,20 @@ def usage(
 
 @shared.command(app, "shioenv grammar draft nl > nl.grammar")
 def draft(
-    command: Annotated[str, typer.Argument(help="A program of the system, or a builtin of bash.")],
+    command: Annotated[str, typer.Argument(help="A program of the system, or a builtin of Bash.")],
     manual: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The command's manual page in roff (default: the system's, else this host's).",
+            help="The command's manual page in roff (default: from the system, else this host).",
         ),
     ] = None,
     system: shared.SystemName = None,
 ) -> None:
-    """Write a first grammar of a command from the system's own help text and manual page.
+    """Draft a grammar from a command's help text and manual page.
 
-    The grammar has every option that the help shows, and passes `grammar check`. Values, weights
-    and examples are a beginning, and comments say what was guessed. Redirect the grammar into
-    NAME.grammar and go on from there.
+    The grammar has all options of the help text, and passes `grammar check`. Values, weights and
+    examples are guesses, marked by comments. Redirect it to NAME.grammar and improve it.
     """
     from shioenv.grammar.draft import draft as drafted
 
@@ -314,7 +320,7 @@ def draft(
         text = drafted(command, execute, package=package, version=version, manual=page)
     guesses = sum(line.startswith("# - ") for line in text.splitlines())
     if guesses:
-        printing.note(f"{guesses} guesses stand in the comment above the examples")
+        printing.note(f"{guesses} guesses are listed in the comment above the examples")
     printing.write(text.encode())
 
 
@@ -336,7 +342,7 @@ def _manual(command: str, file: Path | None, system: System) -> str:
         if (content := system.content(place)) is not None:
             return manual_text(content)
     for place in filter(os.path.isfile, places):
-        printing.note(f"the manual page is this host's, {place}: the system has none")
+        printing.note(f"using the manual page {place} of this host: the system has none")
         return manual_text(read_regular(place, LARGEST))
     return ""
 
@@ -376,7 +382,7 @@ def _upstream(version: str) -> str:
 @shared.command(app, "shioenv grammar parse 'ls -laT 32 | wc -l'")
 def parse(
     text: Annotated[
-        str | None, typer.Argument(metavar="[INPUT]", help="Any Bash input, quoted.")
+        str | None, typer.Argument(metavar="[INPUT]", help="A Bash input, as one quoted argument.")
     ] = None,
     file: Annotated[
         Path | None,
@@ -389,17 +395,17 @@ def parse(
     any_system: Annotated[
         bool,
         typer.Option(
-            "--any-system", help="Accept any word where a system's own names would stand."
+            "--any-system", help="Accept any word as a file, user or other name of the system."
         ),
     ] = False,
     own: shared.GrammarDirectory = None,
     system: shared.SystemName = None,
 ) -> Iterator[shared.Printout]:
-    """Take inputs apart: commands, operators, redirections, and what each argument is.
+    """Parse an input: commands, operators, redirections, arguments.
 
-    Each argument is shown with whether the command's grammar derives it on the system. A text that
-    Bash cannot read is shown as one command with words. With --file, the shares of what was read
-    and derived are printed; --json prints every input instead.
+    Each argument is shown with its type, and whether the command's grammar derives it on the
+    system. Invalid Bash is shown as one command with words. With --file, the shares of parsed and
+    derived inputs are printed; --json prints each input instead.
     """
     from shioenv.errors import UsageError
     from shioenv.grammar.describe import Describer
@@ -409,7 +415,7 @@ def parse(
 
     if (text is None) == (file is None):
         raise UsageError(
-            "give either an input or --file", hint="shioenv grammar parse 'ls -l', or --file FILE"
+            "give either an INPUT or --file", hint="shioenv grammar parse 'ls -l', or --file FILE"
         )
     directory = own_grammars(own)
     describer = Describer(
@@ -499,11 +505,11 @@ def show(
         typer.Argument(autocompletion=shared.complete_commands, help="A command with a grammar."),
     ],
     productions: Annotated[
-        bool, typer.Option("--productions", help="Print the productions, not the file.")
+        bool, typer.Option("--productions", help="Print the productions instead of the file.")
     ] = False,
     own: shared.GrammarDirectory = None,
 ) -> shared.Printout:
-    """Show the grammar of a command: the file as it is written, or what it means."""
+    """Show the grammar of a command."""
     from shioenv.grammar.library import load_grammar, own_grammars
 
     stem, directory = _place(command, own_grammars(own))
