@@ -47,7 +47,7 @@ from shioenv.sandbox.backends import kernel_of
 from shioenv.sandbox.base import LIMITS, Limits
 from shioenv.synthesis.drawing import Drawing, DrawingSettings
 from shioenv.synthesis.policy import policy_label
-from shioenv.synthesis.sample import grammars_for, notes_on, sample
+from shioenv.synthesis.sample import check_names, grammars_for, notes_on, sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System, find_system
@@ -245,6 +245,7 @@ def generate(
     """
     place = directory if isinstance(directory, Destination) else Destination(directory)
     drawing = drawing.but(**settings)
+    check_names(drawing)
     built = find_system(system)
     grammars = grammars_for(built, drawing)
     scoring = scoring or scoring_there(place.directory)
