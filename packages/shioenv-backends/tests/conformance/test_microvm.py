@@ -25,8 +25,8 @@ from shioenv.sandbox.conformance import LIMITS, Check
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
 from shioenv_backends.microvm import boot as building
-from shioenv_backends.microvm.backend import MicrovmSandbox
 from shioenv_backends.microvm.boot import build_microvm, find_microvm, make_disk
+from shioenv_backends.microvm.virtual_machine import MicrovmSandbox
 from support.needs import MICROVM, needs
 
 SLOWER = 60

@@ -429,7 +429,7 @@ def evaluate(
     from shioenv.errors import UsageError, did_you_mean
     from shioenv_agents.tasks.agents import AGENTS, SCRIPTS, attempts, results_of
     from shioenv_agents.tasks.task import read_tasks
-    from shioenv_eval.report.drawing import require_libraries
+    from shioenv_eval.report.chart_style import require_libraries
 
     agents = _agents(model, url)
     for name in agent or ():

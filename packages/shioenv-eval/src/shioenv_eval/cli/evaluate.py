@@ -163,7 +163,7 @@ def report(
     The page needs no network and no other file. The page shows each mistake of a predictor, since
     mistakes tell what to make better.
     """
-    from shioenv_eval.page import write_page
+    from shioenv_eval.evaluation_page import write_page
     from shioenv_eval.report.template import FILE
 
     done = write_page(directory, out)
@@ -179,7 +179,7 @@ def table(
 ) -> shared.Printout:
     """Print an evaluation as Markdown, with the paper's numbers beside ours."""
     from shioenv_eval.evaluate import read_evaluation
-    from shioenv_eval.page import markdown
+    from shioenv_eval.evaluation_page import markdown
 
     done = read_evaluation(directory)
     return shared.Printout(done.document, [markdown(done).rstrip()], indent=2)

@@ -43,7 +43,7 @@ def report_dataset(
     is written only where --out asks for it.
     """
     from shioenv.dataset.manifest import read_manifest
-    from shioenv_eval.report.page import collect, write_report
+    from shioenv_eval.report.dataset_page import collect, write_report
     from shioenv_eval.report.template import FILE
 
     printing.note_unfinished(directory, read_manifest(directory))

@@ -55,8 +55,8 @@ def record(
     was stopped goes on where it is run again.
     """
     from shioenv.files.durable import refuse_unwritable
-    from shioenv_eval.record import recorded_suite
     from shioenv_eval.suite import write_suite
+    from shioenv_eval.suite_recorder import recorded_suite
 
     inputs = stdin.given(inputs)
     refuse_unwritable(out)

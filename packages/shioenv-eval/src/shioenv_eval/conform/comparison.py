@@ -21,7 +21,6 @@ from shioenv.protocols import EXECUTION
 from shioenv.recording.cache import sources_digest
 from shioenv.system.store import System, find_system
 from shioenv.text import rounded
-from shioenv_eval.asking import Bounds, PredictorPool, Ready
 from shioenv_eval.conform.cases import KINDS
 from shioenv_eval.conform.findings import (
     CaseFinding,
@@ -38,6 +37,7 @@ from shioenv_eval.conform.verdicts import (
     classes_of,
 )
 from shioenv_eval.metrics import Said
+from shioenv_eval.predictor_pool import Bounds, PredictorPool, Ready
 
 USUAL = Bounds()
 EVERYTHING = Choice()

@@ -14,7 +14,7 @@ from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import PredictorError, ShioenvError
 from shioenv.system.store import find_system
-from shioenv_eval.predictors.lines import LineProcess
+from shioenv_eval.predictors.line_program import LineProcess
 from shioenv_eval.predictors.tree import laid_out
 
 

@@ -16,8 +16,8 @@ from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 
 if TYPE_CHECKING:
     from shioenv.sandbox.base import Limits
+    from shioenv_paper.experiment_output import Results
     from shioenv_paper.regimes import RegimeTraining
-    from shioenv_paper.results import Results
     from shioenv_paper.setting import ExperimentSetting
 
 app = typer.Typer(
@@ -137,7 +137,7 @@ def estimators(out: Out, exact: ExactOptions, run: Run) -> shared.Printout:
 
     What `sampling-efficiency` executed in the same directory is not executed again.
     """
-    from shioenv_paper import estimators as experiment
+    from shioenv_paper import estimator_errors as experiment
 
     return run(out, lambda setting: experiment.run(setting, **asdict(exact)))
 
@@ -390,7 +390,7 @@ def _run(
 ) -> shared.Printout:
     from shioenv.execution.local import LocalExecutor
     from shioenv.recording.cache import CACHE_BYTES
-    from shioenv_paper.results import shown_command
+    from shioenv_paper.experiment_output import shown_command
     from shioenv_paper.setting import ExperimentSetting
 
     stopped = f"stopped; what is finished is kept in {out}, the same command goes on"
@@ -430,7 +430,7 @@ def figures(
     There are three pictures, as SVG: the life of an input, one option's expansion, and the files
     that a session finds.
     """
-    from shioenv_paper.figures import draw
+    from shioenv_paper.explanatory_figures import draw
 
     paths = draw(out, seed=seed, system=system)
     return shared.Printout({"files": list(map(str, paths))}, map(str, paths))

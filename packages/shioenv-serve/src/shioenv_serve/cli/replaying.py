@@ -13,7 +13,7 @@ from shioenv.cli.shared import Printout
 from shioenv.files.documents import parse_json
 
 if TYPE_CHECKING:
-    from shioenv_serve.logged import LoggedVisit, RepeatedLine
+    from shioenv_serve.visit_log import LoggedVisit, RepeatedLine
 
 START: Final = "/"
 """The directory to which names in a log's patches are relative."""
@@ -41,8 +41,8 @@ def again(visit: LoggedVisit, system: str | None) -> Printout:
     from shioenv.bash.words import quoted
     from shioenv.behavior.observe import open_sandbox
     from shioenv.live.resident import shell_of
-    from shioenv_serve.logged import repeated
     from shioenv_serve.ssh.machines import accounts
+    from shioenv_serve.visit_log import repeated
 
     with open_sandbox(system) as runner, shell_of(runner, "/") as shell:
         if visit.user is not None:

@@ -36,7 +36,7 @@ from shioenv.synthesis.policy import WeightedPolicy
 from shioenv.synthesis.samplers import gcs
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System
-from shioenv_eval.report.drawing import ACCENT, GRID, INK, MAIN, MUTED, SOFT, write_pictures
+from shioenv_eval.report.chart_style import ACCENT, GRID, INK, MAIN, MUTED, SOFT, write_pictures
 
 COMMAND: Final = "df"
 """The command with the shown option, as in Section 3.2."""
