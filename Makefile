@@ -115,7 +115,7 @@ filter: .venv/.native ## compile the system-call filters from their lists, by li
 # PEOPLE=FILE: inputs that people wrote, one a line, to be compared with on the same page.
 grammars-report: setup ## measure the grammars on the default system and write docs/grammars.md
 	@$(BIN)/shioenv grammar report --markdown --seed 7 > docs/grammars.md.new; status=$$?; \
-	[ -z "$(PEOPLE)" ] || { echo; $(BIN)/shioenv grammar report --markdown --seed 7 --against "$(PEOPLE)"; } >> docs/grammars.md.new; \
+	[ -z "$(PEOPLE)" ] || { echo; $(BIN)/shioenv grammar report --markdown --seed 7 --compare-with "$(PEOPLE)"; } >> docs/grammars.md.new; \
 	if [ -s docs/grammars.md.new ]; then mv docs/grammars.md.new docs/grammars.md; \
 	else rm docs/grammars.md.new; fi; exit $$status
 

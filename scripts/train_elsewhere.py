@@ -2,7 +2,8 @@
 """Trains and judges sequence models on a machine with a GPU that reaches no package index.
 
     here:   python scripts/train_elsewhere.py pack EXPERIMENTS/data/regimes CARRIED
-            packs the examples of `shioenv experiment regimes --seq2seq small --device elsewhere`
+            packs the examples of `shioenv experiment regimes --seq2seq-size small --device
+            elsewhere`
     here:   python scripts/train_elsewhere.py wheels 3.12 CARRIED
             collects shioenv and what it needs there besides torch, for its Python (x86-64)
     there:  python3 scripts/train_elsewhere.py run CARRIED RUNS OUT --minutes 9 [--first NAME]

@@ -327,7 +327,8 @@ def composed(lines: Sequence[str], directory: Path, runner: Programs | None = No
 def composed_line(line: str, state: State, runner: Programs) -> Answer:
     """Return the interpreter's answer to one line in a state. Errors: Abstained; Refused."""
     try:
-        program = read_program(line)
+        extended = bool(state.before.document["shell_options"]["extglob"])
+        program = read_program(line, extended=extended)
     except Refused as refused:
         answer = refusal(refused, line, state)
         if answer is None:

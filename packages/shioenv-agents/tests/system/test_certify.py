@@ -303,7 +303,7 @@ def test_tasks_are_certified_and_checked_by_a_command(
     file, out = tmp_path / "tasks.jsonl", tmp_path / "certified.jsonl"
     broken = replace(tasks[TEXTS[1]], id="broken", prompt="Print it.")
     write_tasks([tasks[TEXTS[0]], broken, tasks[TEXTS[2]]], file)
-    options = ["--k", "2", "--workers", "1", "--json"]
+    options = ["--runs", "2", "--workers", "1", "--json"]
     made = CliRunner().invoke(app, ["tasks", "certify", str(file), "--out", str(out), *options])
     assert made.exit_code == 0, made.output
     document = json.loads(made.stdout)
@@ -331,7 +331,7 @@ def test_tasks_of_another_build_are_taken_over(
     here = tasks[TEXTS[0]]
     impossible = replace(tasks[TEXTS[2]], id="impossible", solution="mv nowhere.txt other.txt")
     write_tasks([replace(one, system_digest="cd" * 32) for one in (here, impossible)], file)
-    words = ["tasks", "certify", str(file), "--out", str(out), "--k", "1", "--workers", "1"]
+    words = ["tasks", "certify", str(file), "--out", str(out), "--runs", "1", "--workers", "1"]
     refused = CliRunner().invoke(app, words)
     assert refused.exit_code == 1
     assert "--rebase" in refused.stderr

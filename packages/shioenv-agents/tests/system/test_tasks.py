@@ -511,7 +511,7 @@ def test_a_model_that_cannot_be_asked_is_told_before_the_work(
 ) -> None:
     """The check comes before the dataset is read."""
     command = ["tasks", "make", str(tmp_path / "none"), "--out", str(tmp_path / "out")]
-    command += ["--prompt-model", "m"]
+    command += ["--language-model", "m"]
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     done = CliRunner().invoke(app, command)

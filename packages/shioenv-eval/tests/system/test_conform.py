@@ -246,7 +246,7 @@ def test_there_is_at_least_one_case() -> None:
 @NIGHTLY
 def test_the_exit_status_says_whether_enough_is_right(tmp_path: Path) -> None:
     words = [str(SHIOENV), "conform", "--against", program(tmp_path), "--command", "whoami"]
-    words += ["--cases", "6", "--workers", "1", "--json"]
+    words += ["--count", "6", "--workers", "1", "--json"]
     for share, status in (("0", 0), ("1", 1)):
         done = subprocess.run(
             [*words, "--at-least", share], capture_output=True, text=True, check=False

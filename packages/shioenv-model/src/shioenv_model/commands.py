@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
-from shioenv.bash.builtins import BUILTINS
+from shioenv.bash.builtins import BUILTINS, KEYWORDS
 from shioenv.bash.words import split_words, unquoted, without_assignments
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import KEPT, OF_DATE
@@ -222,7 +222,7 @@ class Commands:
     def _not_found(self, call: Call, state: State) -> Step | None:
         """Return Bash's error for a command that is in no directory of PATH."""
         name = _name_of(call, state)
-        if name in BUILTINS or not _COMMAND.fullmatch(name):
+        if name in BUILTINS | KEYWORDS or not _COMMAND.fullmatch(name):
             return None
         path = state.before.document["env"].get("PATH", "")
         if "/" in name or name in state.before.document.get("functions", {}):

@@ -207,7 +207,8 @@ class Model:
             self.steps[:] = [Step(text, exact, ((text, 0.0),), asked=(EXACT,))]
             return replace(exact, carried=carried)
         try:
-            program = read_program(text)
+            options = {} if state.context is None else state.before.document["shell_options"]
+            program = read_program(text, extended=bool(options.get("extglob")))
             alone = is_asked_whole(text) and not asks_of_start(text)
             words = _words(program) if alone and state.context is None else ()
             if words and not is_walked(words):

@@ -56,7 +56,10 @@ CUT_OFF = 3
 def main() -> None:
     """Run the keeper; `sys.argv[1]` is the descriptor of the socket to the caller."""
     control = socket.socket(fileno=int(sys.argv[1]))
-    plan = PreviewPlan.from_line(_line(control))
+    line = _line(control)
+    if not line:  # the caller has ended, or needs no preview
+        sys.exit()
+    plan = PreviewPlan.from_line(line)
     kernel.end_with_parent(plan.parent)
     ours, theirs = socket.socketpair()
     keeper = os.getpid()

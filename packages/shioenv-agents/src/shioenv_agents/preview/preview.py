@@ -11,10 +11,6 @@ import resource
 import select
 import signal
 import socket
-import stat
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -31,8 +27,9 @@ from shioenv.errors import HostError, SandboxError, UsageError, did_you_mean
 from shioenv.sandbox.base import GIBIBYTE, MEBIBYTE, Execution, FileChange, FileStat, Limits
 from shioenv.sandbox.scanned import parse_changes
 from shioenv.system import refusals
-from shioenv.system.idmap import OwnId, read_line, spawn_mapped
 from shioenv.text import short_repr
+from shioenv_agents.preview import keeper
+from shioenv_agents.preview.keeper import PATIENCE, Keeper
 from shioenv_agents.preview.plan import LONGEST, PreviewPlan
 from shioenv_agents.preview.terminal import kept_streams
 from shioenv_agents.preview.texts import read_at, text_diff
@@ -66,9 +63,7 @@ LOOK_SECONDS = 0.05
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
-_SYS_ADMIN = 21  # the number of CAP_SYS_ADMIN
 _NOBODY = 65534  # shown for an unmapped id
-_PATIENCE = 120.0  # seconds for the setup; seconds beyond the limit for a scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,41 +115,78 @@ def preview(
     instead, at most `Limits.output_bytes` of them. Errors: UsageError; HostError if this host
     allows no layers; SandboxError if a helper was killed.
     """
+    with kept_streams() as on_resize, ExitStack() as stack:
+        plan = _plan(command, root=root, start=".", secrets=_hidden(hide, show), limits=limits)
+        given = keeper.standard_input()
+        try:
+            started = keeper.start_keeper(given, capture=capture)
+        finally:
+            if given is not None and given > 2:
+                os.close(given)
+        stack.enter_context(started)
+        running = _Running(replace(plan, network=network), limits, started, stack)
+        on_resize.append(running.resize)
+        return running.finish()
+
+
+def preview_in(
+    started: Keeper,
+    command: Sequence[str],
+    start: str,
+    *,
+    hide: Iterable[str] = (),
+    show: Iterable[str] = (),
+    limits: Limits = USUAL_LIMITS,
+) -> Preview:
+    """Preview a command in a directory with a keeper that was started before.
+
+    A server keeps such keepers ready, because starting one takes most of the time. The keeper is
+    used up, and must have been started with `capture`. `Keeper.end`, called in another thread, ends
+    the command; SandboxError is raised then. Other parameters and errors: those of `preview`.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(started)
+        plan = _plan(command, root=start, start=start, secrets=_hidden(hide, show), limits=limits)
+        return _Running(plan, limits, started, stack).finish()
+
+
+def _plan(
+    command: Sequence[str],
+    *,
+    root: str | None,
+    start: str,
+    secrets: tuple[str, ...],
+    limits: Limits,
+) -> PreviewPlan:
+    """Return the instructions for a preview without a network. Errors: UsageError."""
     directory = os.path.realpath(root or ".")
     if not Path(directory).is_dir():
         raise UsageError(f"{directory} is no directory")
     if not command:
         raise UsageError("there is no command to preview")
-    here = os.path.realpath(".")
-    start = here if _inside(here, directory) else directory
-    hidden = _hidden(hide, show)
-    if (over := next((path for path in hidden if _inside(directory, path)), None)) is not None:
+    here = os.path.realpath(start)
+    if (over := next((path for path in secrets if _inside(directory, path)), None)) is not None:
         raise UsageError(f"{directory} is hidden by {over}", hint=f"--show {over}")
-    own_id = not _may_mount()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    plan = PreviewPlan(
+    return PreviewPlan(
         command=tuple(command),
-        start=start,
+        start=here if _inside(here, directory) else directory,
         directories=_directories(directory),
-        hidden=hidden,
+        hidden=secrets,
         sockets=_sockets(),
-        whole=not own_id,
-        network=network,
+        whole=keeper.may_mount(),
+        network=False,
         processes=limits.processes,
         disk_bytes=limits.disk_bytes,
         disk_inodes=limits.disk_inodes,
         background_seconds=limits.background_seconds,
         scan_seconds=limits.scan_seconds,
         open_files=(soft, hard),
-        own_id=own_id,
+        own_id=not keeper.may_mount(),
         uid=os.geteuid(),
         gid=os.getegid(),
         parent=os.getpid(),
     )
-    with kept_streams() as on_resize, ExitStack() as stack:
-        running = _Running(plan, limits, capture, stack)
-        on_resize.append(running.resize)
-        return running.finish()
 
 
 def _inside(path: str, directory: str) -> bool:
@@ -201,13 +233,6 @@ def _directories(directory: str) -> tuple[str, ...]:
     """Return the directories to layer, with the mandatory one last."""
     home = os.path.realpath(Path.home())
     return (home, directory) if home != "/" and Path(home).is_dir() else (directory,)
-
-
-def _may_mount() -> bool:
-    """Whether this process may mount without a user namespace."""
-    status = Path("/proc/self/status").read_text()
-    held = re.search(r"^CapEff:\s*(\S+)", status, re.MULTILINE)
-    return os.geteuid() == 0 and held is not None and bool(int(held[1], 16) >> _SYS_ADMIN & 1)
 
 
 class Watch:
@@ -266,12 +291,18 @@ class Watch:
 class _Running:
     """A command on its layers, from the start of its keeper to the end of its last process."""
 
-    def __init__(self, plan: PreviewPlan, limits: Limits, capture: bool, stack: ExitStack) -> None:
-        self._plan, self._limits, self._stack = plan, limits, stack
+    def __init__(
+        self, plan: PreviewPlan, limits: Limits, started: Keeper, stack: ExitStack
+    ) -> None:
+        self._plan, self._limits = plan, limits
         self._output = bytearray()
         self._drained = 0
         self._reached: list[str] = []
-        self._control, self._pipe = self._start(capture)
+        self._process, self._control, self._pipe = started.process, started.control, started.output
+        try:
+            self._control.sendall(plan.to_line())
+        except BrokenPipeError:
+            raise SandboxError("the keeper of the preview was killed") from None
         told, descriptors, _, _ = socket.recv_fds(self._control, LONGEST, 256)
         for descriptor in descriptors:
             stack.callback(os.close, descriptor)
@@ -286,67 +317,6 @@ class _Running:
         self._reachable: list[str] = document["reachable"]
         self._roots = [tuple(descriptors[at : at + 3]) for at in range(2, len(descriptors), 3)]
         self._watch = Watch(limits, *descriptors[:2])
-
-    def _start(self, capture: bool) -> tuple[socket.socket, int | None]:
-        stack = self._stack
-        ours, theirs = socket.socketpair()
-        options: dict[str, Any] = {"cwd": "/", "start_new_session": True}
-        options["stdin"] = self._standard_input()
-        pipe = None
-        if capture:
-            pipe, end = os.pipe()
-            os.set_blocking(pipe, False)  # the keeper holds the other end until it ends
-            stack.callback(os.close, pipe)
-            options |= {"stdout": end, "stderr": end}
-        boot = (
-            "import sys, json; sys.path[:] = json.loads(sys.argv.pop()); "
-            "from shioenv_agents.preview.inside import main; main()"
-        )
-        words = [
-            sys.executable,
-            "-X",
-            "utf8",
-            "-P",
-            "-c",
-            boot,
-            str(theirs.fileno()),
-            json.dumps(sys.path),
-        ]
-        try:
-            if self._plan.own_id:
-                given = [theirs.fileno()]
-                process, helper = spawn_mapped(
-                    ["own", *words], OwnId(), descriptors=given, **options
-                )
-                with helper:
-                    if said := read_line(helper):
-                        raise refusals.no_user_namespace(said)
-            else:
-                process = subprocess.Popen(words, pass_fds=[theirs.fileno()], **options)
-        finally:
-            theirs.close()
-            if capture:
-                os.close(end)
-            if isinstance(options["stdin"], int) and options["stdin"] > 2:
-                os.close(options["stdin"])
-        stack.callback(_end, process)
-        stack.enter_context(ours)  # closed first: the keeper may wait for an answer
-        self._process: subprocess.Popen[bytes] = process
-        ours.sendall(self._plan.to_line())
-        return ours, pipe
-
-    def _standard_input(self) -> int | None:
-        """Return the command's standard input, never a host file that it could open for writing."""
-        try:
-            kind = os.fstat(0).st_mode
-        except OSError:
-            return subprocess.DEVNULL
-        if os.isatty(0) or stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
-            return None
-        end, ours = os.pipe()
-        feeding = threading.Thread(target=_feed, args=(ours,), daemon=True)
-        feeding.start()
-        return end
 
     def resize(self) -> None:
         """Notify the command that the window of its terminal has another size."""
@@ -440,7 +410,7 @@ class _Running:
 
     def _scan(self) -> tuple[list[FileChange], bool]:
         """Return the changes in all layers, by absolute path, and whether there are more."""
-        self._control.settimeout(self._limits.scan_seconds * len(self._layers) + _PATIENCE)
+        self._control.settimeout(self._limits.scan_seconds * len(self._layers) + PATIENCE)
         self._control.sendall(b"S")
         changes: list[FileChange] = []
         truncated = False
@@ -524,21 +494,3 @@ def _refused(document: Mapping[str, object]) -> HostError:
         "(--root DIR); shioenv doctor says what this host lacks"
     )
     return HostError(f"no preview on this host: {reason}", hint=hint)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the keeper, which ends everything inside first."""
-    process.terminate()
-    try:
-        process.wait(_PATIENCE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _feed(pipe: int) -> None:
-    """Write standard input into a pipe, as long as it has a reader."""
-    with suppress(OSError), open(pipe, "wb", buffering=0) as file:
-        while data := os.read(0, 1 << 16):
-            while data:
-                data = data[file.write(data) :]

@@ -61,7 +61,7 @@ def test_make_writes_the_tasks_of_records(
     assert "2 tasks of 3 records (66.7%): 2 state" in text.replace("\n", " ")
     records[:] = []
     assert "makes a task" in run("make", tmp_path, "--out", tmp_path / "none").stderr
-    assert run("make", tmp_path, "--out", tmp_path / "x", "--prompt-url", "u").exit_code == 2
+    assert run("make", tmp_path, "--out", tmp_path / "x", "--endpoint", "u").exit_code == 2
 
 
 def test_verify_exits_with_1_where_a_proof_fails(file: Path, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_verify_exits_with_1_where_a_proof_fails(file: Path, tmp_path: Path) -> 
 
 def test_certify_writes_what_check_reads(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "certified"
-    done = run("certify", file, "--out", out, "--k", 1)
+    done = run("certify", file, "--out", out, "--runs", 1)
     assert (done.exit_code, done.stdout) == (0, "2 of 2 tasks are certified\n")
     assert run("certify", out, "--check").exit_code == 0
     sound, other = read_tasks(out)
@@ -89,7 +89,7 @@ def test_certify_writes_what_check_reads(file: Path, tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert printed(done)["faulty"][0]["faults"] == ["the prompt was changed since"]
     assert printed(done)["unchecked"] == ["id", "solved_by"]
-    rebased = run("certify", out, "--out", tmp_path / "rebased", "--rebase", "--k", 1)
+    rebased = run("certify", out, "--out", tmp_path / "rebased", "--rebase", "--runs", 1)
     assert rebased.exit_code == 0, rebased.output
     refused = run("certify", tmp_path / "edited", "--out", tmp_path / "x", "--rebase")
     assert "task t1 was changed since it was certified" in refused.stderr
@@ -131,7 +131,7 @@ def test_export_tells_what_was_refused(
 ) -> None:
     done = ExportedTasks(("shioenv-t0",), {"t1": "times of files"})
     monkeypatch.setattr(export, "export_tasks", lambda tasks, out, **how: done)
-    told = run("export", file, "--harbor", tmp_path / "harbor").stdout.splitlines()
+    told = run("export", file, "--out", tmp_path / "harbor").stdout.splitlines()
     assert told[-1] == "  1 refused: times of files"
     assert told[-2].endswith("1 folders of 2 tasks")
 
@@ -150,7 +150,7 @@ def test_set_exits_with_1_where_tasks_are_missing(
         return MadeSet(directory, manifest)
 
     monkeypatch.setattr(sets, "make_set", made)
-    done = run("set", tmp_path / "set", "--count", 3, "--k", 1)
+    done = run("set", tmp_path / "set", "--count", 3, "--runs", 1)
     assert done.exit_code == status
     assert f"{tasks} of 3, of 20 records" in done.stdout
     assert "1 folders" in done.stdout

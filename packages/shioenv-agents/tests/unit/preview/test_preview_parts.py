@@ -15,7 +15,6 @@ import tempfile
 import termios
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import fields, replace
 from io import BytesIO
 from pathlib import Path
@@ -30,7 +29,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.errors import HostError, SandboxError, UsageError
 from shioenv.sandbox.base import FileChange, FileStat
 from shioenv.system import refusals
-from shioenv_agents.preview import inside, mounts, preview
+from shioenv_agents.preview import inside, keeper, mounts, preview
 from shioenv_agents.preview.plan import PreviewPlan
 from shioenv_agents.preview.preview import USUAL_LIMITS, Watch
 from shioenv_agents.preview.terminal import kept_streams
@@ -199,7 +198,7 @@ def test_who_may_mount(
     text = f"Name:\tx\nCapPrm:\t00000000ffffffff\nCapEff:\t{capabilities}\n"
     monkeypatch.setattr(Path, "read_text", lambda _: text)
     monkeypatch.setattr(os, "geteuid", lambda: uid)
-    assert preview._may_mount() is may
+    assert keeper.may_mount() is may
 
 
 def test_sockets_are_listed_by_the_real_names_of_their_directories(
@@ -269,7 +268,7 @@ class Keeper:
         self.signals: list[int] = []
         ours, self.socket = socket.socketpair()
         running = preview._Running.__new__(preview._Running)
-        running._plan, running._limits, running._stack = plan(**changes), limits, ExitStack()
+        running._plan, running._limits = plan(**changes), limits
         running._output, running._drained, running._reached = bytearray(), 0, []
         running._control, running._pipe = ours, None
         running._process = SimpleNamespace(send_signal=self.signals.append)  # type: ignore
@@ -443,7 +442,7 @@ def test_a_file_is_fed_through_a_pipe(tmp_path: Path) -> None:
     os.dup2(given_file, 0)
     reading = None
     try:
-        reading = Keeper().running._standard_input()
+        reading = keeper.standard_input()
         assert reading is not None
         assert stat.S_ISFIFO(os.fstat(reading).st_mode)
         with os.fdopen(reading, "rb") as pipe:
@@ -459,7 +458,7 @@ def test_a_pipe_is_passed_on_as_it_is() -> None:
     ends = os.pipe()
     os.dup2(ends[0], 0)
     try:
-        assert Keeper().running._standard_input() is None
+        assert keeper.standard_input() is None
     finally:
         os.dup2(before, 0)
         for end in (before, *ends):

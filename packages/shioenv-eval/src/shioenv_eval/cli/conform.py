@@ -24,7 +24,7 @@ LINES = 16
 
 
 Count = Annotated[
-    int, typer.Option("--cases", min=1, metavar="N", help="Cases drawn. 20,000 have every option.")
+    int, typer.Option("--count", min=1, metavar="N", help="Cases drawn. 20,000 have every option.")
 ]
 
 app = typer.Typer(
@@ -172,7 +172,7 @@ def _parts(document: dict[str, Any]) -> Iterator[Table | str]:
         yield f"and {len(findings) - SHOWN:,} more findings: --out DIR"
 
 
-@shared.command(app, "shioenv conform export ./shell-truth --cases 20000")
+@shared.command(app, "shioenv conform export ./shell-truth --count 20000")
 def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory.")],
     command: shared.CommandNames = None,

@@ -79,19 +79,21 @@ def report_grammars(
     against: Annotated[
         Path | None,
         typer.Option(
-            "--against",
+            "--compare-with",
             metavar="INPUTS",
             help="Instead, compare what each policy draws with the inputs in this file, one a "
             "line (- is stdin).",
         ),
     ] = None,
     draws: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Inputs drawn by each policy, for --against.")
+        int,
+        typer.Option(min=1, metavar="N", help="Inputs drawn by each policy, for --compare-with."),
     ] = 5000,
     markdown: Annotated[
         bool,
         typer.Option(
-            "--markdown", help="Print the page docs/grammars.md, or with --against its last part."
+            "--markdown",
+            help="Print the page docs/grammars.md, or with --compare-with its last part.",
         ),
     ] = False,
 ) -> shared.Printout:
@@ -101,9 +103,9 @@ def report_grammars(
     failure that the program blames on the command line as typed. The exit status is 1 where a
     number is not what it must be.
 
-    With --against nothing is executed. The report then says which of people's inputs the grammars
-    derive on the system. It compares what the policies mixed, people and paper draw with those
-    inputs, and with a table of usage.
+    With --compare-with, nothing is executed. The report counts the given inputs that the grammars
+    derive on the system. It compares the inputs drawn by the policies mixed, people and paper with
+    the given ones, and with a table of usage.
     """
     if against is not None:
         return _against(against, draws, seed, system, markdown=markdown)
@@ -131,7 +133,7 @@ def _against(
     texts = stdin.given_lines(file)
     made = compare(texts, draws=draws, seed=seed, system=system)
     if markdown:
-        made_by = f"`shioenv grammar report --against INPUTS --draws {draws} --seed {seed}`"
+        made_by = f"`shioenv grammar report --compare-with INPUTS --draws {draws} --seed {seed}`"
         source = f"Made by {made_by}, of {len(texts):,} inputs that people wrote."
         return shared.Printout(made.to_json(), [made.markdown(source).encode()], indent=2)
     table = printing.table(("", *made.policies))

@@ -45,9 +45,10 @@ def material(
     against: Annotated[
         list[Path] | None,
         typer.Option(
+            "--compare-with",
             metavar="INPUTS",
-            help="A file of inputs, one a line, as text or as JSON (- is stdin). How many of these "
-            "inputs the material holds is printed. The option may be given again.",
+            help="Count the inputs of this file that the material contains: one a line, as text or "
+            "as JSON (- is stdin). Repeatable.",
         ),
     ] = None,
     system: shared.SystemName = None,
@@ -240,10 +241,11 @@ def model(
     within: Annotated[
         float,
         typer.Option(
+            "--total-minutes",
             min=0,
-            metavar="M",
-            help="Minutes of the whole run: the learning rate falls until then, and the run ends. "
-            "(default: the steps decide)",
+            metavar="MINUTES",
+            help="Minutes of the whole run; the learning rate decays until then. 0: --steps "
+            "decides.",
         ),
     ] = 0.0,
     batch_tokens: Annotated[

@@ -14,6 +14,7 @@ from shioenv.domain.context import MONTHS, FileEntry
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.expand import Expander
+from shioenv_model.bash.expressions import found_groups
 from shioenv_model.bash.patterns import matches
 from shioenv_model.composition.variables import Value, Variables, element, item_of, resolved
 
@@ -23,7 +24,6 @@ _RELATIONS = frozenset({"=", "==", "!=", "<", ">"})
 _NUMBERS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _AGES = frozenset({"-nt", "-ot", "-ef"})
 _INTEGER = re.compile(r"[ \t\n\v\f\r]*([+-]?)(\d+)[ \t]*", re.ASCII)
-_EXTENDED = re.compile(r"[?*+@!]\(")
 _TYPES = {"f": "-", "d": "d", "b": "b", "c": "c", "p": "p", "S": "s"}
 _SET_BITS = {"u": (3, "sS"), "g": (6, "sS"), "k": (9, "tT")}
 _ELSEWHERE = ("/proc", "/sys", "/dev")
@@ -107,11 +107,13 @@ def holds(state: State, operator: str, operand: str) -> bool:
         return bool(operand) == (letter == "n")
     if letter == "v":
         return is_set(state, operand)
+    if letter == "t":
+        return False  # no input has a terminal
+    if letter == "R":
+        value = Value.of(state.before.document, operand)
+        return value is not None and "n" in value.flags
     if letter == "o":
-        value = state.before.document["settings"].get(f"-o {operand}")
-        if value is None:
-            raise Abstained(f"the option {operand!r:.40} is not known")
-        return bool(value)
+        return bool(state.before.document["settings"].get(f"-o {operand}"))
     if letter not in _OF_FILES or letter == "N":
         raise Abstained(f"{operator} is beyond it")
     entry = looked_up(state, operand, follow=letter not in "hL")
@@ -310,6 +312,10 @@ class Conditional:
     number: Callable[[str], int]
     """Evaluate an arithmetic expression after expanding its words."""
     parts: Sequence[str]
+    is_set: Callable[[str], bool]
+    """Whether a variable or an element has a value."""
+    remember: Callable[[Sequence[str]], None]
+    """Set `BASH_REMATCH`."""
     place: int = field(default=0, init=False)
 
     def value(self) -> bool:
@@ -350,6 +356,8 @@ class Conditional:
             return value
         if _is_unary(first) and self._peek() not in {"", "&&", "||", ")"}:
             operand = self._next()
+            if first == "-v":
+                return counts and self.is_set(self.expander.text(operand))
             return counts and holds(self.state(), first, self.expander.text(operand))
         if self._peek() in {"", "&&", "||", ")"}:
             return counts and bool(self.expander.text(first))
@@ -358,12 +366,14 @@ class Conditional:
 
     def _binary(self, operator: str, first: str, second: str) -> bool:
         left = self.expander.text(first)
+        folds = bool(self.state().before.document["shell_options"].get("nocasematch"))
         if operator in {"=", "==", "!="}:
-            if _EXTENDED.search(second) or self.state().before.document["shell_options"].get(
-                "nocasematch"
-            ):
-                raise Abstained("a pattern that is beyond it")
-            return matches(self.expander.pattern(second), left) == (operator != "!=")
+            pattern = self.expander.pattern(second)
+            return matches(pattern, left, extended=True, folds=folds) == (operator != "!=")
+        if operator == "=~":
+            found = found_groups(self.expander.pieces(second), left, folds=folds)
+            self.remember(found or [])
+            return found is not None
         right = self.expander.text(second)
         if operator in {"<", ">"}:
             return left < right if operator == "<" else left > right

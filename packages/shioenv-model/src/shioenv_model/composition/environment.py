@@ -25,7 +25,7 @@ from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
 from shioenv_model.bash.braces import braces
 from shioenv_model.bash.expand import Expander
-from shioenv_model.bash.patterns import SPECIAL, is_pattern
+from shioenv_model.bash.patterns import EXTENDED, SPECIAL, is_pattern
 from shioenv_model.bash.references import references
 from shioenv_model.bash.work import COPIED, spend
 from shioenv_model.composition.asking import Asker, CallSetting
@@ -60,7 +60,7 @@ _OF_RUN = frozenset(
 """Parameters that only this run can provide."""
 
 _PARAMETERS = frozenset({"@", "*", "#", *"123456789"})
-_CHANGING = re.compile(r"\$\(\(|\$\{[^}]*[?=]")
+_CHANGING = re.compile(r"\$\(\(|\$\[|\$\{[^}]*[?=]")
 """An expansion that may set a variable, or that Bash may reject."""
 
 _OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])
@@ -155,7 +155,7 @@ class Environment(ShellVariables):
 
         Errors: Abstained if it is known in part.
         """
-        program = read_program(source)
+        program = self.program(source)
         buffer = Buffer()
         fds = {**self.streams.fds, 1: buffer}
         with self.to(Streams(fds, self.streams.stdin)), self.subshell(), self.asking.other_pipes():
@@ -350,11 +350,16 @@ class Environment(ShellVariables):
             self.own = saved
         self.asking.leave(mark)
 
+    def program(self, text: str) -> Program:
+        """Parse a text under the shell's options. Errors: see `read_program`."""
+        extended = bool(self.state.before.document["shell_options"].get("extglob"))
+        return read_program(text, extended=extended)
+
     def leave_shell(self) -> None:
         """Run the trap EXIT of a shell that ends. Errors: Exit for an `exit` in it."""
         action, status = self.own.traps.pop("EXIT", None), self.status
         if action:
-            self._walk(read_program(action))
+            self._walk(self.program(action))
             self.status = status
 
     def is_on(self, option: str) -> bool:
@@ -363,9 +368,12 @@ class Environment(ShellVariables):
 
     def is_matched(self, word: str) -> bool:
         """Whether a word contains a pathname pattern."""
-        if not SPECIAL & set(word) or self.is_unknown(word):
+        if not (SPECIAL & set(word) or EXTENDED.search(word)) or self.is_unknown(word):
             return False
-        return any(is_pattern(self.expander.pattern(one)) for one in braces(word))
+        extended = bool(self.state.before.document["shell_options"].get("extglob"))
+        return any(
+            is_pattern(self.expander.pattern(one), extended=extended) for one in braces(word)
+        )
 
     def is_ours(self, word: str) -> bool:
         """Whether a word depends on values that only this run knows."""

@@ -18,9 +18,11 @@ from shioenv_model.bash.arithmetic import Complaint, evaluate
 from shioenv_model.bash.arrays import Array
 from shioenv_model.composition.asking import Asker
 from shioenv_model.composition.call import Call
+from shioenv_model.composition.conditions import is_set
 from shioenv_model.composition.frames import Frame, Own, Position, Result, Streams
 from shioenv_model.composition.variables import (
     Value,
+    attributes,
     element,
     item_of,
     known_place,
@@ -61,6 +63,11 @@ class ShellVariables(ABC):
     streams: Streams
     status: int
 
+    @property
+    @abstractmethod
+    def arguments(self) -> Sequence[str]:
+        """See `Scope.arguments`."""
+
     @abstractmethod
     def ask(self, call: Call, *, separate: bool = False) -> Behavior:
         """Return a command's behavior; see `Environment.ask`."""
@@ -80,7 +87,8 @@ class ShellVariables(ABC):
 
     def value_of(self, name: str) -> Value | None:
         """Return the variable of this name itself; None if there is none."""
-        return Value.of(self.state.before.document, name)
+        is_text = name in self.asking.set_here
+        return Value.of(self.state.before.document, name, is_text=is_text)
 
     def carry(self, **what: Any) -> None:
         """Update fields of `Carried`, the state that the shell carries to the next input."""
@@ -120,6 +128,10 @@ class ShellVariables(ABC):
     def resolved(self, name: str) -> str:
         """See `Scope.resolved`."""
         return resolved(self.state.before.document, name)
+
+    def attributes(self, name: str) -> str:
+        """See `Scope.attributes`."""
+        return attributes(self.value_of(self.resolved(name)))
 
     def array(self, name: str) -> Array | None:
         """See `Scope.array`."""
@@ -270,6 +282,22 @@ class ShellVariables(ABC):
         """Export a variable."""
         value = self.value_of(name) or Value()
         self.store(name, replace(value, flags=value.flags | {"x"}))
+
+    def is_set(self, name: str) -> bool:
+        """Whether a variable, an element or a positional parameter has a value."""
+        if name.isdecimal():
+            return int(name) <= len(self.arguments)
+        base, key = item_of(name)
+        if base in _ARRAYS and key in ("@", "*"):
+            array = self.array(base)
+            return array is not None and bool(array.items)
+        if base in _ARRAYS or base == "OLDPWD":
+            return self.variable(name) is not None
+        return is_set(self.state, name)
+
+    def remember_match(self, groups: Sequence[str]) -> None:
+        """Set `BASH_REMATCH`."""
+        self.own.matched = Array({str(n): one for n, one in enumerate(groups)})
 
     def number(self, expression: str) -> int:
         """Evaluate an arithmetic expression."""

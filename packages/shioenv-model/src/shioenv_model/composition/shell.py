@@ -29,8 +29,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import with_contents
 from shioenv.domain.runner import Answer
 from shioenv.errors import Abstained
-from shioenv_model.bash.arithmetic import Complaint, count, evaluate
-from shioenv_model.bash.patterns import matches
+from shioenv_model.bash.arithmetic import Complaint, count
 from shioenv_model.bash.references import references
 from shioenv_model.bash.work import spend
 from shioenv_model.composition import builtins, stdin_builtins
@@ -47,7 +46,6 @@ from shioenv_model.composition.frames import (
     Stdin,
     Streams,
 )
-from shioenv_model.composition.reading import read_program
 from shioenv_model.composition.scoping import UNKNOWN
 from shioenv_model.composition.simple import SimpleCommands
 
@@ -107,7 +105,7 @@ class Walk(SimpleCommands):
         status, statuses = self._here.status, self._here.result.statuses
         conditions, self._conditions, self._trapping = self._conditions, 0, True
         try:
-            self._inside(read_program(action))
+            self._inside(self._here.program(action))
         finally:
             self._conditions, self._trapping = conditions, False
         self._here.status, self._here.result.statuses = status, statuses
@@ -254,9 +252,13 @@ class Walk(SimpleCommands):
         mark = here.asking.mark()
         try:
             if command.parts:
-                number = partial(evaluate, variable=here.variable, assign=here.assign)
                 value = Conditional(
-                    lambda: here.state, here.expander, number, command.parts
+                    lambda: here.state,
+                    here.expander,
+                    here.number,
+                    command.parts,
+                    here.is_set,
+                    here.remember_match,
                 ).value()
             else:
                 value = bool(here.expander.number(command.text[2:-2]))
@@ -270,6 +272,8 @@ class Walk(SimpleCommands):
             here.status = 1
             return True
         except (Abstained, Wrong):
+            if not here.asking.executes and command.parts:
+                raise
             here.asking.back_to(mark)
             return False
         here.status = int(not value)
@@ -400,7 +404,8 @@ class Walk(SimpleCommands):
         falling = False
         for patterns, body, end in command.items:
             if falling or any(
-                matches(self._here.expander.pattern(each), text) for each in patterns
+                self._here.expander.matches(self._here.expander.pattern(each), text)
+                for each in patterns
             ):
                 self._program(body)
                 if end == ";;":

@@ -33,7 +33,7 @@ from shioenv_model.composition.callers import CALLING, Callers
 from shioenv_model.composition.directories import STACKING, stack
 from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.frames import Discard, Exit, Own, Position, Return, Stdin, Streams
-from shioenv_model.composition.reading import known_functions, read_program
+from shioenv_model.composition.reading import known_functions
 from shioenv_model.composition.redirecting import Redirections
 from shioenv_model.composition.scoping import UNKNOWN
 from shioenv_model.composition.scripts import (
@@ -344,7 +344,7 @@ class SimpleCommands(ABC):
             refuse_bashisms(script.text)
         if here.place.scripts >= DEEPEST:
             raise Abstained("scripts that run each other too deeply")
-        program = read_program(script.text)
+        program = here.program(script.text)
         if script.reads_itself:
             streams = Streams(streams.fds, Stdin(b""))
         place, conditions, jobs = here.place, self._conditions, self._has_jobs
@@ -374,7 +374,7 @@ class SimpleCommands(ABC):
             return False
         if here.place.scripts >= DEEPEST:
             raise Abstained("scripts that run each other too deeply")
-        program = read_program(text)
+        program = here.program(text)
         saved, place = here.own.carried.arguments, here.place
         if len(words) > 2:
             here.carry(arguments=tuple(words[2:]))
@@ -499,7 +499,7 @@ class SimpleCommands(ABC):
             self._here.usage("eval", words[0], "eval [arg ...]")
             return
         self._here.status = 0
-        self._inside(read_program(" ".join(words)))
+        self._inside(self._here.program(" ".join(words)))
 
     def _call(self, name: str, arguments: list[str]) -> None:
         if self._here.place.calls > 20:

@@ -48,12 +48,18 @@ ExactCount = Annotated[
     ),
 ]
 Longest = Annotated[
-    int, typer.Option(min=2, max=12, metavar="N", help="Arguments of an input at most.")
+    int,
+    typer.Option(
+        "--max-arguments", min=2, max=12, metavar="N", help="Arguments of an input at most."
+    ),
 ]
 Replays = Annotated[
     int,
     typer.Option(
-        min=1, metavar="N", help="Estimates of each input by each estimator at each budget."
+        "--estimates",
+        min=1,
+        metavar="N",
+        help="Estimates of each input by each estimator at each budget.",
     ),
 ]
 
@@ -119,7 +125,7 @@ class RunOften:
 
 
 @shared.command(
-    app, "shioenv experiment sampling-efficiency --out ./experiments --count 5 --longest 8"
+    app, "shioenv experiment sampling-efficiency --out ./experiments --count 5 --max-arguments 8"
 )
 def sampling_efficiency(out: Out, exact: ExactOptions, run: Run) -> shared.Printout:
     """How far estimates are from exact scores, by budget, number of arguments and estimator.
@@ -131,7 +137,9 @@ def sampling_efficiency(out: Out, exact: ExactOptions, run: Run) -> shared.Print
     return run(out, lambda setting: experiment.run(setting, **asdict(exact)))
 
 
-@shared.command(app, "shioenv experiment estimators --out ./experiments --count 5 --longest 9")
+@shared.command(
+    app, "shioenv experiment estimators --out ./experiments --count 5 --max-arguments 9"
+)
 def estimators(out: Out, exact: ExactOptions, run: Run) -> shared.Printout:
     """Error of every estimator, by the executions that were spent: which estimator to choose.
 
@@ -178,7 +186,7 @@ def training_sets(
     pool: Annotated[
         str | None,
         typer.Option(
-            metavar="nl2cmd=DIR", help="A dataset of what people wrote, to stand beside the others."
+            metavar="NAME=DIR", help="A dataset of what people wrote, to stand beside the others."
         ),
     ] = None,
     scoring: PaperScoring,
@@ -214,12 +222,12 @@ def policies(
     return run(out, lambda setting: experiment.run(setting, count=count, scoring=scoring.scoring()))
 
 
-@shared.command(app, "shioenv experiment determinism --out ./experiments --count 500 --passes 3")
+@shared.command(app, "shioenv experiment determinism --out ./experiments --count 500 --runs 3")
 def determinism(
     out: Out,
     *,
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Inputs.")] = 5000,
-    passes: Annotated[
+    runs: Annotated[
         int,
         typer.Option(
             min=2,
@@ -233,7 +241,7 @@ def determinism(
     """Share of inputs that do the same in every run, byte for byte, and why other inputs do not."""
     from shioenv_paper import determinism as experiment
 
-    return run(out, lambda setting: experiment.run(setting, count=count, number_of_passes=passes))
+    return run(out, lambda setting: experiment.run(setting, count=count, number_of_passes=runs))
 
 
 @shared.command(app, "shioenv experiment rl --out ./experiments --episodes 5000 --seeds 3")
@@ -266,16 +274,16 @@ def rl(
 
 
 @shared.command(
-    app, "shioenv experiment regimes --out ./experiments --suite public.suite --sizes 500"
+    app, "shioenv experiment regimes --out ./experiments --suite public.suite --memory-sizes 500"
 )
 def regimes(
     out: Out,
     *,
     suite: Annotated[
         list[Path],
-        typer.Option(metavar="FILE", help="A recorded suite to ask about; several may be given."),
+        typer.Option(metavar="SUITE", help="A recorded suite to ask about; several may be given."),
     ],
-    sizes: Annotated[
+    memory_sizes: Annotated[
         str, typer.Option(metavar="N,N", help="Records of each memory.")
     ] = "10000,30000",
     seeds: Annotated[
@@ -297,7 +305,7 @@ def regimes(
             help="Records that are left out, and that each memory is asked about.",
         ),
     ] = 2000,
-    seq2seq: Annotated[
+    seq2seq_size: Annotated[
         str | None,
         typer.Option(
             metavar="tiny|mini|small|base",
@@ -305,7 +313,7 @@ def regimes(
         ),
     ] = None,
     minutes: Annotated[
-        float, typer.Option(min=0, metavar="M", help="Of training, for each sequence model.")
+        float, typer.Option(min=0, metavar="MINUTES", help="Of training, for each sequence model.")
     ] = 9.0,
     steps: Annotated[
         int, typer.Option(min=1, metavar="N", help="Of training, for each sequence model.")
@@ -326,17 +334,18 @@ def regimes(
     The five are UCS, GCS, GCS with scores of at least 0.5, GCS with scores of at most 0.5, and
     NL2CMD. Two regimes of ours are added. One is GCS with at least half of the arguments
     necessary; the other is inputs drawn by what people use. Each regime gives a memory of equally
-    many inputs, and with --seq2seq a sequence model.
+    many inputs, and with --seq2seq-size a sequence model.
     """
     from shioenv_paper import regimes as experiment
 
     pools = dict(_pool(text, experiment.POOLS) for text in pool or ())
-    if not all(size.isdigit() and int(size) for size in sizes.split(",")):
+    if not all(size.isdigit() and int(size) for size in memory_sizes.split(",")):
         raise UsageError(
-            f"--sizes takes numbers above 0, not {sizes!r}", hint="--sizes 10000,30000"
+            f"--memory-sizes takes numbers above 0, not {memory_sizes!r}",
+            hint="--memory-sizes 10000,30000",
         )
-    numbers = sorted({int(size) for size in sizes.split(",")})
-    training = None if seq2seq is None else _training(seq2seq, minutes, steps, device)
+    numbers = sorted({int(size) for size in memory_sizes.split(",")})
+    training = None if seq2seq_size is None else _training(seq2seq_size, minutes, steps, device)
     return run(
         out,
         lambda setting: experiment.run(

@@ -104,7 +104,7 @@ def openai(
         serve(front.application(), door, printing.note, refusal)
 
 
-@shared.command(app, "shioenv serve ssh ./visits --port 2222 --policy try:3")
+@shared.command(app, "shioenv serve ssh ./visits --port 2222 --passwords try:3")
 def ssh(
     directory: Annotated[
         Path,
@@ -115,7 +115,7 @@ def ssh(
     *,
     host: shared.Host = "127.0.0.1",
     port: shared.Port = 2222,
-    policy: Annotated[
+    passwords: Annotated[
         str | None,
         typer.Option(
             metavar="POLICY",
@@ -124,9 +124,11 @@ def ssh(
             "does: any).",
         ),
     ] = None,
-    keys: Annotated[
+    authorized_keys: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Keys that pass, as a file authorized_keys has them."),
+        typer.Option(
+            metavar="FILE", help="Accept the keys in this file, as in ~/.ssh/authorized_keys."
+        ),
     ] = None,
     system: shared.SystemName = None,
     model: AnsweringModel = None,
@@ -137,8 +139,8 @@ def ssh(
     per_address: Annotated[
         int, typer.Option(min=1, metavar="N", help="Connections of one address at once.")
     ] = 20,
-    seconds: Annotated[
-        float, typer.Option(min=1, metavar="SECONDS", help="How long a connection may last.")
+    max_duration: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="End a connection after this time.")
     ] = 3600,
     delay: Annotated[
         tuple[float, float],
@@ -167,15 +169,15 @@ def ssh(
     from shioenv_serve.ssh.server import ServerBounds, SshServer
 
     door = Door(host, port)
-    if policy is None and not door.is_local:
+    if passwords is None and not door.is_local:
         raise UsageError(
-            f"who is let in at {host}?", hint="name it: --policy any, never, try:3, list:FILE"
+            f"who is let in at {host}?", hint="name it: --passwords any, never, try:3, list:FILE"
         )
     try:
-        accepted = read_regular(keys) if keys else b""
+        accepted = read_regular(authorized_keys) if authorized_keys else b""
     except OSError as error:
-        raise UsageError(f"{keys} cannot be read: {error}") from None
-    passing = policy_of(policy or "any")
+        raise UsageError(f"{authorized_keys} cannot be read: {error}") from None
+    passing = policy_of(passwords or "any")
     with stoppable(), ExitStack() as stack:
         listening = stack.enter_context(door.opened())
         shells = None
@@ -185,7 +187,7 @@ def ssh(
             find_system(system or (shells.system if shells else None)),
             passing,
             directory,
-            bounds=ServerBounds(connections, per_address, seconds),
+            bounds=ServerBounds(connections, per_address, max_duration),
             accepted_keys=accepted,
             shells=shells,
             delay=delay,

@@ -119,23 +119,41 @@ class LineRecorder:
     def _since(self, execution: Execution) -> Iterator[FileChange]:
         """Yield the changes since the end of the line before."""
         now = {change.path: change for change in settled(map(self._thawed, execution.changes))}
+        entered = _entered(self._frozen) | _entered(self._left) | _entered(now)
         for path, change in now.items():
             left = self._left.get(path)
             before = change.before if left is None else left.after
             after = change.after
-            if left is not None and before is not None and before.digest and after is not None:
+            replaced = before is None or before.digest is not None
+            if left is not None and replaced and after is not None:
                 after = self._digested(path, after)
             if before != after:
-                yield FileChange(path, before, after)
+                yield self._of_line(FileChange(path, before, after), entered)
         if not execution.changes_truncated:
             for path, left in self._left.items():
                 if path not in now:
-                    yield FileChange(path, left.after, left.before)
+                    yield self._of_line(FileChange(path, left.after, left.before), entered)
             self._left = now
         else:
             self._left |= now
         if execution.frozen:
             self._frozen, self._left = self._composed(self._left), {}
+
+    def _of_line(self, change: FileChange, entered: Collection[bytes]) -> FileChange:
+        """Return a change without attributes that a repetition of the lines cannot see.
+
+        They are those of a directory of the pristine system whose entries are not the pristine
+        ones, before the line or after it (`entered`).
+        """
+        path, before, after = change.path, change.before, change.after
+        if before is None or after is None or path not in entered:
+            return change
+        known = self._frozen.get(path) or self._left.get(path)
+        pristine = before if known is None else known.before
+        if pristine is None or not all(stat.S_ISDIR(file.mode) for file in (before, after)):
+            return change
+        same = replace(after, size=before.size, links=before.links, mtime_ns=before.mtime_ns)
+        return FileChange(path, before, same)
 
     @property
     def _touched(self) -> Collection[bytes]:
@@ -184,6 +202,15 @@ class LineRecorder:
         self._hostname = execution.hostname or self._hostname
         self._network = execution.network or self._network
         self._found = Found(shell, cwd, self._network, self._touched)
+
+
+def _entered(changes: Mapping[bytes, FileChange]) -> set[bytes]:
+    """Return the directories in which an entry was added or removed."""
+    return {
+        path.rpartition(b"/")[0] or b"/"
+        for path, change in changes.items()
+        if (change.before is None) != (change.after is None)
+    }
 
 
 class Lines:

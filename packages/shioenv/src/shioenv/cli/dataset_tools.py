@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,8 @@ SHOWN = 10
 
 Source = Annotated[Path, typer.Argument(metavar="SRC", help="The dataset to read.")]
 
+_condition = partial(typer.Option, rich_help_panel="Conditions")
+
 
 def filter_(
     source: Source,
@@ -31,66 +34,61 @@ def filter_(
         Path, typer.Option("--out", metavar="NEW", help="The new dataset; must not exist.")
     ],
     min_irreducibility: Annotated[
-        float | None, typer.Option(min=0, max=1, metavar="X", help="At least this score.")
+        float | None, _condition(min=0, max=1, metavar="X", help="Minimum irreducibility.")
     ] = None,
     max_irreducibility: Annotated[
-        float | None, typer.Option(min=0, max=1, metavar="Y", help="At most this score.")
+        float | None, _condition(min=0, max=1, metavar="X", help="Maximum irreducibility.")
     ] = None,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="The bounds on the score are on irreducibility_strict."),
+        _condition("--strict", help="Apply these two bounds to irreducibility_strict instead."),
     ] = False,
     min_necessary: Annotated[
         float | None,
-        typer.Option(min=0, max=1, metavar="X", help="At least this share of needed arguments."),
+        _condition(min=0, max=1, metavar="X", help="Minimum share of necessary arguments."),
     ] = None,
     max_necessary: Annotated[
         float | None,
-        typer.Option(min=0, max=1, metavar="Y", help="At most this share of needed arguments."),
+        _condition(min=0, max=1, metavar="X", help="Maximum share of necessary arguments."),
     ] = None,
     command: Annotated[
         list[str] | None,
-        typer.Option(
+        _condition(
             "--command",
-            metavar="NAME",
+            metavar="COMMAND",
             autocompletion=shared.completing("shioenv.grammar.library:names_of_grammars"),
-            help="Only inputs all of whose commands are among these. The option may be given "
-            "again.",
+            help="Only inputs whose commands are all among these. Repeatable.",
         ),
     ] = None,
     exclude_volatile: Annotated[
         bool,
-        typer.Option(
-            "--exclude-volatile",
-            help="Leave out volatile records: those that another run may show otherwise.",
+        _condition(
+            "--exclude-volatile", help="Omit records whose effects may differ between runs."
         ),
     ] = False,
     exit_code: Annotated[
         list[int] | None,
-        typer.Option(
-            min=0,
-            max=255,
-            metavar="N",
-            help="Only records with this exit code. The option may be given again.",
+        _condition(
+            min=0, max=255, metavar="N", help="Only records with this exit code. Repeatable."
         ),
     ] = None,
     min_arguments: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="At least so many arguments.")
+        int | None, _condition(min=0, metavar="N", help="Minimum number of arguments.")
     ] = None,
     max_arguments: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="At most so many arguments.")
+        int | None, _condition(min=0, metavar="N", help="Maximum number of arguments.")
     ] = None,
     count: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Keep the first N records that meet the conditions."),
+        typer.Option(min=1, metavar="N", help="Keep the first N matching records."),
     ] = None,
 ) -> shared.Printout:
     """Select records of a dataset into a new one.
 
-    All conditions hold at once, bounds included. A record without a score meets no bound on the
-    score. An argument is needed if leaving out that argument alone changes the behavior. A record
-    meets a bound on needed arguments only where that is known of all its arguments. Records keep
-    their numbers. The manifest says what was selected and from what. The same selection gives the
+    A record must meet all conditions; bounds are inclusive. A record without a score meets no bound
+    on the score. An argument is necessary if the behavior changes when only it is omitted. A record
+    meets a bound on necessary arguments only if this is known for all its arguments. Records keep
+    their numbers. The manifest describes the selection and its source. The same selection gives the
     same bytes.
     """
     from shioenv.dataset.select import Selection, select
@@ -271,6 +269,7 @@ def import_(
     sampler: Annotated[
         str | None,
         typer.Option(
+            "--sampler-label",
             metavar="NAME",
             help="The sampler that records name (default: the format's name). Records of an "
             "export keep theirs.",
@@ -302,7 +301,9 @@ def import_(
         format_ = kind_of(source)
     if format_ == "records":
         if sampler is not None:
-            raise UsageError("records of an export keep their samplers", hint="leave --sampler out")
+            raise UsageError(
+                "records of an export keep their samplers", hint="omit --sampler-label"
+            )
         with counting("records") as report:
             if has_parts(source):
                 return _kept_parts(import_parts(source, directory, report=report), directory)
@@ -380,7 +381,9 @@ def repair(
     workers: shared.Workers = None,
     policy: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="The policy's file, if a policy's file drew the inputs."),
+        typer.Option(
+            "--policy-file", metavar="FILE", help="The policy's file if one drew the inputs."
+        ),
     ] = None,
     grammars: shared.GrammarDirectory = None,
     system: shared.SystemName = None,

@@ -227,7 +227,9 @@ def parse(
     file: Annotated[
         Path | None,
         typer.Option(
-            "--file", metavar="F", help="Take apart every line of this file instead (- is stdin)."
+            "--file",
+            metavar="FILE",
+            help="Parse each line of this file instead (- is stdin).",
         ),
     ] = None,
     any_system: Annotated[

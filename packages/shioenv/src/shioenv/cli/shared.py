@@ -12,9 +12,10 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from shioenv.bash.words import quoted
+from shioenv.cli.panels import InPanels
 from shioenv.cli.printing import note, print_json, show, write
 from shioenv.irreducibility.scoring import USUAL, Scoring
 
@@ -92,7 +93,7 @@ def group(app: typer.Typer, example: str) -> Callable[[Function], Function]:
         callback.__annotations__ = {"ctx": typer.Context, **printing.__annotations__}
         text = _help(function)
         epilog = f"Example: {example}"
-        app.callback(invoke_without_command=True, help=text, epilog=epilog)(callback)
+        app.callback(cls=_Group, invoke_without_command=True, help=text, epilog=epilog)(callback)
         return function
 
     return add
@@ -181,7 +182,11 @@ complete_policies = completing("shioenv.synthesis.policy:POLICIES")
 complete_estimators = completing("shioenv.irreducibility.estimators:ESTIMATORS")
 
 
-class Subcommand(TyperCommand):
+class _Group(InPanels, TyperGroup):
+    """A group that also runs without a subcommand."""
+
+
+class Subcommand(InPanels, TyperCommand):
     """A subcommand whose usage errors show the correct command line."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -434,10 +439,6 @@ SessionLength = Annotated[
         " after them in the same shell.",
     ),
 ]
-Composites = Annotated[
-    str | None,
-    typer.Option(metavar="off|on", help="off is the same as --composite-share 0.", hidden=True),
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,26 +464,22 @@ class DrawingOptions:
     command: CommandNames = None
     horizon: Horizon = 12
     composite_share: CompositeShare = 0.25
-    composites: Composites = None
     policy: PolicyName = "default"
     mistakes: Mistakes = 0.0
     session_length: SessionLength = 1
     grammars: GrammarDirectory = None
 
     def drawing(self, sampler: str, seed: int) -> Drawing:
-        """Create the drawing. Errors: UsageError where `--composites` is neither off nor on."""
-        from shioenv.errors import UsageError
+        """Create the drawing."""
         from shioenv.synthesis.drawing import Drawing
 
-        if self.composites not in {None, "off", "on"}:
-            raise UsageError(f"--composites is off or on, not {self.composites!r}")
         return Drawing(
             sampler=sampler,
             seed=seed,
             commands=tuple(self.command or ()),
             own_grammars="" if self.grammars is None else str(self.grammars),
             horizon=self.horizon,
-            composite_share=0.0 if self.composites == "off" else self.composite_share,
+            composite_share=self.composite_share,
             policy=self.policy,
             mistakes=self.mistakes,
             session_length=self.session_length,

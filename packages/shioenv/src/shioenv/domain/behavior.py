@@ -66,6 +66,13 @@ class Behavior:
     Empty if they were not collected. They distinguish a moved file from a copied one after a
     history, and are not part of the result.
     """
+    directories: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """Size, links and time of the directories whose entries changed, by their names in `fs`.
+
+    The patch leaves them out. After a history they belong to a directory that the history removed.
+    """
 
     def __repr__(self) -> str:
         return short_repr(self)

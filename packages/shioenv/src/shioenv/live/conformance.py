@@ -6,12 +6,12 @@ the oracle is not, with reasons.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.pointer import keys
+from shioenv.domain.pointer import pointer
 from shioenv.errors import ShellEndedError
 from shioenv.live.shell import Shell
 
@@ -289,18 +289,16 @@ class Disagreement:
 
 
 _COMPARED = (
-    *("exit_code", "output", "timed_out", "limits_hit", "died_by_signal", "shell_state_known"),
+    *("exit_code", "output", "patch", "timed_out", "limits_hit", "died_by_signal"),
+    "shell_state_known",
 )
-_OF_DIRECTORIES = frozenset({"links", "size", "year", "month", "day", "time"})
 
 
 def differences(one: Shell, other: Shell, script: Sequence[str]) -> Iterator[Disagreement]:
     """Run a script in two new shells, line by line, and yield their differences.
 
-    The run stops after the line that ends one of the shells. Equivalent reports are no difference.
-    For a moved file, a resident shell reports a move, and a repeated shell a removal and an
-    addition. Where one line creates a file and a later one removes it, only a repeated shell
-    reports the directory's time.
+    The run stops after the line that ends one of the shells. Contents of new files are not
+    compared: archives hold times, and time passes between the lines of the first shell.
     """
     for number, line in enumerate(script, 1):
         if other.ended:
@@ -311,39 +309,18 @@ def differences(one: Shell, other: Shell, script: Sequence[str]) -> Iterator[Dis
             values = getattr(mine, what), getattr(theirs, what)
             if values[0] != values[1]:
                 yield Disagreement(number, line, what, *values)
-        files = one.state.before.document["fs"]
-        changes = _changes(mine, files), _changes(theirs, files)
-        if changes[0] != changes[1]:
-            yield Disagreement(number, line, "patch", *changes)
+        digests = _digests_of_old_files(mine), _digests_of_old_files(theirs)
+        if digests[0] != digests[1]:
+            yield Disagreement(number, line, "content_digests", *digests)
         if one.ended:
             return
 
 
-def _changes(
-    behavior: Behavior, files: Mapping[str, Mapping[str, object]]
-) -> tuple[set[str], set[str], set[str], dict[str, str]]:
-    """Return removed, added and otherwise changed names, and new contents of files that stayed.
-
-    `files` are those after the line.
-    """
-    gone, new, rest = set(), set(), set()
-    for operation in behavior.patch.operations:
-        parts = keys(operation[1])
-        if parts[0] != "fs":
-            rest.add(repr(operation))
-        elif operation[0] == "m":
-            gone.add(parts[1])
-            new.add(keys(operation[2])[1])
-        elif len(parts) == 2:
-            (gone if operation[0] == "r" else new).add(parts[1])
-        elif parts[2] not in _OF_DIRECTORIES or not _is_directory(files.get(parts[1], {})):
-            rest.add(repr(operation))
-    digests = {name: digest for name, digest in behavior.content_digests.items() if name not in new}
-    return gone, new, rest, digests
-
-
-def _is_directory(entry: Mapping[str, object]) -> bool:
-    return str(entry.get("perms", "")).startswith("d")
+def _digests_of_old_files(behavior: Behavior) -> dict[str, str]:
+    """Return the digests of changed files that existed before."""
+    added = {operation[1] for operation in behavior.patch.operations if operation[0] == "a"}
+    digests = behavior.content_digests.items()
+    return {name: digest for name, digest in digests if pointer("fs", name) not in added}
 
 
 def refuses_lines(shell: Shell) -> bool:

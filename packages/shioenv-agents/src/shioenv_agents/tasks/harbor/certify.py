@@ -122,7 +122,7 @@ def folders_of(directory: Path) -> list[Task]:
     if not tasks:
         raise TaskError(
             f"{directory} holds no folder of a task",
-            hint="shioenv tasks export FILE --harbor DIR writes such folders",
+            hint="shioenv tasks export FILE --out DIR writes such folders",
         )
     return tasks
 
