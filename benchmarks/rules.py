@@ -14,7 +14,7 @@ import argparse
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from shioenv.domain.answers import behavior_json, behavior_of
+from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_eval.metrics import Said, Status

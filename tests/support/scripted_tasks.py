@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from shioenv.behavior.rows import Row, RowKind
+from shioenv.behavior.typed_rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv_agents.tasks import certify, compose, make
 from shioenv_agents.tasks.attacks import ATTACKS
 from shioenv_agents.tasks.certificate import JudgeCertificate

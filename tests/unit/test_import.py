@@ -48,7 +48,7 @@ def test_judging_loads_nothing_of_the_extra_that_trains() -> None:
 
 def test_asking_a_model_loads_nothing_that_builds_or_runs_a_machine() -> None:
     around = ("shioenv.system.build", "shioenv.system.store", "shioenv.sandbox.base")
-    code = "import shioenv_model.files, shioenv.domain.answers, sys; "
+    code = "import shioenv_model.files, shioenv.domain.answer_json, sys; "
     assert python(f"{code}print([n for n in {around!r} if n in sys.modules])") == "[]"
 
 

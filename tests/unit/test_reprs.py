@@ -27,7 +27,7 @@ from shioenv.env.shio_env import ShIOEnv
 from shioenv.errors import SandboxError, ShioenvError
 from shioenv.irreducibility.score import ArgumentEffect, Score, SegmentScore
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.live.asked import AskedShell, HybridShell
+from shioenv.live.model_shell import AskedShell, HybridShell
 from shioenv.recording.effort import Effort
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing

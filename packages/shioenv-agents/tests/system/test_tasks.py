@@ -22,7 +22,7 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.resident import ResidentShell
 from shioenv.live.terminal import Terminal, contents
 from shioenv.recording.session import SessionRecorder
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv.system.store import System

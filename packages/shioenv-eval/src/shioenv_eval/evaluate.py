@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from shioenv.domain.answers import behavior_json, behavior_of
+from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.predictor import REPLY_SECONDS, PatchLevel, find_predictor, unable
 from shioenv.errors import (
     AnswerError,

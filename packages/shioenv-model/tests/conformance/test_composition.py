@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
-from shioenv.domain.conformance import run_checks
+from shioenv.domain.runner_conformance import run_checks
 from shioenv.errors import Abstained
 from shioenv.sandbox.base import MEBIBYTE, Limits
 from shioenv.system.store import System

@@ -9,7 +9,7 @@ from support.needs import needed_module
 
 needed_module("tokenizers")
 
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.inputs import without_start
 from shioenv.domain.record import Record
 from shioenv.execution.local import SerialExecutor

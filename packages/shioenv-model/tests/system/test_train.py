@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.inputs import Input
 from shioenv.errors import ModelError
 from shioenv.execution.local import SerialExecutor

@@ -29,7 +29,7 @@ from shioenv.grammar.library import load_grammar
 from shioenv.grammar.symbols import Grammar, Nonterminal, show_argument
 from shioenv.irreducibility.score import Score
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.text import score
+from shioenv.recording.text_score import score
 from shioenv.seeding import generator
 from shioenv.synthesis.partial_input import Options, OptionStep, PartialInput
 from shioenv.synthesis.policy import WeightedPolicy

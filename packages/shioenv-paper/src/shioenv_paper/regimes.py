@@ -20,7 +20,7 @@ import numpy as np
 
 from shioenv.dataset.generate import enlarged
 from shioenv.dataset.manifest import finished_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.record import Record
 from shioenv.errors import DatasetMismatchError, UsageError
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED, Scoring

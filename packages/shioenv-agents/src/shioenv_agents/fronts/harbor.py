@@ -25,7 +25,7 @@ from harbor.utils.path_filter import filter_paths_by_patterns
 
 from shioenv.errors import TransferError, UsageError
 from shioenv.live.entered import OUTPUT, Command, EnteredMachine, Finished
-from shioenv.live.seat import CommandTimeoutError, Seat, finished
+from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished
 from shioenv.sandbox.base import LARGEST, MEBIBYTE, FileChange, Limits
 from shioenv.system.store import System, find_system
 from shioenv_agents.fronts.transfer import pack, put, unpack

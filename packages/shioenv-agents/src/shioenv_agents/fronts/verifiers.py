@@ -11,7 +11,7 @@ from verifiers.v1.harnesses.null import NullHarnessConfig
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import UsageError
-from shioenv.live.seat import Seat, runner_seat
+from shioenv.live.machine_thread import Seat, runner_seat
 from shioenv_agents.tasks.check import Verdict
 from shioenv_agents.tasks.episode import HOW, MAX_TURNS, Episode
 from shioenv_agents.tasks.task import Task, decode, encode, read_tasks

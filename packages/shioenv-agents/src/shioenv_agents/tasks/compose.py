@@ -24,7 +24,7 @@ from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.live.terminal import Terminal
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv.seeding import generator
 from shioenv.system.store import find_system
 from shioenv_agents.tasks.check import DATES, Judge, is_directory, refuse_other

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from shioenv.bash.words import plain_words
 from shioenv.domain.behavior import NOTHING
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv.system.store import System
 from shioenv_agents.tasks.check import DATES, date_of, is_now
 from shioenv_agents.tasks.prompt import gives_away, shows_output, tells_how

@@ -26,7 +26,7 @@ from shioenv.execution.local import LocalExecutor
 from shioenv.files.unfinished import Parts, digest_of
 from shioenv.live.terminal import Terminal, contents, for_rows
 from shioenv.protocols import EXECUTION
-from shioenv.recording.cache import sources_digest
+from shioenv.recording.execution_cache import sources_digest
 from shioenv.recording.session import ROW_END
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system

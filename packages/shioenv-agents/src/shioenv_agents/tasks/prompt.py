@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from shioenv.endpoint import Endpoint, ReplyFile
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.files.documents import parse_toml
 from shioenv.grammar.arguments import on_files
 from shioenv.grammar.library import load_grammar, shipped_headers

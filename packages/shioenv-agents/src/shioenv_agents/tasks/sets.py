@@ -20,14 +20,14 @@ import msgspec
 from msgspec.structs import replace
 
 from shioenv.dataset.generate import Destination, Progress, generate
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.split import Shares, group_of_input
 from shioenv.errors import TaskError, UsageError
 from shioenv.execution.local import LocalExecutor
 from shioenv.files.durable import atomic_write, locked, storage_errors
 from shioenv.grammar.library import shipped_headers
 from shioenv.guests import package_version
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import grammars_for

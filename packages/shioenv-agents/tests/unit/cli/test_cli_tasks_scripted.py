@@ -44,7 +44,7 @@ def test_make_writes_the_tasks_of_records(
     records = [record("rm b"), record("cp a n"), record("rm b", exit_code=1)]
     manifest = SimpleNamespace(records=3)
     monkeypatch.setattr("shioenv.dataset.manifest.read_manifest", lambda path: manifest)
-    monkeypatch.setattr("shioenv.dataset.read.read_records", lambda path, **how: records)
+    monkeypatch.setattr("shioenv.dataset.record_reader.read_records", lambda path, **how: records)
     monkeypatch.setattr("shioenv.cli.printing.note_unfinished", lambda *given: None)
     out = tmp_path / "out"
     done = run("make", tmp_path, "--out", out, "--json")

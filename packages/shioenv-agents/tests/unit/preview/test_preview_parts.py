@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import HostError, SandboxError, UsageError
 from shioenv.sandbox.base import FileChange, FileStat
-from shioenv.system import refusals
+from shioenv.system import host_diagnosis
 from shioenv_agents.preview import inside, keeper, mounts, preview
 from shioenv_agents.preview.plan import PreviewPlan
 from shioenv_agents.preview.preview import USUAL_LIMITS, Watch
@@ -241,10 +241,10 @@ def test_a_refusal_names_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(error, HostError)
     assert "no preview on this host: make namespaces" in str(error)
     assert "--root DIR" in (error.hint or "")
-    monkeypatch.setattr(refusals, "covered_proc", lambda: ["a", "b", "c", "d"])
+    monkeypatch.setattr(host_diagnosis, "covered_proc", lambda: ["a", "b", "c", "d"])
     covered = preview._refused({"refused": "mount proc on /x: Operation not permitted"})
     assert "covered: a, b, c (" in str(covered)
-    assert covered.hint == refusals.WHOLE_PROC_FIX
+    assert covered.hint == host_diagnosis.WHOLE_PROC_FIX
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from shioenv.errors import ActionError, EnvironmentOptionError, EpisodeError, TaskError
 from shioenv.live.terminal import Terminal
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv_agents.tasks import agents, certify, compose, make
 from shioenv_agents.tasks import env as task_env
 from shioenv_agents.tasks.agents import attempts, results_of

@@ -10,7 +10,7 @@ from typing import Any
 from shioenv.errors import HostError, ShioenvError
 from shioenv.sandbox.base import Limits, Sandbox, ShellMode
 from shioenv.system.bootstrap import Progress
-from shioenv.system.host import HostCheck, try_it
+from shioenv.system.host_checks import HostCheck, try_it
 from shioenv.system.store import System
 from shioenv_backends.microvm.bare import BareSandbox
 from shioenv_backends.microvm.boot import build_microvm, find_microvm

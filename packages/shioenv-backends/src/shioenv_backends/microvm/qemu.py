@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.errors import HostError, SandboxError
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.files.durable import atomic_write
 from shioenv.sandbox.base import MEBIBYTE
 from shioenv_backends.microvm.boot import Microvm

@@ -18,7 +18,7 @@ from shioenv.errors import PredictorError, did_you_mean
 from shioenv.execution.job import Tell, processes_here, silent
 from shioenv.files.unfinished import unfinished
 from shioenv.protocols import EXECUTION
-from shioenv.recording.cache import sources_digest
+from shioenv.recording.execution_cache import sources_digest
 from shioenv.system.store import System, find_system
 from shioenv.text import rounded
 from shioenv_eval.conform.cases import KINDS

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.manifest import Manifest, read_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.stats import Statistics, statistics_of
 from shioenv.domain.record import Record
 from shioenv.files.durable import atomic_write, storage_errors

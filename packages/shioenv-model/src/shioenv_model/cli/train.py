@@ -372,7 +372,7 @@ def _compared(directories: Sequence[Path], files: Sequence[str]) -> dict[str, An
     """
     from shioenv.bash.normal import normal
     from shioenv.dataset.questions import read_questions
-    from shioenv.dataset.read import read_records
+    from shioenv.dataset.record_reader import read_records
     from shioenv.domain.inputs import without_start
 
     wanted = {name: [question.input for question in read_questions(name)] for name in files}

@@ -21,7 +21,7 @@ import msgspec
 from shioenv.dataset.external import CommandList, import_commands
 from shioenv.dataset.generate import Destination, Progress, enlarged, generate
 from shioenv.dataset.manifest import MANIFEST, finished_manifest, read_manifest
-from shioenv.dataset.read import read_contexts, read_records
+from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.select import Selection, select
 from shioenv.domain.inputs import Role
 from shioenv.errors import ModelError, UnknownDatasetError, did_you_mean

@@ -15,7 +15,7 @@ import msgspec
 
 from shioenv.bash.normal import normal
 from shioenv.dataset.manifest import read_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import date_of
 from shioenv.domain.inputs import without_start

@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 
 from shioenv.bash.normal import normal
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.inputs import Argument, Input, Role, without_start
 from shioenv.domain.record import Record
 from shioenv.errors import ModelError

@@ -12,11 +12,11 @@ import pytest
 import zstandard
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.conformance import run_checks
 from shioenv.domain.context import Context
 from shioenv.domain.runner import State
+from shioenv.domain.runner_conformance import run_checks
 from shioenv.errors import Abstained, ModelError
-from shioenv.live.asked import AskedShell
+from shioenv.live.model_shell import AskedShell
 from shioenv_model.commands import GUESSED
 from shioenv_model.files import (
     SHIPPED,

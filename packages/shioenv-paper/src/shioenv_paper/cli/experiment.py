@@ -398,7 +398,7 @@ def _run(
     system: str | None,
 ) -> shared.Printout:
     from shioenv.execution.local import LocalExecutor
-    from shioenv.recording.cache import CACHE_BYTES
+    from shioenv.recording.execution_cache import CACHE_BYTES
     from shioenv_paper.experiment_output import shown_command
     from shioenv_paper.setting import ExperimentSetting
 

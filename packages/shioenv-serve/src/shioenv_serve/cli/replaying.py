@@ -94,7 +94,7 @@ def _lines(visit: LoggedVisit) -> Iterator[str]:
 
 def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:
     from shioenv.errors import LogError
-    from shioenv.live.cast import RESET, CurrentLine, Harmless, read_cast
+    from shioenv.live.asciicast import RESET, CurrentLine, Harmless, read_cast
 
     for place in visit.recordings:
         now, screen, current = 0.0, Harmless(), CurrentLine()

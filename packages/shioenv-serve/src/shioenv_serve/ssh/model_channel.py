@@ -16,9 +16,9 @@ from shioenv.bash.complete import MOST_PARSED, ScriptReader
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import diff_documents
 from shioenv.errors import Abstained
-from shioenv.live.asked import AskedShell, HybridShell
+from shioenv.live.machine_thread import Seat
+from shioenv.live.model_shell import AskedShell, HybridShell
 from shioenv.live.resident import ResidentShell
-from shioenv.live.seat import Seat
 from shioenv.live.shell import Shell
 from shioenv.live.shells import answered_by
 from shioenv.sandbox.base import LONGEST_INPUT

@@ -21,7 +21,7 @@ from shioenv.errors import HostError, ServingError, ShioenvError
 from shioenv.execution.process import adopt_orphans
 from shioenv.live.shells import Shells
 from shioenv.sandbox.base import LONGEST_IDLE, refuse_limit
-from shioenv.system.host import OPEN_FILES, allow_open_files
+from shioenv.system.host_checks import OPEN_FILES, allow_open_files
 from shioenv.system.store import System
 from shioenv_serve.events import EventLog, duration, origin
 from shioenv_serve.ssh import wires

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from shioenv.dataset.sessions import TYPED
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import SandboxError, ShioenvError
-from shioenv.live.seat import Seat
+from shioenv.live.machine_thread import Seat
 from shioenv.live.shell import Shell
 from shioenv.live.shells import Shells, interrupt
 from shioenv_serve.events import EventLog, Origin, duration

@@ -34,7 +34,7 @@ from shioenv.dataset.manifest import (
     refuse_older_records,
     shard_file,
 )
-from shioenv.dataset.read import checked_contexts, count_unfinished, read_records
+from shioenv.dataset.record_reader import checked_contexts, count_unfinished, read_records
 from shioenv.domain.behavior import output_text
 from shioenv.domain.inputs import Input, session_text
 from shioenv.domain.patch import ContextPatch
