@@ -32,7 +32,7 @@ from shioenv.recording.effort import Effort
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv.text import LONGEST_REPR
-from shioenv_agents.preview.preview import Preview
+from shioenv_agents.preview.layered_run import Preview
 from shioenv_agents.tasks.env import TaskEnv
 from shioenv_agents.tasks.task import Goal, Task
 from shioenv_eval.evaluate import Evaluation

@@ -33,7 +33,7 @@ from shioenv_agents.tasks.certify import (
     judge_digests,
     sealed,
 )
-from shioenv_agents.tasks.check import Judge, Verdict
+from shioenv_agents.tasks.goal_check import Judge, Verdict
 from shioenv_agents.tasks.make import made_of
 from shioenv_agents.tasks.task import Task, read_tasks, write_tasks
 

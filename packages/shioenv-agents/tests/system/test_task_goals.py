@@ -19,8 +19,8 @@ from shioenv.live.entered import Command, Running
 from shioenv.live.terminal import Terminal
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text_score import read_arguments
-from shioenv_agents.tasks.check import Judge
 from shioenv_agents.tasks.episode import Episode
+from shioenv_agents.tasks.goal_check import Judge
 from shioenv_agents.tasks.make import made_of
 from shioenv_agents.tasks.task import Task
 

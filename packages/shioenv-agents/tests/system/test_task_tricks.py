@@ -19,8 +19,8 @@ from shioenv.recording.text_score import read_arguments
 from shioenv.sandbox.base import Limits, ShellMode
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
-from shioenv_agents.tasks.check import REASON
 from shioenv_agents.tasks.episode import Episode
+from shioenv_agents.tasks.goal_check import REASON
 from shioenv_agents.tasks.make import made_of
 from shioenv_agents.tasks.task import Task
 

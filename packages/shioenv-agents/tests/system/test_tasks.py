@@ -27,7 +27,7 @@ from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv.system.store import System
 from shioenv_agents.tasks.certify import proof_faults
-from shioenv_agents.tasks.check import Judge, Verdict
+from shioenv_agents.tasks.goal_check import Judge, Verdict
 from shioenv_agents.tasks.make import made_of, unsuited
 from shioenv_agents.tasks.prompt import rephrased
 from shioenv_agents.tasks.task import GoalKind, Task, read_tasks, write_tasks

@@ -34,9 +34,9 @@ from shioenv_eval.results import JudgedPredictor
 from shioenv_eval.suite import Suite, read_suite
 from shioenv_model.files import CARD, read_card, write_card
 from shioenv_model.memory.index import Index
-from shioenv_model.training.examples import Examples
 from shioenv_model.training.material import described, world_in
-from shioenv_model.training.memory import learn, write_memory
+from shioenv_model.training.memory_training import learn, write_memory
+from shioenv_model.training.token_examples import Examples
 from shioenv_paper.experiment_journal import agree, compare
 from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.scores import made

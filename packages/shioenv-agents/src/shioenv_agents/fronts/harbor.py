@@ -31,7 +31,7 @@ from shioenv.system.store import System, find_system
 from shioenv_agents.fronts.transfer import pack, put, unpack
 from shioenv_agents.tasks.harbor.check import ARTIFACTS, EVIDENCE
 from shioenv_agents.tasks.harbor.evidence import evidence_of
-from shioenv_agents.tasks.harbor.export import HOOK, IMAGE, LABEL, PROOF_SECONDS, SHELL
+from shioenv_agents.tasks.harbor.task_folders import HOOK, IMAGE, LABEL, PROOF_SECONDS, SHELL
 
 MEMORY_MB: Final = 2048
 """Default memory in mebibytes."""

@@ -43,8 +43,8 @@ from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished
 from shioenv.live.terminal import Terminal
 from shioenv.sandbox.base import LARGEST, Entered, Limits
 from shioenv.system.store import find_system
-from shioenv_agents.tasks.check import Judge, Verdict, refuse_other
 from shioenv_agents.tasks.episode import MAX_TURNS, shown
+from shioenv_agents.tasks.goal_check import Judge, Verdict, refuse_other
 from shioenv_agents.tasks.task import Task, decode, encode, read_tasks
 
 NOT_EXECUTABLE = 126

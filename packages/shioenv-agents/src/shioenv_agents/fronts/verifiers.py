@@ -12,8 +12,8 @@ from verifiers.v1.harnesses.null import NullHarnessConfig
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import UsageError
 from shioenv.live.machine_thread import Seat, runner_seat
-from shioenv_agents.tasks.check import Verdict
 from shioenv_agents.tasks.episode import HOW, MAX_TURNS, Episode
+from shioenv_agents.tasks.goal_check import Verdict
 from shioenv_agents.tasks.task import Task, decode, encode, read_tasks
 
 FORM = "Answer each time with the line alone, between <line> and </line>."

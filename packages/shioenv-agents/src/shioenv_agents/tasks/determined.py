@@ -18,7 +18,7 @@ from shioenv.bash.words import plain_words
 from shioenv.domain.behavior import NOTHING
 from shioenv.recording.text_score import read_arguments
 from shioenv.system.store import System
-from shioenv_agents.tasks.check import DATES, date_of, is_now
+from shioenv_agents.tasks.goal_check import DATES, date_of, is_now
 from shioenv_agents.tasks.prompt import gives_away, shows_output, tells_how
 from shioenv_agents.tasks.task import Fact, Task
 

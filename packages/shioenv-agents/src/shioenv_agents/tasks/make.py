@@ -30,8 +30,7 @@ from shioenv.recording.execution_cache import sources_digest
 from shioenv.recording.session import ROW_END
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system
-from shioenv_agents.tasks.asking import asks
-from shioenv_agents.tasks.check import (
+from shioenv_agents.tasks.goal_check import (
     DATES,
     Judge,
     digest_in,
@@ -51,6 +50,7 @@ from shioenv_agents.tasks.prompt import (
     told,
     written,
 )
+from shioenv_agents.tasks.question_templates import asks
 from shioenv_agents.tasks.task import Goal, Task
 
 _SOURCES = ("shioenv.bash", "shioenv.live", "shioenv_agents.tasks")

@@ -23,7 +23,7 @@ from shioenv.files.documents import parse_toml
 from shioenv.grammar.arguments import on_files
 from shioenv.grammar.library import load_grammar, shipped_headers
 from shioenv.grammar.traits import OF_FILES
-from shioenv_agents.tasks.check import date_of, is_directory
+from shioenv_agents.tasks.goal_check import date_of, is_directory
 from shioenv_agents.tasks.task import Fact, Goal, GoalKind, Task
 
 LONGEST: Final = 2000

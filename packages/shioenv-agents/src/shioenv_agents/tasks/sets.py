@@ -34,10 +34,10 @@ from shioenv.synthesis.sample import grammars_for
 from shioenv.system.store import System, find_system
 from shioenv_agents.tasks.agents import AGENTS, SCRIPTS, Agent, Attempt, attempts, description_of
 from shioenv_agents.tasks.certify import certify_tasks
-from shioenv_agents.tasks.compose import composed_tasks
-from shioenv_agents.tasks.harbor.export import export_tasks, name_of, refusal
+from shioenv_agents.tasks.harbor.task_folders import export_tasks, name_of, refusal
 from shioenv_agents.tasks.make import MadeTasks, make_tasks
 from shioenv_agents.tasks.task import LENGTHS, GoalKind, Task, bare, decode, encode, length_of
+from shioenv_agents.tasks.task_composition import composed_tasks
 
 RECORDS: Final = 2000
 """Maximum records of a round."""

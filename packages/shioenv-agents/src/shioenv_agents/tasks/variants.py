@@ -25,7 +25,7 @@ from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.library import load_grammar, names_of_grammars
 from shioenv.recording.text_score import read_arguments
 from shioenv.system.store import System
-from shioenv_agents.tasks.check import OWN
+from shioenv_agents.tasks.goal_check import OWN
 from shioenv_agents.tasks.make import wanted
 from shioenv_agents.tasks.task import Fact, GoalKind, Task
 

@@ -134,7 +134,7 @@ def memory(
     from shioenv.files.durable import refuse_unwritable
     from shioenv_model.files import located, opened, pack
     from shioenv_model.training.material import datasets_in
-    from shioenv_model.training.memory import extend_memory, train_memory
+    from shioenv_model.training.memory_training import extend_memory, train_memory
 
     refuse_unwritable(out)
     found = [each for directory in datasets for each in datasets_in(directory)]
@@ -198,7 +198,7 @@ def examples(
 
     from shioenv_model.files import located, opened, pack
     from shioenv_model.memory.memory import Memory
-    from shioenv_model.training.examples import Examples
+    from shioenv_model.training.token_examples import Examples
 
     kept = Memory(opened(located(memory))) if memory else None
     with tempfile.TemporaryDirectory(prefix="shioenv-examples-") as making, Meter() as meter:
@@ -281,7 +281,7 @@ def model(
     except ImportError:
         raise MissingExtraError("training", "train", "torch", "transformers") from None
     from shioenv_model.files import opened, pack
-    from shioenv_model.training.examples import Examples
+    from shioenv_model.training.token_examples import Examples
 
     kept = out / "examples"
     plan = TrainingPlan(

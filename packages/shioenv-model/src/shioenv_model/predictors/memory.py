@@ -26,7 +26,7 @@ from shioenv_model.memory.rank import difference
 from shioenv_model.memory.world import World
 from shioenv_model.sealed import is_sealed, keep_private, seal
 from shioenv_model.training.material import datasets_in
-from shioenv_model.training.memory import train_memory
+from shioenv_model.training.memory_training import train_memory
 from shioenv_model.worlds import asked_elsewhere
 
 QUESTIONS = 2000

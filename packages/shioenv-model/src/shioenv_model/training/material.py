@@ -36,7 +36,13 @@ from shioenv.synthesis.sample import sample
 from shioenv.synthesis.samplers import HORIZON
 from shioenv.system.store import System, find_system
 from shioenv_model.memory.world import World, world_of
-from shioenv_model.training.samplers import CROSSED, PIPED, behind_pipes, crossed, stage_inputs
+from shioenv_model.training.material_samplers import (
+    CROSSED,
+    PIPED,
+    behind_pipes,
+    crossed,
+    stage_inputs,
+)
 
 RECIPES = Path(__file__).parent / "recipes"
 """The directory of the recipes shipped with the package."""

@@ -29,7 +29,7 @@ from shioenv.files.unfinished import Parts, keep_files, take_files, unfinished
 from shioenv.guests import package_version
 from shioenv.recording.execution_cache import sources_digest
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.inputs import is_asked_whole
+from shioenv_model.composition.composed_inputs import is_asked_whole
 from shioenv_model.composition.opening import given
 from shioenv_model.files import read_card, write_card
 from shioenv_model.memory.forms import Forms

@@ -32,7 +32,7 @@ from shioenv.synthesis.mistakes import slip
 from shioenv.synthesis.sample import sample
 from shioenv.system.catalogue import catalogue, quoted
 from shioenv.system.store import System
-from shioenv_model.composition.inputs import is_asked_whole
+from shioenv_model.composition.composed_inputs import is_asked_whole
 from shioenv_model.composition.reading import read_program
 
 PIPED = "stages"

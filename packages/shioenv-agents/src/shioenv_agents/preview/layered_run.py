@@ -31,7 +31,7 @@ from shioenv.text import short_repr
 from shioenv_agents.preview import keeper
 from shioenv_agents.preview.keeper import PATIENCE, Keeper
 from shioenv_agents.preview.plan import LONGEST, PreviewPlan
-from shioenv_agents.preview.terminal import kept_streams
+from shioenv_agents.preview.terminal_state import kept_streams
 from shioenv_agents.preview.texts import read_at, text_diff
 
 SECRETS = (
