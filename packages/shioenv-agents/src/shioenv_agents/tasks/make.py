@@ -31,13 +31,12 @@ from shioenv.execution.local import LocalExecutor
 from shioenv.files.unfinished import Parts, digest_of
 from shioenv.live.terminal import Terminal, contents, for_rows
 from shioenv.protocols import EXECUTION
-from shioenv.recording.cache import sources_digest
+from shioenv.recording.execution_cache import sources_digest
 from shioenv.recording.session import ROW_END
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system
-from shioenv_agents.tasks.asking import asks
-from shioenv_agents.tasks.check import (
+from shioenv_agents.tasks.goal_check import (
     DATES,
     Judge,
     digest_in,
@@ -61,6 +60,7 @@ from shioenv_agents.tasks.prompt import (
     told,
     written,
 )
+from shioenv_agents.tasks.question_templates import asks
 from shioenv_agents.tasks.task import Goal, Task
 
 _SOURCES = ("shioenv.bash", "shioenv.live", "shioenv_agents.tasks")

@@ -53,8 +53,8 @@ def record(
     kept. The same command resumes an interrupted one.
     """
     from shioenv.files.durable import refuse_unwritable
-    from shioenv_eval.record import recorded_suite
     from shioenv_eval.suite import write_suite
+    from shioenv_eval.suite_recorder import recorded_suite
 
     inputs = stdin.given(inputs)
     refuse_unwritable(out)

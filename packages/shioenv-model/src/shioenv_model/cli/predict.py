@@ -166,7 +166,7 @@ def _document(text: str, cwd: str, model: Model, answer: Answer) -> dict[str, An
 
 
 def _behavior(answer: Answer) -> dict[str, Any]:
-    from shioenv.domain.answers import behavior_json
+    from shioenv.domain.answer_json import behavior_json
 
     return {
         **behavior_json(answer.behavior),

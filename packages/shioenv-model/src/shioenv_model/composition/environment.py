@@ -28,8 +28,8 @@ from shioenv_model.bash.expand import Expander
 from shioenv_model.bash.patterns import EXTENDED, SPECIAL, is_pattern
 from shioenv_model.bash.references import references
 from shioenv_model.bash.work import COPIED, spend
-from shioenv_model.composition.asking import Asker, CallSetting
 from shioenv_model.composition.call import Call
+from shioenv_model.composition.command_replay import fed, written
 from shioenv_model.composition.frames import (
     Buffer,
     Discard,
@@ -46,8 +46,8 @@ from shioenv_model.composition.frames import (
     Streams,
     copied,
 )
+from shioenv_model.composition.interpreter_state import Asker, CallSetting
 from shioenv_model.composition.reading import read_program
-from shioenv_model.composition.replay import fed, written
 from shioenv_model.composition.scoping import ShellVariables
 from shioenv_model.composition.variables import Value
 

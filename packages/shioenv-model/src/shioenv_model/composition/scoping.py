@@ -17,10 +17,10 @@ from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, evaluate
 from shioenv_model.bash.arrays import Array, BadSubscript
 from shioenv_model.bash.expand import Expander
-from shioenv_model.composition.asking import Asker
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.conditions import is_set
 from shioenv_model.composition.frames import Frame, Own, Position, Result, Streams
+from shioenv_model.composition.interpreter_state import Asker
 from shioenv_model.composition.variables import (
     Value,
     attributes,

@@ -26,7 +26,7 @@ from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
 from shioenv_model.bash.definitions import command_text, definition
 from shioenv_model.bash.references import references
-from shioenv_model.composition import builtins, stdin_builtins
+from shioenv_model.composition import shell_builtins, stdin_builtins
 from shioenv_model.composition.assigning import assign_word, declare
 from shioenv_model.composition.call import Call, as_text
 from shioenv_model.composition.callers import CALLING, Callers
@@ -490,13 +490,13 @@ class SimpleCommands(ABC):
             elif name == "eval":
                 self._evaluate(rest)
             elif name in ("break", "continue"):
-                builtins.leave_loop(self._here, name, rest)
+                shell_builtins.leave_loop(self._here, name, rest)
             elif name in STACKING:
                 stack(self._here, values)
-            elif name in builtins.RULES:
-                builtins.RULES[name](self._here, values)
+            elif name in shell_builtins.RULES:
+                shell_builtins.RULES[name](self._here, values)
             else:
-                builtins.end(self._here, name, values)
+                shell_builtins.end(self._here, name, values)
 
     def _evaluate(self, words: list[str]) -> None:
         """Run `eval`."""

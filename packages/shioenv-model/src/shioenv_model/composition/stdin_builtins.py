@@ -11,8 +11,8 @@ from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, count
 from shioenv_model.bash.arrays import Array
 from shioenv_model.composition.call import Call
+from shioenv_model.composition.command_replay import fed
 from shioenv_model.composition.environment import Environment
-from shioenv_model.composition.replay import fed
 from shioenv_model.composition.variables import Value
 
 

@@ -12,7 +12,7 @@ from shioenv.cli.interrupts import stoppable
 from shioenv.cli.shell import AnsweringModel, MachineBelow
 
 if TYPE_CHECKING:
-    from shioenv_serve.door import Door
+    from shioenv_serve.listener import Door
 
 app = typer.Typer()
 
@@ -77,7 +77,7 @@ def openai(
     from shioenv.errors import MissingExtraError
 
     try:
-        from shioenv_serve.door import Door
+        from shioenv_serve.listener import Door
         from shioenv_serve.openai import OpenAIFront, refusal
         from shioenv_serve.serving import serve
     except ImportError:
@@ -166,9 +166,9 @@ def ssh(
     from shioenv.files.regular import read_regular
     from shioenv.live.shells import Shells
     from shioenv.system.store import find_system
-    from shioenv_serve.door import Door, place_of
+    from shioenv_serve.listener import Door, place_of
+    from shioenv_serve.ssh.login_policy import policy_of
     from shioenv_serve.ssh.machines import LIMITS
-    from shioenv_serve.ssh.policy import policy_of
     from shioenv_serve.ssh.server import ServerBounds, SshServer
 
     door = Door(host, port)
@@ -234,7 +234,7 @@ def replay(
     """
     from shioenv.errors import LogError, UsageError
     from shioenv_serve.cli import replaying
-    from shioenv_serve.logged import read_visits
+    from shioenv_serve.visit_log import read_visits
 
     if session is None and (again or (speed, pause) != (_SPEED, _PAUSE)):
         raise UsageError(

@@ -15,9 +15,9 @@ from typing import Any, Self, TypeVar, cast
 
 from shioenv.behavior.capture import Recorder
 from shioenv.behavior.history import difference
-from shioenv.behavior.lines import LineRecorder, Lines
-from shioenv.behavior.rows import Row, RowKind, request_of
+from shioenv.behavior.line_behaviors import LineRecorder, Lines
 from shioenv.behavior.sessions import run_session, shows_a_kill
+from shioenv.behavior.typed_rows import Row, RowKind, request_of
 from shioenv.domain.behavior import NOTHING, Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.names import name_bytes

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from shioenv.bash.complete import ScriptReader
-from shioenv.behavior.lines import Lines
+from shioenv.behavior.line_behaviors import Lines
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Order
 from shioenv.errors import SandboxError, ShellEndedError

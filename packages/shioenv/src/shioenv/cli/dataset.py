@@ -169,7 +169,7 @@ def show(
     from itertools import islice
 
     from shioenv.dataset.manifest import read_manifest
-    from shioenv.dataset.read import read_records
+    from shioenv.dataset.record_reader import read_records
     from shioenv.domain.record import encode
     from shioenv.errors import UsageError
 

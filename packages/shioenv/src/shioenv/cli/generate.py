@@ -122,7 +122,7 @@ def made(summary: Summary) -> shared.Printout:
 
 
 def _lines(summary: Summary) -> Iterator[str]:
-    from shioenv.dataset.read import read_records
+    from shioenv.dataset.record_reader import read_records
 
     manifest = summary.manifest
     timed_out = sum(record.timed_out for record in read_records(summary.directory))

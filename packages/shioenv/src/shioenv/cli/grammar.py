@@ -219,7 +219,7 @@ def usage(
     from shioenv.grammar.describe import Describer
     from shioenv.grammar.library import load_grammars, own_grammars
     from shioenv.synthesis.policy import NAMED
-    from shioenv.synthesis.usage import count_usage
+    from shioenv.synthesis.usage_tables import count_usage
 
     describer = Describer(load_grammars(own=own_grammars(own)))
     made = count_usage(map(describer.describe, stdin.given_lines(file)), about)

@@ -15,7 +15,7 @@ from shioenv.cli import printing, shared
 
 if TYPE_CHECKING:
     from shioenv.domain.behavior import Behavior
-    from shioenv.live.cast import Cast
+    from shioenv.live.asciicast import Cast
     from shioenv.live.shell import Shell
 
 app = typer.Typer()
@@ -71,7 +71,7 @@ def shell(
     with ExitStack() as stack:
         recording = None
         if record is not None:
-            from shioenv.live.cast import Cast
+            from shioenv.live.asciicast import Cast
 
             columns, rows = os.get_terminal_size(1) if at_terminal else (80, 24)
             recording = stack.enter_context(Cast(record, "shioenv shell", rows, columns))

@@ -29,7 +29,7 @@ from shioenv.dataset.manifest import (
     read_manifest,
     scoring_there,
 )
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.record_tasks import RecordTask, Wanted, in_sessions, recording
 from shioenv.dataset.store import Store
 from shioenv.domain.context import Context

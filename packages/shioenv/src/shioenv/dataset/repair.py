@@ -20,7 +20,7 @@ from typing import Any
 
 from shioenv.dataset.generate import Progress, Teller, missing, plan_of
 from shioenv.dataset.manifest import SHARD_RECORDS, Shard, read_manifest
-from shioenv.dataset.read import context_problems
+from shioenv.dataset.record_reader import context_problems
 from shioenv.dataset.record_tasks import RecordTask, recording
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems

@@ -33,7 +33,7 @@ from shioenv.dataset.manifest import (
     refuse_older_records,
     shard_file,
 )
-from shioenv.dataset.read import checked_contexts, count_unfinished, read_records
+from shioenv.dataset.record_reader import checked_contexts, count_unfinished, read_records
 from shioenv.dataset.record_tasks import Wanted, recording
 from shioenv.domain.behavior import output_text
 from shioenv.domain.context import Context

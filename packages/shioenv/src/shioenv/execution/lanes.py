@@ -22,8 +22,8 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.runner import Built, Installed, State
 from shioenv.errors import SandboxError
-from shioenv.recording.cache import ExecutionCache
 from shioenv.recording.effort import Effort
+from shioenv.recording.execution_cache import ExecutionCache
 
 LANES = 16
 """The maximum number of sandboxes of a worker (our choice, since waiting takes ten times as long in

@@ -188,8 +188,8 @@ class Request:
     before the shell starts. If empty, standard input is at end of file, like /dev/null. Must be
     empty with `tty`."""
     rows: bool = False
-    """Whether `stdin` holds rows (`behavior/rows.py`), which `. /dev/stdin` runs one after the
-    other; standard input itself is at end of file. This needs the fork server."""
+    """Whether `stdin` holds rows (`behavior/typed_rows.py`), which `. /dev/stdin` runs in sequence.
+    Standard input itself is at end of file. This needs the fork server."""
 
     def __post_init__(self) -> None:
         if self.wall_seconds is not None:

@@ -33,13 +33,13 @@ from shioenv.synthesis.compose import (
 from shioenv.synthesis.digest_set import DigestSet
 from shioenv.synthesis.drawing import Drawing, DrawingSettings
 from shioenv.synthesis.mistakes import mistaken
-from shioenv.synthesis.people import People
 from shioenv.synthesis.plans import PlanMaker, plans_kept
 from shioenv.synthesis.policy import LengthPolicy, Policy, PolicySettings, settings_named
-from shioenv.synthesis.rows import TypedSoFar
+from shioenv.synthesis.row_sessions import TypedSoFar
 from shioenv.synthesis.samplers import Sampler, check_sampler
 from shioenv.synthesis.stream import SampleStream
 from shioenv.synthesis.traces import Catalogue, DrawingPlace, Sample
+from shioenv.synthesis.usage_sampler import People
 from shioenv.system.catalogue import catalogue as system_catalogue
 from shioenv.system.store import System, find_system
 
@@ -193,7 +193,8 @@ def draw_samples(
     - A share `drawing.mistakes` of the inputs gets a mistake. The others equal those of the stream
       without mistakes.
     - With sessions of several inputs (`drawing.session_length`), the earlier inputs are the history
-      of a later one. Samples that do not fit into sessions are dropped (`synthesis/rows.py`).
+      of a later one. Samples that do not fit into sessions are dropped (see
+      `synthesis/row_sessions.py`).
 
     Errors: UnknownSamplerError, UnknownGrammarError, UnboundTokenError, UsageError, all before the
     first sample; SamplesExhaustedError.

@@ -48,7 +48,7 @@ from shioenv.sandbox.namespaces.wire import (
     read_reply,
 )
 from shioenv.system.build import PROGRAMS
-from shioenv.system.host import allow_large_files, allow_open_files
+from shioenv.system.host_checks import allow_large_files, allow_open_files
 from shioenv.system.idmap import read_line, spawn
 from shioenv.system.store import System
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shioenv.dataset.sessions import TYPED, events, is_cut
-from shioenv.domain.answers import behavior_json, behavior_of
+from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import AnswerError, InputError, LogError
 from shioenv.files.regular import open_regular

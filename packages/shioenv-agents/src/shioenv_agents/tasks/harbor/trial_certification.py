@@ -36,7 +36,7 @@ from shioenv_agents.tasks.certificate import Certificate, digest_of
 from shioenv_agents.tasks.certify import Court, Trial, certify_into, channel_digest
 from shioenv_agents.tasks.harbor import check
 from shioenv_agents.tasks.harbor.evidence import LeftMachine, evidence_of
-from shioenv_agents.tasks.harbor.export import (
+from shioenv_agents.tasks.harbor.task_folders import (
     ANSWER,
     DOCKERFILE,
     GOAL,

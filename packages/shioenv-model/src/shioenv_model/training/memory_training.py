@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shioenv.dataset.manifest import MANIFEST, read_manifest
-from shioenv.dataset.read import read_contexts, read_records
+from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.domain.inputs import without_start
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
@@ -27,9 +27,9 @@ from shioenv.errors import MissingExtraError, ModelError
 from shioenv.files.durable import sha256_of, storage_errors
 from shioenv.files.unfinished import Parts, keep_files, take_files, unfinished
 from shioenv.guests import package_version
-from shioenv.recording.cache import sources_digest
+from shioenv.recording.execution_cache import sources_digest
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.inputs import is_asked_whole
+from shioenv_model.composition.composed_inputs import is_asked_whole
 from shioenv_model.composition.opening import given
 from shioenv_model.files import read_card, write_card
 from shioenv_model.memory.forms import Forms

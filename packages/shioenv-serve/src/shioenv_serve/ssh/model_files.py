@@ -20,8 +20,8 @@ from shioenv.bash.words import quoted
 from shioenv.domain.context import FileEntry, instant
 from shioenv.domain.modes import mode_of
 from shioenv.errors import Abstained
-from shioenv.live.asked import AskedShell
-from shioenv.live.seat import Seat
+from shioenv.live.machine_thread import Seat
+from shioenv.live.model_shell import AskedShell
 from shioenv_serve.ssh.machines import Account
 from shioenv_serve.ssh.uploads import (
     LARGEST,

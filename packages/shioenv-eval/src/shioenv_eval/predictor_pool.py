@@ -247,7 +247,7 @@ class _Worker(WorkerProcess):
     """
 
     def __init__(self, given: bytes, seconds: float) -> None:
-        super().__init__("shioenv_eval.asking", programs=True)
+        super().__init__("shioenv_eval.predictor_pool", programs=True)
         self.tasks: list[tuple[int, Task]] = []
         self.facts: Ready | None = None
         self.resting = False

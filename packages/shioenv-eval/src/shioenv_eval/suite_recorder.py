@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.dataset.questions import Question, read_questions
-from shioenv.domain.answers import behavior_json, behavior_of
+from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.errors import UsageError

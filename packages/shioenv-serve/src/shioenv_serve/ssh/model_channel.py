@@ -16,20 +16,20 @@ from shioenv.bash.complete import MOST_PARSED, ScriptReader
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import diff_documents
 from shioenv.errors import Abstained
-from shioenv.live.asked import AskedShell, HybridShell
+from shioenv.live.machine_thread import Seat
+from shioenv.live.model_shell import AskedShell, HybridShell
 from shioenv.live.resident import ResidentShell
-from shioenv.live.seat import Seat
 from shioenv.live.shell import Shell
 from shioenv.live.shells import answered_by
 from shioenv.sandbox.base import LONGEST_INPUT
 from shioenv_serve.events import LONGEST
 from shioenv_serve.ssh import wires
-from shioenv_serve.ssh.asked_files import AskedFiles, ScpAnswers, SftpAnswers
 from shioenv_serve.ssh.calls import Caller, LoginCall
+from shioenv_serve.ssh.machine_channel import spoken
 from shioenv_serve.ssh.machines import login_words, started
-from shioenv_serve.ssh.seated import spoken
-from shioenv_serve.ssh.sessions import Ended, House, SshChannel, Visitor, end
+from shioenv_serve.ssh.model_files import AskedFiles, ScpAnswers, SftpAnswers
 from shioenv_serve.ssh.uploads import PROTOCOL, tap_of
+from shioenv_serve.ssh.visitor_channel import Ended, House, SshChannel, Visitor, end
 
 _ENDS = re.compile(r"\b(?:exit|exec|logout)\b")
 """Words that may end the answering shell; a command with one runs in a subshell of it."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 
 from shioenv.bash.normal import normal
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.inputs import Argument, Input, Role, without_start
 from shioenv.domain.record import Record
 from shioenv.errors import ModelError
@@ -32,7 +32,7 @@ from shioenv.synthesis.mistakes import slip
 from shioenv.synthesis.sample import sample
 from shioenv.system.catalogue import catalogue, quoted
 from shioenv.system.store import System
-from shioenv_model.composition.inputs import is_asked_whole
+from shioenv_model.composition.composed_inputs import is_asked_whole
 from shioenv_model.composition.reading import read_program
 
 PIPED = "stages"

@@ -12,7 +12,7 @@ import altair as alt
 from shioenv.dataset.stats import BINS, bin_of
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.text import fixed, share
-from shioenv_eval.report.drawing import ACCENT, INK, MAIN, MUTED, RAMP, SOFT, STYLES, Style
+from shioenv_eval.report.chart_style import ACCENT, INK, MAIN, MUTED, RAMP, SOFT, STYLES, Style
 from shioenv_eval.report.means import Moments, cumulative
 from shioenv_eval.report.panels import (
     PAPER,
@@ -29,6 +29,7 @@ from shioenv_eval.report.panels import (
     styled,
     titled,
 )
+from shioenv_paper.estimator_replay import PAPER_ERRORS, Cell, Cells
 from shioenv_paper.length_groups import (
     FEW,
     GROUPS,
@@ -41,7 +42,6 @@ from shioenv_paper.length_groups import (
     scores_of,
 )
 from shioenv_paper.repeats import REASONS, RepeatVerdict
-from shioenv_paper.replay import PAPER_ERRORS, Cell, Cells
 from shioenv_paper.scores import NAMES, PAPER_TRAINING, ScoredRecord, ones, values
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from shioenv.grammar.symbols import (
     reachable,
     show_argument,
 )
-from shioenv.grammar.tokens import FALLBACK, STAND_IN, SYSTEM_TOKENS, VOCABULARY
+from shioenv.grammar.system_tokens import FALLBACK, STAND_IN, SYSTEM_TOKENS, VOCABULARY
 from shioenv.grammar.traits import OF_FILES, PATHS, PROCESSES, VALUE
 
 

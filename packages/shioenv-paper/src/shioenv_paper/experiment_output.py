@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias
 from shioenv.errors import DatasetCorruptError
 from shioenv.files.durable import atomic_write, replacing, storage_errors
 from shioenv.guests import package_version
-from shioenv_eval.report.drawing import picture, require_libraries
+from shioenv_eval.report.chart_style import picture, require_libraries
 from shioenv_eval.report.tables import Table
 from shioenv_paper.setting import ExperimentSetting
 

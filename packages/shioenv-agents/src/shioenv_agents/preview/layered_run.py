@@ -26,12 +26,12 @@ from shioenv.domain.pointer import keys
 from shioenv.errors import HostError, SandboxError, UsageError, did_you_mean
 from shioenv.sandbox.base import GIBIBYTE, MEBIBYTE, Execution, FileChange, FileStat, Limits
 from shioenv.sandbox.scanned import parse_changes
-from shioenv.system import refusals
+from shioenv.system import host_diagnosis
 from shioenv.text import short_repr
 from shioenv_agents.preview import keeper
 from shioenv_agents.preview.keeper import PATIENCE, Keeper
 from shioenv_agents.preview.plan import LONGEST, PreviewPlan
-from shioenv_agents.preview.terminal import kept_streams
+from shioenv_agents.preview.terminal_state import kept_streams
 from shioenv_agents.preview.texts import read_at, text_diff
 
 SECRETS = (
@@ -486,9 +486,9 @@ def _moved(patch: ContextPatch, start: bytes) -> Collection[bytes]:
 
 def _refused(document: Mapping[str, object]) -> HostError:
     reason = str(document["refused"])
-    if "mount proc" in reason and (covered := refusals.covered_proc()):
+    if "mount proc" in reason and (covered := host_diagnosis.covered_proc()):
         reason += f"; the kernel gives none where parts are covered: {', '.join(covered[:3])}"
-        return HostError(f"no preview on this host: {reason}", hint=refusals.WHOLE_PROC_FIX)
+        return HostError(f"no preview on this host: {reason}", hint=host_diagnosis.WHOLE_PROC_FIX)
     hint = (
         "for an ordinary user it takes a directory of the user's own in which nothing is mounted "
         "(--root DIR); shioenv doctor says what this host lacks"

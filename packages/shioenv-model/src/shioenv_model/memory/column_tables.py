@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from shioenv_model.bash.work import spend, uncounted
+from shioenv_model.memory.example_records import Induced, Matching, Record
 from shioenv_model.memory.rewrite import Kept, Taken
-from shioenv_model.memory.samples import Induced, Matching, Record
 
 MOST_COLUMNS = 16
 """Maximum number of columns of a table (our choice)."""

@@ -29,14 +29,14 @@ from shioenv.grammar.library import load_grammar
 from shioenv.grammar.symbols import Grammar, Nonterminal, show_argument
 from shioenv.irreducibility.score import Score
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.text import score
+from shioenv.recording.text_score import score
 from shioenv.seeding import generator
 from shioenv.synthesis.partial_input import Options, OptionStep, PartialInput
 from shioenv.synthesis.policy import WeightedPolicy
 from shioenv.synthesis.samplers import gcs
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System
-from shioenv_eval.report.drawing import ACCENT, GRID, INK, MAIN, MUTED, SOFT, write_pictures
+from shioenv_eval.report.chart_style import ACCENT, GRID, INK, MAIN, MUTED, SOFT, write_pictures
 
 COMMAND: Final = "df"
 """The command with the shown option, as in Section 3.2."""

@@ -16,15 +16,15 @@ from typing import Any, Final, TypeAlias
 from shioenv.dataset.sessions import TYPED
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import SandboxError, ShioenvError
-from shioenv.live.seat import Seat
+from shioenv.live.machine_thread import Seat
 from shioenv.live.shell import Shell
 from shioenv.live.shells import Shells, interrupt
 from shioenv_serve.events import EventLog, Origin, duration
-from shioenv_serve.logged import RECORDINGS
 from shioenv_serve.ssh.calls import Caller, LoginCall
 from shioenv_serve.ssh.machines import Account, Machines, VisitorMachine
 from shioenv_serve.ssh.recordings import ChannelRecording
 from shioenv_serve.ssh.uploads import HELD, LARGEST, Room, Uploads
+from shioenv_serve.visit_log import RECORDINGS
 
 LEAVING_SECONDS: Final = 5.0
 """Seconds that channels have to report their last effects after the visitor left; our choice."""

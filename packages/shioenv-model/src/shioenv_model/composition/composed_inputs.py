@@ -14,8 +14,8 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.errors import Abstained
 from shioenv_model.bash.work import answering
+from shioenv_model.composition.program_evaluation import Walk
 from shioenv_model.composition.reading import read_program, read_source
-from shioenv_model.composition.shell import Walk
 
 _KEPT = re.compile(r"\$\{?\?|PIPESTATUS")
 """References to the last exit status."""

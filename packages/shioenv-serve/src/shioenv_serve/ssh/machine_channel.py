@@ -19,8 +19,8 @@ from shioenv_serve.events import LONGEST
 from shioenv_serve.ssh import wires
 from shioenv_serve.ssh.calls import Caller, LoginCall, resize
 from shioenv_serve.ssh.machines import Machines, VisitorMachine, login_words
-from shioenv_serve.ssh.sessions import LOST, Ended, House, SshChannel, Visitor, end
 from shioenv_serve.ssh.uploads import Tap, tap_of
+from shioenv_serve.ssh.visitor_channel import LOST, Ended, House, SshChannel, Visitor, end
 from shioenv_serve.ssh.watch import PromptWatch
 
 _HANGING_UP = 40  # looks at a shell after a hang-up, a twentieth of a second apart

@@ -11,10 +11,10 @@ from itertools import product
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.text import fixed, rounded
 from shioenv_eval.report.tables import Table
+from shioenv_paper.estimator_replay import Cells, cells, replayed
 from shioenv_paper.exact import collect, wanted
+from shioenv_paper.experiment_output import Findings, experiment
 from shioenv_paper.length_groups import PAPER_LENGTH
-from shioenv_paper.replay import Cells, cells, replayed
-from shioenv_paper.results import Findings, experiment
 from shioenv_paper.sampling_efficiency import COUNT, LONGEST, REPLAYS, counts, error_columns
 from shioenv_paper.setting import ExperimentSetting
 
@@ -38,7 +38,7 @@ def run(
 
     Longer ones have at least `SHORTEST` arguments, or `longest` if that is less.
     """
-    from shioenv_paper import charts
+    from shioenv_paper import experiment_charts
 
     collected = collect(setting, wanted(count, longest))
     shortest = min(SHORTEST, longest)
@@ -54,7 +54,7 @@ def run(
             *(_choice_table(label, group) for label, group in groups.items()),
             *(_budget_table(label, group) for label, group in groups.items()),
         ],
-        chart=charts.estimators(
+        chart=experiment_charts.estimators(
             groups, longest_label if longest >= PAPER_LENGTH else None, len(inputs), replays
         ),
         counts={**counts(collected), "inputs replayed": len(inputs)},

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from shioenv.domain.conformance import CheckResult, results
+from shioenv.domain.runner_conformance import CheckResult, results
 from shioenv.errors import InputError, StartDirectoryError
 from shioenv.sandbox.base import LONGEST_STDIN, Execution, FileChange, Limits, Request, Sandbox
 

@@ -14,7 +14,7 @@ from shioenv.grammar.parts import Names
 from shioenv.grammar.symbols import Nonterminal
 from shioenv.synthesis.derivation import Drawn
 from shioenv.synthesis.plans import OptionTable, WritingPlan
-from shioenv.synthesis.usage import ABOUT_ITSELF, CommandUsage, Usage, Weights, shipped_usage
+from shioenv.synthesis.usage_tables import ABOUT_ITSELF, CommandUsage, Usage, Weights, shipped_usage
 from shioenv.synthesis.writer import CommandWriter
 
 LONGEST_SHAPE = 6

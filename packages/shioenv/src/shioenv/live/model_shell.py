@@ -6,7 +6,7 @@ from collections.abc import Callable
 from threading import RLock
 
 from shioenv.behavior.observe import SandboxRunner
-from shioenv.behavior.rows import Row, RowKind
+from shioenv.behavior.typed_rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, diff_documents
 from shioenv.domain.runner import Answer, Runner, State, answer_of

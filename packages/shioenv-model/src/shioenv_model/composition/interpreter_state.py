@@ -21,7 +21,7 @@ from shioenv.errors import Abstained, PatchError
 from shioenv_model.bash.expand import Expander
 from shioenv_model.bash.work import COPIED, spend
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.replay import connected
+from shioenv_model.composition.command_replay import connected
 from shioenv_model.composition.variables import Variables
 
 MOST_ASKED = 400

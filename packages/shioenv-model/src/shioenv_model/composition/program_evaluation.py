@@ -33,7 +33,7 @@ from shioenv_model.bash.arithmetic import Complaint, count
 from shioenv_model.bash.definitions import command_text
 from shioenv_model.bash.references import references
 from shioenv_model.bash.work import spend
-from shioenv_model.composition import builtins, stdin_builtins
+from shioenv_model.composition import shell_builtins, stdin_builtins
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.changes import composed
 from shioenv_model.composition.conditions import Conditional, Wrong
@@ -364,7 +364,7 @@ class Walk(SimpleCommands):
         here = self._here
         if not values:
             return
-        menu = builtins.menu(values)
+        menu = shell_builtins.menu(values)
         shows = True
         while True:
             here.asking.count()

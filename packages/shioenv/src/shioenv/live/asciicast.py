@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from shioenv.domain.answers import behavior_json
+from shioenv.domain.answer_json import behavior_json
 from shioenv.domain.behavior import Behavior
 from shioenv.files.documents import parse_json
 from shioenv.files.durable import refuse_existing, storage_errors
