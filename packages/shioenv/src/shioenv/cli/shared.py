@@ -15,8 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from shioenv.bash.words import quoted
-from shioenv.cli.panels import InPanels
-from shioenv.cli.printing import note, print_json, show, write
+from shioenv.cli.printing import InPanels, note, print_json, show, write
 from shioenv.irreducibility.scoring import USUAL, Scoring
 
 if TYPE_CHECKING:
