@@ -113,7 +113,7 @@ def test_other_plans_and_other_things_are_refused(
     with pytest.raises(TaskError, match="another agent"):
         make_set(made[0], PLAN, agents={"facts": names})
     (tmp_path / "mine").write_text("x")
-    with pytest.raises(TaskError, match="something else"):
+    with pytest.raises(TaskError, match="is not a set of tasks"):
         make_set(tmp_path, PLAN)
 
 

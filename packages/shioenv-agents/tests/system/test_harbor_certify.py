@@ -92,9 +92,9 @@ def test_a_certificate_stands_in_its_folder(
     [
         ("tests/goal.json", "site", "sight", "the goal was changed since"),
         ("instruction.md", "no longer exists", "exists", "the prompt was changed since"),
-        ("tests/check.py", "missing", "passing", "not as the export writes it: tests/check.py"),
-        ("tests/test.sh", "exec", "echo", "not as the export writes it: tests/test.sh"),
-        ("tests/goal.json", "entries", "more", "not as the export writes it: tests/goal.json"),
+        ("tests/check.py", "missing", "passing", "changed since the export: tests/check.py"),
+        ("tests/test.sh", "exec", "echo", "changed since the export: tests/test.sh"),
+        ("tests/goal.json", "entries", "more", "changed since the export: tests/goal.json"),
         ("solution/solve.sh", "unlink", "ls", "the solution passed 0 of 1 times"),
         ("task.toml", "300", "3", "the tests was changed since"),
     ],
