@@ -108,7 +108,7 @@ def test_what_is_finished_is_not_made_again(
 def test_other_plans_and_other_things_are_refused(
     made: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
-    with pytest.raises(TaskError, match="another plan"):
+    with pytest.raises(TaskError, match="with other options"):
         make_set(made[0], SetPlan(count=4, seed=3))
     with pytest.raises(TaskError, match="another agent"):
         make_set(made[0], PLAN, agents={"facts": names})

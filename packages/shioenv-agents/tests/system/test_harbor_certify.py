@@ -149,10 +149,10 @@ def test_who_attacks_a_folder_is_not_paid_and_who_does_the_task_is(
 def test_what_is_no_folder_of_ours_is_refused(
     tmp_path: Path, exported: Path, tasks: list[Task]
 ) -> None:
-    with pytest.raises(TaskError, match="holds no folder"):
+    with pytest.raises(TaskError, match="contains no folder"):
         folders_of(tmp_path)
     (tmp_path / "other/tests").mkdir(parents=True)
     line = (exported / name_of(tasks[0]) / "tests/task.json").read_bytes()
     (tmp_path / "other/tests/task.json").write_bytes(line)
-    with pytest.raises(TaskError, match="another task"):
+    with pytest.raises(TaskError, match="contains the task"):
         folders_of(tmp_path)

@@ -238,11 +238,11 @@ def certify(
 ) -> shared.Printout:
     """Certify tasks, or check their certificates.
 
-    With --out, tasks without faults are written, each with its certificate. A task has a fault if
-    its solution fails in one of the runs or under load, if doing nothing or a near miss passes, if
-    another correct answer fails, if its prompt leaves the goal open, or if its solution can be read
-    somewhere. The judge is attacked first, once for each build. Harbor folders are judged by their
-    own files, and get a `certificate.json`. A stopped command resumes.
+    With --out, tasks without faults are written, each with its certificate. It is a fault if the
+    solution fails in one of the runs, or under load. So is a prompt that leaves the goal open, and
+    a solution that can be read somewhere. Doing nothing and near misses must fail, and other
+    correct answers must pass. The judge is attacked first, once for each build. Harbor folders are
+    judged by their own files, and get a `certificate.json`. A stopped command resumes.
 
     --check repeats what the certificates contain, and lists the fields that it cannot determine.
     The exit status is 1 if a checked certificate no longer holds. --rebase rewrites the prompts of
@@ -507,8 +507,8 @@ def export(
     """Export tasks as folders for `harbor run`.
 
     A folder is judged on a separate machine, by files alone. Therefore tasks about the state of the
-    shell, the network, the host name or file times are refused, and so are tasks whose solution
-    does not pass there twice. A task's history becomes part of its image.
+    shell, the network, the host name or file times are refused. So are tasks whose solution does
+    not pass there twice. A task's history becomes part of its image.
     """
     from shioenv_agents.tasks.harbor.export import export_tasks
     from shioenv_agents.tasks.task import read_tasks
