@@ -17,7 +17,7 @@ from typing import Any
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.dataset.generate import generate
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.inputs import Input
 from shioenv.domain.record import Record
 from shioenv.execution.local import LocalExecutor

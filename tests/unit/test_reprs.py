@@ -27,12 +27,12 @@ from shioenv.env.shio_env import ShIOEnv
 from shioenv.errors import SandboxError, ShioenvError
 from shioenv.irreducibility.score import ArgumentEffect, Score, SegmentScore
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.live.asked import AskedShell, HybridShell
+from shioenv.live.model_shell import AskedShell, HybridShell
 from shioenv.recording.effort import Effort
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv.text import LONGEST_REPR
-from shioenv_agents.preview.preview import Preview
+from shioenv_agents.preview.layered_run import Preview
 from shioenv_agents.tasks.env import TaskEnv
 from shioenv_agents.tasks.task import Goal, Task
 from shioenv_eval.evaluate import Evaluation

@@ -24,7 +24,7 @@ from msgspec.structs import replace  # noqa: E402
 
 from shioenv.errors import ShioenvError, TaskError  # noqa: E402
 from shioenv_agents.fronts.inspect_ai import SampleMachine, ShioenvSandbox, tasks  # noqa: E402
-from shioenv_agents.tasks.check import REASON  # noqa: E402
+from shioenv_agents.tasks.goal_check import REASON  # noqa: E402
 from shioenv_agents.tasks.task import write_tasks  # noqa: E402
 from support.fronts_tasks import REPLIES, TASKS  # noqa: E402
 

@@ -20,7 +20,7 @@ from shioenv.errors import StartDirectoryError, TaskError
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.terminal import Terminal
 from shioenv.recording.session import SessionRecorder
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv_agents.tasks import certify
 from shioenv_agents.tasks.attacks import ATTACKS
 from shioenv_agents.tasks.certificate import Certificate, JudgeCertificate
@@ -33,7 +33,7 @@ from shioenv_agents.tasks.certify import (
     judge_digests,
     sealed,
 )
-from shioenv_agents.tasks.check import Judge, Verdict
+from shioenv_agents.tasks.goal_check import Judge, Verdict
 from shioenv_agents.tasks.make import made_of
 from shioenv_agents.tasks.task import Task, read_tasks, write_tasks
 

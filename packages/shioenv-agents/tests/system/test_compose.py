@@ -16,11 +16,11 @@ from shioenv.live.terminal import Terminal
 from shioenv.seeding import generator
 from shioenv_agents.tasks.certificate import JudgeCertificate
 from shioenv_agents.tasks.certify import certificate_of
-from shioenv_agents.tasks.check import Judge
-from shioenv_agents.tasks.compose import UNDOING, of_lines, repair_of
 from shioenv_agents.tasks.episode import Episode
+from shioenv_agents.tasks.goal_check import Judge
 from shioenv_agents.tasks.prompt import FACTS, told
 from shioenv_agents.tasks.task import Goal, GoalKind, Task, read_tasks, write_tasks
+from shioenv_agents.tasks.task_composition import UNDOING, of_lines, repair_of
 from shioenv_agents.tasks.variants import lines_of
 from support.known_tasks import known_tasks
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from shioenv.errors import OutputExistsError, TaskError, UsageError
 from shioenv.live.entered import EnteredMachine
 from shioenv.system.store import System
-from shioenv_agents.tasks.harbor.export import (
+from shioenv_agents.tasks.harbor.task_folders import (
     ANSWER,
     GOAL,
     HOOK,

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from shioenv.domain.answers import behavior_json, behavior_of
+from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.predictor import REPLY_SECONDS, PatchLevel, find_predictor, unable
 from shioenv.errors import (
     AnswerError,
@@ -25,8 +25,8 @@ from shioenv.execution.job import Tell, processes_here, silent
 from shioenv.files.durable import atomic_write, locked, storage_errors
 from shioenv.files.journal import Journal
 from shioenv.text import short_repr
-from shioenv_eval.asking import Bounds, PredictorPool
 from shioenv_eval.metrics import Said, Status
+from shioenv_eval.predictor_pool import Bounds, PredictorPool
 from shioenv_eval.results import (
     NO_ANSWERS,
     JudgedPredictor,
@@ -91,11 +91,11 @@ def evaluate(
     before anything is asked; UsageError if `out` holds an evaluation of another suite; those of
     directories.
     """
-    suite = suite if isinstance(suite, Suite) else read_suite(suite)
-    bounds = Bounds(timeout, start_timeout)
     names = list(dict.fromkeys(predictors))
     for name in names:
         find_predictor(name)
+    suite = suite if isinstance(suite, Suite) else read_suite(suite)
+    bounds = Bounds(timeout, start_timeout)
     count = processes_here(workers)
     found: list[JudgedPredictor] = []
     lacking: dict[str, str] = {}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.questions import Question, question_of
-from shioenv.domain.answers import behavior_json, behavior_of
+from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Pristine, State

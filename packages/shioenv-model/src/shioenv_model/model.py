@@ -22,16 +22,16 @@ from shioenv.domain.runner import Answer, Carried, Runner, State
 from shioenv.errors import Abstained, ContextError, PatchError
 from shioenv.text import short_repr
 from shioenv_model.bash.work import answering, aside
-from shioenv_model.commands import EXACT, GUESSED, Commands, VersionedGuesser, nothing
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.inputs import asks_of_start, is_asked_whole
+from shioenv_model.composition.composed_inputs import asks_of_start, is_asked_whole
+from shioenv_model.composition.program_evaluation import Walk
 from shioenv_model.composition.reading import read_program, refusal
-from shioenv_model.composition.shell import Walk
 from shioenv_model.composition.simple import CARRYING, is_walked
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.sources import ALL, Sources
 from shioenv_model.memory.world import World
 from shioenv_model.rules.registry import Step
+from shioenv_model.single_commands import EXACT, GUESSED, Commands, VersionedGuesser, nothing
 
 
 class Model:

@@ -23,7 +23,14 @@ from shioenv.files.durable import locked, storage_errors
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.traces import Sample
 from shioenv_eval.report.tables import Table, grouped
-from shioenv_paper.journal import agree
+from shioenv_paper.experiment_journal import agree
+from shioenv_paper.experiment_output import (
+    Findings,
+    columns,
+    experiment,
+    read_columns,
+    write_columns,
+)
 from shioenv_paper.repeats import (
     NO_CAUSE,
     REASONS,
@@ -38,13 +45,6 @@ from shioenv_paper.repeats import (
     passes,
     shows_clock,
     volatile_commands,
-)
-from shioenv_paper.results import (
-    Findings,
-    columns,
-    experiment,
-    read_columns,
-    write_columns,
 )
 from shioenv_paper.setting import ExperimentSetting, answers, stream_of
 
@@ -84,7 +84,7 @@ def run(
     DatasetBusyError; DatasetCorruptError. DatasetMismatchError if existing passes have other
     inputs.
     """
-    from shioenv_paper import charts
+    from shioenv_paper import experiment_charts
 
     if number_of_passes < 2:
         raise UsageError("one pass has nothing to be compared with", hint="two at least")
@@ -103,7 +103,7 @@ def run(
             _cause_table(verdicts),
             _open_table(verdicts),
         ],
-        chart=charts.determinism(
+        chart=experiment_charts.determinism(
             groups, shares, f"{count:,} inputs are byte-identical in {number_of_passes} passes"
         ),
         counts={"inputs": count, "passes": number_of_passes, "passes of earlier calls": reused},

@@ -12,7 +12,7 @@ from shioenv.cli import printing, shared
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from shioenv_agents.preview.preview import Preview
+    from shioenv_agents.preview.layered_run import Preview
 
 app = typer.Typer()
 
@@ -89,8 +89,8 @@ def preview(
     """
     from dataclasses import replace
 
-    from shioenv_agents.preview.preview import USUAL_LIMITS
-    from shioenv_agents.preview.preview import preview as make_preview
+    from shioenv_agents.preview.layered_run import USUAL_LIMITS
+    from shioenv_agents.preview.layered_run import preview as make_preview
 
     limits = USUAL_LIMITS if timeout is None else replace(USUAL_LIMITS, wall_seconds=timeout)
     made = make_preview(

@@ -77,7 +77,7 @@ def make(
     of its arguments. With --language-model, the model's words precede the facts of the prompt.
     """
     from shioenv.dataset.manifest import read_manifest
-    from shioenv.dataset.read import read_records
+    from shioenv.dataset.record_reader import read_records
     from shioenv.errors import TaskError, UsageError
     from shioenv.files.durable import refuse_existing
     from shioenv_agents.tasks.make import make_tasks
@@ -172,8 +172,8 @@ def compose(
     """
     from shioenv.errors import TaskError
     from shioenv.files.durable import refuse_existing
-    from shioenv_agents.tasks.compose import composed_tasks
     from shioenv_agents.tasks.task import read_tasks, write_tasks
+    from shioenv_agents.tasks.task_composition import composed_tasks
 
     refuse_existing(out)
     with counting("tasks") as report:
@@ -252,7 +252,7 @@ def certify(
 
     from shioenv.errors import UsageError
     from shioenv_agents.tasks.certify import SEALED, UNSEALED, certify_file, recheck_tasks
-    from shioenv_agents.tasks.harbor.certify import certify_folders, recheck_folders
+    from shioenv_agents.tasks.harbor.trial_certification import certify_folders, recheck_folders
     from shioenv_agents.tasks.task import read_tasks
 
     if check == (out is not None):
@@ -448,7 +448,7 @@ def evaluate(
     from shioenv.errors import UsageError, did_you_mean
     from shioenv_agents.tasks.agents import AGENTS, SCRIPTS, attempts, results_of
     from shioenv_agents.tasks.task import read_tasks
-    from shioenv_eval.report.drawing import require_libraries
+    from shioenv_eval.report.chart_style import require_libraries
 
     agents = _agents(model, url)
     for name in agent or ():
@@ -510,7 +510,7 @@ def export(
     shell, the network, the host name or file times are refused. So are tasks whose solution does
     not pass there twice. A task's history becomes part of its image.
     """
-    from shioenv_agents.tasks.harbor.export import export_tasks
+    from shioenv_agents.tasks.harbor.task_folders import export_tasks
     from shioenv_agents.tasks.task import read_tasks
 
     tasks = read_tasks(file)

@@ -39,12 +39,12 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import InputError, ShioenvError
 from shioenv.live.entered import OUTPUT, Command
-from shioenv.live.seat import CommandTimeoutError, Seat, finished
+from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished
 from shioenv.live.terminal import Terminal
 from shioenv.sandbox.base import LARGEST, Entered, Limits
 from shioenv.system.store import find_system
-from shioenv_agents.tasks.check import Judge, Verdict, refuse_other
 from shioenv_agents.tasks.episode import MAX_TURNS, shown
+from shioenv_agents.tasks.goal_check import Judge, Verdict, refuse_other
 from shioenv_agents.tasks.task import Task, decode, encode, read_tasks
 
 NOT_EXECUTABLE = 126

@@ -11,9 +11,9 @@ from verifiers.v1.harnesses.null import NullHarnessConfig
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import UsageError
-from shioenv.live.seat import Seat, runner_seat
-from shioenv_agents.tasks.check import Verdict
+from shioenv.live.machine_thread import Seat, runner_seat
 from shioenv_agents.tasks.episode import MAX_TURNS, Episode, instructions
+from shioenv_agents.tasks.goal_check import Verdict
 from shioenv_agents.tasks.task import Task, decode, encode, read_tasks
 
 FORM = "Reply with only the line, between <line> and </line>."

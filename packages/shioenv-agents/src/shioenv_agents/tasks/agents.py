@@ -26,7 +26,7 @@ from shioenv.execution.lanes import Lane
 from shioenv.files.unfinished import Parts, digest_of
 from shioenv.live.answerer import Answerer, answerer_package, load_model
 from shioenv.protocols import EXECUTION
-from shioenv.recording.cache import sources_digest
+from shioenv.recording.execution_cache import sources_digest
 from shioenv_agents.tasks.episode import Episode
 from shioenv_agents.tasks.make import Report, on_machines, sandbox_of
 from shioenv_agents.tasks.task import LENGTHS, GoalKind, Task, length_of

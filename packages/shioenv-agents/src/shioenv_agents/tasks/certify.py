@@ -26,7 +26,7 @@ from shioenv.errors import TaskError
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.files.durable import atomic_write, locked, refuse_existing, storage_errors
 from shioenv.files.journal import Journal
 from shioenv.live.terminal import Terminal, for_rows
@@ -35,8 +35,8 @@ from shioenv.system.store import System, find_system
 from shioenv_agents.protocols import JUDGE
 from shioenv_agents.tasks.attacks import ATTACKS, forgeries, kinds
 from shioenv_agents.tasks.certificate import Certificate, JudgeCertificate, digest_of
-from shioenv_agents.tasks.check import Judge, Verdict, refuse_other
 from shioenv_agents.tasks.determined import leaks, lines_of, untold
+from shioenv_agents.tasks.goal_check import Judge, Verdict, refuse_other
 from shioenv_agents.tasks.make import Report, on_machines, reworded, sandbox_of
 from shioenv_agents.tasks.task import Task, bare, read_tasks, write_tasks
 from shioenv_agents.tasks.variants import ALTERNATIVES, candidates, near_misses, neighbours, reaches

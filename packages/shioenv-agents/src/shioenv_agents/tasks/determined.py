@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from shioenv.bash.words import plain_words, unquoted
 from shioenv.domain.names import name_text
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv.system.store import System
-from shioenv_agents.tasks.check import DATES, date_of, is_now
+from shioenv_agents.tasks.goal_check import DATES, date_of, is_now
 from shioenv_agents.tasks.prompt import (
     ENGLISH,
     entry_text,

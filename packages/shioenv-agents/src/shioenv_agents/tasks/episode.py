@@ -10,7 +10,7 @@ from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import EpisodeError, InputError
 from shioenv.live.terminal import Terminal
-from shioenv_agents.tasks.check import Judge, Verdict
+from shioenv_agents.tasks.goal_check import Judge, Verdict
 from shioenv_agents.tasks.task import Task
 
 MAX_TURNS: Final = 20

@@ -31,13 +31,12 @@ from shioenv.execution.local import LocalExecutor
 from shioenv.files.unfinished import Parts, digest_of
 from shioenv.live.terminal import Terminal, contents, for_rows
 from shioenv.protocols import EXECUTION
-from shioenv.recording.cache import sources_digest
+from shioenv.recording.execution_cache import sources_digest
 from shioenv.recording.session import ROW_END
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system
-from shioenv_agents.tasks.asking import asks
-from shioenv_agents.tasks.check import (
+from shioenv_agents.tasks.goal_check import (
     DATES,
     Judge,
     digest_in,
@@ -45,6 +44,7 @@ from shioenv_agents.tasks.check import (
     is_now,
     refuse_other,
 )
+from shioenv_agents.tasks.output_requests import asks
 from shioenv_agents.tasks.prompt import (
     ENGLISH,
     SEVERAL,

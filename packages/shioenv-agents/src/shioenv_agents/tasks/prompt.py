@@ -1,8 +1,7 @@
 """Prompts for agents: the goal in plain English, without the way to reach it.
 
-A sentence for the family of commands describes the kind of work. The goal's facts follow, each as a
-line about the final state. An output is described by `asking`, never shown. The wording is in
-`english.toml`.
+A sentence describes the kind of work. The goal's facts follow, each as a line about the final state.
+`output_requests` describes an output, which is never shown. The wording is in `english.toml`.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from shioenv.domain.context import MONTHS
 from shioenv.domain.modes import mode_of
 from shioenv.domain.names import name_bytes
 from shioenv.endpoint import Endpoint, ReplyFile
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.files.documents import parse_toml
 from shioenv.grammar.library import shipped_headers
-from shioenv_agents.tasks.check import DATES, date_of
+from shioenv_agents.tasks.goal_check import DATES, date_of
 from shioenv_agents.tasks.task import Fact, Goal, GoalKind, Task
 
 LONGEST: Final = 2000

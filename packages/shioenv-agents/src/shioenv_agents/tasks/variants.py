@@ -23,9 +23,9 @@ from shioenv.domain.modes import mode_of
 from shioenv.domain.names import name_bytes
 from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.library import load_grammar, names_of_grammars
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv.system.store import System
-from shioenv_agents.tasks.check import OWN
+from shioenv_agents.tasks.goal_check import OWN
 from shioenv_agents.tasks.make import wanted
 from shioenv_agents.tasks.prompt import file_word
 from shioenv_agents.tasks.task import Fact, GoalKind, Task

@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 
 from shioenv.cli.main import app
 from shioenv_agents.tasks import sets
-from shioenv_agents.tasks.harbor import export
-from shioenv_agents.tasks.harbor.export import ExportedTasks
+from shioenv_agents.tasks.harbor import task_folders
+from shioenv_agents.tasks.harbor.task_folders import ExportedTasks
 from shioenv_agents.tasks.sets import MadeSet, SetPlan
 from shioenv_agents.tasks.task import read_tasks, write_tasks
 from support.scripted_tasks import record, task, use_scripted_machines
@@ -44,7 +44,7 @@ def test_make_writes_the_tasks_of_records(
     records = [record("rm b"), record("cp a n"), record("rm b", exit_code=1)]
     manifest = SimpleNamespace(records=3)
     monkeypatch.setattr("shioenv.dataset.manifest.read_manifest", lambda path: manifest)
-    monkeypatch.setattr("shioenv.dataset.read.read_records", lambda path, **how: records)
+    monkeypatch.setattr("shioenv.dataset.record_reader.read_records", lambda path, **how: records)
     monkeypatch.setattr("shioenv.cli.printing.note_unfinished", lambda *given: None)
     out = tmp_path / "out"
     done = run("make", tmp_path, "--out", out, "--json")
@@ -130,7 +130,7 @@ def test_export_tells_what_was_refused(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = ExportedTasks(("shioenv-t0",), {"t1": "times of files"})
-    monkeypatch.setattr(export, "export_tasks", lambda tasks, out, **how: done)
+    monkeypatch.setattr(task_folders, "export_tasks", lambda tasks, out, **how: done)
     told = run("export", file, "--out", tmp_path / "harbor").stdout.splitlines()
     assert told[-1] == "  1 refused: times of files"
     assert told[-2].endswith("1 folder of 2 tasks")

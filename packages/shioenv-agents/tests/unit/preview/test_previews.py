@@ -20,7 +20,7 @@ from previewing import CHANGES, applied, captured, digest, fill, listed, running
 from shioenv.cli.main import app
 from shioenv.errors import UsageError
 from shioenv_agents.preview.inside import _KEPT
-from shioenv_agents.preview.preview import USUAL_LIMITS
+from shioenv_agents.preview.layered_run import USUAL_LIMITS
 
 pytestmark = pytest.mark.xdist_group("preview")
 

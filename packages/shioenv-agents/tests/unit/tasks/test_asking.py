@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shioenv.domain.inputs import Input
-from shioenv_agents.tasks.asking import asks
+from shioenv_agents.tasks.output_requests import asks
 
 
 def asked(text: str) -> str | None:

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from shioenv.errors import ActionError, EnvironmentOptionError, EpisodeError, TaskError
 from shioenv.live.terminal import Terminal
-from shioenv.recording.text import read_arguments
-from shioenv_agents.tasks import agents, certify, compose, make
+from shioenv.recording.text_score import read_arguments
+from shioenv_agents.tasks import agents, certify, make, task_composition
 from shioenv_agents.tasks import env as task_env
 from shioenv_agents.tasks.agents import attempts, results_of
 from shioenv_agents.tasks.attacks import ATTACKS, forgeries
@@ -30,13 +30,13 @@ from shioenv_agents.tasks.certify import (
     sealed,
     verify_tasks,
 )
-from shioenv_agents.tasks.check import Judge
-from shioenv_agents.tasks.compose import composed_tasks, of_lines, repair_of
 from shioenv_agents.tasks.episode import SHOWN, Episode, shown
-from shioenv_agents.tasks.harbor.export import refusal
+from shioenv_agents.tasks.goal_check import Judge
+from shioenv_agents.tasks.harbor.task_folders import refusal
 from shioenv_agents.tasks.make import made_of, make_tasks, proved_with_part, reworded, unsuited
 from shioenv_agents.tasks.prompt import in_file
 from shioenv_agents.tasks.task import Goal, GoalKind, Task, read_tasks, write_tasks
+from shioenv_agents.tasks.task_composition import composed_tasks, of_lines, repair_of
 from support.scripted_tasks import (
     MACHINE,
     STOOD,
@@ -499,7 +499,7 @@ def test_what_a_line_did_is_undone(harm: str, rows: list[str] | None) -> None:
 
 def test_lines_that_are_not_all_needed_make_no_task() -> None:
     base = task("chmod 600 a")
-    found = compose._made(MACHINE, base, (), ["rm b", "ls"], ["rm", "ls"], kind="")
+    found = task_composition._made(MACHINE, base, (), ["rm b", "ls"], ["rm", "ls"], kind="")
     assert found == make.REDUCED
 
 

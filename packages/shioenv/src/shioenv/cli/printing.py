@@ -122,7 +122,7 @@ def note(text: str) -> None:
 
 def note_unfinished(directory: Path, manifest: Manifest) -> int:
     """Count the finished records, and print a note on standard error if some are missing."""
-    from shioenv.dataset.read import count_unfinished
+    from shioenv.dataset.record_reader import count_unfinished
 
     if manifest.complete:
         return manifest.records

@@ -16,7 +16,7 @@ from typing import Final
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
-from shioenv.live.cast import Cast, CurrentLine
+from shioenv.live.asciicast import Cast, CurrentLine
 from shioenv.live.shell import IDLE_SECONDS, Closing, nothing
 from shioenv.text import short_repr
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from shioenv.behavior.lines import Lines
+from shioenv.behavior.line_behaviors import Lines
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
@@ -23,7 +23,7 @@ from shioenv.errors import ForkError, LimitsError, SavedShellError
 from shioenv.files.documents import parse_json
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.files.regular import read_regular
-from shioenv.live.asked import RepeatedShell
+from shioenv.live.model_shell import RepeatedShell
 from shioenv.live.shell import IDLE_SECONDS, Closing, ended, nothing
 from shioenv.sandbox.base import MEBIBYTE, Entered, Limits, refuse_limit
 from shioenv.system.store import System

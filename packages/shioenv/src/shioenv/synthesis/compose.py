@@ -18,7 +18,7 @@ from shioenv.errors import UsageError
 from shioenv.grammar.arguments import on_files, runs_others
 from shioenv.grammar.symbols import Grammar
 from shioenv.grammar.traits import Traits
-from shioenv.synthesis.usage import ABOUT_ITSELF, form
+from shioenv.synthesis.usage_tables import ABOUT_ITSELF, form
 
 PIPE = "|"
 REDIRECTIONS = (">", ">>")

@@ -71,7 +71,7 @@ class Drawing:
     """Number of inputs of one session, 1 to 32, typed in sequence in the same shell.
 
     The earlier inputs are the history of a later one. This is the paper's horizon G
-    (`shioenv.synthesis.rows`)."""
+    (`shioenv.synthesis.row_sessions`)."""
 
     @property
     def chosen_policy(self) -> str:

@@ -21,9 +21,9 @@ from shioenv.synthesis.compose import (
 )
 from shioenv.synthesis.derivation import Drawn
 from shioenv.synthesis.digest_set import DigestSet
-from shioenv.synthesis.people import LONGEST_SHAPE, is_operator
 from shioenv.synthesis.policy import PolicySettings
 from shioenv.synthesis.traces import DrawingPlace, Sample, SegmentTrace
+from shioenv.synthesis.usage_sampler import LONGEST_SHAPE, is_operator
 
 USED_UP = 200
 """Consecutive draws of a command without a new input, after which it is used up."""

@@ -25,11 +25,11 @@ from shioenv.synthesis.compose import (
 )
 from shioenv.synthesis.derivation import Drawn
 from shioenv.synthesis.mistakes import MUST_EXIST, failing
-from shioenv.synthesis.people import People, n_operands
 from shioenv.synthesis.plans import PlanMaker
 from shioenv.synthesis.policy import PolicySettings
 from shioenv.synthesis.samplers import Sampler
-from shioenv.synthesis.usage import ABOUT_ITSELF
+from shioenv.synthesis.usage_sampler import People, n_operands
+from shioenv.synthesis.usage_tables import ABOUT_ITSELF
 from shioenv.synthesis.writer import CommandWriter
 
 Catalogue: TypeAlias = Mapping[str, Sequence[str]]

@@ -24,7 +24,7 @@ from shioenv.errors import (
     UsageError,
     did_you_mean,
 )
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.system import build as building
 from shioenv.system.answers import Answers
 from shioenv.system.bootstrap import Progress

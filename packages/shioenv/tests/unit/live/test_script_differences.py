@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from shioenv.live.asked import RepeatedShell
-from shioenv.live.conformance import OTHERWISE, SCRIPTS, differences, refuses_lines
+from shioenv.live.model_shell import RepeatedShell
 from shioenv.live.resident import ResidentShell
+from shioenv.live.shell_conformance import OTHERWISE, SCRIPTS, differences, refuses_lines
 from support.scripted_machine import ScriptedMachine
 
 SCRIPT = ("put a one", "echo $x", "put b two", "rm a", "rm a", "exit 2", "echo never")

@@ -23,12 +23,12 @@ from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import Grammar
 from shioenv.synthesis.compose import may_run, run_by, substituted
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.people import LONGEST_SHAPE, OTHERS, n_operands
 from shioenv.synthesis.policy import NAMED, PolicySettings, settings_named
 from shioenv.synthesis.sample import draw_samples
 from shioenv.synthesis.samplers import Sampler
 from shioenv.synthesis.traces import Sample
-from shioenv.synthesis.usage import (
+from shioenv.synthesis.usage_sampler import LONGEST_SHAPE, OTHERS, n_operands
+from shioenv.synthesis.usage_tables import (
     ABOUT_ITSELF,
     CommandUsage,
     Usage,
