@@ -1,7 +1,8 @@
 """Prompts for agents: the goal in plain English, without the way to reach it.
 
-A sentence describes the kind of work. The goal's facts follow, each as a line about the final state.
-`output_requests` describes an output, which is never shown. The wording is in `english.toml`.
+A sentence describes the kind of work. The goal's facts follow, each as a line about the final
+state. `output_requests` describes an output, which is never shown. The wording is in
+`english.toml`.
 """
 
 from __future__ import annotations
