@@ -107,9 +107,9 @@ def test_what_two_lines_did_has_to_be_undone(tasks: list[Task], observer: Sandbo
 
 def test_what_nobody_can_write_again_is_no_task(tasks: list[Task], observer: SandboxRunner) -> None:
     refused = repair_of([named(tasks, "ip link del")], observer)
-    assert refused == "nobody could undo it by its prompt"
+    assert refused == "its effect cannot be undone from a prompt"
     refused = repair_of([named(tasks, "unlink archives/site.zip")], observer)
-    assert refused == "no prompt tells its goal"
+    assert refused == "its goal cannot be described"
 
 
 def test_a_command_makes_both(observer: SandboxRunner, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_what_takes_too_many_lines_is_no_task(tasks: list[Task], observer: Sandb
         ["=", pointer("fs", name, "perms"), f"{files[name]['perms'][0]}rwxrwxrwx"] for name in names
     ]
     wide = replace(one, goal=Goal(patch=patch), solution="chmod -R 777 documents")
-    assert repair_of([wide], observer) == "too many lines would undo it"
+    assert repair_of([wide], observer) == "undoing it takes too many lines"
     before = observer.context(one.cwd).document
     facts = [["=", pointer("env", f"X{number}"), "1"] for number in range(FACTS + 1)]
     lengths = [len(told(before, Goal(patch=facts[:n]), [], bool) or ()) for n in (50, 51)]

@@ -51,9 +51,7 @@ class TaskEnvironment:
     def reset(self, task: str, **row: Any) -> None:
         """Begin the task of a row. Errors: TaskError for an unknown id."""
         if task not in self._tasks:
-            raise TaskError(
-                f"no task is called {task!r}", hint="the rows of rows(tasks) have the ids"
-            )
+            raise TaskError(f"unknown task {task!r}", hint="use rows of rows(tasks)")
         begun = self._tasks[task]
         if self._machine is None or self._machine.system.name != begun.system:
             if self._machine is not None:

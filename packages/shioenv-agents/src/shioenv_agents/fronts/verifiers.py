@@ -77,7 +77,7 @@ class ShioenvTaskset(vf.Taskset[ShioenvTask, ShioenvTasksetConfig]):
     def load(self) -> Iterator[ShioenvTask]:
         """Yield each task of the file. Errors: UsageError without a file, those of `read_tasks`."""
         if self.config.file is None:
-            raise UsageError("no file of tasks", hint="name it: --taskset.file FILE")
+            raise UsageError("no file of tasks is given", hint="add --taskset.file FILE")
         for task in read_tasks(self.config.file):
             data = ShioenvTaskData(id=task.id, name=task.id, line=encode(task).decode())
             yield ShioenvTask(data, self.config.task)

@@ -161,12 +161,16 @@ def _plan(
     """Return the instructions for a preview without a network. Errors: UsageError."""
     directory = os.path.realpath(root or ".")
     if not Path(directory).is_dir():
-        raise UsageError(f"{directory} is no directory")
+        raise UsageError(
+            f"--root {directory} is not a directory", hint="name an existing directory"
+        )
     if not command:
-        raise UsageError("there is no command to preview")
+        raise UsageError("no command to preview", hint="shioenv preview -- COMMAND")
     here = os.path.realpath(start)
     if (over := next((path for path in secrets if _inside(directory, path)), None)) is not None:
-        raise UsageError(f"{directory} is hidden by {over}", hint=f"--show {over}")
+        raise UsageError(
+            f"the directory {directory} lies in the hidden path {over}", hint=f"add --show {over}"
+        )
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return PreviewPlan(
         command=tuple(command),
@@ -198,12 +202,12 @@ def _hidden(hide: Iterable[str], show: Iterable[str]) -> tuple[str, ...]:
     paths = {os.path.realpath(home / name) for home in _homes() for name in SECRETS}
     for path in hide:
         if not os.path.lexists(Path(path).expanduser()):
-            raise UsageError(f"there is nothing to hide at {path}")
+            raise UsageError(f"--hide {path} does not exist", hint="name an existing path")
         paths.add(os.path.realpath(Path(path).expanduser()))
     for path in show:
         real = os.path.realpath(Path(path).expanduser())
         if real not in paths:
-            raise UsageError(f"{path} is not hidden", hint=did_you_mean(real, paths))
+            raise UsageError(f"--show {path} is not a hidden path", hint=did_you_mean(real, paths))
         paths.remove(real)
     return tuple(sorted(path for path in paths if os.path.lexists(path)))
 
@@ -302,7 +306,9 @@ class _Running:
         try:
             self._control.sendall(plan.to_line())
         except BrokenPipeError:
-            raise SandboxError("the keeper of the preview was killed") from None
+            raise SandboxError(
+                "a process of the preview was killed", hint="run the preview again"
+            ) from None
         told, descriptors, _, _ = socket.recv_fds(self._control, LONGEST, 256)
         for descriptor in descriptors:
             stack.callback(os.close, descriptor)
@@ -373,7 +379,9 @@ class _Running:
             if waiting[0] in ready:
                 more = self._control.recv(64)
                 if not more:
-                    raise SandboxError("the keeper of the preview was killed")
+                    raise SandboxError(
+                        "a process of the preview was killed", hint="run the preview again"
+                    )
                 told += more
             going_on = b"\n" not in told  # false once only background processes are left
             if not killed and (limit := self._limit(timed=going_on)) is not None:
@@ -470,11 +478,13 @@ def _told(told: BinaryIO) -> tuple[tuple[FileChange, ...], bool]:
     """Read a scan's report of one layer, and whether there is more. SandboxError if it failed."""
     head = told.readline().decode("ascii", "replace").removeprefix("S").split()
     if len(head) != 4:
-        raise SandboxError("what changed could not be read: the scan was killed")
+        raise SandboxError(
+            "the changes could not be read: the scan was killed", hint="run the preview again"
+        )
     error, truncated, _, length = map(int, head)
     records = told.read(length)
     if error:
-        raise SandboxError(f"what changed could not be read: {os.strerror(error)}")
+        raise SandboxError(f"the changes could not be read: {os.strerror(error)}")
     return parse_changes(memoryview(records)), bool(truncated)
 
 
@@ -488,9 +498,11 @@ def _refused(document: Mapping[str, object]) -> HostError:
     reason = str(document["refused"])
     if "mount proc" in reason and (covered := host_diagnosis.covered_proc()):
         reason += f"; the kernel gives none where parts are covered: {', '.join(covered[:3])}"
-        return HostError(f"no preview on this host: {reason}", hint=host_diagnosis.WHOLE_PROC_FIX)
+        return HostError(
+            f"this host does not allow previews: {reason}", hint=host_diagnosis.WHOLE_PROC_FIX
+        )
     hint = (
         "for an ordinary user it takes a directory of the user's own in which nothing is mounted "
         "(--root DIR); shioenv doctor says what this host lacks"
     )
-    return HostError(f"no preview on this host: {reason}", hint=hint)
+    return HostError(f"this host does not allow previews: {reason}", hint=hint)

@@ -265,12 +265,12 @@ def rebased(tasks: Sequence[Task], built: System) -> list[Task]:
         if changed:
             raise TaskError(
                 f"{changed}task {task.id} was changed since it was certified",
-                hint="certify the changed tasks without --rebase, where they were made",
+                hint="certify the changed task without --rebase, on the build that it names",
             )
         if task.system != built.name:
             raise TaskError(
-                f"task {task.id} was made on {task.system}, and not on a build of {built.name}",
-                hint=f"--system {task.system}",
+                f"task {task.id} was made on {task.system}, not on a build of {built.name}",
+                hint=f"use --system {task.system}",
             )
     return [replace(task, system_digest=built.digest, certificate=None) for task in tasks]
 
@@ -287,7 +287,10 @@ def certify_into(
     tasks = certify_tasks(tasks, kept=kept, **options)
     passed = [task for task in tasks if task.certificate and not task.certificate.faults]
     if not passed:
-        raise TaskError("no task passes every line", hint="--check names them; more records")
+        raise TaskError(
+            f"all tasks ({len(tasks):,}) have faults",
+            hint="shioenv tasks verify FILE lists faults; add more tasks",
+        )
     write(passed)
     rmtree(kept)
     return tasks
@@ -502,8 +505,8 @@ def _found(tasks: Sequence[Task], system: str | None) -> System:
     names = {system or task.system for task in tasks}
     if len(names) > 1:
         raise TaskError(
-            f"the tasks are of several systems: {', '.join(sorted(names))}",
-            hint="certify those of each system by themselves",
+            f"the tasks belong to several systems: {', '.join(sorted(names))}",
+            hint="certify the tasks of each system separately",
         )
     return find_system(names.pop())
 

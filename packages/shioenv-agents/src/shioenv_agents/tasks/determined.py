@@ -27,6 +27,7 @@ from shioenv_agents.tasks.prompt import (
     gives_away,
     is_worded,
     mode,
+    number_of,
     shows_output,
     tells_how,
     word,
@@ -103,8 +104,16 @@ def _told(
         return True  # it follows from the directories in it
     if fact.attribute == "size" and kind != "-":
         return bool(about)
-    value = {"perms": mode, "target": file_word}.get(fact.attribute, str)
-    return _stands(value(fact.value), about)
+    return _stands(_TEXTS.get(fact.attribute, str)(fact.value), about)
+
+
+_TEXTS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "perms": mode,
+    "target": file_word,
+    "size": lambda size: number_of(size, "byte"),
+    "links": lambda links: number_of(links, "hard link"),
+}
+"""How prompts write the values of attributes."""
 
 
 def _needed(entry: Mapping[str, Any], instant: datetime) -> Iterator[object]:
@@ -115,9 +124,9 @@ def _needed(entry: Mapping[str, Any], instant: datetime) -> Iterator[object]:
         yield mode(str(entry["perms"]))
     yield from (entry["owner"], entry["group"])
     if kind == "-":
-        yield entry["size"]
+        yield _TEXTS["size"](entry["size"])
     if kind != "d" and entry["links"] > 1:
-        yield entry["links"]
+        yield _TEXTS["links"](entry["links"])
     if kind != "d" and not is_now(date_of(entry), instant):
         yield _minute(entry)
 

@@ -114,14 +114,19 @@ class TaskEnv(gymnasium.Env[str, str]):
         self.tasks = read_tasks(tasks) if isinstance(tasks, str | Path) else list(tasks)
         names = {task.system for task in self.tasks}
         if not self.tasks or max_turns < 1:
-            raise EnvironmentOptionError("there has to be a task, and a turn to do it in")
+            raise EnvironmentOptionError(
+                f"there are {len(self.tasks)} tasks, and max_turns is {max_turns}",
+                hint="give at least one task, and max_turns of at least 1",
+            )
         if system is None and len(names) > 1:
             raise EnvironmentOptionError(
-                f"the tasks are of several systems: {', '.join(sorted(names))}",
-                hint="one environment for each of them",
+                f"the tasks belong to several systems: {', '.join(sorted(names))}",
+                hint="create an environment for each system",
             )
         if render_mode not in (None, "ansi"):
-            raise EnvironmentOptionError(f"no render mode is called {render_mode!r}", hint="ansi")
+            raise EnvironmentOptionError(
+                f"unknown render_mode {render_mode!r}", hint="use 'ansi' or None"
+            )
         self.render_mode = render_mode
         self.max_turns = max_turns
         self.action_space = LongText(MAX_LINE)
@@ -182,8 +187,8 @@ class TaskEnv(gymnasium.Env[str, str]):
             raise EpisodeError("no episode is running", hint="call reset first")
         if not self.action_space.contains(action):
             raise ActionError(
-                f"{action!r:.60} is no line of Bash",
-                hint=f"a text of at most {MAX_LINE} characters without NUL",
+                f"the action {action!r:.60} is not in the action space",
+                hint=f"give a text of at most {MAX_LINE} characters without NUL",
             )
         return self._episode.typed(action)
 
@@ -215,7 +220,7 @@ class TaskEnv(gymnasium.Env[str, str]):
     def _named(self, name: object) -> Task:
         found = [task for task in self.tasks if task.id == name]
         if not found:
-            raise EnvironmentOptionError(f"no task is called {name!r}", hint="see env.tasks")
+            raise EnvironmentOptionError(f"unknown task {name!r}", hint="env.tasks lists the tasks")
         return found[0]
 
     @staticmethod

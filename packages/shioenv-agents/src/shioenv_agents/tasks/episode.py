@@ -79,7 +79,7 @@ class Episode:
         Episodes of one machine may type concurrently, from threads. Errors: those of `act`.
         """
         if self.over:
-            raise EpisodeError("the episode is over", hint="begin another one")
+            raise EpisodeError("the episode is over", hint="begin another episode")
         try:
             return shown(self.terminal.run(line))
         except InputError as error:  # the line is invalid, for example because it holds a NUL

@@ -44,6 +44,7 @@ from shioenv_agents.tasks.goal_check import (
     is_now,
     refuse_other,
 )
+from shioenv_agents.tasks.output_requests import asks
 from shioenv_agents.tasks.prompt import (
     ENGLISH,
     SEVERAL,
@@ -60,7 +61,6 @@ from shioenv_agents.tasks.prompt import (
     told,
     written,
 )
-from shioenv_agents.tasks.question_templates import asks
 from shioenv_agents.tasks.task import Goal, Task
 
 _SOURCES = ("shioenv.bash", "shioenv.live", "shioenv_agents.tasks")
@@ -72,8 +72,8 @@ LONGEST_OUTPUT: Final = 4000
 MIN_IRREDUCIBILITY: Final = 0.7
 """Default minimum irreducibility of a record that becomes a task."""
 
-UNTELLABLE: Final = "no prompt tells its goal"
-GIVEN_AWAY: Final = "its prompt would give it away"
+UNTELLABLE: Final = "its goal cannot be described"
+GIVEN_AWAY: Final = "its prompt would reveal the solution"
 UNSOLVED: Final = "its solution does not pass"
 IDLE: Final = "doing nothing passes"
 REDUCED: Final = "a part of its solution passes"
@@ -200,15 +200,18 @@ def unsuited(record: Record, system: str, min_irreducibility: float) -> str | No
     """
     score = record.irreducibility
     reasons = (
-        (record.system != system or not record.cwd, "a record of another system"),
+        (record.system != system or not record.cwd, "it belongs to another system"),
         (record.exit_code != 0, "its input failed"),
-        (record.mistake is not None, "its input holds a mistake"),
-        (record.timed_out or record.output_truncated or record.patch_truncated, "a limit was met"),
-        (bool(record.limits_hit), "a limit was met"),
+        (record.mistake is not None, "its input contains a mistake"),
+        (
+            record.timed_out or record.output_truncated or record.patch_truncated,
+            "it reached a limit",
+        ),
+        (bool(record.limits_hit), "it reached a limit"),
         (record.volatile, "its input is volatile"),
         (record.n_arguments == 0, "its input has no argument"),
         (ROW_END in record.input_args, "its input has several rows"),
-        (score is None or score < min_irreducibility, "its input can do with less"),
+        (score is None or score < min_irreducibility, "its irreducibility is too low or unknown"),
     )
     return next((why for wrong, why in reasons if wrong), None)
 
@@ -243,12 +246,12 @@ def made_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | 
     behavior = terminal.run(solution)
     goal = goal_of(terminal, behavior.patch, behavior.content_digests, before)
     if any(set("*?[") & set(name) for name in goal.made):
-        return "a pattern that matched nothing names its file"
+        return "its file is named by a pattern that matched nothing"
     if (behavior.exit_code, behavior.output) != (record.exit_code, record.output_bytes):
-        return "its input does something else in a shell that stays"
+        return "its input has another effect in a persistent shell"
     output = _output(shell_input, terminal, goal.digests)
     if not goal.patch and not behavior.content_digests and output is None:
-        return "it changes nothing, and no template asks for its output"
+        return "it changes nothing, and its output cannot be described"
     draft = Task(
         id=f"{record.session_id:06}",
         prompt="",

@@ -1,7 +1,7 @@
 """Prompts for agents: the goal in plain English, without the way to reach it.
 
-A sentence for the family of commands describes the kind of work. The goal's facts follow, each as a
-line about the final state. An output is described by `asking`, never shown. The wording is in
+A sentence describes the kind of work. The goal's facts follow, each as a line about the final
+state. `output_requests` describes an output, which is never shown. The wording is in
 `english.toml`.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shioenv.domain.inputs import Input
-from shioenv_agents.tasks.question_templates import asks
+from shioenv_agents.tasks.output_requests import asks
 
 
 def asked(text: str) -> str | None:
