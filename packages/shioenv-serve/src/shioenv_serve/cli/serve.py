@@ -122,6 +122,7 @@ def ssh(
         str | None,
         typer.Option(
             metavar="POLICY",
+            autocompletion=shared.completing("any", "never"),
             help="Accept any, never, try:N (the Nth of an address), or list:FILE (lines "
             "NAME:PASSWORD). Required if other hosts can connect (default: any).",
         ),
@@ -268,12 +269,12 @@ def _keys(given: list[str], file: Path | None, door: Door) -> list[str]:
             raise UsageError(f"{file} cannot be read: {error}") from None
     for name in keys:
         if not name or not name.isascii() or not name.isprintable() or " " in name:
-            raise UsageError("a key is one word of ASCII characters")
+            raise UsageError("an API key must be one word of ASCII characters")
     if file is not None and not keys:
-        raise UsageError(f"there is no key in {file}")
+        raise UsageError(f"{file} has no API key")
     if not keys and not door.is_local:
         raise UsageError(
-            f"whoever reaches {door.host} could type into these shells",
-            hint="name keys with --key-file FILE, or listen on 127.0.0.1",
+            f"without a key, any host that reaches {door.host} could use these shells",
+            hint="give keys with --key-file FILE, or listen on 127.0.0.1",
         )
     return keys

@@ -54,6 +54,7 @@ def generate(
         str,
         typer.Option(
             metavar="ENGINE",
+            autocompletion=shared.completing("shioenv.execution.local:ENGINES"),
             help="Run workers on this host (local), or on the nodes of a Ray cluster (ray).",
         ),
     ] = "local",
