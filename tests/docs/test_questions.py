@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_links import headings
 
+from support.headings import headings
 from support.paths import ROOT
 
 QUESTIONS: list[dict[str, Any]] = tomllib.loads(
