@@ -12,7 +12,7 @@ import typer
 
 from shioenv.cli import shared
 from shioenv.cli.main import app
-from shioenv.cli.panels import MANY
+from shioenv.cli.printing import MANY
 from support.cli_reference import commands, pages
 
 DOCS = Path(__file__).parents[2] / "docs"

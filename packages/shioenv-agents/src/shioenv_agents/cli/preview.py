@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -75,6 +76,13 @@ def preview(
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Maximum wall time (default: 600).")
     ] = None,
+    apply: Annotated[
+        bool,
+        typer.Option(
+            "--apply",
+            help="Make the changes for real if the command succeeds; on a terminal, ask first.",
+        ),
+    ] = False,
     json: shared.Json = False,
 ) -> shared.Printout:
     """Run a command on layers in memory and show what it would change.
@@ -86,11 +94,26 @@ def preview(
     The exit status is the command's own. 124 means that the time ran out, 125 that the preview
     itself failed, 126 and 127 that the command could not be executed. A preview is a convenience
     and not a security boundary: docs/threat-model.md lists what a hostile command can read and do.
+
+    With --apply, the shown changes are made in the working directory (or --root DIR), all or none.
+    Nothing is changed if a file beneath them has changed since, or if another directory would
+    change. Old versions are kept in DIR/.shioenv-undo.
     """
     from dataclasses import replace
 
     from shioenv_agents.preview.layered_run import USUAL_LIMITS
     from shioenv_agents.preview.layered_run import preview as make_preview
+
+    shown = False
+
+    def agreed(made: Preview) -> bool:
+        nonlocal shown
+        if made.behavior.exit_code != 0:
+            return False
+        if not json:
+            shown = True
+            _report(made)
+        return json or not sys.stdin.isatty() or typer.confirm("apply these changes?", err=True)
 
     limits = USUAL_LIMITS if timeout is None else replace(USUAL_LIMITS, wall_seconds=timeout)
     made = make_preview(
@@ -101,10 +124,17 @@ def preview(
         network=network,
         limits=limits,
         capture=json,
+        apply=agreed if apply else None,
     )
     if "background_seconds" in made.behavior.limits_hit:
         printing.remark(_CUT_OFF, dim=False)
-    return shared.Printout(document(command, made), _parts(made), status=made.behavior.exit_code)
+    found = document(command, made)
+    if apply:
+        found["undo"] = made.undo
+        if made.undo:
+            printing.remark(f"applied; old versions are in {printing.printable(made.undo)}")
+    parts = [b""] if shown else _parts(made)
+    return shared.Printout(found, parts, status=made.behavior.exit_code)
 
 
 def document(command: list[str], made: Preview) -> dict[str, Any]:
@@ -131,6 +161,11 @@ _CUT_OFF = (
 
 def _parts(made: Preview) -> Iterator[bytes]:
     """Print the report on standard error, and yield nothing for standard output."""
+    _report(made)
+    yield b""
+
+
+def _report(made: Preview) -> None:
     from shioenv.domain.readable import changes, outcome
 
     told = [outcome(made.behavior)]
@@ -146,4 +181,3 @@ def _parts(made: Preview) -> Iterator[bytes]:
     if made.reachable:
         printing.remark(f"reachable: {', '.join(made.reachable)}")
     printing.diff(made.diff)
-    yield b""

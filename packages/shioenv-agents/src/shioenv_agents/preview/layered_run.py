@@ -12,7 +12,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from shioenv.sandbox.scanned import parse_changes
 from shioenv.system import host_diagnosis
 from shioenv.text import short_repr
 from shioenv_agents.preview import keeper
+from shioenv_agents.preview.apply import Application
 from shioenv_agents.preview.keeper import PATIENCE, Keeper
 from shioenv_agents.preview.plan import LONGEST, PreviewPlan
 from shioenv_agents.preview.terminal_state import kept_streams
@@ -91,6 +92,8 @@ class Preview:
     """Paths that were hidden from the command."""
     reachable: tuple[str, ...]
     """Known sockets and FIFOs of the host that the command could reach."""
+    undo: str | None = None
+    """The directory with the old versions of files, if the changes were applied."""
 
     def __repr__(self) -> str:
         return short_repr(self, {"start": self.start, "behavior": self.behavior})
@@ -105,6 +108,7 @@ def preview(
     network: bool = False,
     limits: Limits = USUAL_LIMITS,
     capture: bool = False,
+    apply: Callable[[Preview], bool] | None = None,
 ) -> Preview:
     """Run a command with the caller's rights on layers, and return the changes it would make.
 
@@ -112,8 +116,11 @@ def preview(
     directory). The command starts in the working directory if that is inside `root`, else in
     `root`. `hide` adds paths to `SECRETS`; `show` removes paths from them. The command shares this
     process's standard input, output and error. With `capture`, output and error are in the result
-    instead, at most `Limits.output_bytes` of them. Errors: UsageError; HostError if this host
-    allows no layers; SandboxError if a helper was killed.
+    instead, at most `Limits.output_bytes` of them. `apply` is called with the preview. If it
+    returns True, all changes are made for real, or none if a file beneath them has changed.
+
+    Errors: UsageError, also for changes that are not applied; HostError if this host allows no
+    layers; SandboxError if a helper was killed.
     """
     with kept_streams() as on_resize, ExitStack() as stack:
         plan = _plan(command, root=root, start=".", secrets=_hidden(hide, show), limits=limits)
@@ -124,9 +131,21 @@ def preview(
             if given is not None and given > 2:
                 os.close(given)
         stack.enter_context(started)
+        place = None
+        if apply is not None:
+            place = os.open(plan.directories[-1], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            stack.callback(os.close, place)
         running = _Running(replace(plan, network=network), limits, started, stack)
         on_resize.append(running.resize)
-        return running.finish()
+        began = time.time_ns()
+        made = running.finish()
+        if apply is None or place is None or not apply(made):
+            return made
+        if made.behavior.limits_hit or made.behavior.patch_truncated:
+            raise UsageError("nothing is applied: the command reached a limit")
+        application = Application(place, plan.directories[-1], began)
+        undo = application.apply(running.changes, running.open_changed, running.read_changed_link)
+        return replace(made, undo=undo)
 
 
 def preview_in(
@@ -302,6 +321,8 @@ class _Running:
         self._output = bytearray()
         self._drained = 0
         self._reached: list[str] = []
+        self.changes: list[FileChange] = []
+        """The changes in all layers, once the preview has finished."""
         self._process, self._control, self._pipe = started.process, started.control, started.output
         try:
             self._control.sendall(plan.to_line())
@@ -340,6 +361,7 @@ class _Running:
         if any(numbers.f_favail == 0 for numbers in disk):
             self._reached.append("disk_inodes")
         changes, truncated = self._scan()
+        self.changes = changes
         timed_out = "wall_seconds" in self._reached
         died_of = -status if status is not None and status < 0 else None
         if status is None:
@@ -463,6 +485,23 @@ class _Running:
         inside = os.fsencode(os.path.relpath(path, layer))
         before = None if change.before is None else read_at(roots[0], inside)
         return before, None if change.after is None else read_at(roots[2], inside)
+
+    def open_changed(self, path: bytes) -> int:
+        """Return a descriptor of a regular file's new version. Errors: OSError."""
+        merged, inside = self._merged(path)
+        return os.open(inside, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=merged)
+
+    def read_changed_link(self, path: bytes) -> bytes:
+        """Return the new target of a symbolic link. Errors: OSError."""
+        merged, inside = self._merged(path)
+        return os.readlink(inside, dir_fd=merged)
+
+    def _merged(self, path: bytes) -> tuple[int, bytes]:
+        """Return a descriptor of a path's layer, and the path in the layer."""
+        inner = [layer for layer in self._layers if _inside(os.fsdecode(path), layer)]
+        layer = max(inner, key=len)
+        merged = self._roots[self._layers.index(layer)][2]
+        return merged, os.fsencode(os.path.relpath(os.fsdecode(path), layer))
 
     def _recorder(self, instant: int) -> Recorder:
         return Recorder(

@@ -34,6 +34,7 @@ def record(
         Path,
         typer.Argument(
             metavar="INPUTS",
+            autocompletion=shared.completing("public", "public-dev", "public-test"),
             help="A file with an input on each line, as text or JSON (- is stdin), or the included "
             "public, public-dev or public-test.",
         ),

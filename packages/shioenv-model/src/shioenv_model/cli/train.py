@@ -227,7 +227,14 @@ def model(
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Directory of the run, created if missing.")
     ],
-    device: Annotated[str, typer.Option(metavar="cpu|cuda", help="Device for training.")] = "cpu",
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="cpu|cuda",
+            autocompletion=shared.completing("cpu", "cuda"),
+            help="Device for training.",
+        ),
+    ] = "cpu",
     minutes: Annotated[
         float,
         typer.Option(
@@ -236,7 +243,11 @@ def model(
     ] = 9.0,
     size: Annotated[
         str,
-        typer.Option(metavar="tiny|mini|small|base", help="Size of a model trained from scratch."),
+        typer.Option(
+            metavar="tiny|mini|small|base",
+            autocompletion=shared.completing("tiny", "mini", "small", "base"),
+            help="Size of a model trained from scratch.",
+        ),
     ] = "small",
     checkpoint: Checkpoint = None,
     steps: Annotated[

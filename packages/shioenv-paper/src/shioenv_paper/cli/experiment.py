@@ -310,6 +310,7 @@ def regimes(
         str | None,
         typer.Option(
             metavar="tiny|mini|small|base",
+            autocompletion=shared.completing("tiny", "mini", "small", "base"),
             help="Also train a sequence model of this size on the same records.",
         ),
     ] = None,
@@ -323,6 +324,7 @@ def regimes(
         str,
         typer.Option(
             metavar="cpu|cuda|elsewhere",
+            autocompletion=shared.completing("cpu", "cuda", "elsewhere"),
             help="Device for training. elsewhere: only prepare examples, and evaluate existing "
             "answers (scripts/train_elsewhere.py).",
         ),

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from shioenv.cli import printing, shared
 from shioenv.cli.interrupts import stoppable
 from shioenv.cli.shell import AnsweringModel, MachineBelow
-
-if TYPE_CHECKING:
-    from shioenv_serve.listener import Door
 
 app = typer.Typer()
 
@@ -77,7 +74,7 @@ def openai(
     from shioenv.errors import MissingExtraError
 
     try:
-        from shioenv_serve.listener import Door
+        from shioenv_serve.listener import Door, read_keys
         from shioenv_serve.openai import OpenAIFront, refusal
         from shioenv_serve.serving import serve
     except ImportError:
@@ -90,7 +87,7 @@ def openai(
     from shioenv_serve.visits import Visits
 
     door, name = Door(host, port), model or "sandbox"
-    keys = _keys(key or [], key_file, door)
+    keys = read_keys(key or [], key_file, door)
     with stoppable(), ExitStack() as stack:
         written = stack.enter_context(EventLog(log, name, _unwritten)) if log else None
         limits = Limits(wall_seconds=timeout)
@@ -122,6 +119,7 @@ def ssh(
         str | None,
         typer.Option(
             metavar="POLICY",
+            autocompletion=shared.completing("any", "never"),
             help="Accept any, never, try:N (the Nth of an address), or list:FILE (lines "
             "NAME:PASSWORD). Required if other hosts can connect (default: any).",
         ),
@@ -254,26 +252,3 @@ def replay(
 def _unwritten(error: Exception) -> None:
     """Report that the log cannot be written."""
     printing.note(f"the log cannot be written: {error}")
-
-
-def _keys(given: list[str], file: Path | None, door: Door) -> list[str]:
-    """Return the keys that clients must send. Errors: UsageError if they are missing or invalid."""
-    from shioenv.errors import UsageError
-
-    keys = list(given)
-    if file is not None:
-        try:
-            keys += file.read_text(encoding="utf-8").split()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{file} cannot be read: {error}") from None
-    for name in keys:
-        if not name or not name.isascii() or not name.isprintable() or " " in name:
-            raise UsageError("a key is one word of ASCII characters")
-    if file is not None and not keys:
-        raise UsageError(f"there is no key in {file}")
-    if not keys and not door.is_local:
-        raise UsageError(
-            f"whoever reaches {door.host} could type into these shells",
-            hint="name keys with --key-file FILE, or listen on 127.0.0.1",
-        )
-    return keys

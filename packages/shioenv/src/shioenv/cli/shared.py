@@ -15,8 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from shioenv.bash.words import quoted
-from shioenv.cli.panels import InPanels
-from shioenv.cli.printing import note, print_json, show, write
+from shioenv.cli.printing import InPanels, note, print_json, show, write
 from shioenv.irreducibility.scoring import USUAL, Scoring
 
 if TYPE_CHECKING:
@@ -302,6 +301,7 @@ Revert = Annotated[
     str,
     typer.Option(
         metavar="input|N|never",
+        autocompletion=completing("input", "never"),
         help="Restore a microvm to its snapshot before every input, before every Nth, or never. "
         "It is always restored after an input whose changes cannot be undone inside it.",
     ),
@@ -355,7 +355,8 @@ PolicyName = Annotated[
         help="Distribution of inputs: people (as people type), paper (the grammars' weights), "
         "mixed (half of each), uniform, lengths, or a FILE.json. lengths draws 0 to 12 arguments "
         "equally often. ucs and ucs-universal support paper, uniform, lengths, and a FILE.json "
-        "without once, values and usage_share (default: mixed with gcs, else paper).",
+        "without once, values and usage_share (default: mixed with gcs, paper with ucs and "
+        "ucs-universal).",
         show_default=False,
     ),
 ]

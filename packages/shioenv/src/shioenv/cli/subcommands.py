@@ -50,6 +50,7 @@ KNOWN = {
     "dataset.report": "eval",
     "tasks": "agents",
     "serve": "serve",
+    "serve.mcp": "agents",
     "serve.openenv": "agents",
     "serve.openai": "serve",
     "serve.ssh": "serve",

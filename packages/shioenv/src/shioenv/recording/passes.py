@@ -76,6 +76,10 @@ class SessionPasses:
             if behavior is not None:
                 return behavior
             self.repeated.add(number)
+        elif state is not None and not (how or separate or order != "as it comes"):
+            joint = self._followed(shell_input, state, number)
+            if joint is not None:
+                return joint
         if separate:
             how["separate"] = True
         if order != "as it comes":
@@ -84,6 +88,26 @@ class SessionPasses:
 
     def close(self) -> None:
         """Do nothing: the runner belongs to the caller."""
+
+    def _followed(self, shell_input: str, state: State, number: int) -> Behavior | None:
+        """Run a row followed by further lines with its history, as one input.
+
+        Only the output is that after the history. None if the passes do not know what the history
+        printed.
+        """
+        passes = self._passes.get((False, "as it comes"))
+        row = "\n".join((*state.history, shell_input))
+        known = "\n".join((*self._rows[: number + 1], ""))
+        if not number or not passes or not row.startswith(known):
+            return None
+        printed = [behavior.output for behavior in passes[0][: number + 1] if behavior is not None]
+        if len(printed) <= number:
+            return None
+        behavior = self._runner.execute(row, replace(state, history=()))
+        above = b"".join(printed[:number])
+        if not behavior.output.startswith(above):
+            return None
+        return replace(behavior, output=behavior.output[len(above) :])
 
     def _passed(self, number: int, separate: bool, order: Order) -> Behavior | None:
         """Return the behavior of a row's next run in passes; None if it has to be repeated."""
