@@ -1,8 +1,12 @@
 .DEFAULT_GOAL := help
-.PHONY: setup setup-all demo test test-first test-rest test-alone test-nightly test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve evaluate scoreboard soak clean help
+.PHONY: setup setup-all demo test test-first test-rest test-alone test-nightly test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve outside evaluate scoreboard soak clean help
+
+# Without compiled modules each command and each test process would compile them again.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
-PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 1)) --dist loadgroup  # much of it waits
+PYTEST = $(BIN)/pytest --dist loadgroup -n
+MORE := $$(($$(nproc) + 1))  # for tests that often wait
 SKIPPED := build/skipped-tests
 PACKAGES := $(wildcard packages/*/pyproject.toml)
 NATIVE := $(wildcard packages/*/src/*/native/*/*.c packages/*/src/*/native/*/*.h packages/*/hatch_build.py)
@@ -40,14 +44,14 @@ test: ## the whole test suite: first the tests that need no system, then the oth
 	$(MAKE) --no-print-directory test-rest || status=1; exit $$status
 
 test-first: .venv/.native ## the tests that need no system
-	@$(PYTEST) --layer=first --skipped-to=$(SKIPPED).first $(TESTED)
+	@$(PYTEST) $$(nproc) --layer=first --skipped-to=$(SKIPPED).first $(TESTED)
 
 test-rest: setup ## the tests that need a system
-	@$(PYTEST) --layer=rest --skipped-to=$(SKIPPED).rest $(TESTED); status=$$?; \
+	@$(PYTEST) $(MORE) --layer=rest --skipped-to=$(SKIPPED).rest $(TESTED); status=$$?; \
 	cat $(SKIPPED).[fr]*st > $(SKIPPED); exit $$status
 
 test-nightly: setup ## the tests that are too long for `make test`
-	@$(PYTEST) --layer=nightly --timeout=900 $(TESTED)
+	@$(PYTEST) $(MORE) --layer=nightly --timeout=900 $(TESTED)
 
 # PACKAGE=shioenv-model: that one.
 test-alone: .venv/.native ## the tests of each package, in environments without those that it does not need
@@ -56,7 +60,7 @@ test-alone: .venv/.native ## the tests of each package, in environments without 
 # After `make setup-all`. SKIPPED=FILE: the ids that another run wrote.
 test-skipped: setup ## the tests that were skipped; fails where setup-all left one without its program
 	@test -e $(SKIPPED) || { echo "no $(SKIPPED): make test writes it" >&2; exit 2; }
-	@[ ! -s $(SKIPPED) ] || $(PYTEST) --complete @$(SKIPPED)
+	@[ ! -s $(SKIPPED) ] || $(PYTEST) $(MORE) --complete @$(SKIPPED)
 
 # Where root and an ordinary user take other ways: sandboxes, previews, shells, packaging. At most four minutes on
 # two idle cores, with the system that a user builds first.
@@ -69,7 +73,7 @@ BY_USER := tests/packaging \
 	namespaces priorities processes runner shared_memory state_recorded terminal terminal_handed))
 
 test-user: setup ## the tests that depend on who runs them: sandboxes, previews, shells, packaging
-	@$(PYTEST) $(BY_USER)
+	@$(PYTEST) $(MORE) $(BY_USER)
 
 # MACHINES="debian-12:root debian-13:user": these of the four. Or root+user: root, then test-user.
 fresh: ## as root: what README.md has made, in Debian 12 and 13 made anew, by root and by a user
@@ -111,7 +115,7 @@ filter: .venv/.native ## compile the system-call filters from their lists, by li
 # PEOPLE=FILE: inputs that people wrote, one a line, to be compared with on the same page.
 grammars-report: setup ## measure the grammars on the default system and write docs/grammars.md
 	@$(BIN)/shioenv grammar report --markdown --seed 7 > docs/grammars.md.new; status=$$?; \
-	[ -z "$(PEOPLE)" ] || { echo; $(BIN)/shioenv grammar report --markdown --seed 7 --against "$(PEOPLE)"; } >> docs/grammars.md.new; \
+	[ -z "$(PEOPLE)" ] || { echo; $(BIN)/shioenv grammar report --markdown --seed 7 --compare-with "$(PEOPLE)"; } >> docs/grammars.md.new; \
 	if [ -s docs/grammars.md.new ]; then mv docs/grammars.md.new docs/grammars.md; \
 	else rm docs/grammars.md.new; fi; exit $$status
 
@@ -129,6 +133,11 @@ bench-serve: setup ## what a line costs over OpenAI's protocol, over Cowrie befo
 JUDGED := sandbox trivial errors memory-plain:evaluation/memory memory:evaluation/memory default \
 	default:stages=bashkit cowrie just-bash bashkit
 RECORDS := 30000
+
+# OUTSIDE=FOLDER: checkouts named oils, brush, bashkit, intercode, tldr. HALF=work during development.
+HALF := held
+outside: setup ## judge the default model by the cases of public shell projects in OUTSIDE
+	@$(BIN)/python benchmarks/outside.py "$(OUTSIDE)" --half $(HALF)
 
 evaluate: setup ## judge every predictor that runs here by the public test suite, and write its page
 	@mkdir -p evaluation

@@ -13,15 +13,16 @@ import pytest
 from shioenv.errors import TaskError
 from shioenv.execution.local import SerialExecutor
 from shioenv.files.journal import sound_lines
-from shioenv_agents.tasks import certify, compose, make, sets
+from shioenv_agents.tasks import certify, make, sets, task_composition
 from shioenv_agents.tasks.agents import attempts, names, results_of
 from shioenv_agents.tasks.certificate import JudgeCertificate
 from shioenv_agents.tasks.certify import judge_digests
 from shioenv_agents.tasks.sets import SetPlan, commands_of, make_set
 from shioenv_agents.tasks.task import LENGTHS, Task, length_of, read_tasks
 from shioenv_eval.report.solved import draw_results
+from support.nightly import LARGER, scaled
 
-pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
+pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks"), LARGER]
 
 JUDGE, CHANNEL = judge_digests()
 STOOD = JudgeCertificate(judge=JUDGE, channel=CHANNEL, attacks=64, tasks=50)
@@ -37,9 +38,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
         patch.setattr(certify, "certified_judge", lambda *given: STOOD)
         patch.setattr(certify, "_load", nullcontext)
         patch.setattr(sets, "BARREN", 1)
-        for module in (certify, compose, make, sets):  # no processes: each takes a second
+        for module in (certify, task_composition, make, sets):  # no processes: each takes a second
             patch.setattr(module, "LocalExecutor", lambda workers: SerialExecutor())
-        for step in STEPS:
+        for step in scaled(STEPS[1::2], STEPS):
             with pytest.raises(KeyboardInterrupt):
                 make_set(directory, PLAN, workers=1, tell=partial(_stops, step))
             assert not (directory / "manifest.json").exists()

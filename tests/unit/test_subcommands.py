@@ -156,7 +156,7 @@ def test_known_commands_come_in_the_order_of_the_table() -> None:
 def test_other_commands_follow_sorted(install: Install) -> None:
     install("zoo", "zeta", "dataset.zeta", "serve.alpha", "own.two")
     install("farm", "alpha", "dataset.alpha", "own.one")
-    assert listed()[-4:] == ["predict", "alpha", "own", "zeta"]
+    assert listed()[-4:] == ["experiment", "alpha", "own", "zeta"]
     assert listed("dataset")[-3:] == ["report", "alpha", "zeta"]
     assert listed("serve")[-2:] == ["replay", "alpha"]
     assert listed("own") == ["one", "two"]
@@ -223,7 +223,7 @@ def test_a_name_that_no_command_can_have(install: Install, name: str) -> None:
     result = Called("--help")
     assert result.exit_code == 0
     assert result.stderr == f"{name!r} of zoo is not used: not NAME or GROUP.NAME\n"
-    assert listed()[-1] == "predict"
+    assert listed()[-1] == "experiment"
 
 
 def test_completion_gets_no_remarks(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from shioenv.errors import TransferError, UsageError  # noqa: E402
 from shioenv.system.store import System, build_system  # noqa: E402
 from shioenv_agents.fronts.harbor import Environment  # noqa: E402
 from shioenv_agents.tasks.harbor.check import ARTIFACTS, EVIDENCE  # noqa: E402
-from shioenv_agents.tasks.harbor.export import (  # noqa: E402
+from shioenv_agents.tasks.harbor.task_folders import (  # noqa: E402
     HOOK,
     LABEL,
     export_tasks,

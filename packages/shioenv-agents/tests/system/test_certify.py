@@ -20,7 +20,7 @@ from shioenv.errors import StartDirectoryError, TaskError
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.terminal import Terminal
 from shioenv.recording.session import SessionRecorder
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv_agents.tasks import certify
 from shioenv_agents.tasks.attacks import ATTACKS
 from shioenv_agents.tasks.certificate import Certificate, JudgeCertificate
@@ -33,7 +33,7 @@ from shioenv_agents.tasks.certify import (
     judge_digests,
     sealed,
 )
-from shioenv_agents.tasks.check import Judge, Verdict
+from shioenv_agents.tasks.goal_check import Judge, Verdict
 from shioenv_agents.tasks.make import made_of
 from shioenv_agents.tasks.task import Task, read_tasks, write_tasks
 
@@ -106,7 +106,7 @@ def test_what_a_prompt_leaves_open_makes_a_task_underspecified(
         lines = tasks[text].prompt.split("\n")
         facts = [n for n, line in enumerate(lines) if line.startswith(("- ", "Print "))]
         for fact in facts:
-            if lines[fact].endswith("data/scores.csv` has 8 bytes"):
+            if lines[fact] == "- the size of `data/scores.csv` is 8 bytes":
                 continue  # the content implies it
             prompt = "\n".join(line for n, line in enumerate(lines) if n != fact)
             assert certified(text, prompt=prompt).untold, (text, lines[fact])
@@ -115,10 +115,10 @@ def test_what_a_prompt_leaves_open_makes_a_task_underspecified(
 def test_a_value_that_is_wrong_is_not_told(
     tasks: dict[str, Task], certified: Callable[..., Certificate]
 ) -> None:
-    prompt = tasks[TEXTS[0]].prompt.replace("-rw-------", "-rw-r-----")
+    prompt = tasks[TEXTS[0]].prompt.replace("0600 (rw-------)", "0640 (rw-r-----)")
     assert certified(TEXTS[0], prompt=prompt).untold == ("/fs/data~1numbers.txt/perms",)
     prompt = tasks[TEXTS[2]].prompt.replace(
-        "what `data/ids.txt` held", "what `data/dates.txt` held"
+        "content of `data/ids.txt`", "content of `data/dates.txt`"
     )
     assert certified(TEXTS[2], prompt=prompt).untold == ("content of logs/copy",)
 
@@ -303,7 +303,7 @@ def test_tasks_are_certified_and_checked_by_a_command(
     file, out = tmp_path / "tasks.jsonl", tmp_path / "certified.jsonl"
     broken = replace(tasks[TEXTS[1]], id="broken", prompt="Print it.")
     write_tasks([tasks[TEXTS[0]], broken, tasks[TEXTS[2]]], file)
-    options = ["--k", "2", "--workers", "1", "--json"]
+    options = ["--runs", "2", "--workers", "1", "--json"]
     made = CliRunner().invoke(app, ["tasks", "certify", str(file), "--out", str(out), *options])
     assert made.exit_code == 0, made.output
     document = json.loads(made.stdout)
@@ -331,7 +331,7 @@ def test_tasks_of_another_build_are_taken_over(
     here = tasks[TEXTS[0]]
     impossible = replace(tasks[TEXTS[2]], id="impossible", solution="mv nowhere.txt other.txt")
     write_tasks([replace(one, system_digest="cd" * 32) for one in (here, impossible)], file)
-    words = ["tasks", "certify", str(file), "--out", str(out), "--k", "1", "--workers", "1"]
+    words = ["tasks", "certify", str(file), "--out", str(out), "--runs", "1", "--workers", "1"]
     refused = CliRunner().invoke(app, words)
     assert refused.exit_code == 1
     assert "--rebase" in refused.stderr

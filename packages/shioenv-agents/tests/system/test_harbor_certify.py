@@ -20,15 +20,15 @@ from shioenv_agents.tasks import certify
 from shioenv_agents.tasks.attacks import Attack
 from shioenv_agents.tasks.certificate import JudgeCertificate
 from shioenv_agents.tasks.certify import faults_now, judge_digests
-from shioenv_agents.tasks.harbor import certify as folders
-from shioenv_agents.tasks.harbor.certify import (
+from shioenv_agents.tasks.harbor import trial_certification as folders
+from shioenv_agents.tasks.harbor.task_folders import LIMITS, export_tasks, name_of
+from shioenv_agents.tasks.harbor.trial_certification import (
     certify_folders,
     court,
     folder_digests,
     folder_forgeries,
     folders_of,
 )
-from shioenv_agents.tasks.harbor.export import LIMITS, export_tasks, name_of
 from shioenv_agents.tasks.task import Task
 from support.known_tasks import known_tasks
 
@@ -91,7 +91,7 @@ def test_a_certificate_stands_in_its_folder(
     ("name", "old", "new", "fault"),
     [
         ("tests/goal.json", "site", "sight", "the goal was changed since"),
-        ("instruction.md", "gone", "there", "the prompt was changed since"),
+        ("instruction.md", "no longer exists", "exists", "the prompt was changed since"),
         ("tests/check.py", "missing", "passing", "not as the export writes it: tests/check.py"),
         ("tests/test.sh", "exec", "echo", "not as the export writes it: tests/test.sh"),
         ("tests/goal.json", "entries", "more", "not as the export writes it: tests/goal.json"),

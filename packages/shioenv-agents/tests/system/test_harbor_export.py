@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from shioenv.errors import OutputExistsError, TaskError, UsageError
 from shioenv.live.entered import EnteredMachine
 from shioenv.system.store import System
-from shioenv_agents.tasks.harbor.export import (
+from shioenv_agents.tasks.harbor.task_folders import (
     ANSWER,
     GOAL,
     HOOK,
@@ -35,7 +35,7 @@ MADE |= {"month": "Oct", "day": 16, "year": 2025, "time": "19:43"}
 def test_the_command_writes_a_folder_for_each_task(tmp_path: Path) -> None:
     write_tasks(EXPORTED, tmp_path / "tasks.jsonl")
     command = [sys.executable, "-m", "shioenv", "tasks", "export", str(tmp_path / "tasks.jsonl")]
-    command += ["--harbor", str(tmp_path / "out"), "--image", "example.org/x:1", "--json"]
+    command += ["--out", str(tmp_path / "out"), "--image", "example.org/x:1", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["written"] == 3
     gone, user, broken = (tmp_path / "out" / name_of(task) for task in EXPORTED)

@@ -52,7 +52,7 @@ def test_the_command_line(place: Path) -> None:
         )
     assert done.returncode == 3
     assert done.stdout == b"given\n"
-    assert b"exit code 3\n  added   /fs/more  -rw-r--r-- " in done.stderr
+    assert b"exit code 3\n  added   more  -rw-r--r-- " in done.stderr
     assert b"+++ b" + bytes(place) + b"/more\n@@ -0,0 +1 @@\n+more\n" in done.stderr
     assert (place / "given").read_text() == "given\n"
 

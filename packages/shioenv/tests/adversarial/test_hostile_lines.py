@@ -61,7 +61,7 @@ def test_hostile_lines(group: str, system: System, canaries: Canaries) -> None:
         with ResidentShell(quiet, HOME) as sibling:
             assert sibling.run(LOOK, timeout=30.0).output == expected
             before = _host(canaries)
-            for case in load(DIRECTORY / f"{group}.txt", MODE)[:: scaled(10, 1)]:
+            for case in load(DIRECTORY / f"{group}.txt", MODE)[:: scaled(16, 1)]:
                 if "only" in case.values or "tty" in case.values:
                     continue
                 _attack(attacked, case, canaries)

@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 
 from shioenv.errors import SystemNotBuiltError
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.sandbox.base import Request
-from shioenv.sandbox.conformance import CHECKS, LIMITS, Check
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.lower import LowerForm
+from shioenv.sandbox.sandbox_conformance import CHECKS, LIMITS, Check
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.store import System
 from support.needs import needs
+from support.nightly import NIGHTLY
 
 LOOKING = Path(__file__).parent / "looking.py"
 ROOM = 700 << 20
@@ -37,8 +38,14 @@ FILE_SYSTEMS = {
 """Commands that make each from the image $1, and mount it on the directory $0."""
 
 KINDS = [
-    pytest.param(kind, marks=needs(f"mkfs.{made}", f"{made} in the kernel") if made else ())
-    for kind in FILE_SYSTEMS
+    pytest.param(
+        kind,
+        marks=[
+            *([needs(f"mkfs.{made}", f"{made} in the kernel")] if made else []),
+            *([NIGHTLY] if number % 3 else []),
+        ],
+    )
+    for number, kind in enumerate(FILE_SYSTEMS)
     for made in [kind.split()[0].replace("tmpfs", "")]
 ]
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,3 +150,38 @@ def test_the_examples_in_the_help_work(tmp_path: Path) -> None:
         assert done.returncode == 0, (example, done.stderr)
         tried += 1
     assert tried >= 6
+
+
+def test_lines_of_standard_input_are_answered_at_once() -> None:
+    asked = [str(SHIOENV), "run", "-"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(asked, text=True, **pipes) as program:  # type: ignore[call-overload]
+
+        def answer(line: str) -> dict[str, Any]:
+            program.stdin.write(f"{line}\n")
+            program.stdin.flush()
+            found: dict[str, Any] = json.loads(program.stdout.readline())
+            return found
+
+        assert answer("touch made; cat")["context_patch"][0][:2] == ["a", "/fs/made"]
+        assert answer('{"input": "pwd", "cwd": "/nope"}')["code"] == "SHIO-S09"
+        found = answer('{"input": "ls; pwd", "cwd": "/tmp", "history": ["touch b"]}')
+        assert (found["output"], found["context_patch"]) == ("b\n/tmp\n", [])
+        assert answer("ls /tmp")["output"] == "", "each line finds the pristine machine"
+        program.stdin.close()
+        assert program.wait() == 1
+        assert program.stderr.read() == ""
+
+
+def test_nobody_reads_the_answers() -> None:
+    asked = [str(SHIOENV), "run", "-"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(asked, **pipes) as program:  # type: ignore[call-overload]
+        program.stdin.write(b"true\n")
+        program.stdin.flush()
+        assert program.stdout.readline()
+        program.stdout.close()
+        program.stdin.write(b"true\ntrue\n")
+        program.stdin.close()
+        assert program.wait() == 141
+        assert program.stderr.read() == b""

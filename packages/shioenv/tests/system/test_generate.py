@@ -15,7 +15,7 @@ import pytest
 
 from faults import descendants
 from shioenv.dataset.generate import Summary, add_scores, generate
-from shioenv.dataset.read import read_contexts, read_records
+from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.stats import statistics
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.patch import ContextPatch
@@ -26,9 +26,9 @@ from shioenv.errors import (
     UnknownSamplerError,
 )
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.irreducibility.scoring import UNSCORED, Scoring
-from shioenv.recording.cache import CACHE_BYTES
+from shioenv.recording.execution_cache import CACHE_BYTES
 from shioenv.synthesis.drawing import Drawing
 from support.nightly import NIGHTLY
 from support.waiting import wait_until

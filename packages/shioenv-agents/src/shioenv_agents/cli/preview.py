@@ -8,12 +8,11 @@ import typer
 from typer.core import TyperCommand
 
 from shioenv.cli import printing, shared
-from shioenv.cli.run import describe, facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from shioenv_agents.preview.preview import Preview
+    from shioenv_agents.preview.layered_run import Preview
 
 app = typer.Typer()
 
@@ -90,8 +89,8 @@ def preview(
     """
     from dataclasses import replace
 
-    from shioenv_agents.preview.preview import USUAL_LIMITS
-    from shioenv_agents.preview.preview import preview as make_preview
+    from shioenv_agents.preview.layered_run import USUAL_LIMITS
+    from shioenv_agents.preview.layered_run import preview as make_preview
 
     limits = USUAL_LIMITS if timeout is None else replace(USUAL_LIMITS, wall_seconds=timeout)
     made = make_preview(
@@ -132,8 +131,10 @@ _CUT_OFF = (
 
 def _parts(made: Preview) -> Iterator[bytes]:
     """Print the report on standard error, and yield nothing for standard output."""
-    told = [facts_of(made.behavior)]
-    told += [f"  {describe(operation)}" for operation in made.behavior.patch.operations]
+    from shioenv.domain.readable import changes, outcome
+
+    told = [outcome(made.behavior)]
+    told += [f"  {change}" for change in changes(made.behavior.patch.operations, made.start)]
     if not made.whole:
         told.append(f"covered: {', '.join(made.layers)}; the rest was read-only")
     elif made.read_only:

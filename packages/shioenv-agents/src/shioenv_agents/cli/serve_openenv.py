@@ -51,7 +51,7 @@ def openenv(
     tasks = read_tasks(file)
     try:
         from shioenv_agents.fronts.openenv import application
-        from shioenv_serve.door import Door
+        from shioenv_serve.listener import Door
         from shioenv_serve.serving import serve
     except ImportError:
         raise MissingExtraError("shioenv serve openenv", "openenv", "openenv") from None

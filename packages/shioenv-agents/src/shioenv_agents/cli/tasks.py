@@ -26,13 +26,15 @@ SHOWN = 20
 
 AgentModel = Annotated[
     str | None,
-    typer.Option("--model", metavar="MODEL", help="A language model that tries the tasks as well."),
+    typer.Option(
+        "--language-model", metavar="MODEL", help="A language model that tries the tasks as well."
+    ),
 ]
 URL_HELP = (
     "The model's endpoint, which speaks OpenAI's protocol (default: OPENAI_BASE_URL). "
     "The key is OPENAI_API_KEY."
 )
-AgentUrl = Annotated[str | None, typer.Option("--url", metavar="URL", help=URL_HELP)]
+AgentUrl = Annotated[str | None, typer.Option("--endpoint", metavar="URL", help=URL_HELP)]
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The tasks, as JSON Lines.")]
 
@@ -53,6 +55,7 @@ def make(
     prompt_model: Annotated[
         str | None,
         typer.Option(
+            "--language-model",
             metavar="MODEL",
             help="A language model that tells each task in its own words as well (extra: "
             "evaluation).",
@@ -60,7 +63,7 @@ def make(
     ] = None,
     prompt_url: Annotated[
         str | None,
-        typer.Option(metavar="URL", help=URL_HELP),
+        typer.Option("--endpoint", metavar="URL", help=URL_HELP),
     ] = None,
     workers: shared.Workers = None,
     limits: shared.LimitsOptions,
@@ -74,7 +77,7 @@ def make(
     arguments. A prompt always holds the facts; a model's words stand before the facts.
     """
     from shioenv.dataset.manifest import read_manifest
-    from shioenv.dataset.read import read_records
+    from shioenv.dataset.record_reader import read_records
     from shioenv.errors import TaskError, UsageError
     from shioenv.files.durable import refuse_existing
     from shioenv_agents.tasks.make import make_tasks
@@ -82,7 +85,7 @@ def make(
     from shioenv_agents.tasks.task import write_tasks
 
     if prompt_url and not prompt_model:
-        raise UsageError("--prompt-url needs --prompt-model", hint="--prompt-model MODEL")
+        raise UsageError("--endpoint needs --language-model", hint="--language-model MODEL")
     if prompt_model:
         asked(prompt_url or "")
     refuse_existing(out)
@@ -167,8 +170,8 @@ def compose(
     """
     from shioenv.errors import TaskError
     from shioenv.files.durable import refuse_existing
-    from shioenv_agents.tasks.compose import composed_tasks
     from shioenv_agents.tasks.task import read_tasks, write_tasks
+    from shioenv_agents.tasks.task_composition import composed_tasks
 
     refuse_existing(out)
     with counting("tasks") as report:
@@ -192,7 +195,7 @@ def compose(
     return shared.Printout(document, [line], indent=2)
 
 
-@shared.command(app, "shioenv tasks certify ./tasks.jsonl --out certified.jsonl --k 20")
+@shared.command(app, "shioenv tasks certify ./tasks.jsonl --out certified.jsonl --runs 20")
 def certify(
     file: Annotated[
         Path,
@@ -210,7 +213,7 @@ def certify(
     k: Annotated[
         int,
         typer.Option(
-            "--k",
+            "--runs",
             min=1,
             metavar="N",
             help="Runs of the solution, and of nothing; with --check at most, else as many as the "
@@ -242,7 +245,7 @@ def certify(
 
     from shioenv.errors import UsageError
     from shioenv_agents.tasks.certify import SEALED, UNSEALED, certify_file, recheck_tasks
-    from shioenv_agents.tasks.harbor.certify import certify_folders, recheck_folders
+    from shioenv_agents.tasks.harbor.trial_certification import certify_folders, recheck_folders
     from shioenv_agents.tasks.task import read_tasks
 
     if check == (out is not None):
@@ -283,11 +286,11 @@ def _agents(model: str | None, url: str | None) -> dict[str, Agent]:
     from shioenv_agents.tasks.agents import AGENTS, prompted
 
     if url and not model:
-        raise UsageError("--url needs --model", hint="--model MODEL")
+        raise UsageError("--endpoint needs --language-model", hint="--language-model MODEL")
     if model in AGENTS:
         raise UsageError(
             f"{model!r} is a scripted agent, not a language model",
-            hint="--model takes a name that the model's endpoint knows",
+            hint="--language-model takes a name that the model's endpoint knows",
         )
     return {**AGENTS, **({model: prompted(model, url or "")} if model else {})}
 
@@ -310,7 +313,7 @@ def _faulty(faulty: list[dict[str, Any]]) -> Iterator[str]:
         yield f"and {len(faulty) - SHOWN} more (--json)"
 
 
-@shared.command(app, "shioenv tasks set ./tasks --count 300 --k 3", name="set")
+@shared.command(app, "shioenv tasks set ./tasks --count 300 --runs 3", name="set")
 def make_set(
     directory: Annotated[
         Path,
@@ -323,7 +326,8 @@ def make_set(
     count: Annotated[int, typer.Option(min=3, metavar="N", help="Tasks wanted.")] = 10_000,
     seed: shared.Seed = 0,
     k: Annotated[
-        int, typer.Option("--k", min=1, metavar="N", help="Runs of each solution, and of nothing.")
+        int,
+        typer.Option("--runs", min=1, metavar="N", help="Runs of each solution, and of nothing."),
     ] = 20,
     share: Annotated[
         float,
@@ -429,7 +433,7 @@ def evaluate(
     from shioenv.errors import UsageError, did_you_mean
     from shioenv_agents.tasks.agents import AGENTS, SCRIPTS, attempts, results_of
     from shioenv_agents.tasks.task import read_tasks
-    from shioenv_eval.report.drawing import require_libraries
+    from shioenv_eval.report.chart_style import require_libraries
 
     agents = _agents(model, url)
     for name in agent or ():
@@ -465,13 +469,15 @@ def evaluate(
     return shared.Printout(document, lines, indent=2)
 
 
-@shared.command(app, "shioenv tasks export ./tasks.jsonl --harbor ./harbor")
+@shared.command(app, "shioenv tasks export ./tasks.jsonl --out ./harbor")
 def export(
     file: File,
     *,
     harbor: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="The directory to write, a folder of Harbor for a task."),
+        typer.Option(
+            "--out", metavar="DIR", help="The directory to write, a folder of Harbor for a task."
+        ),
     ],
     image: Annotated[
         str | None,
@@ -487,7 +493,7 @@ def export(
     the shell, the network, the host's name or times of files are refused. So is a task whose
     solution does not pass there twice. A task's history is made part of its image.
     """
-    from shioenv_agents.tasks.harbor.export import export_tasks
+    from shioenv_agents.tasks.harbor.task_folders import export_tasks
     from shioenv_agents.tasks.task import read_tasks
 
     tasks = read_tasks(file)

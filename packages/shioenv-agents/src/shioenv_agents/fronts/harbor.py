@@ -25,13 +25,13 @@ from harbor.utils.path_filter import filter_paths_by_patterns
 
 from shioenv.errors import TransferError, UsageError
 from shioenv.live.entered import OUTPUT, Command, EnteredMachine, Finished
-from shioenv.live.seat import CommandTimeoutError, Seat, finished
+from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished
 from shioenv.sandbox.base import LARGEST, MEBIBYTE, FileChange, Limits
 from shioenv.system.store import System, find_system
 from shioenv_agents.fronts.transfer import pack, put, unpack
 from shioenv_agents.tasks.harbor.check import ARTIFACTS, EVIDENCE
 from shioenv_agents.tasks.harbor.evidence import evidence_of
-from shioenv_agents.tasks.harbor.export import HOOK, IMAGE, LABEL, PROOF_SECONDS, SHELL
+from shioenv_agents.tasks.harbor.task_folders import HOOK, IMAGE, LABEL, PROOF_SECONDS, SHELL
 
 MEMORY_MB: Final = 2048
 """Default memory in mebibytes."""

@@ -19,7 +19,8 @@ from shioenv.errors import (
 )
 from shioenv.live.terminal import for_rows
 from shioenv.sandbox.base import Limits
-from shioenv_agents.tasks.episode import HOW, MAX_TURNS, SHOWN, Episode
+from shioenv.text import short_repr
+from shioenv_agents.tasks.episode import MAX_TURNS, SHOWN, Episode, instructions
 from shioenv_agents.tasks.task import Task, read_tasks
 
 MAX_LINE: Final = 4096
@@ -125,12 +126,16 @@ class TaskEnv(gymnasium.Env[str, str]):
         self.max_turns = max_turns
         self.action_space = LongText(MAX_LINE)
         longest = max(len(task.prompt) for task in self.tasks)
-        self.observation_space = LongText(max(MAX_TEXT, longest + len(HOW) + 20))
+        self.observation_space = LongText(max(MAX_TEXT, longest + len(instructions(max_turns)) + 2))
         self._system, self._limits = system or self.tasks[0].system, limits
         self.beginnings: Beginnings | None = None
         """The start states of attempts; None before the first `reset`, and after `close`."""
         self._episode: Episode | None = None
         self._lines: list[str] = []
+
+    def __repr__(self) -> str:
+        facts = {"system": self._system, "tasks": len(self.tasks), "max_turns": self.max_turns}
+        return short_repr(self, facts)
 
     def __getstate__(self) -> object:
         """Return the state for a copy. Errors: EpisodeError after the first reset."""

@@ -20,24 +20,24 @@ import msgspec
 from msgspec.structs import replace
 
 from shioenv.dataset.generate import Destination, Progress, generate
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.split import Shares, group_of_input
 from shioenv.errors import TaskError, UsageError
 from shioenv.execution.local import LocalExecutor
 from shioenv.files.durable import atomic_write, locked, storage_errors
 from shioenv.grammar.library import shipped_headers
 from shioenv.guests import package_version
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import grammars_for
 from shioenv.system.store import System, find_system
 from shioenv_agents.tasks.agents import AGENTS, SCRIPTS, Agent, Attempt, attempts, description_of
 from shioenv_agents.tasks.certify import certify_tasks
-from shioenv_agents.tasks.compose import composed_tasks
-from shioenv_agents.tasks.harbor.export import export_tasks, name_of, refusal
+from shioenv_agents.tasks.harbor.task_folders import export_tasks, name_of, refusal
 from shioenv_agents.tasks.make import MadeTasks, make_tasks
 from shioenv_agents.tasks.task import LENGTHS, GoalKind, Task, bare, decode, encode, length_of
+from shioenv_agents.tasks.task_composition import composed_tasks
 
 RECORDS: Final = 2000
 """Maximum records of a round."""

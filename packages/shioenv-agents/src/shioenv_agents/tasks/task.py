@@ -23,6 +23,7 @@ from shioenv.errors import PatchError, TaskError
 from shioenv.files.documents import fault
 from shioenv.files.durable import new_file
 from shioenv.files.regular import LARGEST_LIST, read_regular
+from shioenv.text import short_repr
 from shioenv_agents.tasks.certificate import Certificate
 
 SCHEMA_VERSION: Final = 1
@@ -183,6 +184,9 @@ class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     solved_by: dict[str, bool] = field(default_factory=dict)
     """For each agent that tried the task, whether it reached the goal."""
     schema_version: int = SCHEMA_VERSION
+
+    def __repr__(self) -> str:
+        return short_repr(self, {"id": self.id, "prompt": self.prompt, "solution": self.solution})
 
     @property
     def kind(self) -> GoalKind:

@@ -20,7 +20,7 @@ from previewing import CHANGES, applied, captured, digest, fill, listed, running
 from shioenv.cli.main import app
 from shioenv.errors import UsageError
 from shioenv_agents.preview.inside import _KEPT
-from shioenv_agents.preview.preview import USUAL_LIMITS
+from shioenv_agents.preview.layered_run import USUAL_LIMITS
 
 pytestmark = pytest.mark.xdist_group("preview")
 
@@ -41,7 +41,7 @@ def test_what_is_told_is_what_running_does_and_nothing_is_done(
 ) -> None:
     monkeypatch.setenv("HOME", str(place.parent))
     if not whole:  # as an ordinary user
-        monkeypatch.setattr("shioenv_agents.preview.preview._may_mount", lambda: False)
+        monkeypatch.setattr("shioenv_agents.preview.keeper.may_mount", lambda: False)
     before, was = digest(place), listed(place)
     made = captured("sh", "-c", CHANGES)
     assert made.behavior.output == b""
@@ -187,7 +187,7 @@ def test_a_command_has_no_way_out(
     place: Path, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refusals, and the visible parts of the host, in the order of `TRIES`."""
-    may_mount = "shioenv_agents.preview.preview._may_mount"
+    may_mount = "shioenv_agents.preview.keeper.may_mount"
     monkeypatch.setattr(may_mount, lambda: whole and os.geteuid() == 0)
     with subprocess.Popen(["sleep", "600"]) as outside:
         try:

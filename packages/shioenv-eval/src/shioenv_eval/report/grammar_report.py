@@ -17,7 +17,6 @@ from shioenv.domain.inputs import Input
 from shioenv.domain.runner import Runner, State
 from shioenv.execution.job import Executor, NumberedJob, Tell, silent
 from shioenv.execution.local import LocalExecutor
-from shioenv.grammar.coverage import coverage
 from shioenv.grammar.library import PAPER, load_grammars
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import count as size_of
@@ -26,6 +25,7 @@ from shioenv.synthesis.sample import sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System, find_system
 from shioenv.text import count
+from shioenv_eval.drafting.coverage import coverage
 from shioenv_eval.report.tables import Table, grouped
 
 COMMANDS, NONTERMINALS, PRODUCTIONS = 86, 803, 6222

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shioenv.cli import printing, shared
+from shioenv.cli import printing, shared, stdin
 
 if TYPE_CHECKING:
-    from shioenv.domain.runner import Answer, Runner
+    from shioenv.domain.runner import Answer, Runner, State
     from shioenv_model.memory.world import World
     from shioenv_model.model import Model
     from shioenv_model.rules.registry import Step
@@ -21,18 +22,18 @@ app = typer.Typer()
 
 @shared.command(app, "shioenv predict 'wc -l scripts/*.sh | tail -1'", cls=shared.InputCommand)
 def predict(
-    shell_input: Annotated[str, typer.Argument(metavar="INPUT", help="What bash would be given.")],
+    shell_input: shared.InputArgument,
     *,
     history: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Inputs that were typed before it in the same shell, one a line (- is stdin).",
+            help="File of earlier inputs in the same shell, one a line (- is stdin).",
         ),
     ] = None,
     explain: Annotated[
         bool,
-        typer.Option("--explain", help="Show what each command's answer rests on."),
+        typer.Option("--explain", help="Show the sources of each command's answer."),
     ] = False,
     cwd: shared.StartDirectory = None,
     model: Annotated[
@@ -40,13 +41,13 @@ def predict(
         typer.Option(
             metavar="MODEL",
             autocompletion=shared.completing("shioenv_model.files:model_names"),
-            help="A model's name, or its file.",
+            help="A model by name or file.",
         ),
     ] = "default",
     seq2seq: Annotated[
         str | None,
         typer.Option(
-            metavar="MODEL", help="A sequence model to ask as well; the surer answer counts."
+            metavar="MODEL", help="Also ask this sequence model; the more confident answer wins."
         ),
     ] = None,
     stages: Annotated[
@@ -54,8 +55,8 @@ def predict(
         typer.Option(
             metavar="EMULATOR",
             autocompletion=shared.completing("bashkit"),
-            help="Let an emulator (bashkit) answer commands that read a pipe. Such answers say"
-            " so, and need the model's system built.",
+            help="Emulator (bashkit) for commands that read a pipe. Answers name it. Needs the "
+            "model's system built.",
         ),
     ] = None,
     system: Annotated[
@@ -63,8 +64,8 @@ def predict(
         typer.Option(
             metavar="NAME",
             autocompletion=shared.complete_systems,
-            help="A built system to ask about, with its files, names and instant (default: the"
-            " model's own).",
+            help="Predict for this built system (default: the model's own, which need not be built"
+            ").",
         ),
     ] = None,
     without: Annotated[
@@ -72,25 +73,24 @@ def predict(
         typer.Option(
             metavar="SOURCE",
             autocompletion=shared.completing("shioenv_model.memory.sources:NAMES"),
-            help="Leave out a source of answers: rules, functions or records. The option may be"
-            " given again.",
+            help="Do not use a source of answers: rules, functions or records. Repeatable.",
         ),
     ] = None,
     abstain_below: Annotated[
         float,
-        typer.Option(
-            min=0, max=1, metavar="P", help="Give no answer where the confidence is below P."
-        ),
+        typer.Option(min=0, max=1, metavar="P", help="Abstain if the confidence is below P."),
     ] = 0.0,
 ) -> shared.Printout:
-    """Say what an input does, without executing anything: output, exit code, context patch.
+    """Predict the effects of an input without executing anything.
 
     The output goes to standard output, the rest to standard error. The confidence, 0 to 1, is the
-    share of such answers that the model expects to be right. Only --stages and --system need a
-    built system.
-    """
-    from dataclasses import replace
+    expected accuracy of such answers. Only --stages and --system need a built system.
 
+    With `-`, each line of standard input is an input, as text or as JSON: {"input": "pwd", "cwd":
+    "/tmp", "history": ["x=1"]}. One line of JSON is printed for each, at once and in order. A line
+    without an answer gets an object with `error`, and the exit status is then 1.
+    """
+    from shioenv.errors import UsageError
     from shioenv_model.files import card_of, load_model
 
     card = card_of(model)
@@ -103,19 +103,30 @@ def predict(
         world=_asked(card, system) if system else None,
         without=without or (),
     )
-    state = loaded.world.state(cwd)
-    if cwd is not None and not loaded.world.has_directory(cwd):
-        from shioenv.errors import StartDirectoryError
+    if shell_input == "-" == str(history):
+        raise UsageError("INPUT and --history are both -", hint="name a file with the history")
+    typed = () if history is None else tuple(_inputs(stdin.given(history)))
 
-        raise StartDirectoryError(f"{cwd!r} is no directory of the system that is asked about")
-    if history is not None:
-        state = replace(state, history=tuple(_inputs(shared.given(history))))
-    answer = loaded.answer(shell_input, state)
-    document = {
-        **_document(shell_input, state.cwd, loaded, answer),
-        "steps": [_step(each) for each in loaded.steps],
-    }
-    return shared.Printout(document, _parts(answer, loaded, explain=explain), indent=2)
+    def answer(line: stdin.GivenInput) -> tuple[Answer, dict[str, Any]]:
+        state = _state(loaded.world, line.cwd or cwd, line.history or typed)
+        answer = loaded.answer(line.input, state)
+        steps = [_step(each) for each in loaded.steps]
+        return answer, {**_document(line.input, state.cwd, loaded, answer), "steps": steps}
+
+    if shell_input == "-":
+        return stdin.answer_lines(lambda line: answer(line)[1])
+    given, document = answer(stdin.GivenInput(shell_input))
+    parts = _parts(given, loaded, document["cwd"], explain=explain)
+    return shared.Printout(document, parts, indent=2)
+
+
+def _state(world: World, cwd: str | None, history: tuple[str, ...]) -> State:
+    """Return the state after a history. Errors: StartDirectoryError."""
+    from shioenv.errors import StartDirectoryError
+
+    if cwd is not None and not world.has_directory(cwd):
+        raise StartDirectoryError(f"{cwd!r} is not a directory of the model's system")
+    return replace(world.state(cwd), history=history)
 
 
 def _emulator(name: str, system: str | None) -> Runner:
@@ -155,7 +166,7 @@ def _document(text: str, cwd: str, model: Model, answer: Answer) -> dict[str, An
 
 
 def _behavior(answer: Answer) -> dict[str, Any]:
-    from shioenv.domain.answers import behavior_json
+    from shioenv.domain.answer_json import behavior_json
 
     return {
         **behavior_json(answer.behavior),
@@ -181,16 +192,16 @@ def _step(step: Step) -> dict[str, Any]:
     }
 
 
-def _parts(answer: Answer, model: Model, *, explain: bool) -> Iterator[bytes]:
-    from shioenv.cli.run import describe
+def _parts(answer: Answer, model: Model, start: str, *, explain: bool) -> Iterator[bytes]:
+    from shioenv.domain.readable import changes
 
     yield answer.behavior.output
 
     printing.end_line(answer.behavior.output)
     code, confidence = answer.behavior.exit_code, answer.confidence
     printing.remark(f"exit code {code}, confidence {confidence:.2f}, {answer.source}")
-    for operation in answer.behavior.patch.operations:
-        printing.remark(f"  {describe(operation)}")
+    for change in changes(answer.behavior.patch.operations, start):
+        printing.remark(f"  {change}")
     for step in model.steps if explain else ():
         told = f"{step.answer.confidence:.2f}  {step.input}  ({step.answer.source})"
         printing.remark(told, dim=False)

@@ -76,6 +76,32 @@ def test_predict_knows_what_was_typed_before(model: Path, tmp_path: Path) -> Non
     assert done.stdout == "hi\n"
 
 
+def test_predict_answers_lines_of_standard_input(model: Path, tmp_path: Path) -> None:
+    lines = [
+        "cat nothere",
+        '{"input": "head -n 1 < new.txt", "history": ["echo hi > new.txt"], "id": "b"}',
+        '{"input": "pwd", "cwd": "/nope"}',
+        '{"input": "pwd", "cwd": "/"}',
+    ]
+    given = ["predict", "-", "--model", "small"]
+    done = RUNNER.invoke(app, given, input="\n".join(lines))
+    assert done.exit_code == 1
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    alone = RUNNER.invoke(app, ["predict", "cat nothere", "--model", "small", "--json"])
+    assert found[0] == json.loads(alone.stdout)
+    assert (found[1]["output"], found[1]["id"]) == ("hi\n", "b")
+    assert (found[2]["line"], found[2]["code"]) == (3, "SHIO-S09")
+    assert found[3]["output"] == "/\n"
+
+    (tmp_path / "before").write_text("echo of a file > new.txt\n")
+    typed = ["--history", str(tmp_path / "before")]
+    done = RUNNER.invoke(app, [*given, *typed], input="cat new.txt\n" + lines[1])
+    outputs = [json.loads(line)["output"] for line in done.stdout.splitlines()]
+    assert outputs == ["of a file\n", "hi\n"], "the history of a line replaces that of the file"
+    done = RUNNER.invoke(app, [*given, "--history", "-"], input="ls\n")
+    assert (done.exit_code, done.stdout) == (2, "")
+
+
 @pytest.mark.parametrize(
     "given",
     [

@@ -17,6 +17,20 @@ from shioenv.cli import printing, subcommands
 from shioenv.cli.interrupts import BROKEN_PIPE, INTERRUPTED, interruptible, is_reader_gone
 from shioenv.errors import ShioenvError
 
+START = """\
+ShIOEnv runs shell inputs on a pristine machine and records what each one changes.
+
+  shioenv doctor                               Check that this host can run inputs.
+  shioenv system build                         Build the machine that inputs run on.
+  shioenv run 'mkdir -m 750 new; ls -ld new'   Run one input and show what it changes.
+  shioenv generate ./dataset --count 20        Make a dataset of sampled inputs.
+  shioenv dataset show ./dataset               Show records of the dataset.
+
+All commands: shioenv --help. Options of a command: shioenv run --help.
+Guides and reference: the directory docs/ of the source.
+"""
+"""The output of `shioenv` without arguments: the commands that a newcomer needs."""
+
 
 class CommandGroup(TyperGroup):
     """The group of all subcommands. A ShioenvError becomes a message and an exit status."""
@@ -47,14 +61,25 @@ class CommandGroup(TyperGroup):
     ) -> Any:
         """Parse the options, and print the help if requested.
 
-        `help` (also before a subcommand) and `version` are aliases of the options.
+        `help` (also before a subcommand) and `version` are aliases of the options. Without
+        arguments, print `START`.
         """
+        if not args and not named.get("resilient_parsing"):  # set for completion
+            with _piped():
+                print(START, end="")
+            raise typer.Exit
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]
         elif args == ["version"]:
             args = ["--version"]
         with _piped():
             return super().make_context(info_name, args, *given, **named)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help, with the subcommands in panels."""
+        for name, command in self.commands.items():
+            command.rich_help_panel = subcommands.panel(name)  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
 
 
 def _plain_kinds(message: str) -> str:
@@ -109,7 +134,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Shell inputs, written by grammars, executed on a pristine system, recorded and scored."""
+    """Generate shell inputs, run them, record and score effects."""
 
 
 @cache
@@ -122,7 +147,6 @@ def application(word: str = "", inner: str = "") -> typer.Typer:
     app = typer.Typer(
         name="shioenv",
         cls=CommandGroup,
-        no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from shioenv.text import printable as printable
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -108,18 +110,6 @@ def console(*, stderr: bool = False) -> Console:
     return plain() if plain().is_terminal else plain(soft_wrap=True, width=200)
 
 
-def printable(text: str) -> str:
-    """Escape unprintable characters except tabs, so that terminals do not interpret them."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character
-        if character.isprintable() or character == "\t"
-        else character.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for character in text
-    )
-
-
 def counted(number: int, noun: str) -> str:
     """Format a number with its noun: `1 record`, `2,000 records`. The plural ends in s."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
@@ -132,7 +122,7 @@ def note(text: str) -> None:
 
 def note_unfinished(directory: Path, manifest: Manifest) -> int:
     """Count the finished records, and print a note on standard error if some are missing."""
-    from shioenv.dataset.read import count_unfinished
+    from shioenv.dataset.record_reader import count_unfinished
 
     if manifest.complete:
         return manifest.records

@@ -1,4 +1,4 @@
-"""`shioenv run`: one input on the pristine system."""
+"""`shioenv run`: inputs on the pristine system."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shioenv.cli import printing, shared
+from shioenv.cli import printing, shared, stdin
 
 if TYPE_CHECKING:
     from shioenv.behavior.observe import SandboxRunner
     from shioenv.domain.behavior import Behavior
-    from shioenv.domain.patch import Operation
     from shioenv.sandbox.base import Limits
 
 app = typer.Typer()
@@ -23,28 +22,41 @@ app = typer.Typer()
     app, "shioenv run 'sort -u documents/names.txt > sorted.txt'", cls=shared.InputCommand
 )
 def run(
-    shell_input: Annotated[str, typer.Argument(metavar="INPUT", help="What bash is given.")],
+    shell_input: shared.InputArgument,
     cwd: shared.StartDirectory = None,
     system: shared.SystemName = None,
     timeout: shared.Timeout = None,
     sandbox: shared.SandboxName = "namespaces",
     revert: shared.Revert = "input",
     tty: Annotated[
-        bool, typer.Option("--tty", help="Run on a pseudo-terminal of 80 columns: colours, CR LF.")
+        bool, typer.Option("--tty", help="Run on a pseudo-terminal of 80 columns.")
     ] = False,
 ) -> shared.Printout:
-    """Run one input on the pristine system: its output, exit code and context patch.
+    """Run an input on the pristine system and print its effects.
 
-    The output goes to standard output as it is; exit code and patch go to standard error. The exit
-    status is 0 when the input was observed: the input's own exit code is part of the result. Where
-    the shell's state cannot be read, standard error says so, and the patch holds the rest.
+    The output goes to standard output; exit code and context patch go to standard error. The exit
+    status is 0 when the input was run: the input's own exit code is part of the result. Where the
+    shell's state cannot be read, standard error says so, and the patch lacks the changes to it.
+
+    With `-`, each line of standard input is an input, as text or as JSON: {"input": "pwd", "cwd":
+    "/tmp", "history": ["x=1"]}. The history is typed first in the same shell. One line of JSON is
+    printed for each, at once and in order. A line that cannot be run gets an object with `error`,
+    and the next ones are run. The exit status is then 1.
     """
     limits = shared.LimitsOptions(timeout, False, sandbox, revert).limits()
     with _opened(system, limits) as opened:
-        behavior = opened.execute(shell_input, opened.state(cwd), tty=tty)
-        start = cwd or opened.system.declaration.start_directory
-        name = opened.system.name
-    return shared.Printout(document(shell_input, start, name, behavior), _parts(behavior))
+
+        def answer(line: stdin.GivenInput) -> dict[str, Any]:
+            state = replace(opened.state(line.cwd or cwd), history=line.history)
+            behavior = opened.execute(line.input, state, tty=tty)
+            return document(line.input, state.cwd, opened.system.name, behavior)
+
+        if shell_input == "-":
+            return stdin.answer_lines(answer)
+        state = opened.state(cwd)
+        behavior = opened.execute(shell_input, state, tty=tty)
+    found = document(shell_input, state.cwd, opened.system.name, behavior)
+    return shared.Printout(found, _parts(behavior, state.cwd))
 
 
 def _opened(system: str | None, limits: Limits) -> SandboxRunner:
@@ -63,53 +75,16 @@ def document(text: str, cwd: str, system: str, behavior: Behavior) -> dict[str, 
     return {"input": text, "cwd": cwd, "system": system, **behavior.to_json()}
 
 
-def _parts(behavior: Behavior) -> Iterator[bytes]:
+def _parts(behavior: Behavior, start: str) -> Iterator[bytes]:
     """Yield the output; print exit code, flags and context patch on standard error."""
+    from shioenv.domain.readable import changes, outcome
+
     yield behavior.output
 
     printing.end_line(behavior.output)
-    told = facts_of(behavior)
+    told = outcome(behavior)
     if not behavior.shell_state_known:
         told += ", shell state unknown"
     printing.remark(told)
-    for operation in behavior.patch.operations:
-        printing.remark(f"  {describe(operation)}")
-
-
-def facts_of(behavior: Behavior) -> str:
-    """Describe in one line how an execution ended: exit code, signal, limits."""
-    facts = [f"exit code {behavior.exit_code}"]
-    if behavior.timed_out:
-        facts.append("timed out")
-    if behavior.died_by_signal:
-        facts.append(f"ended by signal {behavior.died_by_signal}")
-    reached = [name for name in behavior.limits_hit if name != "wall_seconds"]
-    if reached:
-        facts.append(f"limits reached: {', '.join(reached)}")
-    if behavior.patch_truncated:
-        facts.append("patch truncated")
-    return ", ".join(facts)
-
-
-def describe(operation: Operation) -> str:
-    """Format one operation of a context patch: `added /fs/x  -rw-r--r-- root:root 0 bytes`."""
-    code, path = operation[0], printing.printable(operation[1])
-    if code == "r":
-        return f"removed {path}"
-    if code == "m":
-        return f"moved   {path} to {printing.printable(operation[2])}"
-    return f"{'added  ' if code == 'a' else 'changed'} {path}  {_value(operation[2])}"
-
-
-def _value(value: Any) -> str:
-    import json
-
-    if isinstance(value, dict) and all(
-        isinstance(value.get(name), str) for name in ("perms", "owner", "group")
-    ):
-        size = value.get("size", 0)
-        leads = value.get("target")
-        target = f" -> {printing.printable(leads)}" if isinstance(leads, str) else ""
-        return f"{value['perms']} {value['owner']}:{value['group']} {size} bytes{target}"
-    text = printing.printable(json.dumps(value, ensure_ascii=False))
-    return text if len(text) <= 120 else f"{text[:117]}..."
+    for change in changes(behavior.patch.operations, start):
+        printing.remark(f"  {change}")

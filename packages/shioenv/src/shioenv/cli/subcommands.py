@@ -37,10 +37,10 @@ KNOWN = {
     "grammar": "",
     "grammar.check": "",
     "grammar.stats": "",
-    "grammar.coverage": "",
+    "grammar.coverage": "eval",
     "grammar.report": "eval",
     "grammar.usage": "",
-    "grammar.draft": "",
+    "grammar.draft": "eval",
     "grammar.parse": "",
     "grammar.show": "",
     "sample": "",
@@ -54,13 +54,13 @@ KNOWN = {
     "serve.openai": "serve",
     "serve.ssh": "serve",
     "serve.replay": "serve",
-    "experiment": "paper",
     "suite": "eval",
     "evaluate": "eval",
     "conform": "eval",
     "train": "model",
     "model": "model",
     "predict": "model",
+    "experiment": "paper",
 }
 """The extra that provides each command, in the order of the help; "" for commands of the core.
 
@@ -68,7 +68,18 @@ The command is in the package `shioenv-EXTRA`. Unlisted commands of the core com
 groups, and those of other packages last, sorted.
 """
 
-SHARED = {"serve": "Tasks for agents, and shells, that come by the network."}
+PANELS = {
+    "Machines": ("doctor", "system"),
+    "Inputs": ("run", "shell", "preview", "score"),
+    "Datasets": ("grammar", "sample", "generate", "dataset"),
+    "Agents and servers": ("tasks", "serve"),
+    "Models and evaluation": (
+        *("suite", "evaluate", "conform", "train", "model", "predict", "experiment"),
+    ),
+}
+"""The panels of `shioenv --help`, with their commands."""
+
+SHARED = {"serve": "Serve tasks and shells over the network."}
 """Help of groups that have no command in the core."""
 
 HELP = frozenset({"", "help", "-h", "--help"})
@@ -117,6 +128,11 @@ class Contribution:
 def name_of(command: Any) -> str:
     """Return the name of a command that is registered in a Typer app."""
     return command.name or str(typer.main.get_command_name(command.callback.__name__))
+
+
+def panel(word: str) -> str:
+    """Return the panel of a subcommand in the help."""
+    return next((name for name, words in PANELS.items() if word in words), "Other packages")
 
 
 def spoken(path: str) -> str:

@@ -20,11 +20,11 @@ from typing import Final
 
 from shioenv.errors import UnknownGrammarError, UsageError, did_you_mean, nearest
 from shioenv.files.regular import read_regular
-from shioenv.grammar.check import check, check_traits
 from shioenv.grammar.examples import check_examples, check_values
 from shioenv.grammar.faults import Fault, FaultyGrammarError
 from shioenv.grammar.load import Loaded, read_grammar, read_header
 from shioenv.grammar.symbols import Grammar, Header
+from shioenv.grammar.validation import check, check_traits
 
 COMMANDS = Path(__file__).parent / "commands"
 
@@ -87,8 +87,9 @@ def load_grammar(
     """Load and validate the grammar called `name`.
 
     `versions` is `System.versions` of the target system. A package that `versions` lacks has the
-    version of the manual line. Shipped grammars are cached. Errors: UnknownGrammarError with the
-    nearest name. FaultyGrammarError with all faults of the grammar.
+    version of the manual line. Shipped grammars are cached, and only their syntax is checked;
+    `check_grammars` checks everything. Errors: UnknownGrammarError with the nearest name.
+    FaultyGrammarError with all faults of the grammar.
     """
     if directory == COMMANDS:
         return _shipped(name, frozenset((versions or {}).items()))
@@ -97,18 +98,31 @@ def load_grammar(
 
 @lru_cache(maxsize=512)  # all shipped grammars for two systems
 def _shipped(name: str, versions: frozenset[tuple[str, str]]) -> Grammar:
-    return _checked(name, dict(versions), COMMANDS)
+    return _checked(name, dict(versions), COMMANDS, whole=False)
 
 
-def _checked(name: str, versions: Mapping[str, str] | None, directory: Path) -> Grammar:
+def _checked(
+    name: str, versions: Mapping[str, str] | None, directory: Path, *, whole: bool = True
+) -> Grammar:
+    """Parse a grammar and raise its faults; `whole` adds those that no single line shows."""
     path = directory / f"{name}.grammar"
     if not path.is_file():
         raise _unknown(name, directory)
     loaded = _read(path, versions)
-    faults = (*loaded.faults, *check(loaded))
+    faults = (*loaded.faults, *(check(loaded) if whole else ()))
     if faults:
         raise FaultyGrammarError(faults)
     return loaded.grammar
+
+
+def check_known(
+    names: Iterable[str], directory: Path = COMMANDS, own: OwnGrammars | None = None
+) -> None:
+    """Check that grammars exist, without reading them. Errors: UnknownGrammarError."""
+    for name in names:
+        there = own.directory if own and name in own.names else directory
+        if not (there / f"{name}.grammar").is_file():
+            raise _unknown(name, directory, own)
 
 
 def _unknown(name: str, directory: Path, own: OwnGrammars | None = None) -> UnknownGrammarError:
@@ -196,14 +210,22 @@ def shipped_headers() -> Mapping[str, Header]:
 
 
 def check_grammars(
-    names: Iterable[str] | None = None, *, directory: Path = COMMANDS
+    names: Iterable[str] | None = None,
+    *,
+    versions: Mapping[str, str] | None = None,
+    directory: Path = COMMANDS,
 ) -> tuple[Fault, ...]:
     """Return all faults of these grammars (default: all), including examples and headers.
 
-    Nothing is executed. Errors: UnknownGrammarError.
+    `versions` is as for `load_grammar`. Nothing is executed. Errors: UnknownGrammarError.
     """
     faults: list[Fault] = []
-    for grammar in _faultless(names, None, directory, faults):
+    for name in names if names is not None else names_of_grammars(directory):
+        try:
+            grammar = _checked(name, versions, directory)
+        except FaultyGrammarError as error:
+            faults += error.faults
+            continue
         faults += [*check_examples(grammar), *check_values(grammar), *check_traits(grammar)]
     return tuple(faults)
 

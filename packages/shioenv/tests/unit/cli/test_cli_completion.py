@@ -32,6 +32,7 @@ def complete(line: str, tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
+        ("shioenv ", "generate"),
         ("shioenv sc", "score"),
         ("shioenv run ls --system deb", "debian-12"),
         ("shioenv system build ub", "ubuntu-24.04"),

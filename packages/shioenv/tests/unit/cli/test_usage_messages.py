@@ -1,5 +1,6 @@
 """Errors for wrong usage, which users read first."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from shioenv.cli.commands import application
+from shioenv.cli.commands import START, application
 from shioenv.cli.main import app
+from shioenv.cli.subcommands import KNOWN, PANELS
 
 
 def printed(*words: str) -> tuple[int, str]:
@@ -24,6 +26,27 @@ def test_help_and_version_are_words_too() -> None:
     status, said = printed("help", "datset")
     assert status == 2
     assert "Did you mean 'dataset'?" in said
+
+
+def test_without_arguments_five_commands_to_begin_with() -> None:
+    status, said = printed()
+    assert status == 0
+    shown = re.findall(r"shioenv ([a-z]+)", START)
+    assert shown[:5] == ["doctor", "system", "run", "generate", "dataset"]
+    assert " ".join(START.split()) == said
+    known: Any = typer.main.get_command(app)
+    assert set(shown) <= set(known.commands)
+    assert "--help" in said
+
+
+def test_the_help_groups_the_commands_in_panels() -> None:
+    status, said = printed("--help")
+    assert status == 0
+    places = [said.index(name) for name in PANELS]
+    assert places == sorted(places)
+    assert {name for names in PANELS.values() for name in names} == {
+        path for path in KNOWN if "." not in path
+    }
 
 
 @pytest.mark.parametrize(
@@ -50,7 +73,7 @@ def test_a_result_named_as_cp_names_it() -> None:
     for words in (["dataset", "export", "set"], ["dataset", "export", "--format", "hf", "set"]):
         status, said = printed(*words)
         assert status == 2
-        assert "named by --out" not in said
+        assert "with --out" not in said
 
 
 def test_what_is_not_there_ends_with_2(tmp_path: Path) -> None:
@@ -92,3 +115,28 @@ def _commands(typer_app: Any) -> list[Any]:
                            for one in inner(each))]  # fmt: skip
 
     return inner(typer.main.get_command(typer_app))
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("sample --sampler gsc", "gcs"),
+        ("sample --policy mixd", "mixed"),
+        ("sample --command grpe", "grep"),
+        ("generate made --sampler gsc", "gcs"),
+        ("generate made --command grpe", "grep"),
+        ("generate made --estimator balancd", "balanced"),
+        ("score ls --estimator balancd", "balanced"),
+        ("grammar check grpe --run", "grep"),
+        ("grammar coverage grpe", "grep"),
+    ],
+)
+def test_an_unknown_name_is_reported_before_a_missing_system(
+    words: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHIOENV_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    status, said = printed(*words.split())
+    assert status != 0
+    assert f"did you mean {meant}?" in said
+    assert "has not been built" not in said
