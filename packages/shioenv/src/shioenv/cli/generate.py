@@ -125,7 +125,7 @@ def generate(
 
 def _first(directory: Path) -> str:
     """Describe the first finished record of a new dataset in one line."""
-    from shioenv.dataset.read import read_records
+    from shioenv.dataset.record_reader import read_records
 
     record = next(read_records(directory, unfinished=True))
     score = record.irreducibility
