@@ -21,8 +21,8 @@ import sys
 from shioenv.behavior.observe import open_sandbox
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.sandbox.base import LIMITS
+from shioenv_paper.estimator_replay import InputReplay
 from shioenv_paper.exact import KnownInput, executed, stream
-from shioenv_paper.replay import InputReplay
 
 
 def collect(lengths: list[int], count: int, seed: int) -> list[KnownInput]:

@@ -122,8 +122,8 @@ def train_one(given: argparse.Namespace) -> int:
     import msgspec
 
     from shioenv_model.files import opened
-    from shioenv_model.training.examples import Examples
     from shioenv_model.training.sequence import TrainingPlan, train
+    from shioenv_model.training.token_examples import Examples
 
     plan = msgspec.json.decode(given.plan, type=TrainingPlan)
     examples = Examples(opened(given.examples))

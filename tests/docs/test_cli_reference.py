@@ -1,4 +1,4 @@
-"""The page about the command line is generated from its help; every subcommand shows an example."""
+"""The pages of the command line are generated from its help; every subcommand has an example."""
 
 from __future__ import annotations
 
@@ -12,15 +12,21 @@ import typer
 
 from shioenv.cli import shared
 from shioenv.cli.main import app
-from shioenv.cli.panels import MANY
-from support.cli_reference import commands, reference
+from shioenv.cli.printing import MANY
+from support.cli_reference import commands, pages
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = DOCS / "reference" / "cli.md"
+REFERENCE = DOCS / "reference"
 
 
-def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text() == reference(), "run `make docs`"
+def test_the_pages_are_up_to_date() -> None:
+    places = [*REFERENCE.glob("cli/*.md"), REFERENCE / "cli.md", REFERENCE / "commands.md"]
+    written = {page.relative_to(REFERENCE): page.read_text() for page in places}
+    assert written == pages(), "run `make docs`"
+
+
+def test_no_page_is_long() -> None:
+    assert max(len(text.split()) for text in pages().values()) < 3_000
 
 
 def test_every_subcommand_shows_an_example_that_calls_it() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from shioenv.dataset.manifest import read_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.system.store import System
 from support.nightly import NIGHTLY, by_day
 from support.paths import ROOT

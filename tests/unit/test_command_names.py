@@ -17,12 +17,14 @@ from support.sources import FILES, relative
 ALLOWED = (
     "shioenv/grammar/",
     "shioenv/bash/builtins.py",
+    "shioenv_eval/drafting/help.py",
     "shioenv_model/composition/callers.py",
     "shioenv_model/memory/functions/",
     "shioenv_model/rules/",
 )
-"""Grammars are called by their names. The others are Bash's builtins, the commands that run others,
-the families of functions, and the rules of single commands."""
+"""Grammars are called by their names. The others are Bash's builtins, the parsers of help texts
+with a special style, the commands that run others, the families of functions, and the rules of
+single commands."""
 
 
 @cache

@@ -23,8 +23,8 @@ LAYERS = {
     "shioenv_model": (
         "bash", "composition", "memory", "rules", "sequence", "", "training", "predictors", "cli",
     ),
-    "shioenv_eval": ("report", "", "adapting", "predictors", "conform", "cli"),
-    "shioenv_agents": ("", "preview", "tasks", "fronts", "cli"),
+    "shioenv_eval": ("drafting", "report", "", "adapting", "predictors", "conform", "cli"),
+    "shioenv_agents": ("", "preview", "tasks", "fronts", "mcp", "cli"),
     "shioenv_serve": ("", "ssh", "cli"),
     "shioenv_backends": ("microvm", ""),
     "shioenv_paper": ("", "cli"),
@@ -234,6 +234,7 @@ HOMES = {
     "torch": ["shioenv.env", "shioenv_model.sequence", "shioenv_model.training"],
     "transformers": ["shioenv_model.sequence", "shioenv_model.training"],
     "harbor": ["shioenv_agents.fronts"],
+    "mcp": ["shioenv_agents.mcp"],
     "openenv": ["shioenv_agents.fronts"],
     "inspect_ai": ["shioenv_agents.fronts"],
     "verifiers": ["shioenv_agents.fronts"],

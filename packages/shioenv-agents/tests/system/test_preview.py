@@ -52,7 +52,7 @@ def test_the_command_line(place: Path) -> None:
         )
     assert done.returncode == 3
     assert done.stdout == b"given\n"
-    assert b"exit code 3\n  added   /fs/more  -rw-r--r-- " in done.stderr
+    assert b"exit code 3\n  added   more  -rw-r--r-- " in done.stderr
     assert b"+++ b" + bytes(place) + b"/more\n@@ -0,0 +1 @@\n+more\n" in done.stderr
     assert (place / "given").read_text() == "given\n"
 
@@ -80,7 +80,10 @@ def test_a_host_that_allows_no_further_namespace_is_named(place: Path) -> None:
     words = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
     done = subprocess.run([*words, *SHIOENV, "--", "true"], capture_output=True)
     assert done.returncode == 125
-    assert b"no preview on this host: make namespaces: No space left on device" in done.stderr
+    assert (
+        b"this host does not allow previews: make namespaces: No space left on device"
+        in done.stderr
+    )
 
 
 @pytest.mark.parametrize(("ending", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])

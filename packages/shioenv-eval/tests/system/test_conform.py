@@ -20,10 +20,10 @@ from shioenv.domain.predictor import PatchLevel
 from shioenv.domain.runner import State
 from shioenv.errors import PredictorError, UsageError
 from shioenv.system.store import System
-from shioenv_eval.asking import Bounds
 from shioenv_eval.conform.comparison import CaseComparison, compared
+from shioenv_eval.conform.finding_files import write_comparison
 from shioenv_eval.conform.truth import AskedCase, CaseMachine, Choice, TruthCase, truth_of
-from shioenv_eval.conform.write import write_comparison
+from shioenv_eval.predictor_pool import Bounds
 from support.nightly import LARGER, NIGHTLY, scaled
 
 SHIOENV = Path(sys.executable).with_name("shioenv")

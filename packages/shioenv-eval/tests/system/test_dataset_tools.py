@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from shioenv.cli.main import app
 from shioenv.dataset.generate import generate
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.synthesis.drawing import Drawing
 

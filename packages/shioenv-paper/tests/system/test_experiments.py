@@ -21,12 +21,12 @@ from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.irreducibility.scoring import THE_PAPERS
 from shioenv.synthesis.drawing import Drawing
-from shioenv_eval.record import recorded_suite
 from shioenv_eval.suite import write_suite
+from shioenv_eval.suite_recorder import recorded_suite
 from shioenv_paper import regimes
-from shioenv_paper.journal import JOURNAL
+from shioenv_paper.experiment_journal import JOURNAL
+from shioenv_paper.experiment_output import read_columns
 from shioenv_paper.regimes import POOLS, REGIMES
-from shioenv_paper.results import read_columns
 from shioenv_paper.setting import ExperimentSetting
 from shioenv_paper.training_sets import COMPOSITES
 from support.needs import needs

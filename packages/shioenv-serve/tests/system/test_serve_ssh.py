@@ -24,7 +24,7 @@ from shioenv.errors import SandboxError
 from shioenv.system.store import System
 from shioenv_serve.events import origin
 from shioenv_serve.ssh.machines import Machines
-from shioenv_serve.ssh.sessions import Visitor
+from shioenv_serve.ssh.visitor_channel import Visitor
 from support.needs import needs
 from support.ssh_server import OPTIONS, Server, Sitting, serving
 from support.waiting import PATIENCE, next_turn, wait_until

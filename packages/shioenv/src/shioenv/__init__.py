@@ -14,11 +14,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from shioenv.behavior.observe import SandboxRunner, open_sandbox
     from shioenv.dataset.generate import generate
-    from shioenv.dataset.read import read_records
+    from shioenv.dataset.record_reader import read_records
     from shioenv.domain.behavior import Behavior
     from shioenv.domain.context import Context
     from shioenv.domain.inputs import Input
     from shioenv.domain.patch import ContextPatch
+    from shioenv.domain.readable import file_name
     from shioenv.domain.record import Record
     from shioenv.domain.runner import Runner, State
     from shioenv.domain.scripted import ScriptedRunner
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from shioenv.live.answerer import load_model
     from shioenv.live.resident import open_shell
     from shioenv.live.shell import Shell
-    from shioenv.recording.text import score
+    from shioenv.recording.text_score import score
     from shioenv.sandbox.base import Limits
     from shioenv.synthesis.drawing import Drawing
     from shioenv.synthesis.sample import sample
@@ -55,14 +56,15 @@ _HOMES = {
     "System": "shioenv.system.store",
     "build_system": "shioenv.system.store",
     "estimate_irreducibility": "shioenv.irreducibility.score",
+    "file_name": "shioenv.domain.readable",
     "find_system": "shioenv.system.store",
     "generate": "shioenv.dataset.generate",
     "load_model": "shioenv.live.answerer",
     "open_sandbox": "shioenv.behavior.observe",
     "open_shell": "shioenv.live.resident",
-    "read_records": "shioenv.dataset.read",
+    "read_records": "shioenv.dataset.record_reader",
     "sample": "shioenv.synthesis.sample",
-    "score": "shioenv.recording.text",
+    "score": "shioenv.recording.text_score",
 }
 
 __all__ = [
@@ -85,6 +87,7 @@ __all__ = [
     "__version__",
     "build_system",
     "estimate_irreducibility",
+    "file_name",
     "find_system",
     "generate",
     "load_model",

@@ -109,5 +109,5 @@ def test_help_shows_the_default_of_each_sampler() -> None:
     for name in ("sample", "generate"):
         shown = " ".join(call(name, "--help").output.replace("│", " ").split())
         assert "mixed with gcs, paper with ucs and ucs-universal)" in shown
-    reference = ROOT / "docs" / "reference" / "cli.md"
-    assert reference.read_text().count("mixed with gcs, paper with ucs and ucs-universal)") == 2
+        page = ROOT / "docs" / "reference" / "cli" / f"{name}.md"
+        assert "mixed with gcs, paper with ucs and ucs-universal)" in page.read_text()

@@ -102,10 +102,10 @@ def conform(
     from shioenv.domain.predictor import PatchLevel
     from shioenv.errors import UsageError
     from shioenv.files.durable import refuse_unwritable
-    from shioenv_eval.asking import Bounds
     from shioenv_eval.conform.comparison import compared
+    from shioenv_eval.conform.finding_files import RESULTS, write_comparison
     from shioenv_eval.conform.truth import Choice
-    from shioenv_eval.conform.write import RESULTS, write_comparison
+    from shioenv_eval.predictor_pool import Bounds
 
     if (against is None) == (against_system is None):
         raise UsageError(

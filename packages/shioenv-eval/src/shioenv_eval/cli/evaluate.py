@@ -161,7 +161,7 @@ def report(
     It shows scores, utilities, and each answer next to the ground truth. The page needs no network
     and no other file.
     """
-    from shioenv_eval.page import write_page
+    from shioenv_eval.evaluation_page import write_page
     from shioenv_eval.report.template import FILE
 
     done = write_page(directory, out)
@@ -177,7 +177,7 @@ def table(
 ) -> shared.Printout:
     """Print an evaluation as Markdown, next to the paper's results."""
     from shioenv_eval.evaluate import read_evaluation
-    from shioenv_eval.page import markdown
+    from shioenv_eval.evaluation_page import markdown
 
     done = read_evaluation(directory)
     return shared.Printout(done.document, [markdown(done).rstrip()], indent=2)

@@ -41,7 +41,7 @@ def report_dataset(
     file. With --json the statistics are printed, and the page is written only if --out is given.
     """
     from shioenv.dataset.manifest import read_manifest
-    from shioenv_eval.report.page import collect, write_report
+    from shioenv_eval.report.dataset_page import collect, write_report
     from shioenv_eval.report.template import FILE
 
     printing.note_unfinished(directory, read_manifest(directory))

@@ -54,8 +54,8 @@ def record(
     kept. The same command resumes an interrupted one.
     """
     from shioenv.files.durable import refuse_unwritable
-    from shioenv_eval.record import recorded_suite
     from shioenv_eval.suite import write_suite
+    from shioenv_eval.suite_recorder import recorded_suite
 
     inputs = stdin.given(inputs)
     refuse_unwritable(out)
@@ -201,7 +201,7 @@ def check(file: File, workers: shared.Workers = None) -> shared.Printout:
 
 
 def _shown(case: SuiteCase) -> Iterator[str]:
-    from shioenv.cli.run import describe
+    from shioenv.domain.readable import changes
 
     question, gold = case.question, case.gold
     varies = f", varies: {', '.join(case.mask.channels)}" if case.mask.volatile else ""
@@ -210,5 +210,6 @@ def _shown(case: SuiteCase) -> Iterator[str]:
     yield f"  $ {printing.printable(question.input)}"
     yield from (f"  {printing.printable(line)}" for line in gold[0].text.splitlines()[:SHOWN])
     yield f"  exit code {gold[0].exit_code}"
-    yield from (f"  {describe(operation)}" for operation in gold[0].patch.operations[:SHOWN])
+    operations = gold[0].patch.operations[:SHOWN]
+    yield from (f"  {change}" for change in changes(operations, question.cwd or ""))
     yield ""

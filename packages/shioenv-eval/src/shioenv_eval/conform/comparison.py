@@ -19,10 +19,9 @@ from shioenv.execution.job import Tell, processes_here, silent
 from shioenv.files.unfinished import unfinished
 from shioenv.grammar.library import check_known, chosen_grammars
 from shioenv.protocols import EXECUTION
-from shioenv.recording.cache import sources_digest
+from shioenv.recording.execution_cache import sources_digest
 from shioenv.system.store import System, find_system
 from shioenv.text import rounded
-from shioenv_eval.asking import Bounds, PredictorPool, Ready
 from shioenv_eval.conform.cases import KINDS
 from shioenv_eval.conform.findings import (
     CaseFinding,
@@ -39,6 +38,7 @@ from shioenv_eval.conform.verdicts import (
     classes_of,
 )
 from shioenv_eval.metrics import Said
+from shioenv_eval.predictor_pool import Bounds, PredictorPool, Ready
 
 USUAL = Bounds()
 EVERYTHING = Choice()

@@ -13,9 +13,9 @@ from typing import Any
 from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import PatchLevel
+from shioenv.domain.readable import changes, readable_name
 from shioenv.system.store import IndexEntry, System
 from shioenv.text import visible
-from shioenv_eval.asking import Ready
 from shioenv_eval.conform.shrink import (
     Compared,
     Files,
@@ -28,7 +28,7 @@ from shioenv_eval.conform.verdicts import CaseVerdict, Classes
 from shioenv_eval.mask import text_of
 from shioenv_eval.metrics import Said, Status
 from shioenv_eval.patches import changed_files, operations
-from shioenv_eval.report.samples import changes
+from shioenv_eval.predictor_pool import Ready
 from shioenv_eval.report.tables import grouped
 
 CASES = 5
@@ -178,13 +178,13 @@ def _shown(behavior: Behavior, level: PatchLevel) -> Iterator[str]:
     yield f"exit code {behavior.exit_code}"
     if level is PatchLevel.FILES:
         yield from sorted(
-            f"{verb} {visible(name)}" for verb, name in changed_files(operations(behavior.patch))
+            f"{verb} {readable_name(name)}"
+            for verb, name in changed_files(operations(behavior.patch))
         )
     elif level is PatchLevel.FULL:
-        for parts in changes(behavior.patch.operations):
-            yield " ".join(part for part in parts if part)
+        yield from map(str, changes(behavior.patch.operations))
         for name, digest in sorted(behavior.content_digests.items()):
-            yield f"content of {visible(name)} {digest[:16]}"
+            yield f"content of {readable_name(name)} {digest[:16]}"
 
 
 def script(finding: CaseFinding, system: System, files: Files, other: Ready, name: str) -> str:

@@ -116,7 +116,8 @@ def predict(
     if shell_input == "-":
         return stdin.answer_lines(lambda line: answer(line)[1])
     given, document = answer(stdin.GivenInput(shell_input))
-    return shared.Printout(document, _parts(given, loaded, explain=explain), indent=2)
+    parts = _parts(given, loaded, document["cwd"], explain=explain)
+    return shared.Printout(document, parts, indent=2)
 
 
 def _state(world: World, cwd: str | None, history: tuple[str, ...]) -> State:
@@ -165,7 +166,7 @@ def _document(text: str, cwd: str, model: Model, answer: Answer) -> dict[str, An
 
 
 def _behavior(answer: Answer) -> dict[str, Any]:
-    from shioenv.domain.answers import behavior_json
+    from shioenv.domain.answer_json import behavior_json
 
     return {
         **behavior_json(answer.behavior),
@@ -191,16 +192,16 @@ def _step(step: Step) -> dict[str, Any]:
     }
 
 
-def _parts(answer: Answer, model: Model, *, explain: bool) -> Iterator[bytes]:
-    from shioenv.cli.run import describe
+def _parts(answer: Answer, model: Model, start: str, *, explain: bool) -> Iterator[bytes]:
+    from shioenv.domain.readable import changes
 
     yield answer.behavior.output
 
     printing.end_line(answer.behavior.output)
     code, confidence = answer.behavior.exit_code, answer.confidence
     printing.remark(f"exit code {code}, confidence {confidence:.2f}, {answer.source}")
-    for operation in answer.behavior.patch.operations:
-        printing.remark(f"  {describe(operation)}")
+    for change in changes(answer.behavior.patch.operations, start):
+        printing.remark(f"  {change}")
     for step in model.steps if explain else ():
         told = f"{step.answer.confidence:.2f}  {step.input}  ({step.answer.source})"
         printing.remark(told, dim=False)

@@ -134,7 +134,7 @@ def memory(
     from shioenv.files.durable import refuse_unwritable
     from shioenv_model.files import located, opened, pack
     from shioenv_model.training.material import datasets_in
-    from shioenv_model.training.memory import extend_memory, train_memory
+    from shioenv_model.training.memory_training import extend_memory, train_memory
 
     refuse_unwritable(out)
     found = [each for directory in datasets for each in datasets_in(directory)]
@@ -198,7 +198,7 @@ def examples(
 
     from shioenv_model.files import located, opened, pack
     from shioenv_model.memory.memory import Memory
-    from shioenv_model.training.examples import Examples
+    from shioenv_model.training.token_examples import Examples
 
     kept = Memory(opened(located(memory))) if memory else None
     with tempfile.TemporaryDirectory(prefix="shioenv-examples-") as making, Meter() as meter:
@@ -299,7 +299,7 @@ def model(
     except ImportError:
         raise MissingExtraError("training", "train", "torch", "transformers") from None
     from shioenv_model.files import opened, pack
-    from shioenv_model.training.examples import Examples
+    from shioenv_model.training.token_examples import Examples
 
     kept = out / "examples"
     plan = TrainingPlan(
@@ -390,7 +390,7 @@ def _compared(directories: Sequence[Path], files: Sequence[str]) -> dict[str, An
     """
     from shioenv.bash.normal import normal
     from shioenv.dataset.questions import read_questions
-    from shioenv.dataset.read import read_records
+    from shioenv.dataset.record_reader import read_records
     from shioenv.domain.inputs import without_start
 
     wanted = {name: [question.input for question in read_questions(name)] for name in files}

@@ -16,8 +16,8 @@ from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 
 if TYPE_CHECKING:
     from shioenv.sandbox.base import Limits
+    from shioenv_paper.experiment_output import Results
     from shioenv_paper.regimes import RegimeTraining
-    from shioenv_paper.results import Results
     from shioenv_paper.setting import ExperimentSetting
 
 app = typer.Typer(
@@ -146,7 +146,7 @@ def estimators(out: Out, exact: ExactOptions, run: Run) -> shared.Printout:
 
     Executions of `sampling-efficiency` in the same directory are reused.
     """
-    from shioenv_paper import estimators as experiment
+    from shioenv_paper import estimator_errors as experiment
 
     return run(out, lambda setting: experiment.run(setting, **asdict(exact)))
 
@@ -400,8 +400,8 @@ def _run(
     system: str | None,
 ) -> shared.Printout:
     from shioenv.execution.local import LocalExecutor
-    from shioenv.recording.cache import CACHE_BYTES
-    from shioenv_paper.results import shown_command
+    from shioenv.recording.execution_cache import CACHE_BYTES
+    from shioenv_paper.experiment_output import shown_command
     from shioenv_paper.setting import ExperimentSetting
 
     stopped = f"stopped; what is finished is kept in {out}, the same command goes on"
@@ -441,7 +441,7 @@ def figures(
     Three figures are written as SVG, for light and dark pages. They show the life of an input, the
     expansion of an option, and the files that a session finds.
     """
-    from shioenv_paper.figures import draw
+    from shioenv_paper.explanatory_figures import draw
 
     paths = draw(out, seed=seed, system=system)
     return shared.Printout({"files": list(map(str, paths))}, map(str, paths))

@@ -6,17 +6,17 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from shioenv.cli.printing import printable, table
-from shioenv.cli.run import describe
 from shioenv.cli.shared import Printout
 from shioenv.files.documents import parse_json
 
 if TYPE_CHECKING:
-    from shioenv_serve.logged import LoggedVisit, RepeatedLine
+    from shioenv_serve.visit_log import LoggedVisit, RepeatedLine
 
-DIM, PLAIN = "\x1b[2m", "\x1b[0m"
+START: Final = "/"
+"""The directory to which names in a log's patches are relative."""
 
 
 def listed(visits: Sequence[LoggedVisit]) -> Printout:
@@ -41,8 +41,8 @@ def again(visit: LoggedVisit, system: str | None) -> Printout:
     from shioenv.bash.words import quoted
     from shioenv.behavior.observe import open_sandbox
     from shioenv.live.resident import shell_of
-    from shioenv_serve.logged import repeated
     from shioenv_serve.ssh.machines import accounts
+    from shioenv_serve.visit_log import repeated
 
     with open_sandbox(system) as runner, shell_of(runner, "/") as shell:
         if visit.user is not None:
@@ -55,6 +55,8 @@ def again(visit: LoggedVisit, system: str | None) -> Printout:
 
 
 def _compared(done: Sequence[RepeatedLine]) -> Iterator[str]:
+    from shioenv.domain.readable import changes
+
     for line in done:
         told = ", ".join(line.differs) or "the same"
         if line.behavior is None:
@@ -63,7 +65,7 @@ def _compared(done: Sequence[RepeatedLine]) -> Iterator[str]:
         if line.behavior is not None and "files" in line.differs:
             yield from (f"  logged: {text}" for text in _changes(line.line.told))
             operations = line.behavior.patch.operations
-            yield from (f"  again:  {printable(describe(one))}" for one in operations)
+            yield from (f"  again:  {change}" for change in changes(operations, START))
     same = sum(line.behavior is not None and not line.differs for line in done)
     yield f"{same} of {len(done)} lines did the same again"
 
@@ -71,11 +73,12 @@ def _compared(done: Sequence[RepeatedLine]) -> Iterator[str]:
 def _changes(told: Mapping[str, Any]) -> Iterator[str]:
     """Yield the logged changes of a line as text. An invalid patch is printed unchanged."""
     from shioenv.domain.patch import ContextPatch
+    from shioenv.domain.readable import changes
     from shioenv.errors import PatchError
 
     text = json.dumps(told.get("context_patch") or [])
     try:
-        yield from (printable(describe(one)) for one in ContextPatch.from_json(text).operations)
+        yield from map(str, changes(ContextPatch.from_json(text).operations, START))
     except PatchError:
         yield printable(text)
 
@@ -91,31 +94,30 @@ def _lines(visit: LoggedVisit) -> Iterator[str]:
 
 def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:
     from shioenv.errors import LogError
-    from shioenv.live.cast import RESET, Harmless, read_cast
+    from shioenv.live.asciicast import RESET, CurrentLine, Harmless, read_cast
 
     for place in visit.recordings:
-        now, screen = 0.0, Harmless()
+        now, screen, current = 0.0, Harmless(), CurrentLine()
         try:
             for seconds, kind, text in read_cast(Path(place)):
                 time.sleep(min(pause, max(0.0, seconds - now)) / speed)
                 now = seconds
                 if kind == "o":
-                    yield screen.of(text).encode("utf-8", "replace")
+                    shown = screen.of(text)
+                    current.follow(shown)
+                    yield shown.encode("utf-8", "replace")
                 elif kind == "m":
-                    yield _marked(text)
+                    yield current.above(_marked(text)).encode("utf-8", "replace")
         except OSError as error:
             raise LogError(f"{place} cannot be read: {error.strerror}", named=error) from None
         finally:
             yield f"{RESET}\r\n".encode()
 
 
-def _marked(text: str) -> bytes:
-    """Return the changes of a line from a marker of a recording."""
+def _marked(text: str) -> list[str]:
+    """Return the changes of a line from a marker of a recording, a line for each."""
     try:
         told = parse_json(text)
     except ValueError:
-        return b""
-    lines = [f"  {change}" for change in _changes(told if isinstance(told, dict) else {})]
-    if not lines:
-        return b""
-    return "\r\n".join([f"{DIM}", *lines, PLAIN]).encode("utf-8", "replace")
+        return []
+    return [f"  {change}" for change in _changes(told if isinstance(told, dict) else {})]

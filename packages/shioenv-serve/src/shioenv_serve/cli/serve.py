@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from shioenv.cli import printing, shared
 from shioenv.cli.interrupts import stoppable
 from shioenv.cli.shell import AnsweringModel, MachineBelow
-
-if TYPE_CHECKING:
-    from shioenv_serve.door import Door
 
 app = typer.Typer()
 
@@ -77,7 +74,7 @@ def openai(
     from shioenv.errors import MissingExtraError
 
     try:
-        from shioenv_serve.door import Door
+        from shioenv_serve.listener import Door, read_keys
         from shioenv_serve.openai import OpenAIFront, refusal
         from shioenv_serve.serving import serve
     except ImportError:
@@ -90,7 +87,7 @@ def openai(
     from shioenv_serve.visits import Visits
 
     door, name = Door(host, port), model or "sandbox"
-    keys = _keys(key or [], key_file, door)
+    keys = read_keys(key or [], key_file, door)
     with stoppable(), ExitStack() as stack:
         written = stack.enter_context(EventLog(log, name, _unwritten)) if log else None
         limits = Limits(wall_seconds=timeout)
@@ -167,9 +164,9 @@ def ssh(
     from shioenv.files.regular import read_regular
     from shioenv.live.shells import Shells
     from shioenv.system.store import find_system
-    from shioenv_serve.door import Door, place_of
+    from shioenv_serve.listener import Door, place_of
+    from shioenv_serve.ssh.login_policy import policy_of
     from shioenv_serve.ssh.machines import LIMITS
-    from shioenv_serve.ssh.policy import policy_of
     from shioenv_serve.ssh.server import ServerBounds, SshServer
 
     door = Door(host, port)
@@ -235,7 +232,7 @@ def replay(
     """
     from shioenv.errors import LogError, UsageError
     from shioenv_serve.cli import replaying
-    from shioenv_serve.logged import read_visits
+    from shioenv_serve.visit_log import read_visits
 
     if session is None and (again or (speed, pause) != (_SPEED, _PAUSE)):
         raise UsageError(
@@ -255,26 +252,3 @@ def replay(
 def _unwritten(error: Exception) -> None:
     """Report that the log cannot be written."""
     printing.note(f"the log cannot be written: {error}")
-
-
-def _keys(given: list[str], file: Path | None, door: Door) -> list[str]:
-    """Return the keys that clients must send. Errors: UsageError if they are missing or invalid."""
-    from shioenv.errors import UsageError
-
-    keys = list(given)
-    if file is not None:
-        try:
-            keys += file.read_text(encoding="utf-8").split()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{file} cannot be read: {error}") from None
-    for name in keys:
-        if not name or not name.isascii() or not name.isprintable() or " " in name:
-            raise UsageError("an API key must be one word of ASCII characters")
-    if file is not None and not keys:
-        raise UsageError(f"{file} has no API key")
-    if not keys and not door.is_local:
-        raise UsageError(
-            f"without a key, any host that reaches {door.host} could use these shells",
-            hint="give keys with --key-file FILE, or listen on 127.0.0.1",
-        )
-    return keys

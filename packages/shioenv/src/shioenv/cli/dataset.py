@@ -9,7 +9,6 @@ import typer
 
 from shioenv.cli import dataset_tools, printing, shared
 from shioenv.cli.progress import counting
-from shioenv.cli.run import describe
 from shioenv.text import fixed, share
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ def show(
     from itertools import islice
 
     from shioenv.dataset.manifest import read_manifest
-    from shioenv.dataset.read import read_records
+    from shioenv.dataset.record_reader import read_records
     from shioenv.domain.record import encode
     from shioenv.errors import UsageError
 
@@ -200,6 +199,7 @@ def _record(record: Record) -> Iterator[Text]:
     from rich.text import Text
 
     from shioenv.domain.patch import ContextPatch
+    from shioenv.domain.readable import changes
 
     yield Text(f"record {record.session_id}", style="bold")
     rows = [
@@ -232,7 +232,7 @@ def _record(record: Record) -> Iterator[Text]:
     operations = ContextPatch.from_json(record.context_patch).operations
     for label, parts, more in (
         ("output", list(map(printing.printable, lines)), "more lines"),
-        ("changes", list(map(describe, operations)), "more"),
+        ("changes", list(map(str, changes(operations, record.cwd))), "more"),
     ):
         for place, part in enumerate(parts[:SHOWN_LINES]):
             yield Text(f"  {'' if place else label:12}{part}")

@@ -16,7 +16,7 @@ from shioenv.text import share
 if TYPE_CHECKING:
     from shioenv.dataset.external import ImportSummary
     from shioenv.dataset.importers import Imported
-    from shioenv.dataset.lines import Rejection
+    from shioenv.dataset.input_lines import Rejection
     from shioenv.dataset.manifest import Manifest
     from shioenv.dataset.repair import Repaired
 
@@ -412,7 +412,7 @@ def repair(
 
 
 def _rejected_lines(rejected: tuple[Rejection, ...], directory: Path) -> Iterator[str]:
-    from shioenv.dataset.lines import REJECTED, reasons
+    from shioenv.dataset.input_lines import REJECTED, reasons
 
     for line in rejected[:SHOWN]:
         place = f"{line.file}:{line.line}" if line.file else f"line {line.line}"

@@ -12,7 +12,7 @@ from shioenv.cli import shared
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from shioenv.system.host import HostCheck
+    from shioenv.system.host_checks import HostCheck
 
 app = typer.Typer()
 

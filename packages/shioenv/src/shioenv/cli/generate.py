@@ -13,7 +13,7 @@ from shioenv.cli.progress import Meter
 from shioenv.text import share
 
 if TYPE_CHECKING:
-    from shioenv.dataset.generate import Summary
+    from shioenv.dataset.generate import Progress, Summary
 
 app = typer.Typer()
 
@@ -104,6 +104,13 @@ def generate(
     stopped = f"stopped; what is finished is kept in {directory}, the same command goes on"
     cache_bytes = 0 if no_cache else cache_size * MEBIBYTE
     with Meter("records", lasting=True, stopped=stopped) as meter:
+        unseen = iter([True])
+
+        def report(progress: Progress) -> None:
+            meter.report(progress)
+            if progress.done and not progress.kept and next(unseen, False):
+                meter.say(_first(directory))
+
         summary = generate_records(
             Destination(directory, compress),
             count=count,
@@ -112,9 +119,20 @@ def generate(
             system=system,
             limits=limits.limits(),
             executor=executor_named(engine, workers, address, cache_bytes=cache_bytes),
-            report=meter.report,
+            report=report,
         )
     return made(summary)
+
+
+def _first(directory: Path) -> str:
+    """Describe the first finished record of a new dataset in one line."""
+    from shioenv.dataset.record_reader import read_records
+
+    record = next(read_records(directory, unfinished=True))
+    score = record.irreducibility
+    scored = "" if score is None else f", irreducibility {score:.3f}"
+    said = f"first record  {record.input}  (exit code {record.exit_code}{scored})"
+    return printing.printable(said)
 
 
 def made(summary: Summary) -> shared.Printout:
@@ -123,7 +141,7 @@ def made(summary: Summary) -> shared.Printout:
 
 
 def _lines(summary: Summary) -> Iterator[str]:
-    from shioenv.dataset.read import read_records
+    from shioenv.dataset.record_reader import read_records
 
     manifest = summary.manifest
     timed_out = sum(record.timed_out for record in read_records(summary.directory))

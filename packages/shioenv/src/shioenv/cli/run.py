@@ -13,7 +13,6 @@ from shioenv.cli import printing, shared, stdin
 if TYPE_CHECKING:
     from shioenv.behavior.observe import SandboxRunner
     from shioenv.domain.behavior import Behavior
-    from shioenv.domain.patch import Operation
     from shioenv.sandbox.base import Limits
 
 app = typer.Typer()
@@ -57,7 +56,7 @@ def run(
         state = opened.state(cwd)
         behavior = opened.execute(shell_input, state, tty=tty)
     found = document(shell_input, state.cwd, opened.system.name, behavior)
-    return shared.Printout(found, _parts(behavior))
+    return shared.Printout(found, _parts(behavior, state.cwd))
 
 
 def _opened(system: str | None, limits: Limits) -> SandboxRunner:
@@ -76,53 +75,16 @@ def document(text: str, cwd: str, system: str, behavior: Behavior) -> dict[str, 
     return {"input": text, "cwd": cwd, "system": system, **behavior.to_json()}
 
 
-def _parts(behavior: Behavior) -> Iterator[bytes]:
+def _parts(behavior: Behavior, start: str) -> Iterator[bytes]:
     """Yield the output; print exit code, flags and context patch on standard error."""
+    from shioenv.domain.readable import changes, outcome
+
     yield behavior.output
 
     printing.end_line(behavior.output)
-    told = facts_of(behavior)
+    told = outcome(behavior)
     if not behavior.shell_state_known:
         told += ", shell state unknown"
     printing.remark(told)
-    for operation in behavior.patch.operations:
-        printing.remark(f"  {describe(operation)}")
-
-
-def facts_of(behavior: Behavior) -> str:
-    """Describe in one line how an execution ended: exit code, signal, limits."""
-    facts = [f"exit code {behavior.exit_code}"]
-    if behavior.timed_out:
-        facts.append("timed out")
-    if behavior.died_by_signal:
-        facts.append(f"ended by signal {behavior.died_by_signal}")
-    reached = [name for name in behavior.limits_hit if name != "wall_seconds"]
-    if reached:
-        facts.append(f"limits reached: {', '.join(reached)}")
-    if behavior.patch_truncated:
-        facts.append("patch truncated")
-    return ", ".join(facts)
-
-
-def describe(operation: Operation) -> str:
-    """Format one operation of a context patch: `added /fs/x  -rw-r--r-- root:root 0 bytes`."""
-    code, path = operation[0], printing.printable(operation[1])
-    if code == "r":
-        return f"removed {path}"
-    if code == "m":
-        return f"moved   {path} to {printing.printable(operation[2])}"
-    return f"{'added  ' if code == 'a' else 'changed'} {path}  {_value(operation[2])}"
-
-
-def _value(value: Any) -> str:
-    import json
-
-    if isinstance(value, dict) and all(
-        isinstance(value.get(name), str) for name in ("perms", "owner", "group")
-    ):
-        size = value.get("size", 0)
-        leads = value.get("target")
-        target = f" -> {printing.printable(leads)}" if isinstance(leads, str) else ""
-        return f"{value['perms']} {value['owner']}:{value['group']} {size} bytes{target}"
-    text = printing.printable(json.dumps(value, ensure_ascii=False))
-    return text if len(text) <= 120 else f"{text[:117]}..."
+    for change in changes(behavior.patch.operations, start):
+        printing.remark(f"  {change}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from shioenv.domain.inputs import Input
     from shioenv.irreducibility.score import Score, SegmentScore
-    from shioenv.recording.text import Reading
+    from shioenv.recording.text_score import Reading
 
 app = typer.Typer()
 
@@ -43,8 +43,8 @@ def score(
     from shioenv.behavior.observe import open_sandbox
     from shioenv.grammar.library import own_grammars
     from shioenv.irreducibility.scoring import Scoring
-    from shioenv.recording.text import read_arguments
-    from shioenv.recording.text import score as score_input
+    from shioenv.recording.text_score import read_arguments
+    from shioenv.recording.text_score import score as score_input
 
     own, settings = own_grammars(grammars), scoring.applied_to(Scoring())
     with open_sandbox(system, limits.limits()) as sandbox:

@@ -15,8 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from shioenv.bash.words import quoted
-from shioenv.cli.panels import InPanels
-from shioenv.cli.printing import note, print_json, show, write
+from shioenv.cli.printing import InPanels, note, print_json, show, write
 from shioenv.irreducibility.scoring import USUAL, Scoring
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ def completing(*names: str) -> Callable[[str], list[str]]:
 
 def names_of_systems() -> list[str]:
     """Return the names of declared and built systems."""
-    from shioenv.files.cache import cache_directory
+    from shioenv.files.cache_directory import cache_directory
     from shioenv.system.declare import declared_names
 
     built = (path.stem for path in (cache_directory() / "names").glob("[!.]*.json"))

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shioenv.cli import printing, shared
-from shioenv.cli.run import describe
 
 if TYPE_CHECKING:
     from shioenv.domain.behavior import Behavior
-    from shioenv.live.cast import Cast
+    from shioenv.live.asciicast import Cast
     from shioenv.live.shell import Shell
 
 app = typer.Typer()
@@ -71,7 +71,7 @@ def shell(
     with ExitStack() as stack:
         recording = None
         if record is not None:
-            from shioenv.live.cast import Cast
+            from shioenv.live.asciicast import Cast
 
             columns, rows = os.get_terminal_size(1) if at_terminal else (80, 24)
             recording = stack.enter_context(Cast(record, "shioenv shell", rows, columns))
@@ -101,17 +101,17 @@ def _sit(cwd: str | None, system: str | None, recording: Cast | None, *, changes
             runner, cwd, terminal=name, rows=rows, columns=columns, idle_seconds=PATIENCE
         )
         with shell:
-            shell.attach(
-                0, 1, recording=recording, at_prompt=_show_on_terminal if changes else None
-            )
+            start = cwd or runner.system.declaration.start_directory
+            at_prompt = partial(_change_lines, start=start) if changes else None
+            shell.attach(0, 1, recording=recording, at_prompt=at_prompt)
             return shell.look().exit_code
 
 
-def _show_on_terminal(behavior: Behavior) -> None:
-    """Show changes above the current prompt."""
-    lines = [f"  {describe(operation)}" for operation in behavior.patch.operations]
-    text = "\r\n".join(["", *lines, ""])
-    os.write(1, f"\x1b[2m{text}\x1b[0m".encode("utf-8", "replace"))
+def _change_lines(behavior: Behavior, start: str) -> list[str]:
+    """Return a line for each change of a behavior."""
+    from shioenv.domain.readable import changes
+
+    return [f"  {change}" for change in changes(behavior.patch.operations, start)]
 
 
 def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, changes: bool) -> int:
@@ -130,6 +130,7 @@ def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, chang
         return _typed("> " if has_begun else f"{shell.state.before.document['cwd']}# ")
 
     status = 0
+    start = str(shell.state.before.document["cwd"]) if changes else ""
     script = ScriptReader()
     for command in script.commands(line):
         script.refused = script.refused and not at_terminal  # Bash continues at a terminal
@@ -152,8 +153,8 @@ def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, chang
         sys.stdout.buffer.write(behavior.output)
         sys.stdout.flush()
         if changes:
-            for operation in behavior.patch.operations:
-                printing.note(f"  {describe(operation)}")
+            for change in _change_lines(behavior, start):
+                printing.note(change)
         if shell.ended:
             break
     return status

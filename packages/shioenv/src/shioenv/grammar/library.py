@@ -20,11 +20,11 @@ from typing import Final
 
 from shioenv.errors import UnknownGrammarError, UsageError, did_you_mean, nearest
 from shioenv.files.regular import read_regular
-from shioenv.grammar.check import check, check_traits
 from shioenv.grammar.examples import check_examples, check_values
 from shioenv.grammar.faults import Fault, FaultyGrammarError
 from shioenv.grammar.load import Loaded, read_grammar, read_header
 from shioenv.grammar.symbols import Grammar, Header
+from shioenv.grammar.validation import check, check_traits
 
 COMMANDS = Path(__file__).parent / "commands"
 
@@ -39,7 +39,7 @@ PAPER: Final = (
     *("uname", "unexpand", "uniq", "unlink", "uptime", "users", "vdir", "w", "wc", "wget", "who"),
     *("whoami", "xargs"),
 )
-"""The grammars of the paper's 86 commands (Table 5), sorted; the default for drawing."""
+"""The grammars of the paper's 86 commands (Table 4), sorted; the default for drawing."""
 
 SETS: Final = ("paper", "all")
 """Names for several grammars: the paper's, and all shipped ones."""

@@ -10,14 +10,15 @@ import struct
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
-from shioenv.live.cast import Cast
+from shioenv.live.asciicast import Cast, CurrentLine
 from shioenv.live.shell import IDLE_SECONDS, Closing, nothing
+from shioenv.text import short_repr
 
 INTERACTIVE: Final = "exec env TERM={terminal} bash -i"
 """The interactive shell, with the system's own rc files; ours, because a login reads the same."""
@@ -57,7 +58,11 @@ class TerminalShell(Closing):
         )
         self._close = close or nothing
         self._over = False
+        self._line = CurrentLine()
         self.resize(rows, columns)
+
+    def __repr__(self) -> str:
+        return short_repr(self, {"ended": self.ended})
 
     @property
     def ended(self) -> bool:
@@ -113,12 +118,13 @@ class TerminalShell(Closing):
         screen: int,
         *,
         recording: Cast | None = None,
-        at_prompt: Callable[[Behavior], None] | None = None,
+        at_prompt: Callable[[Behavior], Sequence[str]] | None = None,
     ) -> None:
         """Connect the shell with a terminal of the caller, until the shell ends.
 
         `keyboard` and `screen` are descriptors. The size follows the caller's terminal. `at_prompt`
-        is called with the changes each time the shell is back at its prompt.
+        is called with the changes each time the shell is back at its prompt. The lines that it
+        returns are shown above the prompt.
         """
         with _raw(keyboard), self._following(screen):
             due, typed = None, b""
@@ -132,6 +138,7 @@ class TerminalShell(Closing):
                 if self._master in ready:
                     shown = self.read(0)
                     _write_all(screen, shown)
+                    self._line.follow(shown.decode("utf-8", "surrogateescape"))
                     if recording is not None:
                         recording.shown(shown)
                     due = None if due is None else time.monotonic() + QUIET_SECONDS
@@ -144,10 +151,10 @@ class TerminalShell(Closing):
                     if any(key in typed for key in _ENTER):
                         due = time.monotonic() + QUIET_SECONDS
                 elif due is not None and time.monotonic() >= due and not self._over:
-                    due = self._tell(recording, at_prompt)
+                    due = self._tell(screen, recording, at_prompt)
                 if typed and (taking or keyboard in ready):
                     typed = typed[self.send(typed) :]
-        self._tell(recording, at_prompt)
+        self._tell(screen, recording, at_prompt)
 
     def close(self) -> None:
         """Hang up and end everything in the machine; closing twice does nothing."""
@@ -160,7 +167,10 @@ class TerminalShell(Closing):
         close()
 
     def _tell(
-        self, recording: Cast | None, at_prompt: Callable[[Behavior], None] | None
+        self,
+        screen: int,
+        recording: Cast | None,
+        at_prompt: Callable[[Behavior], Sequence[str]] | None,
     ) -> float | None:
         """Report the changes; return when to look again where a program is in the foreground."""
         if recording is None and at_prompt is None:
@@ -170,7 +180,8 @@ class TerminalShell(Closing):
             if recording is not None:
                 recording.did(None, behavior)
             if at_prompt is not None:
-                at_prompt(behavior)
+                shown = self._line.above(at_prompt(behavior))
+                _write_all(screen, shown.encode("utf-8", "surrogateescape"))
         return time.monotonic() + 10 * QUIET_SECONDS if self.busy else None
 
     @contextmanager

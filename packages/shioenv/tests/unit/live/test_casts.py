@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import DatasetStorageError, OutputExistsError
-from shioenv.live.cast import Cast, Harmless, marker, read_cast
+from shioenv.live.asciicast import Cast, CurrentLine, Harmless, marker, read_cast
 
 SEQUENCES = [
     *("\x1b[31m", "\x1b[2J", "\x1b[?25l", "\x1b7", "\x1bM", "\x1b[1;1H", "plain", "\r\n", "é"),
@@ -81,3 +81,22 @@ def test_what_is_cut_goes_with_the_next_text() -> None:
     assert harmless.of("\x1b]0;secret") == ""
     assert harmless.of(" title\x07c") == "c"
     assert harmless.of("\x1b]" + "x" * 5000) == ""
+
+
+@pytest.mark.parametrize(
+    ("shown", "kept"),
+    [
+        ("out\r\n~# ", "~# "),
+        ("\x1b[H\x1b[2J~# ", "~# "),
+        ("~# \x1b[31mec", "~# \x1b[31mec"),
+        ("bye\r\n", ""),
+    ],
+)
+def test_lines_are_inserted_above_the_prompt(shown: str, kept: str) -> None:
+    for cut in range(len(shown) + 1):
+        line = CurrentLine()
+        line.follow(shown[:cut])
+        line.follow(shown[cut:])
+        assert line.above([]) == ""
+        inserted = line.above(["  added   x", "  removed y"])
+        assert inserted == f"\r\x1b[2K\x1b[2m  added   x\r\n  removed y\x1b[0m\r\n{kept}"

@@ -1,0 +1,1 @@
+"""Drafts of grammars from help texts and manual pages, and their coverage of options."""
