@@ -317,7 +317,7 @@ class RayExecutor:
     def _nobody(self) -> ShioenvError:
         """Return the error that explains why no node is available."""
         nothing = GenerationError(
-            "the Ray cluster has no node with a processor left",
+            "the Ray cluster has no node with a free processor",
             hint="what is finished is kept: the same command goes on",
         )
         return next(iter(self._refused.values()), nothing)
@@ -460,7 +460,7 @@ def _check(address: str) -> None:
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal()) or "//" in host:
         raise UsageError(
-            f"{address!r} is no address of a Ray cluster",
+            f"{address!r} is not an address of a Ray cluster",
             hint="HOST:PORT as ray start --head prints it, or auto on a node of the cluster",
         )
     try:

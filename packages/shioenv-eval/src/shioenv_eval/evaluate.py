@@ -133,7 +133,7 @@ def read_evaluation(directory: str | Path, of: Suite | None = None) -> Evaluatio
         plan = json.loads((directory / PLAN).read_bytes())
     except (OSError, ValueError):
         raise SuiteError(
-            f"{directory} holds no evaluation", hint="shioenv evaluate ... --out DIR makes one"
+            f"{directory} has no evaluation", hint="shioenv evaluate ... --out DIR makes one"
         ) from None
     suite = read_suite(directory / SUITE)
     if of is not None:
@@ -143,7 +143,7 @@ def read_evaluation(directory: str | Path, of: Suite | None = None) -> Evaluatio
         with _journal(directory, name) as journal:
             said = [journal.values.get(place) for place in range(len(suite.cases))]
         if None in said:
-            raise SuiteError(f"{directory} lacks answers of {name}", hint="evaluate it once more")
+            raise SuiteError(f"{directory} lacks answers of {name}", hint="evaluate it again")
         kept = [one for one in said if one is not None]
         level = PatchLevel(facts["patch_level"])
         known = facts["training"]
@@ -156,7 +156,7 @@ def _agree(directory: Path, there: Suite, suite: Suite) -> None:
     """Check that two suites are the same recording. Errors: UsageError."""
     if there.head.sha256 != suite.head.sha256 or not suite.head.sha256:
         raise UsageError(
-            f"{directory} holds an evaluation of another suite, or recording",
+            f"{directory} has an evaluation of another suite or recording",
             hint="choose another directory",
         )
 
@@ -208,8 +208,8 @@ def _judged(
     if answers and all(one.status in NO_ANSWERS for one in answers):
         _answers_file(directory, name).unlink(missing_ok=True)
         raise AnswerError(
-            f"none of its {total} answers is one; to {tasks[0][0]!r:.80}: {answers[0].why}",
-            hint="what an answer holds: docs/how-to/judge.md",
+            f"none of its {total} answers is valid; to {tasks[0][0]!r:.80}: {answers[0].why}",
+            hint="the format of answers: docs/how-to/judge.md",
         )
     training = None
     if about.training is not None:

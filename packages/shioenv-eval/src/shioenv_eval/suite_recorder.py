@@ -56,7 +56,7 @@ def recorded_suite(
     `read_questions`, `find_system` and sandboxes; UsageError for fewer than two runs.
     """
     if runs < 2:
-        raise UsageError("one run shows nothing of what varies", hint="two at least")
+        raise UsageError("one run cannot show what varies", hint="give at least 2 runs")
     questions = read_questions(inputs)
     built = find_system(system)
     limits = limits or Limits()

@@ -234,7 +234,7 @@ def test_a_comparison_is_written_for_programs_and_people(tmp_path: Path) -> None
 
 
 def test_a_program_that_knows_files_is_not_asked_for_more(tmp_path: Path) -> None:
-    with pytest.raises(PredictorError, match="knows which files change"):
+    with pytest.raises(PredictorError, match="reports only the names of changed files"):
         compare(program(tmp_path), choice=Choice(("wc",), 1), level=PatchLevel.FULL, workers=1)
 
 

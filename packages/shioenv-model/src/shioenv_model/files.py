@@ -141,7 +141,8 @@ def load_model(
     card = read_card(directory)
     if card.get("kind") == SEQ2SEQ:
         raise ModelError(
-            f"{name} is a sequence model, which stands beside a memory", hint=f"--seq2seq {name}"
+            f"{name} is a sequence model, which is used together with a memory",
+            hint=f"--seq2seq {name}",
         )
     memory = Memory(directory)
     written = None
@@ -258,7 +259,7 @@ def pack(directory: Path, file: Path, *, hint: str = FEWER) -> int:
     packed = zstandard.ZstdCompressor(compression_params=settings).compress(archive.getvalue())
     if len(packed) > LARGEST_FILE:
         raise ModelError(
-            f"{file.name} has {len(packed) / 1e6:.1f} MB packed, {LARGEST_FILE / 1e6:.1f} at most",
+            f"{file.name} has {len(packed) / 1e6:.1f} MB packed, over {LARGEST_FILE / 1e6:.1f}",
             hint=hint,
         )
     with storage_errors(file):

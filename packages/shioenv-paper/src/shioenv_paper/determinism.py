@@ -87,7 +87,7 @@ def run(
     from shioenv_paper import experiment_charts
 
     if number_of_passes < 2:
-        raise UsageError("one pass has nothing to be compared with", hint="two at least")
+        raise UsageError("one run has nothing to be compared with", hint="give at least 2 runs")
     drawn = stream_of(setting.system, Drawing(policy="paper", seed=setting.seed), count)
     samples = list(drawn.samples)
     plan = {**drawn.origin, **setting.origin, "inputs": len(samples)}

@@ -189,7 +189,7 @@ def run(
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(
             f"two suites are called {', '.join(twice)}, and the tables name suites by their files",
-            hint="copy one of them to a file of another name",
+            hint="rename one of the files",
         )
     needed = ("sklearn", "torch", "transformers") if training else ("sklearn",)
     for library in needed:

@@ -34,8 +34,8 @@ class Door:
             return socket.create_server((self.host, self.port), family=family, backlog=1024)
         except OSError as error:
             raise UsageError(
-                f"nothing can listen on {self.host}, port {self.port}: {error.strerror}",
-                hint="choose another one with --host and --port; port 0 is any free one",
+                f"cannot listen on {self.host}, port {self.port}: {error.strerror}",
+                hint="choose another with --host and --port; port 0 is any free one",
             ) from None
 
 

@@ -45,7 +45,7 @@ def find_firecracker() -> str:
     found = shutil.which(PROGRAM)
     if found is None or shutil.which("setpriv") is None:
         raise HostError(
-            f"{PROGRAM if found is None else 'setpriv'} is missing: machines run in it",
+            f"{PROGRAM if found is None else 'setpriv'} is missing; --sandbox firecracker needs it",
             hint="put a release of Firecracker (github.com/firecracker-microvm/firecracker) where "
             "PATH has it; --sandbox microvm runs in QEMU"
             if found is None

@@ -51,7 +51,7 @@ def find_qemu() -> str:
     found = shutil.which(PROGRAM)
     if found is None or shutil.which("setpriv") is None:
         raise HostError(
-            f"{PROGRAM if found is None else 'setpriv'} is missing: microVMs run in it",
+            f"{PROGRAM if found is None else 'setpriv'} is missing; --sandbox microvm needs it",
             hint="apt-get install qemu-system-x86 util-linux",
         )
     return found

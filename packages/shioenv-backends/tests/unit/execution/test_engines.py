@@ -30,10 +30,10 @@ def test_missing_ray_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_engines_and_addresses_that_cannot_be_meant(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no engine is called 'rya'"):
         make(tmp_path / "a", "rya")
-    with pytest.raises(UsageError, match="an address is a Ray cluster's"):
+    with pytest.raises(UsageError, match="--address needs --engine ray"):
         make(tmp_path / "a", "local", "auto")
     assert not (tmp_path / "a").exists()
-    with pytest.raises(UsageError, match="'ray://here:1' is no address"):
+    with pytest.raises(UsageError, match="'ray://here:1' is not an address"):
         make(tmp_path / "b", address="ray://here:1")
 
 

@@ -182,7 +182,7 @@ def adapt(
     too long inputs, and duplicates. Errors: UsageError for a count below 1, StartDirectoryError.
     """
     if count is not None and count < 1:
-        raise UsageError(f"at least one input is made, not {count}")
+        raise UsageError(f"cannot make {count} inputs", hint="give at least 1")
     aside: list[tuple[Question, str]] = []
     made: list[Question] = []
     seen: set[tuple[object, ...]] = set()

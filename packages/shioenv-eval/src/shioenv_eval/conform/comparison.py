@@ -253,6 +253,7 @@ def _verdicts(
 def _level(level: PatchLevel | None, known: PatchLevel, name: str) -> PatchLevel:
     if level is PatchLevel.FULL and known is PatchLevel.FILES:
         raise PredictorError(
-            f"{name} knows which files change, and nothing else of a patch", hint="--level files"
+            f"{name} reports only the names of changed files, not whole patches",
+            hint="--level files",
         )
     return known if level is None else level

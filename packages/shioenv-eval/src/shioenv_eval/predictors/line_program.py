@@ -94,8 +94,8 @@ class LineProcess:
             return self._asked(self._first, seconds, dict)
         except TimeoutError:
             raise PredictorError(
-                f"{name} said nothing to its first line in {seconds:g} s",
-                hint="it has to answer each line with a line and flush it; --start-timeout SECONDS "
+                f"{name} did not answer its first line within {seconds:g} s",
+                hint="it must answer each line with a line and flush it; --start-timeout SECONDS "
                 "gives it longer to start",
             ) from None
         except EOFError as error:

@@ -104,7 +104,7 @@ class PromptOptions:
         unknown = sorted(set(given) - set(cls.__slots__) | ({"model"} & set(given)))
         if not model or unknown:
             raise PredictorError(
-                f"llm cannot take {', '.join(unknown) or 'no model'}",
+                f"llm does not support {', '.join(unknown) or 'an empty model'}",
                 hint="llm:MODEL,prompt=paper|nearest,memory=DATASET,replay=FILE,url=URL,"
                 "price=IN/OUT",
             )
@@ -112,7 +112,7 @@ class PromptOptions:
         if options.prompt not in PROMPTS:
             raise PredictorError(f"no prompt is called {options.prompt!r}", hint="paper or nearest")
         if (options.prompt == "nearest") != bool(options.memory):
-            raise PredictorError("the prompt nearest, and it alone, needs memory=DATASET")
+            raise PredictorError("memory=DATASET and prompt=nearest need each other")
         if options.price and not _PRICE.fullmatch(options.price):
             raise PredictorError(f"a price is like 0.15/0.60, not {options.price!r}")
         return options

@@ -156,7 +156,7 @@ def test_a_dataset_that_is_changed_or_unfinished_is_refused(tmp_path: Path) -> N
 
 def test_misuse_is_refused(tmp_path: Path) -> None:
     train, test = files(tmp_path, ["ls"], [])
-    with pytest.raises(UsageError, match="holds no input"):
+    with pytest.raises(UsageError, match="has no inputs"):
         leakage(train, test)
     with pytest.raises(UsageError, match="threshold"):
         leakage(train, train, threshold=0)

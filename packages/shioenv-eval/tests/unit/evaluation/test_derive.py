@@ -66,7 +66,7 @@ def test_what_is_no_name_leaves_nothing_behind(name: str, tmp_path: Path) -> Non
 
 def test_a_directory_with_a_system_is_left_alone(tmp_path: Path) -> None:
     derive(None, "another", 5, tmp_path)
-    with pytest.raises(OutputExistsError, match="has a system already"):
+    with pytest.raises(OutputExistsError, match="already has a system"):
         derive(None, "another", 6, tmp_path)
 
 

@@ -91,14 +91,14 @@ def test_inputs_are_text_or_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("", "holds no inputs"),
+        ("", "has no inputs"),
         ('{"input": 7}', "inputs:1: expected text"),
         ('ls\n{"inputs": "x"}', "inputs:2: no JSON object"),
         ('{"input": "x"', "inputs:1: no JSON"),
         ('{"input": "x", "steps": "many"}', "single or multi"),
         ('{"input": "x", "history": "y"}', "list of texts"),
         ('{"input": "x", "cwd": 1}', "`cwd`"),
-        ('{"input": "x", "id": 2}\nls', "two inputs are called 2"),
+        ('{"input": "x", "id": 2}\nls', "two inputs have the id 2"),
         ('ls\n{"input": "echo \\ud800"}', "inputs:2: half a character"),
         ('{"input": "x", "history": ["\\udc80"]}', "inputs:1: half a character"),
         ('{"input": "x", "note": "\\ud83d"}', "inputs:1: half a character"),

@@ -180,12 +180,12 @@ class Index:
         """Open an index. Errors: ModelError if the directory has no index, or a damaged one."""
         self.directory = directory
         if not holds_index(directory):
-            raise ModelError(f"{directory} holds no memory: {_HEAD} is missing")
+            raise ModelError(f"{directory} is not a memory: {_HEAD} is missing")
         head = json_member(directory / _HEAD, _Head)
         if head.get("forms") != FORMS:
             raise ModelError(
-                f"{directory} was made by a release that takes commands apart otherwise",
-                hint="make it again of its material: shioenv train memory",
+                f"{directory} was made by a release that parses commands differently",
+                hint="train it again on its material: shioenv train memory",
             )
         self.rows: Rows = array_member(directory / ROWS, ROW)
         self._bytes = np.asarray(self.rows).view(np.uint8).data

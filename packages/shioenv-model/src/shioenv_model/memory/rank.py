@@ -302,7 +302,7 @@ def load_ranker(path: Path) -> Ranker:
         }
         ranker = Ranker(kept["weights"], trees, kept["scores"], kept["shares"])
         if ranker.weights.shape != (len(PAIR),):
-            raise ModelError(f"{path} was learned by another release", hint="make the model again")
+            raise ModelError(f"{path} was trained by another release", hint="train the model again")
         _check(ranker)
     return ranker
 

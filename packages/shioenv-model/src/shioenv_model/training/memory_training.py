@@ -80,7 +80,7 @@ def write_memory(directory: Path, records: Iterable[Record], world: World) -> in
     (directory / "world.json").write_bytes(world.to_json())
     kept = len(Index(directory))
     if not kept:
-        raise ModelError("there is no record to remember")
+        raise ModelError("there are no records to train on")
     return kept
 
 
@@ -179,8 +179,8 @@ def extend_memory(
     material = _Material.read(datasets)
     if card.get("kind") != "memory" or card.get("system_digest") != material.digest:
         raise ModelError(
-            f"the model is no memory of {material.system} {material.digest[:12]}",
-            hint="`shioenv model show` tells of which system a model is",
+            f"the model is not a memory of {material.system} {material.digest[:12]}",
+            hint="`shioenv model show` prints the system of a model",
         )
     known, forms, world = Index(base), Forms(), read_world(base)
 

@@ -100,7 +100,7 @@ def prepare(
     `find_system` and of `Codec`.
     """
     if bool(shape.neighbours) != (memory is not None):
-        raise ModelError("neighbours are those of a memory", hint="name both, or neither")
+        raise ModelError("--neighbours needs --memory", hint="give both, or neither")
     counts = _Counts()
     systems: dict[str, dict[str, str]] = {}
     directory.mkdir(parents=True, exist_ok=True)

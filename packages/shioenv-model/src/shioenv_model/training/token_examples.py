@@ -44,8 +44,8 @@ class Seen:
         file = self._directory / SEEN
         if not file.exists():
             raise ModelError(
-                f"{self._directory} does not say what it was trained on: {SEEN} is missing",
-                hint="make the examples anew, and train of them",
+                f"{self._directory} does not describe its training data: {SEEN} is missing",
+                hint="prepare the examples again, and train on them",
             )
         kept = arrays_member(file)
         with judged(file):
@@ -173,7 +173,7 @@ def write_examples(
                 seen[example.text, example.form] = None
             at += len(numbers)
     if not any(not row[3] for row in rows):
-        raise ModelError("there is nothing to learn from")
+        raise ModelError("there are no examples to train on")
     write_seen(directory, seen)
     np.save(directory / "examples.npy", np.array(rows, dtype=ROW))
     counts = {"examples": len(rows), "dev": sum(row[3] for row in rows), "tokens": at}

@@ -429,7 +429,7 @@ def test_an_index_of_other_forms_is_refused(tmp_path: Path) -> None:
     small_memory(tmp_path)
     head = json.loads((tmp_path / "index.json").read_text())
     (tmp_path / "index.json").write_text(json.dumps({**head, "forms": head["forms"] - 1}))
-    with pytest.raises(ModelError, match="takes commands apart otherwise"):
+    with pytest.raises(ModelError, match="parses commands differently"):
         Memory(tmp_path)
 
 

@@ -27,7 +27,7 @@ def test_a_door_listens_or_names_the_next_step() -> None:
         assert host == "127.0.0.1"
         with socket.create_connection((host, int(port))):
             pass
-        with pytest.raises(UsageError, match=f"nothing can listen on 127.0.0.1, port {port}"):
+        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1, port {port}"):
             Door("127.0.0.1", int(port)).opened()
     six = SimpleNamespace(getsockname=lambda: ("::1", 22, 0, 0))
     assert place_of(six) == "[::1]:22"  # type: ignore[arg-type]

@@ -279,7 +279,7 @@ def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
         )
     if len(files) > MOST:
         raise UsageError(
-            f"{place} holds {len(files):,} grammars", hint=f"at most {MOST:,} in one directory"
+            f"{place} holds {len(files):,} grammars", hint=f"a directory may have at most {MOST:,}"
         )
     digest = hashlib.sha256()
     for file in files:

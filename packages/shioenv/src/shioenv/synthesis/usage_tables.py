@@ -153,7 +153,7 @@ def usage_from(document: object, source: str) -> Usage:
         raise UsageError(f"{source}: a table of usage has no {', '.join(sorted(unknown))}")
     by_command = document.get("by_command", {})
     if not isinstance(by_command, dict):
-        raise UsageError(f"{source}: by_command is no object")
+        raise UsageError(f"{source}: by_command is not an object")
     commands = {}
     for command, parts in by_command.items():
         if not isinstance(parts, dict) or parts.keys() - set(OF_COMMAND):
@@ -172,7 +172,7 @@ def usage_from(document: object, source: str) -> Usage:
 
 def _object(value: object, source: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise UsageError(f"{source}: {value!r} is no object")
+        raise UsageError(f"{source}: {value!r} is not an object")
     return value
 
 
@@ -182,7 +182,9 @@ def counts_from(value: object, source: str) -> Mapping[str, float]:
     for name, count in counts.items():
         number = isinstance(count, int | float) and not isinstance(count, bool)
         if not number or not 0 <= count < float("inf"):
-            raise UsageError(f"{source}: the count of {name!r} is {count!r}, no number from 0")
+            raise UsageError(
+                f"{source}: the count of {name!r} is {count!r}, not a number of at least 0"
+            )
     return MappingProxyType(dict(counts))
 
 
