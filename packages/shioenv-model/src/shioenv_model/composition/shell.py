@@ -130,10 +130,13 @@ class Walk(SimpleCommands):
 
     def _lines(self, program: Program) -> None:
         """Run a program that Bash parses incrementally: a discard ends with the current part."""
-        left_out = 0
+        left_out = last = 0
         for job in program:
             if job.end and job.end == left_out:
                 continue
+            if job.end != last:
+                self._know_aliases()
+            last = job.end
             try:
                 self._program((job,))
             except Discard:

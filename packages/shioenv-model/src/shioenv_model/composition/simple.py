@@ -83,6 +83,8 @@ class SimpleCommands(ABC):
         self._final = 0
         self._conditions = 0
         self._has_jobs, self._refused_whole = False, False
+        self._aliases: dict[str, str] = {}
+        self._expanding: set[str] = set()
         self._trapping = False
         """The commands of a trap are run, which other traps do not see."""
 
@@ -199,6 +201,29 @@ class SimpleCommands(ABC):
         command = replace(command, words=(*map(quoted, fields), *command.words[1:]))
         return self._split(command) if fields[0] in DECLARING else command, fields[0]
 
+    def _alias(self, command: Simple, name: str) -> None:
+        """Run a command whose name is an alias. Errors: Abstained for a here-document."""
+        if any(redirect.operator.startswith("<<") for redirect in command.redirects):
+            raise Abstained("an alias with a here-document")
+        words = [self._aliases[name], *command.words[1:]]
+        place = 0
+        while place + 1 < len(words) and words[place].endswith((" ", "\t")):
+            place += 1
+            words[place] = self._aliases.get(words[place], words[place])
+        redirects = (as_text(each, each.target) for each in command.redirects)
+        text = " ".join((*command.assignments, *words, *redirects))
+        self._expanding = {*self._expanding, name}
+        try:
+            self._inside(self._here.program(text))
+        finally:
+            self._expanding = self._expanding - {name}
+
+    def _know_aliases(self) -> None:
+        """Make the aliases apply that are defined now: Bash expands them when it reads a line."""
+        document = self._here.state.before.document
+        is_on = document["shell_options"].get("expand_aliases")
+        self._aliases = dict(document["aliases"]) if is_on else {}
+
     def _split(self, command: Simple) -> Simple:
         """Return the command with expanded words: assignments among them are split like others."""
         fields = [field for word in command.words for field in self._here.expander.fields(word)]
@@ -207,8 +232,9 @@ class SimpleCommands(ABC):
     def _perform(self, command: Simple, name: str) -> None:
         self._refuse(name, command)
         self._debug(command)
-        if self._here.state.before.document["shell_options"].get("expand_aliases"):
-            raise Abstained("aliases are expanded")
+        if name in self._aliases and name == command.words[0] and name not in self._expanding:
+            self._alias(command, name)
+            return
         for word in command.words:
             if references(word).names & UNKNOWN - {"_"}:
                 raise Abstained(f"{word!r:.40} is beyond it")
@@ -506,8 +532,11 @@ class SimpleCommands(ABC):
             self._here.usage("eval", words[0], "eval [arg ...]")
             return
         self._here.status = 0
+        saved = self._aliases
+        self._know_aliases()
         with self._here.deeper():
             self._inside(self._here.program(" ".join(words)))
+        self._aliases = saved
 
     def _call(self, name: str, arguments: list[str]) -> None:
         if self._here.place.calls > 20:
