@@ -21,7 +21,7 @@ from shioenv_model.bash.patterns import EXTENDED, SPECIAL, escaped, is_pattern, 
 from shioenv_model.bash.work import COPIED, spend
 
 _PARAMETER = re.compile(r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[(?:[^][]|\[[^][]*\])+\])?", re.ASCII)
-_NAMED = re.compile(r"([A-Za-z_]\w*)(\[[^][]+\])?", re.ASCII)
+_INDIRECT = re.compile(r"[A-Za-z_]\w*(?:\[[^][]+\])?|\d+|[@*#?]", re.ASCII)
 _ALL = re.compile(r"\$(?:@|\{!?(?:@|[A-Za-z_]\w*\[@\])[^}]*\})")
 """Expansions that yield any number of words inside double quotes, possibly none."""
 _DEFAULT = re.compile(r"(:?)([-=+?])")
@@ -394,7 +394,9 @@ class Expander(Modifiers):
             if reference != name and not subscript and not rest:
                 return self._result(reference, quoted=quoted)
             named = self._item(name, subscript)[1]
-            if kind or not _NAMED.fullmatch(named or ""):
+            if named is None and not rest and not kind and name not in "@*#":
+                raise Complaint(f"{name}: invalid indirect expansion")
+            if kind or not _INDIRECT.fullmatch(named or ""):
                 raise beyond
             return self._parameter(f"{named}{rest}", quoted=quoted, shown=f"!{name}")
         if kind:

@@ -11,7 +11,7 @@ from shioenv.bash.builtins import DECLARING
 from shioenv.bash.words import split_words
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
-from shioenv_model.bash.arrays import Array
+from shioenv_model.bash.arrays import Array, written
 from shioenv_model.bash.braces import braces
 from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.scoping import REFERENCE
@@ -185,6 +185,11 @@ class _Declaring:
         if "n" in self.on:
             self._refer(name, value)
             return
+        if name == "OLDPWD" and self.name == "export" and value is not None:
+            if here.asking.executes:
+                raise Abstained("export of OLDPWD")
+            here.carry(left=value)
+            return
         lowest = next((each for each in here.own.frames if name in each.hidden), None)
         if "g" in self.on and lowest is not None:
             if value is None or subscript or adds or value.startswith("\0") or self.on != {"g"}:
@@ -289,7 +294,11 @@ def _printed(here: Environment, name: str, words: Sequence[str]) -> int:
     for word in words:
         for field in here.expander.fields(word):
             value = here.value_of(field)
-            if value is None:
+            if field == "OLDPWD":
+                place = here.variable(field)
+                text = "declare -x OLDPWD" + ("" if place is None else f"={written(place)}")
+                here.write(here.streams.fds[1], os.fsencode(f"{text}\n"))
+            elif value is None:
                 here.variable(field)  # raises Abstained for a variable that is not in the context
                 here.complain(f"{name}: {field}: not found")
                 status = 1

@@ -195,6 +195,8 @@ class Test:
     arguments: Sequence[str]
     end: str | None = None
     """The word after the arguments: the `]` of `[ … ]`."""
+    is_set: Callable[[str], bool] | None = None
+    """Whether a variable has a value; None: as the state tells."""
     place: int = field(default=0, init=False)
 
     def value(self) -> bool:
@@ -290,6 +292,8 @@ class Test:
             raise Wrong("argument expected")
 
     def _unary(self, operator: str, operand: str) -> bool:
+        if operator == "-v" and self.is_set is not None:
+            return self.is_set(operand)
         return holds(self.state, operator, operand)
 
     def _binary(self, operator: str, left: str, right: str) -> bool:

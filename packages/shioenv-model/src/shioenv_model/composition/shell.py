@@ -100,17 +100,21 @@ class Walk(SimpleCommands):
         carried = self._here.own.carried
         return Answer(behavior, asking.confidence, "composition", written, carried)
 
-    def _trapped(self, name: str) -> None:
+    def _trapped(self, name: str) -> int:
         action = self._here.own.traps.get(name)
         if not action or self._trapping:
-            return
+            return 0
         status, statuses = self._here.status, self._here.result.statuses
         conditions, self._conditions, self._trapping = self._conditions, 0, True
         try:
             self._inside(self._here.program(action))
+        except Return as returned:
+            self._here.status = returned.status
         finally:
             self._conditions, self._trapping = conditions, False
+        done = self._here.status
         self._here.status, self._here.result.statuses = status, statuses
+        return done
 
     def _trace(self, line: str | None) -> None:
         """Print a line under `set -x`. Errors: Abstained for an unknown one (None)."""
@@ -251,7 +255,9 @@ class Walk(SimpleCommands):
 
     def _verbatim(self, command: Verbatim) -> None:
         self._here.place.line = self._above + command.line
-        self._debug(command)
+        if self._debug(command):
+            self._here.status = 0
+            return
         if self._decided(command):
             return
         found = references(command.text.replace("<(", "< ("))
@@ -352,7 +358,8 @@ class Walk(SimpleCommands):
             return
         reference = self._here.value_of(command.name)
         for value in values:
-            self._debug(command)
+            if self._debug(command):
+                raise Abstained("a loop that a trap DEBUG skips")
             self._trace(command_text(command))
             if reference is not None and "n" in reference.flags:
                 with self._complaining():
@@ -422,7 +429,8 @@ class Walk(SimpleCommands):
 
     def _case(self, command: Case) -> None:
         self._here.place.line = self._above + command.line
-        self._debug(command)
+        if self._debug(command):
+            raise Abstained("a case that a trap DEBUG skips")
         self._trace(command_text(command))
         with self._complaining():
             text = self._here.expander.text(command.word)

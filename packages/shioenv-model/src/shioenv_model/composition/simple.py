@@ -63,7 +63,7 @@ _WALKED = DECLARING | _RULED | _ENDING | {"set"}
 CARRYING = re.compile(r"\b(?:cd|pushd|popd|dirs|set|shift|exit|exec)\b")
 """Builtins that may change the state that a shell carries to the next input (`Carried`)."""
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
-_OWN = re.compile(r"\$(?:BASH|BASH_VERSION|FUNCNAME|SECONDS)(?!\w)")
+_OWN = re.compile(r"\$(?:-|BASH|BASH_EXECUTION_STRING|BASH_VERSION|FUNCNAME|SECONDS)(?!\w)")
 """A variable that no context shows, and whose value is known."""
 _PLAIN_NAME = re.compile(r"[^\\'\"$`]+")
 _LETTERS = re.compile(r"-[A-Za-z]+").fullmatch
@@ -97,16 +97,20 @@ class SimpleCommands(ABC):
         """Run a program that Bash parses incrementally: a discard ends with the current part."""
 
     @abstractmethod
-    def _trapped(self, name: str) -> None:
-        """Run the commands of a trap, if it is set."""
+    def _trapped(self, name: str) -> int:
+        """Run the commands of a trap, if it is set; return their status."""
 
-    def _debug(self, command: Command) -> None:
-        """Run the trap DEBUG before a command."""
+    def _debug(self, command: Command) -> bool:
+        """Run the trap DEBUG before a command; whether it skips the command (`extdebug`)."""
         if not self._here.own.traps or self._trapping:
-            return
+            return False
         self._here.own.command = command_text(command)
         if not self._here.place.calls or self._here.traces_functions:
-            self._trapped("DEBUG")
+            status = self._trapped("DEBUG")
+            if status == 2 and self._here.is_extended and self._here.place.calls:
+                raise Return(0)
+            return bool(status) and self._here.is_extended
+        return False
 
     @abstractmethod
     def _command(self, command: Command) -> None:
@@ -231,7 +235,9 @@ class SimpleCommands(ABC):
 
     def _perform(self, command: Simple, name: str) -> None:
         self._refuse(name, command)
-        self._debug(command)
+        if self._debug(command):
+            self._here.status = 0
+            return
         if name in self._aliases and name == command.words[0] and name not in self._expanding:
             self._alias(command, name)
             return
@@ -318,8 +324,9 @@ class SimpleCommands(ABC):
                 given = given if opened.reads is None else Stdin(given.data)
                 if self._callers.run(command, replace(streams, stdin=given)):
                     return
-            if name == "cd" and re.fullmatch(r"cd(?:\s+(?:-[LP]+|--))*\s+-", text):
-                self._go_back(text[:-1].rstrip(), streams)
+            back = re.fullmatch(r"(cd(?:\s+(?:-[LP]+|--))*)\s+(['\"]?)-\2", text)
+            if name == "cd" and back:
+                self._go_back(back[1], streams)
                 return
             final = id(command) == self._final
             self._here.put(call, name, streams, final=final)
@@ -458,7 +465,9 @@ class SimpleCommands(ABC):
             return True
         if name == "printf" and command.words[1:2] == ("-v",) and len(command.words) > 3:
             return True
-        return name == "set" and "--" in command.words
+        if name in ("[", "test") and "-v" in command.words:
+            return True
+        return name == "set" and command.words[1:] not in ((), ("-o",), ("+o",))
 
     def _assignments(self, command: Simple) -> None:
         for assignment in command.assignments:
