@@ -408,7 +408,9 @@ class Expander(Modifiers):
         if default:
             missing = value is None or (default[1] == ":" and not value)
             word = rest[default.end() :]
-            return self._default(shown or target, value, default[0], missing, word, quoted)
+            if default[2] == "?":
+                target = shown or target
+            return self._default(target, value, default[0], missing, word, quoted)
         if rest in ("@A", "@a"):
             values = self._described(name, [] if value is None else [value], None, rest[1])
             return self._result("".join(values), quoted=quoted)
@@ -425,7 +427,7 @@ class Expander(Modifiers):
             if letter in "aA":
                 raise Abstained(f"${{{name}@{letter}}} is beyond it")
             return list(map(single_quoted, values))
-        attributes = self._scope.attributes(name)
+        attributes, name = self._scope.attributes(name), self._scope.resolved(name)
         if letter == "a":
             return [attributes] * (len(values) if array else 1)
         if letter == "A" and array is not None:
@@ -449,6 +451,8 @@ class Expander(Modifiers):
         array = self._scope.array(name)
         associative = array is not None and array.associative
         key = self.text(subscript) if associative else str(self.number(subscript))
+        if not key:
+            raise Abstained("the empty key of an associative array")
         target = f"{name}[{key}]"
         return target, self._scope.variable(target)
 

@@ -160,6 +160,8 @@ class _Declaring:
                 yield name, subscript, adds, self.here.expander.text(text, assigned=True)
             return
         for field in self.here.expander.fields(word):
+            if field == "-" and self.name == "local":
+                raise Abstained("local -")
             match = _ASSIGNMENT.fullmatch(field)
             if match is None:
                 bare = _OPERAND.fullmatch(field)
@@ -225,7 +227,7 @@ class _Declaring:
     def _refer(self, name: str, target: str | None) -> None:
         """Make a variable a reference to another one. Errors: Complaint."""
         here = self.here
-        if self.on - set("nrxg"):
+        if self.on - set("nrg"):
             raise Abstained("a reference with other attributes")
         old = here.value_of(name) or Value()
         text = old.text if target is None else target
@@ -236,7 +238,7 @@ class _Declaring:
         if text is not None and not REFERENCE.fullmatch(text):
             raise Complaint(f"`{text}': invalid variable name for name reference")
         if text == name:
-            if not here.own.frames:
+            if not here.own.frames and target is not None:
                 raise Complaint(f"{name}: nameref variable self references not allowed")
             raise Abstained(f"the reference {name} leads to its own name")
         here.store(name, Value(text, None, old.flags | {"n"} | (self.on & {"r", "x"})))

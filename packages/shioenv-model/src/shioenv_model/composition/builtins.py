@@ -19,7 +19,7 @@ from shioenv_model.composition.conditions import DYNAMIC, Test, Wrong
 from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.frames import Exit, Loop, Return
 from shioenv_model.composition.printing import printed
-from shioenv_model.composition.ruled import SET_LETTERS, SET_NAMES, echoed
+from shioenv_model.composition.ruled import SET_LETTERS, SET_NAMES, echoed, refuse_zone
 from shioenv_model.composition.scoping import UNKNOWN
 from shioenv_model.composition.stdin_builtins import fill
 from shioenv_model.composition.traps import trap
@@ -343,10 +343,11 @@ def _unset_function(here: Environment, name: str) -> None:
 
 def format_into(here: Environment, values: list[str]) -> None:
     """Run `printf -v NAME`. Errors: Abstained."""
-    name, rest = values[2], values[3:]
+    name, rest = (values[1][2:], values[2:]) if values[1] != "-v" else (values[2], values[3:])
     rest = rest[1:] if rest[:1] == ["--"] else rest
     if not (item_of(name)[0].isidentifier() and rest):
         raise Abstained("printf -v without a name or a format")
+    refuse_zone(here.state, rest[0])
     done = printed(rest)
     errors = done.told(errors=True)
     for each in errors:

@@ -61,7 +61,7 @@ def ruled(call: Call, state: State) -> Behavior | None:
     """Return the command's behavior by rule; None if no rule applies."""
     if call.closed or call.opens is not None or call.reads is not None:
         return None
-    functions = state.before.document["functions"]
+    functions = state.before.document.get("functions", {})
     words = tuple(call.words)
     while words[:1] in (("command",), ("builtin",)) and words[1:2] and words[1] in RULES:
         functions, words = {}, words[1:]
@@ -276,6 +276,13 @@ def echoed(text: str, newline: str) -> bytes:
     return b"".join((*parts, os.fsencode(text[place:] + newline)))
 
 
+def refuse_zone(state: State, shape: str) -> None:
+    """Abstain for the time in a format of `printf`, if a time zone is chosen."""
+    document = state.before.document
+    if ")T" in shape and "TZ" in document["env"].keys() | document["settings"].keys():
+        raise Abstained("the time in a time zone")
+
+
 def _printf(words: list[str], state: State) -> Behavior:
     arguments = words[2:] if words[1:2] == ["--"] else words[1:]
     if not arguments or (re.match("-.", arguments[0]) and words[1] != "--"):
@@ -284,6 +291,7 @@ def _printf(words: list[str], state: State) -> Behavior:
             said = f"{_PLACE}printf: -v: option requires an argument\n"
         data = os.fsencode(f"{said}printf: usage: printf [-v var] format [arguments]\n")
         return Behavior(2, data, stdout=b"", stderr=data)
+    refuse_zone(state, arguments[0])
     done = printed(arguments)
     place = os.fsencode(f"{_PLACE}printf: ")
     lines = [(error, place + each + b"\n" if error else each) for error, each in done.written]

@@ -54,6 +54,8 @@ _ARRAYS = frozenset({"PIPESTATUS", "BASH_REMATCH", "FUNCNAME", "BASH_LINENO", "B
 """Arrays that the shell itself sets."""
 
 
+_FIXED = frozenset({"BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"})
+"""Variables that are always readonly."""
 _CONSTANT = {"BASH": "/usr/bin/bash", "BASH_VERSION": "5.2.15(1)-release", "SECONDS": "0"}
 """Variables of Debian 12's Bash that no context shows; an input takes less than a second."""
 
@@ -214,6 +216,10 @@ class ShellVariables(ABC):
         name = name if name == asked else self.target(name)
         if name.endswith(("[@]", "[*]")):
             raise Complaint(f"{name}: bad array subscript")
+        if name in _FIXED:
+            raise Complaint(f"{name}: readonly variable")
+        if name.startswith("BASH") and not self.asking.executes:
+            raise Abstained(f"{name} is set")
         if is_special(name):
             self._set_special(name, f"{name}={quoted(value)}")
             if name == "OLDPWD":

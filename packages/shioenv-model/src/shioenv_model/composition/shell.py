@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -207,7 +207,10 @@ class Walk(SimpleCommands):
             buffer = self._here.streams.fds[1] if last else Buffer()
             self._here.beside = _beside(stages[number:])
             streams = Streams({**self._here.streams.fds, 1: buffer}, stdin)
-            with self._here.to(streams), self._here.subshell():
+            options = self._here.state.before.document["shell_options"]
+            stays = last and options.get("lastpipe") and not self._here.is_on("monitor")
+            inside = nullcontext() if stays else self._here.subshell()
+            with self._here.to(streams), inside:
                 try:
                     self._command(stage)
                 except Over as ended:
