@@ -278,6 +278,8 @@ class Test:
             self.place += 3
             return self._binary(operator, first, second)
         if left >= 2 and _is_unary(first):
+            if first == "-t" and not given[self.place + 1].isdecimal():
+                raise Abstained("-t without a number among other conditions")
             self.place += 2
             return self._unary(first, given[self.place - 1])
         self.place += 1

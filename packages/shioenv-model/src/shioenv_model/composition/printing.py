@@ -236,6 +236,8 @@ def _whole(value: str | None, printing: Printing) -> int:
     if match is None:
         return 0
     digits = match[2]
+    if len(digits) > 64:
+        raise Abstained("printf of a number that is too large")
     octal = digits.startswith("0") and digits[1:2] not in {"x", "X"}
     amount = int(digits, 8 if octal else 0) * (-1 if match[1] == "-" else 1)
     if not -(2**63) <= amount < 2**63:

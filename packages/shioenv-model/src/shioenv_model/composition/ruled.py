@@ -288,6 +288,8 @@ def _printf(words: list[str], state: State) -> Behavior:
     if not arguments or (re.match("-.", arguments[0]) and words[1] != "--"):
         said = "" if not arguments else f"{_PLACE}printf: {arguments[0][:2]}: invalid option\n"
         if arguments and arguments[0].startswith("-v"):
+            if arguments != ["-v"]:
+                raise Abstained("printf into a variable")
             said = f"{_PLACE}printf: -v: option requires an argument\n"
         data = os.fsencode(f"{said}printf: usage: printf [-v var] format [arguments]\n")
         return Behavior(2, data, stdout=b"", stderr=data)
