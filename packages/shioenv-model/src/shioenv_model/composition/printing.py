@@ -96,6 +96,8 @@ def _apply(shape: str, printing: Printing) -> None:
                 if place + 1 < len(shape):
                     bad = re.compile(r"%[-0+ #\d.*hlLjqzt]*(.?)").match(shape, place)
                     said = f"`{bad[1] if bad else ''}': invalid format character"
+                    if bad and not bad[1]:
+                        said = f"`{bad[0]}': missing format character"
                 printing.fail(said)
                 return
             made = _directed(match, printing)
@@ -152,7 +154,7 @@ def _directed(match: re.Match[str], printing: Printing) -> bytes:
         size = None
     value = printing.next()
     if letter[-1] == "T":
-        return _padded(_timed(match["time"], value, printing), flags, width)
+        return _padded(_timed(match["time"], value, printing)[:size], flags, width)
     if letter in "scbqQ":
         return _padded(_text(letter, value, size, printing), flags, width)
     if letter in "diouxX":
@@ -224,7 +226,7 @@ def _integer(flags: str, width: str, size: int | None, letter: str, amount: int)
 
 def _whole(value: str | None, printing: Printing) -> int:
     """Parse an integer as `strtoimax` does: of an invalid one, the beginning counts."""
-    if not value:
+    if not value or value in ("'", '"'):
         return 0
     if value[:1] in ("'", '"') and len(value) > 1:
         return ord(value[1])
@@ -234,6 +236,8 @@ def _whole(value: str | None, printing: Printing) -> int:
     if match is None:
         return 0
     digits = match[2]
+    if len(digits) > 64:
+        raise Abstained("printf of a number that is too large")
     octal = digits.startswith("0") and digits[1:2] not in {"x", "X"}
     amount = int(digits, 8 if octal else 0) * (-1 if match[1] == "-" else 1)
     if not -(2**63) <= amount < 2**63:
