@@ -115,7 +115,7 @@ filter: .venv/.native ## compile the system-call filters from their lists, by li
 # PEOPLE=FILE: inputs that people wrote, one a line, to be compared with on the same page.
 grammars-report: setup ## measure the grammars on the default system and write docs/grammars.md
 	@$(BIN)/shioenv grammar report --markdown --seed 7 > docs/grammars.md.new; status=$$?; \
-	[ -z "$(PEOPLE)" ] || { echo; $(BIN)/shioenv grammar report --markdown --seed 7 --against "$(PEOPLE)"; } >> docs/grammars.md.new; \
+	[ -z "$(PEOPLE)" ] || { echo; $(BIN)/shioenv grammar report --markdown --seed 7 --compare-with "$(PEOPLE)"; } >> docs/grammars.md.new; \
 	if [ -s docs/grammars.md.new ]; then mv docs/grammars.md.new docs/grammars.md; \
 	else rm docs/grammars.md.new; fi; exit $$status
 
@@ -158,7 +158,7 @@ scoreboard: setup ## as root: hold emulators, busybox, toybox and uutils to the 
 	@$(BIN)/python benchmarks/conformance.py
 
 soak: setup ## the long checks of truth and safety, at full size: about two hours on two idle cores
-	@for check in sanitizers determinism flags completeness fidelity composition fuzz leaks faults lines forging planted minimal visiting previewing; do \
+	@for check in sanitizers determinism flags completeness fidelity composition fuzz leaks faults lines sessions forging planted minimal visiting previewing; do \
 		echo "== soak/$$check.py"; $(BIN)/python soak/$$check.py || failed="$$failed $$check"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 

@@ -34,8 +34,8 @@ from shioenv_eval.adapting.adapt import adapt
 from shioenv_eval.evaluate import evaluate
 from shioenv_eval.mask import text_of
 from shioenv_eval.metrics import Said
-from shioenv_eval.record import recorded_suite
 from shioenv_eval.suite import Suite, SuiteCase, read_suite, write_suite
+from shioenv_eval.suite_recorder import recorded_suite
 
 HALVES = ("work", "held")
 SURE = 0.9

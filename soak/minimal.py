@@ -19,10 +19,10 @@ from random import Random
 from common import parser, report
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role
 from shioenv.execution.job import processes_here
-from shioenv_eval.asking import Bounds, PredictorPool
 from shioenv_eval.conform.comparison import compared, predictor_of
 from shioenv_eval.conform.shrink import Files, Reduced, Sides
 from shioenv_eval.conform.truth import CaseMachine, Choice
+from shioenv_eval.predictor_pool import Bounds, PredictorPool
 
 
 def inputs_with_less(shell_input: Input) -> Iterator[Input]:

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from common import parser, report
 from shioenv.behavior.observe import open_sandbox
-from shioenv.domain.answers import behavior_json
+from shioenv.domain.answer_json import behavior_json
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.predictor import PatchLevel

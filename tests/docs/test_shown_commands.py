@@ -283,7 +283,7 @@ def _unknown_option(words: list[str], options: list[str]) -> str | None:
         ("shioenv sample --count 0", "0 is not in the range"),
         ("shioenv sample --sampler gsc", "gsc is none of gcs"),
         ("shioenv sample --policy mixd", "mixd is none of mixed"),
-        ("shioenv generate ./x --composites maybe", "maybe is none of off|on"),
+        ("shioenv train model ./x --out y --size huge", "huge is none of tiny|mini|small|base"),
         ("shioenv generate", "is missing"),
         ("shioenv run ls -la", "No such option"),
         ("shioenv dataset verify ./a ./b", "too many arguments"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.domain.answers import answer_from
+from shioenv.domain.answer_json import answer_from
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import BROUGHT_BY, GROUP, make_predictor
 from shioenv.errors import MissingExtraError, PredictorError, SuiteError, UsageError

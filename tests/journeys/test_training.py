@@ -38,9 +38,9 @@ from shioenv_model.sequence.codec import Codec, Writing
 from shioenv_model.sequence.compact import ERRORS, OUTPUT, DocumentNames, Now, Target, target_of
 from shioenv_model.sequence.prompts import Prompter
 from shioenv_model.sequence.seq2seq import Seq2seq
-from shioenv_model.training.examples import ROW, Examples, TrainingExample, write_examples
 from shioenv_model.training.passes import fused
 from shioenv_model.training.sequence import Batches, Clock, TrainingPlan, new_model, train
+from shioenv_model.training.token_examples import ROW, Examples, TrainingExample, write_examples
 from support.evaluation_fakes import case, did, suite_of
 from support.small_world import HOME, small_memory, small_world
 

@@ -33,9 +33,9 @@ from shioenv_model.bash.expand import Expander
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.directories import changed_directory, printed_directory
 from shioenv_model.composition.opening import given, opening, umask_of
+from shioenv_model.composition.program_evaluation import Walk
 from shioenv_model.composition.reading import read_program, refusal
 from shioenv_model.composition.ruled import ruled
-from shioenv_model.composition.shell import Walk
 from shioenv_model.composition.variables import Variables
 from shioenv_model.memory.world import World
 
@@ -57,8 +57,9 @@ FILTERS = frozenset(
 """Programs of the host that read standard input and nothing else."""
 ON = ("braceexpand", "hashall", "interactive-comments")
 OFF = (
-    "allexport", "errexit", "errtrace", "functrace", "monitor", "noclobber", "noexec", "noglob",
-    "nounset", "physical", "pipefail", "posix", "verbose", "xtrace",
+    "allexport", "emacs", "errexit", "errtrace", "functrace", "histexpand", "history", "ignoreeof",
+    "keyword", "monitor", "noclobber", "noexec", "noglob", "nolog", "notify", "nounset", "onecmd",
+    "physical", "pipefail", "posix", "privileged", "verbose", "vi", "xtrace",
 )  # fmt: skip
 SHELL_ON = (
     "checkwinsize", "cmdhist", "complete_fullquote", "extquote", "force_fignore", "globasciiranges",
@@ -327,7 +328,8 @@ def composed(lines: Sequence[str], directory: Path, runner: Programs | None = No
 def composed_line(line: str, state: State, runner: Programs) -> Answer:
     """Return the interpreter's answer to one line in a state. Errors: Abstained; Refused."""
     try:
-        program = read_program(line)
+        extended = bool(state.before.document["shell_options"]["extglob"])
+        program = read_program(line, extended=extended)
     except Refused as refused:
         answer = refusal(refused, line, state)
         if answer is None:

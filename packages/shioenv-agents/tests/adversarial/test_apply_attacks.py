@@ -21,7 +21,7 @@ from shioenv.errors import UsageError
 from shioenv.sandbox.base import FileChange, FileStat
 from shioenv_agents.preview import kernel
 from shioenv_agents.preview.apply import UNDO, Application
-from shioenv_agents.preview.preview import preview
+from shioenv_agents.preview.layered_run import preview
 from support.needs import needs
 from support.waiting import let_time_pass
 

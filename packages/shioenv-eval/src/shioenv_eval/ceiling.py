@@ -15,8 +15,8 @@ from shioenv.sandbox.base import limits_from
 from shioenv_eval.mask import text_of
 from shioenv_eval.metrics import Said, mark
 from shioenv_eval.patches import changed_contents, operations, reconciled
-from shioenv_eval.record import executed
 from shioenv_eval.suite import Suite, SuiteCase
+from shioenv_eval.suite_recorder import executed
 
 AIM = 0.99
 """Minimum share of inputs that must match outside what is volatile."""

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from shioenv.domain.answers import behavior_json, behavior_of
+from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.predictor import REPLY_SECONDS, PatchLevel, find_predictor, unable
 from shioenv.errors import (
     AnswerError,
@@ -24,8 +24,9 @@ from shioenv.errors import (
 from shioenv.execution.job import Tell, processes_here, silent
 from shioenv.files.durable import atomic_write, locked, storage_errors
 from shioenv.files.journal import Journal
-from shioenv_eval.asking import Bounds, PredictorPool
+from shioenv.text import short_repr
 from shioenv_eval.metrics import Said, Status
+from shioenv_eval.predictor_pool import Bounds, PredictorPool
 from shioenv_eval.results import (
     NO_ANSWERS,
     JudgedPredictor,
@@ -52,6 +53,10 @@ class Evaluation:
     predictors: tuple[JudgedPredictor, ...]
     unable: Mapping[str, str] = field(default_factory=dict)
     """Reasons why predictors were not evaluated, by name: unable to run, or no valid answer."""
+
+    def __repr__(self) -> str:
+        names = [one.name for one in self.predictors]
+        return short_repr(self, {"suite": self.suite.head.name, "predictors": names})
 
     @cached_property
     def document(self) -> dict[str, Any]:
@@ -86,11 +91,11 @@ def evaluate(
     before anything is asked; UsageError if `out` holds an evaluation of another suite; those of
     directories.
     """
-    suite = suite if isinstance(suite, Suite) else read_suite(suite)
-    bounds = Bounds(timeout, start_timeout)
     names = list(dict.fromkeys(predictors))
     for name in names:
         find_predictor(name)
+    suite = suite if isinstance(suite, Suite) else read_suite(suite)
+    bounds = Bounds(timeout, start_timeout)
     count = processes_here(workers)
     found: list[JudgedPredictor] = []
     lacking: dict[str, str] = {}

@@ -13,9 +13,9 @@ from typing import Any
 
 from shioenv.bash.normal import normal
 from shioenv.behavior.compare import nearest
-from shioenv.dataset.lines import read_lines, shipped_parser
+from shioenv.dataset.input_lines import read_lines, shipped_parser
 from shioenv.dataset.manifest import finished_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.inputs import SEPARATORS, Input, Role, without_start
 from shioenv.errors import InputError, UsageError
 from shioenv.files.regular import is_directory

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.questions import Question, question_of
-from shioenv.domain.answers import behavior_json, behavior_of
+from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Pristine, State
@@ -24,6 +24,7 @@ from shioenv.errors import AnswerError, PatchError, SuiteError
 from shioenv.files.documents import parse_json
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.files.regular import LARGEST_LIST, read_regular
+from shioenv.text import short_repr
 from shioenv_eval.mask import Mask
 from shioenv_eval.patches import moves
 from shioenv_eval.utilities import utilities
@@ -40,6 +41,10 @@ class SuiteCase:
     """The behavior in each run, at least one, in the order of the runs."""
     moved: Mapping[str, Any] = field(default_factory=dict)
     """The values at the paths that the runs' patches move from, by path."""
+
+    def __repr__(self) -> str:
+        question = self.question
+        return short_repr(self, {"id": question.id, "input": question.input, "runs": self.runs})
 
     @cached_property
     def gold(self) -> tuple[Behavior, ...]:
@@ -114,6 +119,10 @@ class Suite:
 
     head: Head
     cases: tuple[SuiteCase, ...]
+
+    def __repr__(self) -> str:
+        facts = {"name": self.head.name, "system": self.head.system, "inputs": len(self.cases)}
+        return short_repr(self, facts)
 
     @property
     def volatile(self) -> int:

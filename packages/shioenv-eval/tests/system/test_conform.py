@@ -20,10 +20,10 @@ from shioenv.domain.predictor import PatchLevel
 from shioenv.domain.runner import State
 from shioenv.errors import PredictorError, UsageError
 from shioenv.system.store import System
-from shioenv_eval.asking import Bounds
 from shioenv_eval.conform.comparison import CaseComparison, compared
+from shioenv_eval.conform.finding_files import write_comparison
 from shioenv_eval.conform.truth import AskedCase, CaseMachine, Choice, TruthCase, truth_of
-from shioenv_eval.conform.write import write_comparison
+from shioenv_eval.predictor_pool import Bounds
 from support.nightly import LARGER, NIGHTLY, scaled
 
 SHIOENV = Path(sys.executable).with_name("shioenv")
@@ -246,7 +246,7 @@ def test_there_is_at_least_one_case() -> None:
 @NIGHTLY
 def test_the_exit_status_says_whether_enough_is_right(tmp_path: Path) -> None:
     words = [str(SHIOENV), "conform", "--against", program(tmp_path), "--command", "whoami"]
-    words += ["--cases", "6", "--workers", "1", "--json"]
+    words += ["--count", "6", "--workers", "1", "--json"]
     for share, status in (("0", 0), ("1", 1)):
         done = subprocess.run(
             [*words, "--at-least", share], capture_output=True, text=True, check=False

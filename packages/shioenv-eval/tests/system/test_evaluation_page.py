@@ -11,8 +11,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select
 
 from shioenv_eval.evaluate import Evaluation
+from shioenv_eval.evaluation_page import page as page_of
 from shioenv_eval.metrics import Said, Status
-from shioenv_eval.page import page as page_of
 from shioenv_eval.results import judged
 from support.browser import BROWSER, cards, chromium, prefer, shown
 from support.evaluation_fakes import added, case, did, suite_of

@@ -14,9 +14,9 @@ from shioenv.domain.runner import State
 from shioenv.errors import AnswerError, PredictorError
 from shioenv.execution.local import SerialExecutor
 from shioenv.irreducibility.scoring import UNSCORED
-from shioenv_eval.asking import said_of
 from shioenv_eval.evaluate import evaluate
 from shioenv_eval.metrics import Status
+from shioenv_eval.predictor_pool import said_of
 from shioenv_eval.predictors.llm import PromptedModel, PromptOptions
 from shioenv_eval.suite import write_suite
 from support.chat_endpoint import Endpoint

@@ -11,7 +11,7 @@ from shioenv.bash.words import split_words
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv_model.memory.forms import Forms
-from shioenv_model.rules.refusals import REFUSALS, refused
+from shioenv_model.rules.usage_errors import REFUSALS, refused
 
 FORMS = Forms()
 REFUSED = r"""

@@ -10,7 +10,7 @@ import pytest
 from shioenv.bash.words import split_words
 from shioenv.behavior.observe import SandboxRunner
 from shioenv_model.memory.forms import Forms
-from shioenv_model.rules.refusals import refused
+from shioenv_model.rules.usage_errors import refused
 
 FORMS = Forms()
 WRITTEN = (

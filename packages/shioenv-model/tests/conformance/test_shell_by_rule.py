@@ -18,10 +18,10 @@ from shioenv.errors import Abstained
 from shioenv.sandbox.base import MEBIBYTE, Limits
 from shioenv.system.store import System
 from shioenv_model.composition.call import Call
+from shioenv_model.composition.command_replay import Replay
+from shioenv_model.composition.program_evaluation import Walk
 from shioenv_model.composition.reading import read_program, refusal
-from shioenv_model.composition.replay import Replay
 from shioenv_model.composition.ruled import ruled
-from shioenv_model.composition.shell import Walk
 from shioenv_model.rules.programs import printed
 
 SCRIPTS = r"""

@@ -22,9 +22,9 @@ from shioenv.errors import Abstained
 from shioenv_model.bash.work import answering
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.directories import changed_directory
+from shioenv_model.composition.program_evaluation import Walk
 from shioenv_model.composition.reading import read_program
 from shioenv_model.composition.ruled import RULES, ruled
-from shioenv_model.composition.shell import Walk
 from support.nightly import LARGER, scaled
 
 MARK = "\x1e"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.inputs import Input
 from shioenv.errors import ModelError
 from shioenv.execution.local import SerialExecutor
@@ -21,7 +21,7 @@ from shioenv_model.training.material import (
     make_material,
     probes,
 )
-from shioenv_model.training.samplers import OTHERS, PATHS, crossed, variants
+from shioenv_model.training.material_samplers import OTHERS, PATHS, crossed, variants
 from support.nightly import NIGHTLY
 
 RECIPE = """
@@ -47,7 +47,7 @@ seed = 3
 def test_a_model_is_made_from_a_recipe(
     tmp_path: Path, system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shioenv_model.training.memory import train_memory
+    from shioenv_model.training.memory_training import train_memory
 
     (tmp_path / "recipe.toml").write_text(RECIPE)
     told: list[str] = []

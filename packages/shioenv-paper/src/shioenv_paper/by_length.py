@@ -16,6 +16,7 @@ from shioenv.text import count as counted
 from shioenv.text import fixed, rounded, share
 from shioenv_eval.report.means import MeanDifference, Moments
 from shioenv_eval.report.tables import Table, grouped
+from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.length_groups import (
     FEW,
     FEW_OF_A_COMMAND,
@@ -43,7 +44,6 @@ from shioenv_paper.reference import (
     rule_columns,
     scores_by_rule,
 )
-from shioenv_paper.results import Findings, columns, experiment
 from shioenv_paper.scores import COLUMNS, NAMES, ScoredRecord, made, ones, values
 from shioenv_paper.setting import ExperimentSetting
 
@@ -62,7 +62,7 @@ def run(
 
     Errors: those of `experiment`, `made` and `scores_by_rule`.
     """
-    from shioenv_paper import charts
+    from shioenv_paper import experiment_charts
 
     drawings = {
         sampler: Drawing(sampler=sampler, policy="lengths", composite_share=0.0)
@@ -83,7 +83,7 @@ def run(
         title="Irreducibility by number of arguments",
         data={"scores": columns(scores, *COLUMNS), "rules": rule_columns(ruled)},
         tables=list(_tables(scores, cells, ruled)),
-        chart=charts.by_length(scores, cells, scoring.budget),
+        chart=experiment_charts.by_length(scores, cells, scoring.budget),
         counts={
             sampler: {
                 **dataset.counts,

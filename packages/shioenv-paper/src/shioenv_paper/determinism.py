@@ -16,13 +16,21 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
 from shioenv.errors import UsageError
 from shioenv.execution.job import Executor
 from shioenv.files.durable import locked, storage_errors
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.traces import Sample
 from shioenv_eval.report.tables import Table, grouped
-from shioenv_paper.journal import agree
+from shioenv_paper.experiment_journal import agree
+from shioenv_paper.experiment_output import (
+    Findings,
+    columns,
+    experiment,
+    read_columns,
+    write_columns,
+)
 from shioenv_paper.repeats import (
     NO_CAUSE,
     REASONS,
@@ -37,13 +45,6 @@ from shioenv_paper.repeats import (
     passes,
     shows_clock,
     volatile_commands,
-)
-from shioenv_paper.results import (
-    Findings,
-    columns,
-    experiment,
-    read_columns,
-    write_columns,
 )
 from shioenv_paper.setting import ExperimentSetting, answers, stream_of
 
@@ -83,7 +84,7 @@ def run(
     DatasetBusyError; DatasetCorruptError. DatasetMismatchError if existing passes have other
     inputs.
     """
-    from shioenv_paper import charts
+    from shioenv_paper import experiment_charts
 
     if number_of_passes < 2:
         raise UsageError("one pass has nothing to be compared with", hint="two at least")
@@ -102,7 +103,7 @@ def run(
             _cause_table(verdicts),
             _open_table(verdicts),
         ],
-        chart=charts.determinism(
+        chart=experiment_charts.determinism(
             groups, shares, f"{count:,} inputs are byte-identical in {number_of_passes} passes"
         ),
         counts={"inputs": count, "passes": number_of_passes, "passes of earlier calls": reused},
@@ -155,6 +156,8 @@ def _digest(value: object) -> str:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, ContextPatch):
+        return value.operations
     return sorted(value.items()) if isinstance(value, Mapping) else value
 
 

@@ -29,7 +29,7 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System
-from shioenv_paper.journal import InputJournal, Tried
+from shioenv_paper.experiment_journal import InputJournal, Tried
 from shioenv_paper.setting import ExperimentSetting, Stream, stream_of
 
 SLOW_SECONDS = 0.1

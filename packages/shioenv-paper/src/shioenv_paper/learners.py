@@ -17,10 +17,10 @@ import numpy as np
 from shioenv.env.rewards import SEES_ALONE, Gate, necessary
 from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
 from shioenv.env.wrappers import LocalActions, ProductionHistory
-from shioenv_eval.report.drawing import require_libraries
+from shioenv_eval.report.chart_style import require_libraries
 from shioenv_eval.report.means import half_interval
 from shioenv_eval.report.tables import Table
-from shioenv_paper.results import Findings, columns, experiment
+from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.setting import ExperimentSetting
 
 NAME = "rl"
@@ -96,7 +96,7 @@ def run(
     `experiment`; MissingExtraError without the extra `rl`.
     """
     require_libraries("this experiment", "rl", "sb3_contrib", "torch")
-    from shioenv_paper import charts
+    from shioenv_paper import experiment_charts
 
     played: list[Played] = []
     training: list[PolicyEpisode] = []
@@ -125,7 +125,7 @@ def run(
         title="What random and learned policies write",
         data={"training": columns(training, *names), "evaluation": columns(everything, *names)},
         tables=(table(played, episodes),),
-        chart=charts.learning(training),
+        chart=experiment_charts.learning(training),
         counts={
             "inputs trained on": len(training),
             "inputs judged": len(everything),

@@ -13,7 +13,7 @@ from shioenv.text import count as counted
 from shioenv.text import fixed, rounded, share
 from shioenv_eval.report.means import Moments
 from shioenv_eval.report.tables import Table
-from shioenv_paper.results import Findings, columns, experiment
+from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.scores import COLUMNS, ScoredRecord, made, ones, values
 from shioenv_paper.setting import ExperimentSetting
 from shioenv_paper.training_sets import COMPOSITES
@@ -38,7 +38,7 @@ def run(
 
     Errors: those of `experiment` and `made`.
     """
-    from shioenv_paper import charts
+    from shioenv_paper import experiment_charts
 
     datasets = {
         policy: made(
@@ -56,7 +56,7 @@ def run(
         title="Irreducibility by policy",
         data=data,
         tables=list(_tables(scores)),
-        chart=charts.policies(scores, scoring.budget),
+        chart=experiment_charts.policies(scores, scoring.budget),
         counts={policy: dataset.counts for policy, dataset in datasets.items()},
         parameters={
             "inputs of each policy": count,

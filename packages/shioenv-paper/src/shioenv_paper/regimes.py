@@ -20,25 +20,25 @@ import numpy as np
 
 from shioenv.dataset.generate import enlarged
 from shioenv.dataset.manifest import finished_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.record import Record
 from shioenv.errors import DatasetMismatchError, UsageError
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED, Scoring
 from shioenv.synthesis.drawing import Drawing
 from shioenv_eval.evaluate import PLAN as EVALUATED
 from shioenv_eval.evaluate import answers_beneath, evaluate, read_evaluation
-from shioenv_eval.report.drawing import require_libraries
+from shioenv_eval.report.chart_style import require_libraries
 from shioenv_eval.report.means import Resampled
 from shioenv_eval.report.tables import Table
 from shioenv_eval.results import JudgedPredictor
 from shioenv_eval.suite import Suite, read_suite
 from shioenv_model.files import CARD, read_card, write_card
 from shioenv_model.memory.index import Index
-from shioenv_model.training.examples import Examples
 from shioenv_model.training.material import described, world_in
-from shioenv_model.training.memory import learn, write_memory
-from shioenv_paper.journal import agree, compare
-from shioenv_paper.results import Findings, columns, experiment
+from shioenv_model.training.memory_training import learn, write_memory
+from shioenv_model.training.token_examples import Examples
+from shioenv_paper.experiment_journal import agree, compare
+from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.scores import made
 from shioenv_paper.setting import ExperimentSetting
 from shioenv_paper.training_sets import COMPOSITES
@@ -194,7 +194,7 @@ def run(
     needed = ("sklearn", "torch", "transformers") if training else ("sklearn",)
     for library in needed:
         require_libraries("this experiment", "train", library)
-    from shioenv_paper import charts
+    from shioenv_paper import experiment_charts
 
     asked = [read_suite(path) for path in suites]
     drawn = {"ucs": _ucs, "gcs": _gcs, "people": _people}
@@ -234,7 +234,7 @@ def run(
             *(_table(rows, name) for name in dict.fromkeys(row.suite for row in rows)),
             _differences(rights),
         ],
-        chart=charts.regimes(rows),
+        chart=experiment_charts.regimes(rows),
         counts={name: finished_manifest(path).records for name, path in found.items()},
         parameters={
             "sizes": list(sizes),

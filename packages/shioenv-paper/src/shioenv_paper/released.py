@@ -26,7 +26,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from shioenv.dataset.lines import (
+from shioenv.dataset.input_lines import (
     Distinct,
     Rejection,
     read_lines,

@@ -16,9 +16,9 @@ from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.text import fixed, share
 from shioenv_eval.report.means import Mean, Moments
 from shioenv_eval.report.tables import Table, grouped
+from shioenv_paper.estimator_replay import Accuracy, Cells, cells, replayed
 from shioenv_paper.exact import Collection, KnownInput, collect, wanted
-from shioenv_paper.replay import Accuracy, Cells, cells, replayed
-from shioenv_paper.results import Findings, columns, experiment
+from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.setting import ExperimentSetting
 
 NAME = "sampling-efficiency"
@@ -44,7 +44,7 @@ def run(
     many. Every estimator is replayed `replays` times on each input at each of `BUDGETS`. Errors:
     those of `experiment` and `collect`.
     """
-    from shioenv_paper import charts
+    from shioenv_paper import experiment_charts
 
     lengths = wanted(count, longest)
     collected = collect(setting, lengths)
@@ -57,7 +57,7 @@ def run(
             *(_error_table(name, by_length) for name in ESTIMATORS),
             _score_table(collected.inputs),
         ),
-        chart=charts.sampling_efficiency(by_length, len(collected.inputs), replays),
+        chart=experiment_charts.sampling_efficiency(by_length, len(collected.inputs), replays),
         counts=counts(collected),
         parameters={
             "inputs of each length from 8": count,

@@ -24,6 +24,7 @@ from shioenv.synthesis.policy import STOP_PROBABILITY
 from shioenv.text import share
 from shioenv_eval.report.means import Moments
 from shioenv_eval.report.tables import Table
+from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.reference import (
     NOTE,
     RULES,
@@ -32,7 +33,6 @@ from shioenv_paper.reference import (
     rule_columns,
     scores_by_rule,
 )
-from shioenv_paper.results import Findings, columns, experiment
 from shioenv_paper.scores import (
     COLUMNS,
     NAMES,
@@ -92,7 +92,7 @@ def run(
     settings. Errors: those of `experiment`, `made` and `scores_by_rule`; DatasetMismatchError if
     `nl2cmd` was scored on another system or with other settings.
     """
-    from shioenv_paper import charts
+    from shioenv_paper import experiment_charts
 
     given = {} if nl2cmd is None else {GIVEN: _given(setting, nl2cmd, scoring)}
     generated = {source: _scored(setting, source, count, scoring) for source in SOURCES}
@@ -117,7 +117,7 @@ def run(
             _length_table(datasets),
             _rule_table(rescorings),
         ],
-        chart=charts.training_sets(sets),
+        chart=experiment_charts.training_sets(sets),
         counts={
             source: {
                 **dataset.counts,

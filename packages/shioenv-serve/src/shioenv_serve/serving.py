@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shioenv.execution.process import adopt_orphans
-from shioenv_serve.door import Door, place_of
+from shioenv_serve.listener import Door, place_of
 
 LARGEST_BODY: Final = 1 << 20
 """Maximum bytes of a request's body; our choice: an input has 128 KiB at most."""

@@ -27,7 +27,7 @@ from shioenv.domain.behavior import Behavior  # noqa: E402
 from shioenv.domain.context import Context  # noqa: E402
 from shioenv.domain.runner import State  # noqa: E402
 from shioenv.domain.scripted import ScriptedRunner  # noqa: E402
-from shioenv.live.asked import AskedShell  # noqa: E402
+from shioenv.live.model_shell import AskedShell  # noqa: E402
 from shioenv.live.shells import Shells  # noqa: E402
 from shioenv_serve.events import EventLog  # noqa: E402
 from shioenv_serve.openai import OpenAIFront  # noqa: E402

@@ -18,8 +18,8 @@ import pytest
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import OutputExistsError
+from shioenv.live.asciicast import Cast
 from shioenv.live.attached import TerminalShell
-from shioenv.live.cast import Cast
 from shioenv.system.store import System
 from support.host_state import descendants
 from support.waiting import wait_until

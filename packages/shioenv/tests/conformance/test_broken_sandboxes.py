@@ -13,7 +13,7 @@ import pytest
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.dataset.external import CommandList, import_commands
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.verify import verify
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import GenerationError, SandboxError

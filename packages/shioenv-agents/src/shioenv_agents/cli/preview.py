@@ -9,12 +9,11 @@ import typer
 from typer.core import TyperCommand
 
 from shioenv.cli import printing, shared
-from shioenv.cli.run import facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from shioenv_agents.preview.preview import Preview
+    from shioenv_agents.preview.layered_run import Preview
 
 app = typer.Typer()
 
@@ -57,25 +56,25 @@ def preview(
         str | None,
         typer.Option(
             metavar="DIR",
-            help="The directory to cover where the whole root cannot be (default: the working "
+            help="The directory to cover if the whole root cannot be covered (default: the working "
             "directory).",
         ),
     ] = None,
     hide: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH", help="Hide a path from the command. May be given again."),
+        typer.Option(metavar="PATH", help="Hide a path from the command. May be repeated."),
     ] = None,
     show: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PATH", help="Show a path that is hidden by default. May be given again."
+            metavar="PATH", help="Show a path that is hidden by default. May be repeated."
         ),
     ] = None,
     network: Annotated[
         bool, typer.Option("--network", help="Let the command use the host's network.")
     ] = False,
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Wall time (default: 600).")
+        float | None, typer.Option(metavar="SECONDS", help="Maximum wall time (default: 600).")
     ] = None,
     apply: Annotated[
         bool,
@@ -86,15 +85,15 @@ def preview(
     ] = False,
     json: shared.Json = False,
 ) -> shared.Printout:
-    """Run a command of this host on layers in memory, and tell what it would have changed.
+    """Run a command on layers in memory and show what it would change.
 
-    The command has the user's own programs, files and rights. Nothing that the command writes
-    reaches the host. The command's input and output are those of the terminal; the patch and a
-    diff of contents follow on standard error. With --json all of that is one document.
+    The command has your programs, files and permissions, but nothing that it writes reaches the
+    host. Its input and output are those of the terminal; its changes and a diff of contents follow
+    on standard error. With --json, everything is one document.
 
-    The exit status is the command's own. 124 says that the time ran out, 125 that the preview
+    The exit status is the command's own. 124 means that the time ran out, 125 that the preview
     itself failed, 126 and 127 that the command could not be executed. A preview is a convenience
-    and no wall: docs/threat-model.md says what a hostile command can read and do.
+    and not a security boundary: docs/threat-model.md lists what a hostile command can read and do.
 
     With --apply, the shown changes are made in the working directory (or --root DIR), all or none.
     Nothing is changed if a file beneath them has changed since, or if another directory would
@@ -102,8 +101,8 @@ def preview(
     """
     from dataclasses import replace
 
-    from shioenv_agents.preview.preview import USUAL_LIMITS
-    from shioenv_agents.preview.preview import preview as make_preview
+    from shioenv_agents.preview.layered_run import USUAL_LIMITS
+    from shioenv_agents.preview.layered_run import preview as make_preview
 
     shown = False
 
@@ -155,7 +154,7 @@ def document(command: list[str], made: Preview) -> dict[str, Any]:
 
 
 _CUT_OFF = (
-    "processes that the command left in the background were killed: "
+    "background processes of the command were killed: "
     "without a preview they may change more than is shown here"
 )
 
@@ -167,12 +166,12 @@ def _parts(made: Preview) -> Iterator[bytes]:
 
 
 def _report(made: Preview) -> None:
-    from shioenv.domain.readable import changes
+    from shioenv.domain.readable import changes, outcome
 
-    told = [facts_of(made.behavior)]
+    told = [outcome(made.behavior)]
     told += [f"  {change}" for change in changes(made.behavior.patch.operations, made.start)]
     if not made.whole:
-        told.append(f"covered: {', '.join(made.layers)}; the rest was read-only")
+        told.append(f"covered: {', '.join(made.layers)}; everything else was read-only")
     elif made.read_only:
         told.append(f"read-only: {', '.join(made.read_only)}")
     if made.hidden:

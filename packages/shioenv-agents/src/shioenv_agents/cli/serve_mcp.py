@@ -71,7 +71,7 @@ def mcp(
 
         from shioenv_agents.mcp.server import server_of
         from shioenv_agents.mcp.transports import http_application, serve_stdio
-        from shioenv_serve.door import Door, read_keys
+        from shioenv_serve.listener import Door, read_keys
         from shioenv_serve.serving import serve
     except ImportError:
         raise MissingExtraError(

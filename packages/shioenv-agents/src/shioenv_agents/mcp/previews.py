@@ -15,7 +15,7 @@ from shioenv.errors import InputError, SandboxError, ShioenvError, UsageError
 from shioenv_agents.mcp.schema import LONGEST_COMMAND
 from shioenv_agents.mcp.workers import Slots, Threads
 from shioenv_agents.preview.keeper import Keeper, start_keeper
-from shioenv_agents.preview.preview import USUAL_LIMITS, Preview, preview_in
+from shioenv_agents.preview.layered_run import USUAL_LIMITS, Preview, preview_in
 
 READY: Final = 2
 """Keepers that wait for the next previews; ours, because starting one takes half a second."""

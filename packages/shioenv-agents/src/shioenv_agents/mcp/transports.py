@@ -26,7 +26,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from shioenv_agents.mcp.server import SESSION_HEADER, owner_of
-from shioenv_serve.door import Door
+from shioenv_serve.listener import Door
 
 LARGEST_MESSAGE: Final = 1 << 20
 """Maximum bytes of a message, as of a body over HTTP; ours."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from shioenv.system import refusals
+from shioenv.system import host_diagnosis
 from shioenv.system.idmap import OwnId, read_line, spawn_mapped
 
 PATIENCE = 120.0
@@ -109,7 +109,7 @@ def _spawned(words: list[str], control: int, options: dict[str, Any]) -> subproc
     process, helper = spawn_mapped(["own", *words], OwnId(), descriptors=[control], **options)
     with helper:
         if said := read_line(helper):
-            raise refusals.no_user_namespace(said)
+            raise host_diagnosis.no_user_namespace(said)
     return process
 
 

@@ -27,8 +27,8 @@ from shioenv.errors import HostError, SandboxError
 from shioenv.sandbox.base import MEBIBYTE
 from shioenv_backends.microvm.boot import Microvm
 from shioenv_backends.microvm.channel import FrameKind, GuestChannel
-from shioenv_backends.microvm.kept import NAMES, keep, open_kept
 from shioenv_backends.microvm.qemu import KVM, may_open_kvm
+from shioenv_backends.microvm.saved_machines import NAMES, keep, open_kept
 
 PROGRAM = "firecracker"
 PORT = 52

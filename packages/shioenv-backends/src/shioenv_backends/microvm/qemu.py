@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.errors import HostError, SandboxError
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.files.durable import atomic_write
 from shioenv.sandbox.base import MEBIBYTE
 from shioenv_backends.microvm.boot import Microvm
 from shioenv_backends.microvm.channel import FrameKind, GuestChannel
-from shioenv_backends.microvm.kept import copy, keep, open_kept
+from shioenv_backends.microvm.saved_machines import copy, keep, open_kept
 
 PROGRAM = "qemu-system-x86_64"
 KVM = "/dev/kvm"

@@ -22,7 +22,7 @@ from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.grammar.spelling import SHOWN, SUBSTITUTION, VARIABLE, plain
 from shioenv.seeding import generator
 from shioenv.system.store import System
-from shioenv_eval.adapting.names import SystemNames
+from shioenv_eval.adapting.replacement_names import SystemNames
 from shioenv_eval.adapting.roles import roles_of
 from shioenv_eval.adapting.unfit import unfit
 from shioenv_eval.places import PlacedWord, Places, read_places

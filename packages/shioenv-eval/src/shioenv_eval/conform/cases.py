@@ -27,7 +27,7 @@ from shioenv.synthesis.policy import settings_named
 from shioenv.synthesis.sample import place_of, sample
 from shioenv.synthesis.samplers import HORIZON, Sampler
 from shioenv.synthesis.traces import DrawingPlace
-from shioenv.synthesis.usage import shipped_usage
+from shioenv.synthesis.usage_tables import shipped_usage
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System
 

@@ -16,7 +16,6 @@ from shioenv.domain.predictor import PatchLevel
 from shioenv.domain.readable import changes, readable_name
 from shioenv.system.store import IndexEntry, System
 from shioenv.text import visible
-from shioenv_eval.asking import Ready
 from shioenv_eval.conform.shrink import (
     Compared,
     Files,
@@ -29,6 +28,7 @@ from shioenv_eval.conform.verdicts import CaseVerdict, Classes
 from shioenv_eval.mask import text_of
 from shioenv_eval.metrics import Said, Status
 from shioenv_eval.patches import changed_files, operations
+from shioenv_eval.predictor_pool import Ready
 from shioenv_eval.report.tables import grouped
 
 CASES = 5

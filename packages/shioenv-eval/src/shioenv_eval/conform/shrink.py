@@ -23,7 +23,6 @@ from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Argument, Input, Rol
 from shioenv.domain.predictor import PatchLevel
 from shioenv.files.unfinished import Parts
 from shioenv.system.store import IndexEntry, System
-from shioenv_eval.asking import PredictorPool
 from shioenv_eval.conform.truth import (
     AskedCase,
     CaseMachine,
@@ -33,6 +32,7 @@ from shioenv_eval.conform.truth import (
 from shioenv_eval.conform.verdicts import Classes, classes_of
 from shioenv_eval.evaluate import said_json, said_of
 from shioenv_eval.metrics import Said
+from shioenv_eval.predictor_pool import PredictorPool
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from shioenv.domain.runner import State
 from shioenv.errors import AnswerError
 from shioenv.grammar.library import names_of_grammars
 from shioenv.system.store import System, find_system
-from shioenv_eval.predictors.lines import LineProcess, installed, told
+from shioenv_eval.predictors.line_program import LineProcess, installed, told
 from shioenv_eval.predictors.tree import changed_file
 
 VERSION = "3.1.4"

@@ -14,7 +14,7 @@ from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import State
 from shioenv.errors import HostError
 from shioenv.system.store import System, find_system
-from shioenv_eval.predictors.lines import LineProcess, installed, told
+from shioenv_eval.predictors.line_program import LineProcess, installed, told
 from shioenv_eval.predictors.tree import changed_file, is_program, loaded
 
 VERSION = "3.4.2"

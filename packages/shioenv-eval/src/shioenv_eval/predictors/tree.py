@@ -13,7 +13,7 @@ from shioenv.domain.names import file_key
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import escape
 from shioenv.system.store import DEVICES, IndexEntry, System
-from shioenv_eval.predictors.lines import installed
+from shioenv_eval.predictors.line_program import installed
 
 LARGEST = 64 * 1024
 """Maximum size in bytes of loaded contents; larger files, which are programs, are empty."""

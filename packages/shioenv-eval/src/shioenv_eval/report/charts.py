@@ -12,7 +12,7 @@ import altair as alt
 
 from shioenv.dataset.stats import BINS, GroupStatistics, Scores, Statistics
 from shioenv.text import count, fixed, share, visible
-from shioenv_eval.report.drawing import ACCENT, PADDING, SOFT, element
+from shioenv_eval.report.chart_style import ACCENT, PADDING, SOFT, element
 from shioenv_eval.report.panels import bars, chart, counted, histogram, score
 from shioenv_eval.report.tables import Table
 

@@ -17,7 +17,7 @@ from shioenv.grammar.spelling import SHOWN, plain
 from shioenv.grammar.symbols import Grammar
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import grammars_on, sample
-from shioenv.synthesis.usage import Usage, count_usage, operands, option_names, shipped_usage
+from shioenv.synthesis.usage_tables import Usage, count_usage, operands, option_names, shipped_usage
 from shioenv.system.store import find_system
 from shioenv_eval.report.tables import Table
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 import altair as alt
 
-from shioenv_eval.report.drawing import ACCENT, INK, STYLES, Style
+from shioenv_eval.report.chart_style import ACCENT, INK, STYLES, Style
 
 PAPER = ACCENT
 """The colour of the paper's numbers; only they are drawn as diamonds."""

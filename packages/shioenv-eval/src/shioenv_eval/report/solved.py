@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from shioenv_eval.report.drawing import picture, write_pictures
+from shioenv_eval.report.chart_style import picture, write_pictures
 from shioenv_eval.report.panels import chart, score, sized, styled
 
 

@@ -14,10 +14,10 @@ import pytest
 from shioenv.dataset.questions import question_of
 from shioenv.errors import UsageError
 from shioenv.grammar.library import load_grammars, names_of_grammars
-from shioenv.grammar.tokens import FALLBACK, STAND_IN, SYSTEM_TOKENS, VOCABULARY
+from shioenv.grammar.system_tokens import FALLBACK, STAND_IN, SYSTEM_TOKENS, VOCABULARY
 from shioenv.system.store import System
 from shioenv_eval.adapting.adapt import Adapted, adapt, placeholder_table
-from shioenv_eval.adapting.names import SystemNames
+from shioenv_eval.adapting.replacement_names import SystemNames
 from shioenv_eval.adapting.roles import _WITHOUT_GRAMMAR, OF_OPERANDS, roles_of
 from shioenv_eval.places import read_places
 from support.nightly import LARGER, by_day, scaled

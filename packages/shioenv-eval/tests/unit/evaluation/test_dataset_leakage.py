@@ -9,7 +9,7 @@ import pytest
 
 import shioenv_eval.leakage as leakage_module
 from shioenv.behavior.compare import nearest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.split import Shares, split
 from shioenv.errors import DatasetCorruptError, UnknownDatasetError, UsageError
 from shioenv_eval.leakage import Leakage, LeakLevel, leakage

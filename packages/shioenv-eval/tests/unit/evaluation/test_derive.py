@@ -18,7 +18,7 @@ from shioenv.errors import OutputExistsError, SystemDeclarationError
 from shioenv.system.declare import load_declaration, read_text, systems_directory
 from shioenv.system.home import load_home
 from shioenv.system.home_files import HomeEntry
-from shioenv_eval.derive import derive
+from shioenv_eval.derived_system import derive
 
 
 @pytest.mark.parametrize("base", ["debian-12", "ubuntu-24.04"])

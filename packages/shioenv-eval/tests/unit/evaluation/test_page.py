@@ -12,8 +12,8 @@ import pytest
 from shioenv.domain.predictor import PatchLevel
 from shioenv.errors import SuiteError, UsageError
 from shioenv_eval.evaluate import Evaluation, evaluate
+from shioenv_eval.evaluation_page import calibration, heat_map, page, write_page
 from shioenv_eval.metrics import Said, Status
-from shioenv_eval.page import calibration, heat_map, page, write_page
 from shioenv_eval.results import judged
 from shioenv_eval.suite import read_suite, write_suite
 from support.evaluation_fakes import added, case, did, suite_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from shioenv.domain.predictor import PatchLevel
 from shioenv_eval.evaluate import Evaluation
+from shioenv_eval.evaluation_page import PAPER, markdown
 from shioenv_eval.metrics import Said
-from shioenv_eval.page import PAPER, markdown
 from shioenv_eval.results import judged
 from support.evaluation_fakes import case, did, suite_of
 

@@ -10,7 +10,7 @@ from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import draw_samples
-from shioenv.synthesis.usage import shipped_usage
+from shioenv.synthesis.usage_tables import shipped_usage
 from shioenv_eval.report.likeness import (
     Comparison,
     Derivable,

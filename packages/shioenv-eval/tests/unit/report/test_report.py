@@ -35,11 +35,11 @@ from shioenv.domain.readable import changes
 from shioenv.domain.record import ContentDigest, Effect, Record, ScoredSegment
 from shioenv.errors import DatasetCorruptError, DatasetStorageError, MissingExtraError, UsageError
 from shioenv.text import visible
-from shioenv_eval.report import drawing
-from shioenv_eval.report import samples as samples_module
+from shioenv_eval.report import browsed_records as samples_module
+from shioenv_eval.report import chart_style
+from shioenv_eval.report.browsed_records import argument_levels
 from shioenv_eval.report.charts import RANKED, figures
-from shioenv_eval.report.page import collect, write_report
-from shioenv_eval.report.samples import argument_levels
+from shioenv_eval.report.dataset_page import collect, write_report
 from shioenv_eval.report.template import FILE
 from support.dataset_fakes import HOME, plan
 
@@ -311,7 +311,7 @@ def test_every_colour_of_a_chart_has_one_for_dark_pages(tmp_path: Path) -> None:
     for name, figure in figures(found).items():
         colours = set(re.findall(r'(?:fill|stroke)="([^"]+)"', figure.svg)) - {"none"}
         assert colours, name
-        assert colours <= set(drawing.DARK), name
+        assert colours <= set(chart_style.DARK), name
 
 
 def test_long_rankings_are_cut_in_the_chart_and_whole_in_the_table(tmp_path: Path) -> None:
@@ -556,7 +556,7 @@ def test_the_page_names_nothing_outside_itself_and_admits_its_own_script_only(
 def test_what_is_missing_is_named_with_its_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (drawing, errors):
+    for module in (chart_style, errors):
         monkeypatch.setattr(module, "find_spec", lambda name: None)
     words = "altair, jinja2 and vl-convert, which are not installed"
     with pytest.raises(MissingExtraError, match=words) as caught:

@@ -6,7 +6,7 @@ import re
 
 import altair as alt
 
-from shioenv_eval.report.drawing import PAGE, PICTURE, STYLES, element, picture
+from shioenv_eval.report.chart_style import PAGE, PICTURE, STYLES, element, picture
 from shioenv_eval.report.panels import bars, chart, counted, means, score, styled, titled
 
 ROWS = [

@@ -25,11 +25,11 @@ from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
 from shioenv_model.bash.braces import braces
 from shioenv_model.bash.expand import Expander
-from shioenv_model.bash.patterns import SPECIAL, is_pattern
+from shioenv_model.bash.patterns import EXTENDED, SPECIAL, is_pattern
 from shioenv_model.bash.references import references
 from shioenv_model.bash.work import COPIED, spend
-from shioenv_model.composition.asking import Asker, CallSetting
 from shioenv_model.composition.call import Call
+from shioenv_model.composition.command_replay import fed, written
 from shioenv_model.composition.frames import (
     Buffer,
     Discard,
@@ -46,21 +46,21 @@ from shioenv_model.composition.frames import (
     Streams,
     copied,
 )
+from shioenv_model.composition.interpreter_state import Asker, CallSetting
 from shioenv_model.composition.reading import read_program
-from shioenv_model.composition.replay import fed, written
 from shioenv_model.composition.scoping import ShellVariables
 from shioenv_model.composition.variables import Value
 
 _OF_RUN = frozenset(
     {
         *("?", "_", "0", "BASH_COMMAND", "BASH_LINENO", "BASH_REMATCH", "BASH_SOURCE"),
-        *("BASH_SUBSHELL", "FUNCNAME", "LINENO", "PIPESTATUS"),
+        *("BASH", "BASH_SUBSHELL", "BASH_VERSION", "FUNCNAME", "LINENO", "PIPESTATUS", "SECONDS"),
     }
 )
 """Parameters that only this run can provide."""
 
 _PARAMETERS = frozenset({"@", "*", "#", *"123456789"})
-_CHANGING = re.compile(r"\$\(\(|\$\{[^}]*[?=]")
+_CHANGING = re.compile(r"\$\(\(|\$\[|\$\{[^}]*[?=]")
 """An expansion that may set a variable, or that Bash may reject."""
 
 _OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])
@@ -115,6 +115,16 @@ class Environment(ShellVariables):
         return self.own.carried.arguments
 
     @contextmanager
+    def deeper(self) -> Iterator[None]:
+        """Run the commands inside one level deeper, as `set -x` shows it."""
+        place = self.place
+        place.depth += 1
+        try:
+            yield
+        finally:
+            place.depth -= 1
+
+    @contextmanager
     def temporary(self, assignments: Sequence[str]) -> Iterator[None]:
         """Perform the assignments before a function or builtin, for its duration.
 
@@ -155,7 +165,7 @@ class Environment(ShellVariables):
 
         Errors: Abstained if it is known in part.
         """
-        program = read_program(source)
+        program = self.program(source)
         buffer = Buffer()
         fds = {**self.streams.fds, 1: buffer}
         with self.to(Streams(fds, self.streams.stdin)), self.subshell(), self.asking.other_pipes():
@@ -163,7 +173,8 @@ class Environment(ShellVariables):
             if self.is_on("errexit") and not inherits and not self.is_on("posix"):
                 off = ContextPatch((("=", pointer("settings", "-o errexit"), False),))
                 self.advance("set +e", Behavior(0, b"", off))
-            self._walk(_read_files(program))
+            with self.deeper():
+                self._walk(_read_files(program))
         self.result.substituted = self.status
         if buffer.endless:
             raise Abstained("a substitution prints more than is known")
@@ -326,8 +337,11 @@ class Environment(ShellVariables):
         """Run the commands inside in a subshell, whose changes to the shell are discarded."""
         mark = self.asking.mark()
         saved, self.own = self.own, copied(self.own)
-        for option, names in (("errtrace", ("ERR",)), ("functrace", ("DEBUG", "RETURN"))):
-            if self.is_on(option):
+        for inherits, names in (
+            (self.is_on("errtrace") or self.is_extended, ("ERR",)),
+            (self.traces_functions, ("DEBUG", "RETURN")),
+        ):
+            if inherits:
                 self.own.traps |= {each: saved.traps[each] for each in names if each in saved.traps}
         self.place.level += 1
         loops, refused = self.place.loops, self.place.refused
@@ -350,12 +364,33 @@ class Environment(ShellVariables):
             self.own = saved
         self.asking.leave(mark)
 
+    def program(self, text: str) -> Program:
+        """Parse a text under the shell's options. Errors: see `read_program`."""
+        extended = bool(self.state.before.document["shell_options"].get("extglob"))
+        return read_program(text, extended=extended)
+
     def leave_shell(self) -> None:
         """Run the trap EXIT of a shell that ends. Errors: Exit for an `exit` in it."""
         action, status = self.own.traps.pop("EXIT", None), self.status
         if action:
-            self._walk(read_program(action))
+            self.place.line = 1
+            self._walk(self.program(action))
             self.status = status
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether `shopt extdebug` is on."""
+        return bool(self.state.before.document["shell_options"].get("extdebug"))
+
+    @property
+    def traces_functions(self) -> bool:
+        """Whether functions and subshells inherit the traps DEBUG and RETURN."""
+        return self.is_on("functrace") or self.is_extended
+
+    @property
+    def refused_status(self) -> int:
+        """The exit status of a shell that ends after a failed expansion."""
+        return 1 if self.is_on("errexit") else self.place.refused
 
     def is_on(self, option: str) -> bool:
         """Whether an option of `set -o` is on."""
@@ -363,9 +398,12 @@ class Environment(ShellVariables):
 
     def is_matched(self, word: str) -> bool:
         """Whether a word contains a pathname pattern."""
-        if not SPECIAL & set(word) or self.is_unknown(word):
+        if not (SPECIAL & set(word) or EXTENDED.search(word)) or self.is_unknown(word):
             return False
-        return any(is_pattern(self.expander.pattern(one)) for one in braces(word))
+        extended = bool(self.state.before.document["shell_options"].get("extglob"))
+        return any(
+            is_pattern(self.expander.pattern(one), extended=extended) for one in braces(word)
+        )
 
     def is_ours(self, word: str) -> bool:
         """Whether a word depends on values that only this run knows."""
@@ -379,6 +417,7 @@ class Environment(ShellVariables):
             known |= _PARAMETERS
         if not found.names & known:
             return False
+        self.tries = True
         try:
             for one in braces(word):
                 self.expander.fields(one)
@@ -386,6 +425,8 @@ class Environment(ShellVariables):
             return True
         except Abstained:
             return bool(found.names & (_OF_RUN | _PARAMETERS))
+        finally:
+            self.tries = False
         return True
 
     def changes(self, word: str) -> bool:

@@ -37,18 +37,19 @@ class Value:
     flags: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], name: str) -> Value | None:
+    def of(cls, document: Mapping[str, Any], name: str, *, is_text: bool = False) -> Value | None:
         """Return the variable of this name in a context; None if there is none.
 
-        Errors: Abstained where the context does not show it.
+        `is_text`: the value has no bytes beyond text, which a context writes as escapes. Errors:
+        Abstained where the context does not show it.
         """
         if name in document["env"]:
-            return cls._read(str(document["env"][name]), frozenset("x"))
+            return cls._read(str(document["env"][name]), frozenset("x"), is_text)
         stored = document["settings"].get(name)
-        return None if stored is None else cls._read(str(stored), frozenset())
+        return None if stored is None else cls._read(str(stored), frozenset(), is_text)
 
     @classmethod
-    def _read(cls, stored: str, flags: frozenset[str]) -> Value:
+    def _read(cls, stored: str, flags: frozenset[str], is_text: bool) -> Value:
         match = _DECLARATION.fullmatch(stored)
         if match:
             flags = frozenset(match[1]) & frozenset(_ORDER)
@@ -63,14 +64,13 @@ class Value:
             if "A" in flags and not array.associative:
                 array = Array({}, associative=True)
             return cls(None, array, flags - frozenset("aA"))
-        if "\\x" in stored:
+        if "\\x" in stored and not is_text:
             raise Abstained("a variable that may hold bytes which are no text")
         return cls(stored, None, flags)
 
     def declaration(self, name: str) -> str:
         """Format the line of `declare -p`. Errors: Abstained."""
-        kind = "" if self.array is None else "A" if self.array.associative else "a"
-        letters = "".join(each for each in _ORDER if each in self.flags | frozenset(kind))
+        letters = attributes(self)
         value = "" if self.text is None else f"={written(self.text)}"
         if self.array is not None:
             value = f"={self.array.text()}" if self.array.assigned else ""
@@ -88,6 +88,14 @@ class Value:
             return "settings", self.declaration(name)
         area = "env" if "x" in self.flags else "settings"
         return area, self.declaration(name) if further else self.text
+
+
+def attributes(value: Value | None) -> str:
+    """Return a variable's attributes as letters of `declare`, in its order."""
+    if value is None:
+        return ""
+    kind = "" if value.array is None else "A" if value.array.associative else "a"
+    return "".join(each for each in _ORDER if each in value.flags | frozenset(kind))
 
 
 def stored(document: Mapping[str, Any], name: str, value: Value | None) -> ContextPatch:
@@ -129,6 +137,8 @@ def resolved(document: Mapping[str, Any], name: str) -> str:
     for _ in range(8):
         base, key = item_of(name)
         if not (base.isidentifier() and base.isascii()):
+            return name
+        if not str(document["settings"].get(base, "")).startswith("declare -"):
             return name
         value = Value.of(document, base)
         if value is None or "n" not in value.flags:
@@ -176,6 +186,10 @@ class Variables:
         """See `Scope.array`."""
         value = Value.of(self.state.before.document, self.resolved(name))
         return None if value is None else value.array
+
+    def attributes(self, name: str) -> str:
+        """See `Scope.attributes`."""
+        return attributes(Value.of(self.state.before.document, self.resolved(name)))
 
     def resolved(self, name: str) -> str:
         """See `Scope.resolved`."""

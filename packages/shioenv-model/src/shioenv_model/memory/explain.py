@@ -13,12 +13,12 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from shioenv_model.bash.work import spend, uncounted
+from shioenv_model.memory.column_tables import Tables
+from shioenv_model.memory.example_records import Induced, Matching, WithOption
 from shioenv_model.memory.functions.families import functions
 from shioenv_model.memory.functions.space import Given, TextFunction
 from shioenv_model.memory.interpret import Interpreter
 from shioenv_model.memory.rewrite import Kept, Taken
-from shioenv_model.memory.samples import Induced, Matching, WithOption
-from shioenv_model.memory.tables import Tables
 
 EXAMPLES = 12
 """Maximum number of examples considered."""

@@ -12,6 +12,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from shioenv_model.bash.work import uncounted
+from shioenv_model.memory.example_records import (
+    ExampleRecords,
+    Induced,
+    Matching,
+    Record,
+    WithOption,
+)
 from shioenv_model.memory.functions.dates import DATES, TIMES
 from shioenv_model.memory.functions.formats import FORMATTED, parts_of
 from shioenv_model.memory.functions.language import (
@@ -25,7 +32,6 @@ from shioenv_model.memory.functions.listing import IN_COLUMNS, IN_DETAIL, LISTIN
 from shioenv_model.memory.functions.usage import USAGE
 from shioenv_model.memory.functions.walk import WALK
 from shioenv_model.memory.rewrite import Kept, Taken
-from shioenv_model.memory.samples import ExampleRecords, Induced, Matching, Record, WithOption
 
 LANGUAGES: tuple[Language, ...] = (
     WALK, LISTING, IN_COLUMNS, IN_DETAIL, USAGE, DATES, TIMES,

@@ -28,7 +28,7 @@ from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PatchError
 from shioenv_model.bash.work import answering, spend, uncounted
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.inputs import asks_of_start
+from shioenv_model.composition.composed_inputs import asks_of_start
 from shioenv_model.composition.opening import given, umask_of
 from shioenv_model.memory.facts import here, listing, operands, tree, valued
 from shioenv_model.memory.forms import Forms
@@ -60,8 +60,8 @@ from shioenv_model.memory.translation import Translation
 from shioenv_model.memory.world import World, read_world
 
 if TYPE_CHECKING:
+    from shioenv_model.memory.example_records import Induced, Record
     from shioenv_model.memory.explain import Inducer
-    from shioenv_model.memory.samples import Induced, Record
 
 LOOKED_AT = 60
 """Records parsed for one answer; our choice: the nearest record was always among them."""

@@ -14,7 +14,7 @@ from shioenv.domain.predictor import Setting, make_predictor
 from shioenv.domain.runner import Runner, State
 from shioenv.errors import Abstained, PredictorError, did_you_mean
 from shioenv.system.store import find_system
-from shioenv_model.composition.replay import written
+from shioenv_model.composition.command_replay import written
 from shioenv_model.files import DEFAULT, card_of, load_model
 from shioenv_model.memory.sources import NAMES
 from shioenv_model.model import Model

@@ -16,7 +16,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PredictorError
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.files.durable import locked, storage_errors
 from shioenv_model.composition.call import Call
 from shioenv_model.files import located, opened, read_card
@@ -26,7 +26,7 @@ from shioenv_model.memory.rank import difference
 from shioenv_model.memory.world import World
 from shioenv_model.sealed import is_sealed, keep_private, seal
 from shioenv_model.training.material import datasets_in
-from shioenv_model.training.memory import train_memory
+from shioenv_model.training.memory_training import train_memory
 from shioenv_model.worlds import asked_elsewhere
 
 QUESTIONS = 2000

@@ -24,7 +24,6 @@ from shioenv_model.rules.chosen_rows import LISTS, WALKS, chosen_rows
 from shioenv_model.rules.effects import effect
 from shioenv_model.rules.file_by_file import SEARCH, edited_in_place, one_by_one, searched
 from shioenv_model.rules.programs import printed
-from shioenv_model.rules.refusals import refused
 from shioenv_model.rules.spellings import (
     asks_for_usage,
     is_usage_of,
@@ -34,6 +33,7 @@ from shioenv_model.rules.spellings import (
     without_name,
 )
 from shioenv_model.rules.unreachable_hosts import outside
+from shioenv_model.rules.usage_errors import refused
 
 
 @dataclass(frozen=True, slots=True)

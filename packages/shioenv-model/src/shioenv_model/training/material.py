@@ -21,7 +21,7 @@ import msgspec
 from shioenv.dataset.external import CommandList, import_commands
 from shioenv.dataset.generate import Destination, Progress, enlarged, generate
 from shioenv.dataset.manifest import MANIFEST, finished_manifest, read_manifest
-from shioenv.dataset.read import read_contexts, read_records
+from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.select import Selection, select
 from shioenv.domain.inputs import Role
 from shioenv.errors import ModelError, UnknownDatasetError, did_you_mean
@@ -36,7 +36,13 @@ from shioenv.synthesis.sample import sample
 from shioenv.synthesis.samplers import HORIZON
 from shioenv.system.store import System, find_system
 from shioenv_model.memory.world import World, world_of
-from shioenv_model.training.samplers import CROSSED, PIPED, behind_pipes, crossed, stage_inputs
+from shioenv_model.training.material_samplers import (
+    CROSSED,
+    PIPED,
+    behind_pipes,
+    crossed,
+    stage_inputs,
+)
 
 RECIPES = Path(__file__).parent / "recipes"
 """The directory of the recipes shipped with the package."""

@@ -41,8 +41,8 @@ from shioenv.errors import ModelError
 from shioenv.files.durable import storage_errors
 from shioenv.guests import package_version
 from shioenv_model.files import write_card
-from shioenv_model.training.examples import SEEN, Examples
 from shioenv_model.training.passes import ReplayedPasses, fused
+from shioenv_model.training.token_examples import SEEN, Examples
 
 SIZES: Mapping[str, dict[str, int]] = MappingProxyType(
     {

@@ -66,6 +66,9 @@ class Variables:
     def resolved(self, name: str) -> str:
         return name
 
+    def attributes(self, name: str) -> str:
+        return ""
+
     def connect(self, source: str, *, reading: bool) -> str:
         raise Abstained("nothing runs here")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from shioenv_model.bash.work import answering
+from shioenv_model.memory.column_tables import Tables
 from shioenv_model.memory.functions.dates import moment
 from shioenv_model.memory.functions.language import Interpretation, Language
 from shioenv_model.memory.functions.listing import (
@@ -24,7 +25,6 @@ from shioenv_model.memory.functions.listing import (
 from shioenv_model.memory.functions.walk import WALK
 from shioenv_model.memory.interpret import Interpreter
 from shioenv_model.memory.rewrite import Kept
-from shioenv_model.memory.tables import Tables
 from support.seen import Seen
 from support.small_world import small_world, taken
 

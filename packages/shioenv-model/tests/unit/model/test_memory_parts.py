@@ -36,7 +36,7 @@ from shioenv_model.memory.rank import (
 )
 from shioenv_model.memory.rewrite import CONTENTS, Kept, Taken, fillings, replaced
 from shioenv_model.memory.world import World
-from shioenv_model.training.memory import _Asked, arrays_of, learn
+from shioenv_model.training.memory_training import _Asked, arrays_of, learn
 from support.small_world import HOME, entry, small_memory, small_world, taken
 
 FORMS = Forms()
@@ -503,7 +503,7 @@ def test_too_few_records_that_are_alike_leave_the_weights_as_they_are(
         return _Asked(pairs, numbers, np.ones(rows, dtype=bool))
 
     monkeypatch.setenv("SHIOENV_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("shioenv_model.training.memory._asked", found)
+    monkeypatch.setattr("shioenv_model.training.memory_training._asked", found)
     figures = learn(tmp_path / "model", len(asked), 3)
     assert (figures["questions"], figures["held_back"]) == (len(asked), 0)
     assert not (tmp_path / "model" / "ranker.npz").exists()

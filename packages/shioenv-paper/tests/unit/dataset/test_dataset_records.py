@@ -22,9 +22,9 @@ import zstandard
 
 from shioenv.dataset.export import export
 from shioenv.dataset.external import CommandList, read_list
-from shioenv.dataset.lines import read_lines
+from shioenv.dataset.input_lines import read_lines
 from shioenv.dataset.manifest import read_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.records import import_records, kind_of
 from shioenv.dataset.repair import repair
 from shioenv.dataset.select import Selection, select

@@ -18,8 +18,8 @@ from shioenv.execution.local import SerialExecutor
 from shioenv.synthesis.traces import Sample
 from shioenv_paper import determinism
 from shioenv_paper.determinism import CHANNELS, MASKED, digests
+from shioenv_paper.experiment_output import Results, read_columns
 from shioenv_paper.repeats import Cause, masked, shows_clock
-from shioenv_paper.results import Results, read_columns
 from shioenv_paper.setting import ExperimentSetting, Stream
 from support.experiment_fakes import HOME, SYSTEM, sample
 

@@ -24,7 +24,7 @@ from shioenv_paper.exact import (
     wanted,
     weighed,
 )
-from shioenv_paper.journal import JOURNAL
+from shioenv_paper.experiment_journal import JOURNAL
 from shioenv_paper.setting import ExperimentSetting, Stream
 from support.experiment_fakes import (
     SYSTEM,

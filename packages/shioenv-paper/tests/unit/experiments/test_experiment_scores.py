@@ -16,9 +16,9 @@ from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv_eval.report.means import MeanDifference
 from shioenv_paper import by_length, length_groups, scores, training_sets
+from shioenv_paper.experiment_output import read_columns
 from shioenv_paper.length_groups import gains_by_command, gains_of
 from shioenv_paper.reference import Rescoring, Ruled
-from shioenv_paper.results import read_columns
 from shioenv_paper.scores import ScoredDataset, ScoredRecord, values
 from shioenv_paper.setting import ExperimentSetting
 from support.experiment_fakes import SYSTEM

@@ -13,7 +13,7 @@ from shioenv.cli.shared import Printout
 from shioenv.files.documents import parse_json
 
 if TYPE_CHECKING:
-    from shioenv_serve.logged import LoggedVisit, RepeatedLine
+    from shioenv_serve.visit_log import LoggedVisit, RepeatedLine
 
 START: Final = "/"
 """The directory to which names in a log's patches are relative."""
@@ -41,8 +41,8 @@ def again(visit: LoggedVisit, system: str | None) -> Printout:
     from shioenv.bash.words import quoted
     from shioenv.behavior.observe import open_sandbox
     from shioenv.live.resident import shell_of
-    from shioenv_serve.logged import repeated
     from shioenv_serve.ssh.machines import accounts
+    from shioenv_serve.visit_log import repeated
 
     with open_sandbox(system) as runner, shell_of(runner, "/") as shell:
         if visit.user is not None:
@@ -94,7 +94,7 @@ def _lines(visit: LoggedVisit) -> Iterator[str]:
 
 def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:
     from shioenv.errors import LogError
-    from shioenv.live.cast import RESET, CurrentLine, Harmless, read_cast
+    from shioenv.live.asciicast import RESET, CurrentLine, Harmless, read_cast
 
     for place in visit.recordings:
         now, screen, current = 0.0, Harmless(), CurrentLine()

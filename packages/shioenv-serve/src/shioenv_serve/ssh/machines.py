@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from shioenv.bash.words import quoted
-from shioenv.behavior.lines import Lines
+from shioenv.behavior.line_behaviors import Lines
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.live.entered import RUN, SAY_STATUS, START_SECONDS, send_first
+from shioenv.live.machine_thread import Seat
 from shioenv.live.resident import ResidentShell
-from shioenv.live.seat import Seat
 from shioenv.sandbox.base import MEBIBYTE, Entered, Limits
 from shioenv.system.store import System
 

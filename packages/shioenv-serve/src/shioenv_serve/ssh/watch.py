@@ -18,7 +18,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.errors import SandboxError
 from shioenv_serve.ssh import wires
 from shioenv_serve.ssh.machines import VisitorMachine
-from shioenv_serve.ssh.sessions import SshChannel, end
+from shioenv_serve.ssh.visitor_channel import SshChannel, end
 
 LONGEST: Final = 4096
 """Maximum characters kept of a line, as many as a terminal accepts."""

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from shioenv.errors import UsageError
-from shioenv_serve.door import Door, place_of
+from shioenv_serve.listener import Door, place_of
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ _OF_CONTENT = ("size", "links", "month", "day", "year", "time")
 _NO_CHANGES = ContextPatch()
 _NO_DIGESTS: Mapping[str, str] = {}
 _NO_INODES: Mapping[str, int] = {}
+_NO_DIRECTORIES: Mapping[str, Mapping[str, Any]] = {}
 
 _access = attrgetter("mode", "uid", "gid")
 _of_content = attrgetter("size", "links", "mtime_ns", "target")
@@ -128,9 +129,9 @@ class Recorder:
         found = found or self.found
         operations: list[Operation] = []
         digests = _NO_DIGESTS
-        inodes = _NO_INODES
+        inodes, directories = _NO_INODES, _NO_DIRECTORIES
         if execution.changes:
-            digests = self._files(execution, operations, found.touched)
+            digests, directories = self._files(execution, operations, found.touched)
             inodes = {
                 self.name(change.path): change.after.inode
                 for change in execution.changes
@@ -165,6 +166,7 @@ class Recorder:
             died_by_signal=execution.signal,
             processes=execution.processes,
             inodes=inodes,
+            directories=directories,
         )
 
     def context(self, profile: Mapping[str, Any], files: Mapping[bytes, FileStat]) -> Context:
@@ -239,8 +241,11 @@ class Recorder:
 
     def _files(
         self, execution: Execution, operations: list[Operation], touched: Collection[bytes]
-    ) -> dict[str, str]:
-        """Append the changes of files; return the digests of contents added or modified."""
+    ) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+        """Append the changes of files.
+
+        Return the digests of contents added or modified, and `Behavior.directories`.
+        """
         own = (execution.started - CLOCK_SLACK, execution.ended + CLOCK_SLACK)
 
         def was(path: bytes, before: FileStat) -> FileEntry:
@@ -251,6 +256,7 @@ class Recorder:
         removed: dict[int, list[tuple[bytes, FileStat]]] = {}
         added: list[tuple[bytes, FileStat]] = []
         digests: dict[str, str] = {}
+        left_out: dict[str, dict[str, Any]] = {}
         for change in sorted(changes, key=lambda change: change.path):
             path, before, after = change.path, change.before, change.after
             if after is None:
@@ -267,6 +273,8 @@ class Recorder:
                 if not _looks_same(before, after, but_content=its_entries):
                     old, new = was(path, before).to_json(), self.entry(after, own=own).to_json()
                     if its_entries:
+                        left_out[name] = {key: new[key] for key in _OF_CONTENT}
+                        left_out[name]["size"] = DIRECTORY_SIZE  # where it was made again
                         new.update({key: old[key] for key in _OF_CONTENT})
                     collect(old, new, f"/fs/{escape(name)}", operations)
                 if _content_changed(before, after):
@@ -292,7 +300,7 @@ class Recorder:
                 digests[name] = after.digest
         for group in removed.values():
             operations.extend(("r", f"/fs/{escape(self.name(path))}") for path, _ in group)
-        return digests
+        return digests, left_out
 
 
 def settled(changes: Iterable[FileChange]) -> list[FileChange]:

@@ -24,7 +24,7 @@ from typing import IO, Any
 from msgspec import Struct, inspect, to_builtins
 
 from shioenv.dataset.manifest import MANIFEST, Manifest, finished_manifest
-from shioenv.dataset.read import read_contexts, read_records
+from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.split import PARTS, REST
 from shioenv.dataset.write import README, data_files, write_context
 from shioenv.domain.context import Context

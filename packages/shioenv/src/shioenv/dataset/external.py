@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from shioenv.bash.words import without_assignments
 from shioenv.dataset.generate import Progress, Summary, plan_of, run
-from shioenv.dataset.lines import (
+from shioenv.dataset.input_lines import (
     MOST_REJECTED,
     Distinct,
     Rejection,

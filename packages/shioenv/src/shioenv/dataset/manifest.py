@@ -33,6 +33,7 @@ from shioenv.files.regular import is_directory, read_regular
 from shioenv.irreducibility.scoring import USUAL, Scoring
 from shioenv.sandbox.base import Limits, limits_from
 from shioenv.synthesis.drawing import Drawing
+from shioenv.text import short_repr
 
 FORMAT = "shioenv-dataset"
 SCHEMA_VERSION = 7
@@ -329,6 +330,10 @@ class Manifest:
     repaired: tuple[Mapping[str, Any], ...] = ()
     """Shards recreated with other bytes, which only volatile records may cause. Each has the keys
     `file`, `was_sha256`, `volatile`."""
+
+    def __repr__(self) -> str:
+        facts = {"records": self.records, "count": self.count, "system": self.plan.system}
+        return short_repr(self, {**facts, "drawing": self.plan.drawing})
 
     @cached_property
     def records(self) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, finished_manifest
-from shioenv.dataset.read import read_contexts, read_records
+from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.write import ShardWriter
 from shioenv.domain.record import Record
 from shioenv.errors import UsageError, did_you_mean

@@ -32,7 +32,7 @@ from shioenv.dataset.manifest import (
     refuse_older_records,
     shard_file,
 )
-from shioenv.dataset.read import context_problems
+from shioenv.dataset.record_reader import context_problems
 from shioenv.dataset.write import write_context, write_readme
 from shioenv.domain.context import Context
 from shioenv.domain.record import decode

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from shioenv.errors import InputError
+from shioenv.text import short_repr
 
 MARK = "<ns>"
 _LITERAL = re.compile(r"<(\\*)ns>")
@@ -150,6 +151,9 @@ class Input:
     """
 
     tokens: tuple[Token, ...]
+
+    def __repr__(self) -> str:
+        return short_repr(self, {"text": self.text})
 
     @classmethod
     def single(cls, command: str, arguments: Iterable[Argument] = ()) -> Input:

@@ -15,6 +15,7 @@ from shioenv.domain.context import Context
 from shioenv.domain.pointer import escape, keys, pointer
 from shioenv.errors import PatchError
 from shioenv.files.documents import parse_json
+from shioenv.text import html_table
 
 Operation: TypeAlias = tuple[Any, ...]
 """`("a", path, value)`, `("=", path, value)`, `("r", path)` or `("m", from, to)`."""
@@ -43,6 +44,22 @@ class ContextPatch:
             for operation in self.operations:
                 _check(operation)
             object.__setattr__(self, "operations", _canonical(self.operations))
+
+    def __repr__(self) -> str:
+        from shioenv.domain.readable import changes
+
+        listed = changes(self.operations[:3])
+        more = len(self.operations) - 3
+        told = "; ".join(" ".join(f"{one.verb} {one.name}".split()) for one in listed)
+        told = told if len(told) <= 140 else f"{told[:139]}…"
+        return f"<ContextPatch: {told or 'nothing'}{f'; {more} more' if more > 0 else ''}>"
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        from shioenv.domain.readable import changes
+
+        listed = map(str, changes(self.operations))
+        return html_table({"changes": listed if self.operations else "nothing"})
 
     def __bool__(self) -> bool:
         return bool(self.operations)

@@ -21,8 +21,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from shioenv.domain.behavior import Behavior, output_text
 from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
-from shioenv.errors import RecordError, did_you_mean
+from shioenv.errors import PatchError, RecordError, did_you_mean
 from shioenv.files.documents import fault
+from shioenv.text import html_table, short_repr
 
 SCHEMA_VERSION: Final = 6
 """Incremented whenever a field is added, removed, or changes its meaning."""
@@ -176,6 +177,33 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = field(default_factory=list)
     schema_version: Annotated[Whole, says("of this layout")] = SCHEMA_VERSION
+
+    def __repr__(self) -> str:
+        names = ("session_id", "input", "exit_code", "irreducibility", "n_arguments")
+        return short_repr(self, {name: getattr(self, name) for name in names})
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        from shioenv.domain.readable import changes, outcome
+
+        reached = tuple(self.limits_hit)
+        ending = Behavior(self.exit_code, b"", timed_out=self.timed_out, limits_hit=reached)
+        try:
+            patch = ContextPatch.from_json(self.context_patch)
+            listed = [str(one) for one in changes(patch.operations, self.cwd)]
+        except PatchError:
+            listed = [self.context_patch]
+        score = "undefined" if self.irreducibility is None else f"{self.irreducibility:.3f}"
+        return html_table(
+            {
+                "record": str(self.session_id),
+                "input": self.input,
+                "result": outcome(ending),
+                "irreducibility": score,
+                "output": self.output,
+                "changes": listed,
+            }
+        )
 
     @property
     def typed(self) -> str:

@@ -14,7 +14,7 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.runner import Installed
 from shioenv.errors import SystemMismatchError, UsageError
 from shioenv.execution.lanes import Lane
-from shioenv.recording.cache import ExecutionCache
+from shioenv.recording.execution_cache import ExecutionCache
 from shioenv.sandbox.backends import kernel_of, layer_of
 from shioenv.sandbox.base import LIMITS, MACHINES, Limits
 from shioenv.system.store import find_system

@@ -30,7 +30,7 @@ from shioenv.execution.schedule import STARTS, Schedule
 from shioenv.execution.worker import BROKEN, DONE, READY
 from shioenv.guests import load_guest
 from shioenv.system import stopped
-from shioenv.system.host import OPEN_FILES, allow_open_files
+from shioenv.system.host_checks import OPEN_FILES, allow_open_files
 
 T = TypeVar("T")
 A = TypeVar("A")

@@ -20,11 +20,11 @@ from typing import Final
 
 from shioenv.errors import UnknownGrammarError, UsageError, did_you_mean, nearest
 from shioenv.files.regular import read_regular
-from shioenv.grammar.check import check, check_traits
 from shioenv.grammar.examples import check_examples, check_values
 from shioenv.grammar.faults import Fault, FaultyGrammarError
 from shioenv.grammar.load import Loaded, read_grammar, read_header
 from shioenv.grammar.symbols import Grammar, Header
+from shioenv.grammar.validation import check, check_traits
 
 COMMANDS = Path(__file__).parent / "commands"
 
@@ -113,6 +113,16 @@ def _checked(
     if faults:
         raise FaultyGrammarError(faults)
     return loaded.grammar
+
+
+def check_known(
+    names: Iterable[str], directory: Path = COMMANDS, own: OwnGrammars | None = None
+) -> None:
+    """Check that grammars exist, without reading them. Errors: UnknownGrammarError."""
+    for name in names:
+        there = own.directory if own and name in own.names else directory
+        if not (there / f"{name}.grammar").is_file():
+            raise _unknown(name, directory, own)
 
 
 def _unknown(name: str, directory: Path, own: OwnGrammars | None = None) -> UnknownGrammarError:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from shioenv.errors import UsageError
 from shioenv.irreducibility.estimators import DRAWS, Estimator, estimator_named
+from shioenv.text import short_repr
 
 LEAST_SUB_INPUTS = 4
 """Minimum number of sub-inputs under `Scoring.process_budget` (ours)."""
@@ -60,6 +61,9 @@ class Scoring:
                 )
             object.__setattr__(self, "target_se", float(self.target_se))
         estimator_named(self.estimator)
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def within(self, processes: int) -> Scoring:
         """Return these settings for an input whose first run started this number of processes."""

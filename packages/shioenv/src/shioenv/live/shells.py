@@ -10,7 +10,7 @@ from typing import Final
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.errors import StartDirectoryError, UsageError
 from shioenv.live.answerer import load_model
-from shioenv.live.asked import AskedShell, HybridShell
+from shioenv.live.model_shell import AskedShell, HybridShell
 from shioenv.live.resident import ResidentShell, shell_of
 from shioenv.live.shell import Closing, Shell
 from shioenv.sandbox.base import Limits

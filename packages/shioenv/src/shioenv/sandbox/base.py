@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, Self
 
 from shioenv.domain.runner import Order
 from shioenv.errors import EpisodeError, InputError, LimitsError, SandboxError, did_you_mean
+from shioenv.text import short_repr
 
 KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE
@@ -113,6 +114,9 @@ class Limits:
     as in the paper. 0 restores only after runs whose traces cannot be undone inside the machine;
     such runs cause a restore at any value. Between restores, namespaces isolate the runs."""
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
     def __post_init__(self) -> None:
         if self.sandbox not in SANDBOXES:
             raise LimitsError(
@@ -184,8 +188,8 @@ class Request:
     before the shell starts. If empty, standard input is at end of file, like /dev/null. Must be
     empty with `tty`."""
     rows: bool = False
-    """Whether `stdin` holds rows (`behavior/rows.py`), which `. /dev/stdin` runs one after the
-    other; standard input itself is at end of file. This needs the fork server."""
+    """Whether `stdin` holds rows (`behavior/typed_rows.py`), which `. /dev/stdin` runs in sequence.
+    Standard input itself is at end of file. This needs the fork server."""
 
     def __post_init__(self) -> None:
         if self.wall_seconds is not None:
@@ -315,6 +319,8 @@ class Execution:
     """On a terminal: whether a process other than the shell is in the foreground."""
     frozen: bool = False
     """Whether changes of later lines are relative to the state after this line."""
+    outlived: bool = False
+    """Of a line: whether a process that it started was there at its end."""
     hostname: bytes | None = None
     """The hostname after the run; None if unchanged."""
     network: bytes | None = None
@@ -391,11 +397,14 @@ class ShellSandbox(Sandbox, Protocol):
     `hostname` are reported only by the line that changed them.
     """
 
-    def start_shell(self, cwd: str | None = None, *, idle_seconds: float) -> Execution:
+    def start_shell(
+        self, cwd: str | None = None, *, idle_seconds: float, separate: bool = False
+    ) -> Execution:
         """Start a shell in a directory of the machine: pristine, or as an ended shell left it.
 
         The execution has the state of the new shell. The shell ends after waiting `idle_seconds`
-        for its next line. Errors: those of `run`.
+        for its next line. With `separate` it has two output channels, and every line's request is
+        `separate`. Errors: those of `run`.
         """
         ...
 
@@ -405,10 +414,10 @@ class ShellSandbox(Sandbox, Protocol):
         With `blind`, the execution has only output and exit code. The next line that is not blind
         reports the changes.
 
-        `exit_code` is the value of `$?` afterwards. Only the request's text, time and order are
-        used. A line that reaches a limit ends its shell. Background effects of earlier lines are
-        attributed to this line. Errors: those of `run`, after which the machine is gone;
-        ShellEndedError where the shell had ended before the line.
+        `exit_code` is the value of `$?` afterwards. Only the request's text, time, order and
+        `separate` are used. A line that reaches a limit ends its shell. Background effects of
+        earlier lines are attributed to this line. Errors: those of `run`, after which the machine
+        is gone; ShellEndedError where the shell had ended before the line.
         """
         ...
 

@@ -16,7 +16,7 @@ from shioenv.errors import UsageError, did_you_mean
 from shioenv.files.documents import parse_json
 from shioenv.files.regular import read_regular
 from shioenv.grammar.symbols import Nonterminal, Production
-from shioenv.synthesis.usage import Usage, counts_from, shipped_usage, usage_from
+from shioenv.synthesis.usage_tables import Usage, counts_from, shipped_usage, usage_from
 
 STOP_PROBABILITY = 0.25
 """Probability that a repetition ends before each further item (ours: the paper gives none)."""

@@ -34,7 +34,7 @@ from shioenv.grammar.symbols import (
 from shioenv.synthesis.derivation import CompiledChoices, Derivation, Drawn, ProductionTable
 from shioenv.synthesis.plans import OptionTable, PlanMaker, PlanRow, WritingPlan
 from shioenv.synthesis.policy import PolicySettings
-from shioenv.synthesis.usage import ABOUT_ITSELF, CommandUsage
+from shioenv.synthesis.usage_tables import ABOUT_ITSELF, CommandUsage
 from shioenv.synthesis.wording import OptionSpelling
 
 FIRST_NUMBER = re.compile(r"[0-9]+")

@@ -24,7 +24,7 @@ from shioenv.errors import (
     UsageError,
     did_you_mean,
 )
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.system import build as building
 from shioenv.system.answers import Answers
 from shioenv.system.bootstrap import Progress
@@ -41,6 +41,7 @@ from shioenv.system.home import load_home
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.links import resolve
 from shioenv.system.values import SystemName, checked
+from shioenv.text import short_repr
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 """Files of the image over which device nodes are mounted."""
@@ -87,6 +88,9 @@ class System:
     path: Path
     """The directory of `rootfs/`, `proc/`, the index and the other files of the build."""
     declaration: SystemDeclaration
+
+    def __repr__(self) -> str:
+        return short_repr(self, {"name": self.name, "digest": self.digest[:16]})
 
     @property
     def rootfs(self) -> Path:

@@ -20,7 +20,7 @@ from msgspec import convert, structs
 from shioenv.dataset import export as export_module
 from shioenv.dataset.export import Exported, export, schema
 from shioenv.dataset.manifest import read_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.record import NAMES, Effect, Record, ScoredSegment
 from shioenv.errors import (
     DatasetCorruptError,

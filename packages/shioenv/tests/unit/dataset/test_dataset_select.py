@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shioenv.dataset.manifest import read_manifest
-from shioenv.dataset.read import read_contexts, read_records
+from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.select import Selection, select
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import Record

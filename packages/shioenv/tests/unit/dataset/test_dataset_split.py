@@ -11,7 +11,7 @@ import pytest
 from shioenv.dataset.export import chats, export
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.merge import merge
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.select import Selection, select
 from shioenv.dataset.split import Shares, group_of, split
 from shioenv.dataset.verify import verify

@@ -6,7 +6,7 @@ from shioenv.errors import UnboundTokenError
 from shioenv.grammar.bind import bind, stand_in_catalogue, values_of
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar, Nonterminal, count
-from shioenv.grammar.tokens import SYSTEM_TOKENS
+from shioenv.grammar.system_tokens import SYSTEM_TOKENS
 
 HEADER = "command x\nmanual x(1), Things 9.1\npackage things\nvolatile no\n"
 

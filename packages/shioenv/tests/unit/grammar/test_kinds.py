@@ -9,7 +9,6 @@ from random import Random
 import pytest
 
 from shioenv.grammar.bind import stand_in_catalogue
-from shioenv.grammar.check import check
 from shioenv.grammar.faults import FaultKind
 from shioenv.grammar.kinds import KINDS, TOKEN_KINDS
 from shioenv.grammar.library import load_grammar
@@ -17,7 +16,8 @@ from shioenv.grammar.load import read_grammar
 from shioenv.grammar.parts import LONGEST, draw_number
 from shioenv.grammar.recognise import Recogniser
 from shioenv.grammar.spelling import plain, spelt
-from shioenv.grammar.tokens import SYSTEM_TOKENS
+from shioenv.grammar.system_tokens import SYSTEM_TOKENS
+from shioenv.grammar.validation import check
 from support.paths import ROOT
 
 HEADER = "command x\nmanual x(1), Things 9.1\npackage things\nvolatile no\n"

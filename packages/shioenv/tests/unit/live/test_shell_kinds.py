@@ -11,7 +11,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import MissingExtraError, StartDirectoryError, UsageError
 from shioenv.live import answerer, shells
-from shioenv.live.asked import AskedShell, HybridShell
+from shioenv.live.model_shell import AskedShell, HybridShell
 from shioenv.live.resident import ResidentShell
 from shioenv.live.shells import SPARE, SPARE_SECONDS, Shells, answered_by, interrupt
 from support.scripted_machine import ScriptedMachine, scripted_context

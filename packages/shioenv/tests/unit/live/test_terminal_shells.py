@@ -15,8 +15,8 @@ import pytest
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
+from shioenv.live.asciicast import Cast, read_cast
 from shioenv.live.attached import TerminalShell
-from shioenv.live.cast import Cast, read_cast
 from support.waiting import wait_until
 
 CHANGED = Behavior(0, b"", ContextPatch((("=", "/cwd", "/there"),)))

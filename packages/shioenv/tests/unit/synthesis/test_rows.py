@@ -17,7 +17,7 @@ from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar
 from shioenv.grammar.traits import Traits
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.rows import CHANGE, ENTER, LOOK, MAKE, OTHER, REMOVE, TypedSoFar
+from shioenv.synthesis.row_sessions import CHANGE, ENTER, LOOK, MAKE, OTHER, REMOVE, TypedSoFar
 from shioenv.synthesis.sample import LONGEST_HISTORY, draw_samples
 from shioenv.synthesis.traces import Sample
 from support.nightly import LARGER, scaled

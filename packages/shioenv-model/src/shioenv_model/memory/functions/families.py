@@ -13,13 +13,13 @@ from functools import lru_cache
 from itertools import permutations, product
 
 from shioenv_model.memory.functions.characters import DIGESTS, digest_of, exchange, in_base64, say
-from shioenv_model.memory.functions.edit import edit
-from shioenv_model.memory.functions.figures import (
+from shioenv_model.memory.functions.counting import (
     COLUMNS_OF_FIGURES,
     counts,
     counts_of_each,
     dump,
 )
+from shioenv_model.memory.functions.edit import edit
 from shioenv_model.memory.functions.lines import (
     cut_columns,
     join_lines,

@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import accumulate, compress
 from operator import not_
 
-from shioenv_model.bash.patterns import bracket
+from shioenv_model.bash.expressions import translated
 from shioenv_model.bash.work import spend
 from shioenv_model.memory.functions.space import (
     Flags,
@@ -40,54 +40,6 @@ def _pattern(source: str, syntax: str, folds: bool, whole: str) -> re.Pattern[st
     elif whole == "lines":
         made = rf"\A(?:{made})\Z"
     return re.compile(made, re.IGNORECASE if folds else 0)
-
-
-def translated(source: str, syntax: str) -> str:
-    """Translate a POSIX regular expression to Python. Errors: ValueError if it is invalid.
-
-    `syntax` is `basic` or `extended`.
-    """
-    special = frozenset("(){}|+?")
-    made: list[str] = []
-    if len(re.findall(r"\(", source)) > _MOST_GROUPS:
-        raise ValueError("too many groups")
-    index = 0
-    while index < len(source):
-        character = source[index]
-        if character == "[":
-            found = bracket(source, index + 1, shell=False)
-            if found is None:
-                raise ValueError("a bracket is not closed")
-            made.append(found[0])
-            index = found[1]
-            continue
-        index += 1
-        if character == "\\":
-            follows = source[index : index + 1]
-            if not follows:
-                raise ValueError("a backslash at the end")
-            index += 1
-            if follows in "<>":
-                made.append(r"\b")
-            elif follows in "wWsSbB" or follows.isdigit():
-                made.append(f"\\{follows}")
-            elif syntax == "basic" and follows in special:
-                made.append(follows)
-            else:
-                made.append(re.escape(follows))
-        elif syntax == "basic" and character in special:
-            made.append(re.escape(character))
-        elif character == "*" and (not made or made[-1] in ("(", "|", "^")):
-            made.append(r"\*")
-        elif character == "$":
-            made.append(r"\Z")
-        elif character == "^" and syntax == "basic" and made and made[-1] not in ("(", "|"):
-            made.append(r"\^")
-        elif character in special or character in ".*^":
-            made.append(character)
-        else:
-            made.append(re.escape(character))
-    return "".join(made)
 
 
 @remembered
@@ -142,9 +94,6 @@ def search_steps(text: str, pattern: str) -> int:
         raise ValueError("the search may take too long")
     return 1 + int(steps) // _MATCHED
 
-
-_MOST_GROUPS = 40
-"""Maximum number of groups in a pattern, since nested groups exhaust Python's stack."""
 
 _MATCHED = 50
 """Matching steps that take as long as one step of other work."""

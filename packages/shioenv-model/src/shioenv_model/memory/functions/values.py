@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from shioenv_model.memory.functions.match import search_steps, translated
+from shioenv_model.bash.expressions import translated
+from shioenv_model.memory.functions.match import search_steps
 from shioenv_model.memory.functions.substitute import check_choice
 
 _NUMBER = re.compile(r"[ \t\n]*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")

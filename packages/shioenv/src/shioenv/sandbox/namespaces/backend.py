@@ -48,7 +48,7 @@ from shioenv.sandbox.namespaces.wire import (
     read_reply,
 )
 from shioenv.system.build import PROGRAMS
-from shioenv.system.host import allow_large_files, allow_open_files
+from shioenv.system.host_checks import allow_large_files, allow_open_files
 from shioenv.system.idmap import read_line, spawn
 from shioenv.system.store import System
 
@@ -257,10 +257,13 @@ class NamespaceSandbox(Uncopied):
         return self._read_network(Ask.KEEP)
 
     @in_turn
-    def start_shell(self, cwd: str | None = None, *, idle_seconds: float) -> Execution:
+    def start_shell(
+        self, cwd: str | None = None, *, idle_seconds: float, separate: bool = False
+    ) -> Execution:
         """Start a persistent shell; see `ShellSandbox.start_shell`."""
         start = cwd or self.system.declaration.start_directory
-        return self._shell(Request(". /dev/stdin", cwd=start), idle_seconds)
+        request = Request(". /dev/stdin", cwd=start, separate=separate)
+        return self._shell(request, idle_seconds)
 
     def _shell(self, request: Request, idle_seconds: float) -> Execution:
         if self._process is None:

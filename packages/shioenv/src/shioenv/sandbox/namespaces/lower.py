@@ -30,8 +30,8 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from shioenv.errors import HostError, SandboxError
+from shioenv.system.host_diagnosis import failure
 from shioenv.system.idmap import find_idmap, read_line, spawn, spawn_mapped
-from shioenv.system.refusals import failure
 from shioenv.system.store import DEVICES
 
 
