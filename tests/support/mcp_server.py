@@ -68,4 +68,5 @@ async def refused(client: Client, tool: str, **arguments: Any) -> str:
     """Return the text of a call that must fail."""
     answer = await client.call_tool(tool, arguments)
     assert answer.is_error, answer.structured_content
-    return str(answer.content[0].text)
+    content: Any = answer.content[0]
+    return str(content.text)

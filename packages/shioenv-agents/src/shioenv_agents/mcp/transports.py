@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import os
+import select
 import stat
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -50,9 +51,11 @@ async def serve_stdio(server: Server[Any]) -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    with os.fdopen(taken, "w", encoding="utf-8") as output:
+    with os.fdopen(taken, "w", encoding="utf-8") as file:
         lines: Any = BoundedLines(given)
-        async with stdio_server(lines, anyio.wrap_file(output)) as (read, write):
+        is_pipe = stat.S_ISFIFO(os.fstat(taken).st_mode)
+        output: Any = PipeWriter(taken) if is_pipe else anyio.wrap_file(file)
+        async with stdio_server(lines, output) as (read, write):
             await server.run(read, write, server.create_initialization_options())
 
 
@@ -89,6 +92,23 @@ class BoundedLines:
         if self._can_wait:  # a file never blocks
             await anyio.wait_readable(self._descriptor)
         return os.read(self._descriptor, 1 << 16)
+
+
+class PipeWriter:
+    """Text into a pipe, without a thread: a pipe that is ready takes `PIPE_BUF` bytes at once."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    async def write(self, text: str) -> None:
+        """Write a text, and wait while the pipe is full."""
+        data = text.encode()
+        for start in range(0, len(data), select.PIPE_BUF):
+            await anyio.wait_writable(self._descriptor)
+            os.write(self._descriptor, data[start : start + select.PIPE_BUF])
+
+    async def flush(self) -> None:
+        """Do nothing: nothing is kept back."""
 
 
 class KeyVerifier(TokenVerifier):

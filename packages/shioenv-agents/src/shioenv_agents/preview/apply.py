@@ -214,6 +214,11 @@ class Application:
         status = os.fstat(outer)
         if status.st_dev != self._device or status.st_uid != os.geteuid() or status.st_mode & 0o022:
             _refuse(os.fsencode(UNDO), "is not a directory of yours alone")
+        with suppress(FileExistsError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            ignored = os.open(".gitignore", flags, 0o600, dir_fd=outer)
+            os.write(ignored, b"*\n")
+            os.close(ignored)
         name = secrets.token_hex(8)
         os.mkdir(name, 0o700, dir_fd=outer)
         undo = os.open(name, _DIRECTORY, dir_fd=outer)
