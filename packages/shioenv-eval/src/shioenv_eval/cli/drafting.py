@@ -48,7 +48,7 @@ def coverage(
     is 1 where an option is missing or unknown.
     """
     from shioenv.grammar.library import own_grammars
-    from shioenv_eval.drafting.coverage import coverage as covered
+    from shioenv_eval.drafting.coverage import help_coverage as covered
 
     asked = asked_grammars(grammars, own_grammars(own))
     with opened(system) as sandbox:
@@ -104,7 +104,7 @@ def draft(
     and examples are a beginning, and comments say what was guessed. Redirect the grammar into
     NAME.grammar and go on from there.
     """
-    from shioenv_eval.drafting.draft import draft as drafted
+    from shioenv_eval.drafting.draft import draft_grammar as drafted
 
     with opened(system) as sandbox:
         execute = executing(sandbox)
