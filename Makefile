@@ -158,7 +158,7 @@ scoreboard: setup ## as root: hold emulators, busybox, toybox and uutils to the 
 	@$(BIN)/python benchmarks/conformance.py
 
 soak: setup ## the long checks of truth and safety, at full size: about two hours on two idle cores
-	@for check in sanitizers determinism flags completeness fidelity composition fuzz leaks faults lines forging planted minimal visiting previewing; do \
+	@for check in sanitizers determinism flags completeness fidelity composition fuzz leaks faults lines sessions forging planted minimal visiting previewing; do \
 		echo "== soak/$$check.py"; $(BIN)/python soak/$$check.py || failed="$$failed $$check"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 

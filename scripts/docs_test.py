@@ -10,7 +10,7 @@ finds only the packages of the clone's environment, and so changes nothing in it
 programs that share their names. A command `shioenv serve …` runs until the page ends, or until the
 next server starts. The exit status is checked, and the output that the page shows below a command.
 
-Comments `<!-- docs-test: … -->` before a block declare exceptions: CONTRIBUTING.md lists them.
+Comments `<!-- docs-test: … -->` before a block declare exceptions; docs/how-to/develop.md has all.
 
 Each line of a shown output must be printed, in this order; the page may leave lines out. Lines that
 `transcripts.steady` recognises may differ in their values. Of JSON each shown key must be printed.

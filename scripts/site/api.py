@@ -201,6 +201,7 @@ def stage(out: Path) -> None:
 
 
 def _package_page(package: str) -> Iterator[str]:
+    yield "---\nsearch:\n  exclude: true\n---\n\n"  # eleven of twelve entries would be internal
     yield f"# {package}\n\n"
     for module in modules(package):
         yield f"::: {module}\n\n"

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from results import MOST, arranged
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 LIST = DOCS / "pages.md"
@@ -16,6 +18,8 @@ LIST = DOCS / "pages.md"
 
 LINK = re.compile(r'(?P<open>\]\(|\bsrc="|\bsrcset=")(?P<target>[^)"#\s]+)(?P<rest>[^)"\s]*)')
 _ROW = re.compile(r"^\| \[(.+?)\]\(([^)#]+\.md)\) \| (.+) \|$")
+_RULE = re.compile(r"^\|(:?-+:?\|)+$")
+"""The line below a table's headings."""
 _CODE = re.compile(r"`[^`]+`")
 _ITEM = re.compile(r"(?:[-*]|\d+\.) ")
 _DECLARED = re.compile(r"^<!-- docs-test: .*?-->\n", re.DOTALL | re.MULTILINE)
@@ -88,6 +92,7 @@ def stage(out: Path) -> None:
         if path.suffix == ".md":
             text = path.read_text(encoding="utf-8")
             waiting += [target for target in linked(path, text) if target.is_file()]
+            waiting += [picture] if (picture := path.with_suffix(".png")).is_file() else []
             place.write_text(_as_site(path, text), encoding="utf-8")
         else:
             shutil.copyfile(path, place)
@@ -121,6 +126,8 @@ def _as_site(page: Path, text: str) -> str:
             return found[0]
         return found["open"] + os.path.relpath(placed(target), here) + found["rest"]
 
+    if page.parent == DOCS / "experiments" or page == DOCS / "experiments.md":
+        text = arranged(page, text)
     text = LINK.sub(moved, _DECLARED.sub("", text))
     text = _PICTURE.sub(
         lambda picture: (
@@ -129,7 +136,23 @@ def _as_site(page: Path, text: str) -> str:
         ),
         text,
     )
-    return "\n".join(_spaced(text.splitlines())) + "\n"
+    return _header(page, text) + "\n".join(_spaced(text.splitlines())) + "\n"
+
+
+def _header(page: Path, text: str) -> str:
+    """Return the header of a page; one with a wide table has no table of contents beside it."""
+    widest = max(
+        (line.count("|") - 1 for line in text.splitlines() if _RULE.match(line)), default=0
+    )
+    header = "hide:\n  - toc\n" if widest > MOST else ""
+    header += "search:\n  exclude: true\n" if _is_unsearched(page) else ""
+    return f"---\n{header}---\n\n" if header else ""
+
+
+def _is_unsearched(page: Path) -> bool:
+    """Whether no search should end at a page: it repeats others, lists them, or is for guests."""
+    tables = page.parent == DOCS / "experiments" and page.with_suffix(".png").is_file()
+    return tables or page in (LIST, DOCS / "reference/interfaces.md", ROOT / "README.md")
 
 
 def _spaced(lines: list[str]) -> Iterator[str]:

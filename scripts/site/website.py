@@ -19,7 +19,7 @@ from check import faults
 from pages import DOCS, LIST, ROOT, Section, placed, sections, stage
 
 HERE = Path(__file__).parent
-ASSETS = ("iframe-worker.js", "site.css")
+ASSETS = ("iframe-worker.js", "site.css", "wide.js")
 COMMANDS = sorted((DOCS / "reference" / "cli").glob("*.md"))
 """Generated pages of subcommands. docs/reference/cli.md lists them."""
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import typer
 
+from shioenv.cli import shared
 from shioenv.cli.main import app
-from shioenv.cli.panels import MANY
+from shioenv.cli.printing import MANY
 from support.cli_reference import commands, pages
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -63,6 +64,20 @@ def test_an_option_that_takes_a_number_somewhere_takes_one_everywhere() -> None:
                 number = re.fullmatch(r"[A-Z]|SECONDS|MINUTES", shown)
                 (numbers if number else texts).update(option.opts)
     assert numbers & texts == {"--id"}, "of a record it is a number, of a suite's case a name"
+
+
+DUE = ("shioenv preview", "shioenv serve openenv", "shioenv tasks")
+"""Commands whose help has to be rewritten."""
+
+
+def test_the_first_line_of_each_help_is_short_and_imperative() -> None:
+    for path, command in commands("shioenv", typer.main.get_command(app)):
+        if path.startswith(DUE):
+            continue
+        first = shared.plain(command.help or "").split("\n")[0]
+        assert len(first) < 70, f"{path}: {first}"
+        assert re.match(r"[A-Z][a-z]+ ", first), f"{path}: {first}"
+        assert first.endswith("."), f"{path}: {first}"
 
 
 def test_an_option_has_one_kind_of_value() -> None:

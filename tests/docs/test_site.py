@@ -12,6 +12,7 @@ import pytest
 import website
 from check import faults
 from pages import DOCS, ROOT, linked, placed, sections, stage
+from results import MOST, arranged
 
 import shioenv
 from support.needs import SITE, needs
@@ -106,6 +107,35 @@ def test_what_pages_declare_to_their_test_is_not_on_the_site(staged: Path) -> No
         assert not re.search(r"^<!-- docs-test", page.read_text(encoding="utf-8"), re.MULTILINE), (
             page
         )
+
+
+def test_searches_end_at_no_page_of_internals_or_lists(staged: Path) -> None:
+    hidden = {
+        page.relative_to(staged).as_posix()
+        for page in staged.rglob("*.md")
+        if "search:\n  exclude: true\n" in page.read_text(encoding="utf-8").partition("\n# ")[0]
+    }
+    assert {f"reference/api/{name}.md" for name in api.packages()} <= hidden
+    assert {"pages.md", "reference/interfaces.md", "project/readme.md"} <= hidden
+    assert not any(name.startswith(("how-to", "tutorial", "reference/cli")) for name in hidden)
+
+
+def test_pages_of_results_begin_with_a_chart_and_narrow_tables(staged: Path) -> None:
+    for page in (staged / "experiments").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        title, _, rest = text.partition("# ")[2].partition("\n")
+        assert rest.lstrip().startswith(("![", '<figure class="bars"')), title
+        unfolded = re.sub(r"<details.*?</details>", "", text, flags=re.DOTALL)
+        rules = re.findall(r"^\|(?::?-+:?\|)+$", unfolded, re.MULTILINE)
+        assert all(rule.count("|") - 1 <= MOST for rule in rules), title
+
+
+def test_a_wide_table_unfolds(tmp_path: Path) -> None:
+    row = "| " + " | ".join("abcdefgh") + " |"
+    text = arranged(tmp_path / "x.md", f"# X\n\n{row}\n|{'---|' * 8}\n{row}\n")
+    assert "| a | b | c | d | e | f |\n|---|---|---|---|---|---|\n" in text
+    assert "<summary>All 8 columns</summary>" in text
+    assert text.count(row) == 2
 
 
 def test_the_check_sees_broken_links_and_what_is_loaded_from_outside(tmp_path: Path) -> None:

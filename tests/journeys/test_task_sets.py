@@ -108,12 +108,12 @@ def test_what_is_finished_is_not_made_again(
 def test_other_plans_and_other_things_are_refused(
     made: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
-    with pytest.raises(TaskError, match="another plan"):
+    with pytest.raises(TaskError, match="with other options"):
         make_set(made[0], SetPlan(count=4, seed=3))
     with pytest.raises(TaskError, match="another agent"):
         make_set(made[0], PLAN, agents={"facts": names})
     (tmp_path / "mine").write_text("x")
-    with pytest.raises(TaskError, match="something else"):
+    with pytest.raises(TaskError, match="is not a set of tasks"):
         make_set(tmp_path, PLAN)
 
 

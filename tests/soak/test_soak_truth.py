@@ -40,6 +40,14 @@ def test_help_says_what_a_check_shows(name: str) -> None:
     assert "--count" in done.stdout
 
 
+def test_rows_of_sessions_are_recorded_alike_in_both_ways() -> None:
+    done = script("sessions.py", "--count", "56", "--seed", "6", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, int] = json.loads(done.stdout)
+    assert found["same"] > 10
+    assert "different" not in found
+
+
 @NIGHTLY
 def test_the_same_inputs_do_the_same_in_four_passes() -> None:
     found = answer("determinism.py", "--count", "40", "--seed", "3", "--passes", "4")

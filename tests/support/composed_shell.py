@@ -57,8 +57,9 @@ FILTERS = frozenset(
 """Programs of the host that read standard input and nothing else."""
 ON = ("braceexpand", "hashall", "interactive-comments")
 OFF = (
-    "allexport", "errexit", "errtrace", "functrace", "monitor", "noclobber", "noexec", "noglob",
-    "nounset", "physical", "pipefail", "posix", "verbose", "xtrace",
+    "allexport", "emacs", "errexit", "errtrace", "functrace", "histexpand", "history", "ignoreeof",
+    "keyword", "monitor", "noclobber", "noexec", "noglob", "nolog", "notify", "nounset", "onecmd",
+    "physical", "pipefail", "posix", "privileged", "verbose", "vi", "xtrace",
 )  # fmt: skip
 SHELL_ON = (
     "checkwinsize", "cmdhist", "complete_fullquote", "extquote", "force_fignore", "globasciiranges",

@@ -91,11 +91,11 @@ def evaluate(
     before anything is asked; UsageError if `out` holds an evaluation of another suite; those of
     directories.
     """
-    suite = suite if isinstance(suite, Suite) else read_suite(suite)
-    bounds = Bounds(timeout, start_timeout)
     names = list(dict.fromkeys(predictors))
     for name in names:
         find_predictor(name)
+    suite = suite if isinstance(suite, Suite) else read_suite(suite)
+    bounds = Bounds(timeout, start_timeout)
     count = processes_here(workers)
     found: list[JudgedPredictor] = []
     lacking: dict[str, str] = {}

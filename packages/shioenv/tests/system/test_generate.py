@@ -337,6 +337,7 @@ def test_rows_of_inputs_are_recorded_one_after_the_other(tmp_path: Path) -> None
             context = ContextPatch.from_json(record.context_patch).apply(context)
     assert any(record.history and record.context_patch != "[]" for record in records)
     assert not replay(scored, count=4).differing
+    assert not replay(plain, count=12).differing, "resident shells record what repetition does"
     add_scores(plain, added, scoring=Scoring(budget=4))
     for whole, later in zip(records, read_records(added), strict=True):
         assert whole.history == later.history

@@ -293,14 +293,14 @@ def terminal() -> Tool:
     """Return the tool that types lines into the shell of the sample's sandbox `shioenv`."""
 
     async def execute(line: str) -> str:
-        """Type a line into a Bash shell and read what it prints. The shell goes on: its working
-        directory and its variables stay.
+        """Run a line in a Bash shell and return its output. The shell keeps its working directory
+        and its variables between calls.
 
         Args:
-            line: The line of Bash.
+            line: The line of Bash to run.
 
         Returns:
-            What it printed, and its exit code where that is not 0.
+            The output of the line, and its exit code unless it is 0.
 
         """
         return await sandbox().as_type(ShioenvSandbox).show(line)

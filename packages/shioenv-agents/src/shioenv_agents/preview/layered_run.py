@@ -12,7 +12,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from shioenv.sandbox.scanned import parse_changes
 from shioenv.system import host_diagnosis
 from shioenv.text import short_repr
 from shioenv_agents.preview import keeper
+from shioenv_agents.preview.apply import Application
 from shioenv_agents.preview.keeper import PATIENCE, Keeper
 from shioenv_agents.preview.plan import LONGEST, PreviewPlan
 from shioenv_agents.preview.terminal_state import kept_streams
@@ -91,6 +92,8 @@ class Preview:
     """Paths that were hidden from the command."""
     reachable: tuple[str, ...]
     """Known sockets and FIFOs of the host that the command could reach."""
+    undo: str | None = None
+    """The directory with the old versions of files, if the changes were applied."""
 
     def __repr__(self) -> str:
         return short_repr(self, {"start": self.start, "behavior": self.behavior})
@@ -105,6 +108,7 @@ def preview(
     network: bool = False,
     limits: Limits = USUAL_LIMITS,
     capture: bool = False,
+    apply: Callable[[Preview], bool] | None = None,
 ) -> Preview:
     """Run a command with the caller's rights on layers, and return the changes it would make.
 
@@ -112,8 +116,11 @@ def preview(
     directory). The command starts in the working directory if that is inside `root`, else in
     `root`. `hide` adds paths to `SECRETS`; `show` removes paths from them. The command shares this
     process's standard input, output and error. With `capture`, output and error are in the result
-    instead, at most `Limits.output_bytes` of them. Errors: UsageError; HostError if this host
-    allows no layers; SandboxError if a helper was killed.
+    instead, at most `Limits.output_bytes` of them. `apply` is called with the preview. If it
+    returns True, all changes are made for real, or none if a file beneath them has changed.
+
+    Errors: UsageError, also for changes that are not applied; HostError if this host allows no
+    layers; SandboxError if a helper was killed.
     """
     with kept_streams() as on_resize, ExitStack() as stack:
         plan = _plan(command, root=root, start=".", secrets=_hidden(hide, show), limits=limits)
@@ -124,9 +131,21 @@ def preview(
             if given is not None and given > 2:
                 os.close(given)
         stack.enter_context(started)
+        place = None
+        if apply is not None:
+            place = os.open(plan.directories[-1], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            stack.callback(os.close, place)
         running = _Running(replace(plan, network=network), limits, started, stack)
         on_resize.append(running.resize)
-        return running.finish()
+        began = time.time_ns()
+        made = running.finish()
+        if apply is None or place is None or not apply(made):
+            return made
+        if made.behavior.limits_hit or made.behavior.patch_truncated:
+            raise UsageError("nothing is applied: the command reached a limit")
+        application = Application(place, plan.directories[-1], began)
+        undo = application.apply(running.changes, running.open_changed, running.read_changed_link)
+        return replace(made, undo=undo)
 
 
 def preview_in(
@@ -161,12 +180,16 @@ def _plan(
     """Return the instructions for a preview without a network. Errors: UsageError."""
     directory = os.path.realpath(root or ".")
     if not Path(directory).is_dir():
-        raise UsageError(f"{directory} is no directory")
+        raise UsageError(
+            f"--root {directory} is not a directory", hint="name an existing directory"
+        )
     if not command:
-        raise UsageError("there is no command to preview")
+        raise UsageError("no command to preview", hint="shioenv preview -- COMMAND")
     here = os.path.realpath(start)
     if (over := next((path for path in secrets if _inside(directory, path)), None)) is not None:
-        raise UsageError(f"{directory} is hidden by {over}", hint=f"--show {over}")
+        raise UsageError(
+            f"the directory {directory} lies in the hidden path {over}", hint=f"add --show {over}"
+        )
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return PreviewPlan(
         command=tuple(command),
@@ -198,12 +221,12 @@ def _hidden(hide: Iterable[str], show: Iterable[str]) -> tuple[str, ...]:
     paths = {os.path.realpath(home / name) for home in _homes() for name in SECRETS}
     for path in hide:
         if not os.path.lexists(Path(path).expanduser()):
-            raise UsageError(f"there is nothing to hide at {path}")
+            raise UsageError(f"--hide {path} does not exist", hint="name an existing path")
         paths.add(os.path.realpath(Path(path).expanduser()))
     for path in show:
         real = os.path.realpath(Path(path).expanduser())
         if real not in paths:
-            raise UsageError(f"{path} is not hidden", hint=did_you_mean(real, paths))
+            raise UsageError(f"--show {path} is not a hidden path", hint=did_you_mean(real, paths))
         paths.remove(real)
     return tuple(sorted(path for path in paths if os.path.lexists(path)))
 
@@ -298,11 +321,15 @@ class _Running:
         self._output = bytearray()
         self._drained = 0
         self._reached: list[str] = []
+        self.changes: list[FileChange] = []
+        """The changes in all layers, once the preview has finished."""
         self._process, self._control, self._pipe = started.process, started.control, started.output
         try:
             self._control.sendall(plan.to_line())
         except BrokenPipeError:
-            raise SandboxError("the keeper of the preview was killed") from None
+            raise SandboxError(
+                "a process of the preview was killed", hint="run the preview again"
+            ) from None
         told, descriptors, _, _ = socket.recv_fds(self._control, LONGEST, 256)
         for descriptor in descriptors:
             stack.callback(os.close, descriptor)
@@ -334,6 +361,7 @@ class _Running:
         if any(numbers.f_favail == 0 for numbers in disk):
             self._reached.append("disk_inodes")
         changes, truncated = self._scan()
+        self.changes = changes
         timed_out = "wall_seconds" in self._reached
         died_of = -status if status is not None and status < 0 else None
         if status is None:
@@ -373,7 +401,9 @@ class _Running:
             if waiting[0] in ready:
                 more = self._control.recv(64)
                 if not more:
-                    raise SandboxError("the keeper of the preview was killed")
+                    raise SandboxError(
+                        "a process of the preview was killed", hint="run the preview again"
+                    )
                 told += more
             going_on = b"\n" not in told  # false once only background processes are left
             if not killed and (limit := self._limit(timed=going_on)) is not None:
@@ -456,6 +486,23 @@ class _Running:
         before = None if change.before is None else read_at(roots[0], inside)
         return before, None if change.after is None else read_at(roots[2], inside)
 
+    def open_changed(self, path: bytes) -> int:
+        """Return a descriptor of a regular file's new version. Errors: OSError."""
+        merged, inside = self._merged(path)
+        return os.open(inside, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=merged)
+
+    def read_changed_link(self, path: bytes) -> bytes:
+        """Return the new target of a symbolic link. Errors: OSError."""
+        merged, inside = self._merged(path)
+        return os.readlink(inside, dir_fd=merged)
+
+    def _merged(self, path: bytes) -> tuple[int, bytes]:
+        """Return a descriptor of a path's layer, and the path in the layer."""
+        inner = [layer for layer in self._layers if _inside(os.fsdecode(path), layer)]
+        layer = max(inner, key=len)
+        merged = self._roots[self._layers.index(layer)][2]
+        return merged, os.fsencode(os.path.relpath(os.fsdecode(path), layer))
+
     def _recorder(self, instant: int) -> Recorder:
         return Recorder(
             start=self._plan.start,
@@ -470,11 +517,13 @@ def _told(told: BinaryIO) -> tuple[tuple[FileChange, ...], bool]:
     """Read a scan's report of one layer, and whether there is more. SandboxError if it failed."""
     head = told.readline().decode("ascii", "replace").removeprefix("S").split()
     if len(head) != 4:
-        raise SandboxError("what changed could not be read: the scan was killed")
+        raise SandboxError(
+            "the changes could not be read: the scan was killed", hint="run the preview again"
+        )
     error, truncated, _, length = map(int, head)
     records = told.read(length)
     if error:
-        raise SandboxError(f"what changed could not be read: {os.strerror(error)}")
+        raise SandboxError(f"the changes could not be read: {os.strerror(error)}")
     return parse_changes(memoryview(records)), bool(truncated)
 
 
@@ -488,9 +537,11 @@ def _refused(document: Mapping[str, object]) -> HostError:
     reason = str(document["refused"])
     if "mount proc" in reason and (covered := host_diagnosis.covered_proc()):
         reason += f"; the kernel gives none where parts are covered: {', '.join(covered[:3])}"
-        return HostError(f"no preview on this host: {reason}", hint=host_diagnosis.WHOLE_PROC_FIX)
+        return HostError(
+            f"this host does not allow previews: {reason}", hint=host_diagnosis.WHOLE_PROC_FIX
+        )
     hint = (
         "for an ordinary user it takes a directory of the user's own in which nothing is mounted "
         "(--root DIR); shioenv doctor says what this host lacks"
     )
-    return HostError(f"no preview on this host: {reason}", hint=hint)
+    return HostError(f"this host does not allow previews: {reason}", hint=hint)

@@ -251,10 +251,9 @@ def refuse_other(task: Task, system: System) -> None:
     """Raise TaskError if a task was made on another system, or on another build of it."""
     if task.system_digest != system.digest:
         raise TaskError(
-            f"task {task.id} was made on {task.system} with the digest {task.system_digest:.12}…; "
-            f"{system.name} here has {system.digest:.12}…, where the same lines may do other "
-            "things",
-            hint="shioenv tasks certify FILE --rebase --out OTHER takes over what can be done here"
+            f"task {task.id} was made on the build {task.system_digest:.12}… of {task.system}, and "
+            f"this is the build {system.digest:.12}… of {system.name}",
+            hint="adopt the tasks: shioenv tasks certify FILE --rebase --out OTHER"
             if task.system == system.name
             else f"--system {task.system}",
         )

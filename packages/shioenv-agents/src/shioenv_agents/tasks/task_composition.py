@@ -42,7 +42,7 @@ from shioenv_agents.tasks.make import (
     proved_with_part,
     sandbox_of,
 )
-from shioenv_agents.tasks.prompt import KINDS, LONGEST, gives_away
+from shioenv_agents.tasks.prompt import LONGEST, SEVERAL, UNDONE, gives_away
 from shioenv_agents.tasks.task import Fact, GoalKind, Task
 from shioenv_agents.tasks.variants import changing, octal
 
@@ -76,7 +76,10 @@ def composed_tasks(
     """
     chosen = [one for one in tasks if one.kind is GoalKind.STATE and not one.history]
     if not chosen:
-        raise TaskError("no task is about a state alone", hint="shioenv tasks make DIR --out FILE")
+        raise TaskError(
+            "none of the tasks is about a state alone",
+            hint="make more tasks: shioenv tasks make DIR --out FILE",
+        )
     name = system or chosen[0].system
     built = find_system(name)
     for task in chosen:
@@ -121,7 +124,7 @@ def of_lines(tasks: Sequence[Task], random: Random, machine: SandboxRunner) -> T
         others = [task for task in here if task.solution != first.solution]
         count = random.choice(LINES)
         if len(others) < count - 1:
-            found = "too few lines begin in its directory"
+            found = "too few tasks begin in its directory"
             continue
         drawn = [first, *random.sample(others, count - 1)]
         new: list[str] = []
@@ -130,10 +133,10 @@ def of_lines(tasks: Sequence[Task], random: Random, machine: SandboxRunner) -> T
             rows.append(_taken_up(task, new, random, machine) if new else task.solution)
             new += task.goal.made
         if any("\n" in row for row in rows):
-            found = "a row of it has several lines"
+            found = "one of its lines is a text of several lines"
             continue
         commands = [name for task in drawn for name in task.commands]
-        found = _made(machine, first, (), rows, commands, kind=KINDS["several"])
+        found = _made(machine, first, (), rows, commands, kind=SEVERAL)
         if isinstance(found, Task):
             return found
     return found
@@ -153,13 +156,13 @@ def repair_of(harms: Sequence[Task], machine: SandboxRunner) -> Task | str:
     for fact in [one for task in harms for one in task.goal.facts]:
         rows.append(_undone(fact, pristine, cwd, machine))
     if any(row is None for row in rows):
-        return "nobody could undo it by its prompt"
+        return "its effect cannot be undone from a prompt"
     needed = [row for row in dict.fromkeys(rows) if row]
     if len(needed) > UNDOING:
-        return "too many lines would undo it"
+        return "undoing it takes too many lines"
     commands = list(dict.fromkeys(row.split()[0] for row in needed))
     typed = [task.solution for task in harms]
-    return _made(machine, harms[0], typed, needed, commands, kind=KINDS["undone"])
+    return _made(machine, harms[0], typed, needed, commands, kind=UNDONE)
 
 
 def _harms(task: Task) -> bool:
@@ -259,6 +262,10 @@ def _undone(
     was = pristine["fs"][fact.file]
     if fact.attribute is None:
         return _made_again(file, fact.file, was, cwd, machine)
+    if fact.attribute == "target" or (
+        fact.attribute == "perms" and str(fact.value)[0] != was["perms"][0]
+    ):
+        return None  # the file has become another kind of file
     if fact.attribute in (*DATES, "size", "links"):
         return ""
     return changing(file, fact.attribute, was[fact.attribute])
@@ -303,5 +310,5 @@ def _composed(
     first = random.choice(harms)
     others = [task for task in harms if task.cwd == first.cwd and task.solution != first.solution]
     if not others:
-        return "no other harm begins in its directory"
+        return "no other harmful task begins in its directory"
     return repair_of([first, random.choice(others)], machine)

@@ -167,9 +167,9 @@ def test_paths_are_hidden_and_shown_by_their_real_names(home: Path) -> None:
     assert layered_run._hidden([], []) == usual
     (home / "link").symlink_to("token")
     assert layered_run._hidden(["~/link"], ["~/.aws"]) == (usual[1], str(home / "token"))
-    with pytest.raises(UsageError, match="nothing to hide at /no/such"):
+    with pytest.raises(UsageError, match="--hide /no/such does not exist"):
         layered_run._hidden(["/no/such"], [])
-    with pytest.raises(UsageError, match="is not hidden") as caught:
+    with pytest.raises(UsageError, match="is not a hidden path") as caught:
         layered_run._hidden([], [str(home / ".ssj")])
     assert ".ssh" in (caught.value.hint or "")
 
@@ -214,8 +214,9 @@ def test_sockets_are_listed_by_the_real_names_of_their_directories(
 def test_wrong_usage_starts_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
     for words, options, said in (
-        ([], {}, "no command"), (["true"], {"root": "/no/such"}, "/no/such is no directory"),
-        (["true"], {"root": ".ssh"}, "is hidden by"),
+        ([], {}, "no command"),
+        (["true"], {"root": "/no/such"}, "--root /no/such is not a directory"),
+        (["true"], {"root": ".ssh"}, "lies in the hidden path"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=said):
             layered_run.preview(words, **options)  # type: ignore[arg-type]
@@ -239,7 +240,7 @@ def test_names_that_moved_are_absolute() -> None:
 def test_a_refusal_names_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
     error = layered_run._refused({"refused": "make namespaces: No space left on device"})
     assert isinstance(error, HostError)
-    assert "no preview on this host: make namespaces" in str(error)
+    assert "this host does not allow previews: make namespaces" in str(error)
     assert "--root DIR" in (error.hint or "")
     monkeypatch.setattr(host_diagnosis, "covered_proc", lambda: ["a", "b", "c", "d"])
     covered = layered_run._refused({"refused": "mount proc on /x: Operation not permitted"})
@@ -300,10 +301,10 @@ def test_the_keeper_says_how_the_command_ended(
 def test_a_keeper_that_refuses_or_is_killed_is_an_error() -> None:
     refusing, killed = Keeper(), Keeper()
     refusing.socket.send(b'{"refused": "no"}\nE')
-    with pytest.raises(HostError, match="no preview on this host: no"):
+    with pytest.raises(HostError, match="this host does not allow previews: no"):
         refusing.running._wait()
     killed.socket.close()
-    with pytest.raises(SandboxError, match="the keeper of the preview was killed"):
+    with pytest.raises(SandboxError, match="a process of the preview was killed"):
         killed.running._wait()
 
 

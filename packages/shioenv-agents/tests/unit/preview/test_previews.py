@@ -129,9 +129,9 @@ def test_hidden_paths(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hidden = {path for path in made.hidden if Path(path).is_relative_to(place)}
     assert hidden == {str(place / name) for name in (".ssh", ".netrc", "token")}
     assert captured("cat", ".netrc", show=["~/.netrc"]).behavior.output == b"secret"
-    with pytest.raises(UsageError, match="is not hidden"):
+    with pytest.raises(UsageError, match="is not a hidden path"):
         captured("true", show=["token"])
-    with pytest.raises(UsageError, match="is hidden by"):
+    with pytest.raises(UsageError, match="lies in the hidden path"):
         captured("true", root=".ssh")
 
 

@@ -17,6 +17,7 @@ from shioenv.domain.predictor import PatchLevel, find_predictor, predictor_names
 from shioenv.errors import PredictorError, did_you_mean
 from shioenv.execution.job import Tell, processes_here, silent
 from shioenv.files.unfinished import unfinished
+from shioenv.grammar.library import check_known, chosen_grammars
 from shioenv.protocols import EXECUTION
 from shioenv.recording.execution_cache import sources_digest
 from shioenv.system.store import System, find_system
@@ -193,8 +194,10 @@ def compare_with_machine(
     then restarted. Answers are kept until the block ends. Errors: those of `find_system`,
     `truth_of` and `PredictorPool`; PredictorError for a level beyond the predictor's.
     """
-    built = find_system(system)
     name = predictor_of(against)
+    find_predictor(name)
+    check_known(chosen_grammars(choice.commands))
+    built = find_system(system)
     count = processes_here(workers)
     start = built.declaration.start_directory
     with CaseMachine(built, workers) as machine:

@@ -29,7 +29,7 @@ _ASSIGNS = re.compile(r"[A-Za-z_]\w*(?:\[[^][]*\])?\+?=", re.ASCII)
 """The prefix of an argument whose tildes are expanded as in an assignment."""
 _TILDE = re.compile(r"~([\w.+-]*)(?=/|$)", re.ASCII)
 _PLAIN_UNQUOTED = re.compile(r"[^\\'\"`$<>~:]+")
-_PLAIN_QUOTED = re.compile(r"[^\\`$]+")
+_PLAIN_QUOTED = re.compile(r"[^\\`$\"]+")
 _MOST_DIGITS = 18
 _FIELD = 10
 """Steps charged for each word, in addition to its length."""
@@ -265,6 +265,8 @@ class Expander(Modifiers):
 
     def _unit(self, unit: str, *, splits: bool) -> list[_Segment]:
         first = unit[0]
+        if first == "\\" and len(unit) == 1:
+            return [_Segment(unit, quoted=True)]
         if first == "\\":
             return [] if unit == "\\\n" else [_Segment(unit[1:], quoted=True)]
         if first == "'":
@@ -279,7 +281,11 @@ class Expander(Modifiers):
             return self._expansion(unit, quoted=False)
         return [_Segment(unit, quoted=False, splits=splits)]
 
-    def _quoted(self, text: str, *, document: bool = False) -> list[_Segment]:
+    def _quoted(self, text: str, *, document: bool = False, inner: bool = False) -> list[_Segment]:
+        """Expand the inside of double quotes or of a here-document.
+
+        `inner`: of `${x-…}` in them, where further double quotes are removed.
+        """
         spend(len(text) + 1)
         segments: list[_Segment] = []
         reader: Reader | None = None
@@ -308,7 +314,8 @@ class Expander(Modifiers):
                     segments.append(_Segment(unit, quoted=True))
                 place = end
             else:
-                segments.append(_Segment(character, quoted=True))
+                if not (inner and character == '"'):
+                    segments.append(_Segment(character, quoted=True))
                 place += 1
         return segments
 
@@ -365,8 +372,8 @@ class Expander(Modifiers):
             return arguments[number - 1] if number <= len(arguments) else None
         return self._scope.variable(name)
 
-    def _parameter(self, inside: str, *, quoted: bool) -> list[_Segment]:
-        """Expand `${…}`, given the text between its braces."""
+    def _parameter(self, inside: str, *, quoted: bool, shown: str = "") -> list[_Segment]:
+        """Expand `${…}`, given the text between its braces; errors name it as `shown`."""
         beyond = Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
         mark = inside[0] if inside[:1] in ("#", "!") and len(inside) > 1 else ""
         match = _PARAMETER.match(inside, len(mark))
@@ -389,7 +396,7 @@ class Expander(Modifiers):
             named = self._item(name, subscript)[1]
             if kind or not _NAMED.fullmatch(named or ""):
                 raise beyond
-            return self._parameter(f"{named}{rest}", quoted=quoted)
+            return self._parameter(f"{named}{rest}", quoted=quoted, shown=f"!{name}")
         if kind:
             return self._several(name, kind, mark, rest, inside, quoted=quoted)
         target, value = self._item(name, subscript)
@@ -399,13 +406,13 @@ class Expander(Modifiers):
         if default:
             missing = value is None or (default[1] == ":" and not value)
             word = rest[default.end() :]
-            return self._default(target, value, default[0], missing, word, quoted)
+            return self._default(shown or target, value, default[0], missing, word, quoted)
         if rest in ("@A", "@a"):
             values = self._described(name, [] if value is None else [value], None, rest[1])
             return self._result("".join(values), quoted=quoted)
         if value is None and rest[:1] == "@":
             return self._result(self._set(target, value), quoted=quoted)
-        value = self._set(target, value)
+        value = self._set(shown or target, value)
         return self._result(self.edited(value, rest, inside) if rest else value, quoted=quoted)
 
     def _described(
@@ -465,7 +472,10 @@ class Expander(Modifiers):
             return self._result(str(len(values)), quoted=quoted)
         default = _DEFAULT.match(rest)
         if default:
-            missing = not values or (default[1] == ":" and not any(values))
+            joint = " " if kind == "@" or not quoted else (self._scope.variable("IFS") or " ")[:1]
+            if kind == "*" and quoted and self._scope.variable("IFS") == "":
+                joint = ""
+            missing = not values or (default[1] == ":" and not joint.join(values))
             if missing != (default[2] == "+"):
                 word = rest[default.end() :]
                 return self._default(name, None, default[0], missing, word, quoted)
@@ -490,12 +500,14 @@ class Expander(Modifiers):
             self._scope.assign(name, value)
             return self._result(value, quoted=quoted)
         if missing != (kind[-1] == "+"):
-            return self._quoted(word) if quoted else self._word(word, splits=True)
+            return self._quoted(word, inner=True) if quoted else self._word(word, splits=True)
         return self._result("" if kind[-1] == "+" else value or "", quoted=quoted)
 
     def _home(self, user: str) -> str | None:
         """Expand `~user`; None if the word remains unchanged."""
         names = {"": "HOME", "+": "PWD", "-": "OLDPWD"}
+        if user.lstrip("+-").isdecimal():
+            raise Abstained("a tilde and the number of a directory")
         if user in names:
             value = self._scope.variable(names[user])
             if value is None and not user:

@@ -25,7 +25,7 @@ def found_groups(parts: Sequence[tuple[str, bool]], text: str, *, folds: bool) -
     itself. Errors: Abstained for invalid and costly expressions.
     """
     source = "".join(
-        re.sub(r"[\\^$.\[\]|()*+?{}]", r"\\\g<0>", part) if quoted else part
+        re.sub(r"[\\^$.\[\]|()+*?{}]", r"\\\g<0>", part) if quoted else part
         for part, quoted in parts
     )
     if len(text) > _LONGEST[_NESTED.search(source) is not None] or len(source) > 1_000:

@@ -12,6 +12,7 @@ from shioenv.bash.words import split_words
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
 from shioenv_model.bash.arrays import Array
+from shioenv_model.bash.braces import braces
 from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.scoping import REFERENCE
 from shioenv_model.composition.variables import Value, item_of
@@ -23,7 +24,7 @@ _OPERAND = re.compile(r"([A-Za-z_]\w*)\[([^]]+)\]", re.ASCII)
 _REFUSED = (
     "readonly variable", "indexed to associative array", "associative to indexed array",
     "reference variable cannot be an array", "invalid variable name for name reference",
-    "self references not allowed",
+    "not a valid identifier", "self references not allowed",
 )  # fmt: skip
 """Ends of messages after which a declaration goes on with the next operand."""
 _ELEMENT = re.compile(r"\[((?:[^][]|\[[^][]*\])+)\](\+?)=(.*)", re.DOTALL)
@@ -97,7 +98,10 @@ def _listed(here: Environment, array: Array, text: str, flags: frozenset[str]) -
             else:
                 key = array.subscript(here.expander.number(subscript))
                 index = int(key) + 1
-            made = here.expander.text(value, assigned=not array.associative)
+            if len(braces(word)) > 1:
+                raise Abstained("braces in an element with a subscript")
+            tilde = "''" if array.associative else ""  # no tilde is expanded there
+            made = here.expander.text(tilde + value, assigned=not array.associative)
             made = array.items.get(key, "") + made if adds else made
             array = array.with_item(key, here.converted(made, flags))
         elif array.associative:
@@ -216,8 +220,12 @@ class _Declaring:
     def _refer(self, name: str, target: str | None) -> None:
         """Make a variable a reference to another one. Errors: Complaint."""
         here = self.here
+        if self.on - set("nrxg"):
+            raise Abstained("a reference with other attributes")
         old = here.value_of(name) or Value()
         text = old.text if target is None else target
+        if target == "":
+            raise Complaint("`': not a valid identifier")
         if old.array is not None:
             raise Complaint(f"{name}: reference variable cannot be an array")
         if text is not None and not REFERENCE.fullmatch(text):

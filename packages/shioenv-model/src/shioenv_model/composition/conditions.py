@@ -18,6 +18,14 @@ from shioenv_model.bash.expressions import found_groups
 from shioenv_model.bash.patterns import matches
 from shioenv_model.composition.variables import Value, Variables, element, item_of, resolved
 
+
+def traced_pattern(pieces: Sequence[tuple[str, bool]]) -> str:
+    """Show a pattern as `set -x` does: its quoted characters have backslashes."""
+    return "".join(
+        "".join(f"\\{each}" for each in text) if quoted else text for text, quoted in pieces
+    )
+
+
 _OF_FILES = frozenset("abcdefghkprsuwxGLNOS")
 _UNARY = _OF_FILES | frozenset("nzovRt")
 _RELATIONS = frozenset({"=", "==", "!=", "<", ">"})
@@ -50,8 +58,10 @@ def is_set(state: State, name: str) -> bool:
 
     Errors: Abstained where the context does not show it.
     """
-    document = state.before.document
+    document, scope = state.before.document, Variables(state)
     name, key = item_of(resolved(document, name))
+    if key is not None and re.search(r"[$`'\"\\]", key):
+        key = Expander(scope).text(key)
     if not name.isidentifier() or not name.isascii():
         raise Abstained(f"nobody knows whether {name!r:.40} is set")
     value = Value.of(document, name)
@@ -59,7 +69,7 @@ def is_set(state: State, name: str) -> bool:
         raise Abstained(f"nobody knows whether {name!r:.40} is set")
     if key in ("@", "*") and value is not None and value.array is not None:
         return bool(value.array.items)
-    return element(value, key, Variables(state).variable) is not None
+    return element(value, key, scope.variable) is not None
 
 
 def looked_up(state: State, path: str, *, follow: bool = True) -> FileEntry | None:
@@ -316,6 +326,8 @@ class Conditional:
     """Whether a variable or an element has a value."""
     remember: Callable[[Sequence[str]], None]
     """Set `BASH_REMATCH`."""
+    trace: Callable[[str], None] | None = None
+    """Print a line of `set -x`; None where it is off."""
     place: int = field(default=0, init=False)
 
     def value(self) -> bool:
@@ -346,6 +358,14 @@ class Conditional:
             value = self._term(counts=counts and value) and value
         return value
 
+    def _shows(self, counts: bool, *words: str) -> None:
+        """Trace a term; an empty word is shown as `''`."""
+        if self.trace is not None and counts:
+            sign = "! " * (
+                self.place > len(words) and self.parts[self.place - len(words) - 1] == "!"
+            )
+            self.trace(f"[[ {sign}{' '.join(word or chr(39) * 2 for word in words)} ]]")
+
     def _term(self, *, counts: bool) -> bool:
         first = self._next()
         if first == "!":
@@ -356,16 +376,27 @@ class Conditional:
             return value
         if _is_unary(first) and self._peek() not in {"", "&&", "||", ")"}:
             operand = self._next()
-            if first == "-v":
-                return counts and self.is_set(self.expander.text(operand))
-            return counts and holds(self.state(), first, self.expander.text(operand))
+            if not counts:
+                return False
+            text = self.expander.text(operand)
+            self._shows(counts, first, text)
+            return self.is_set(text) if first == "-v" else holds(self.state(), first, text)
         if self._peek() in {"", "&&", "||", ")"}:
-            return counts and bool(self.expander.text(first))
+            if not counts:
+                return False
+            text = self.expander.text(first)
+            self._shows(counts, "-n", text)
+            return bool(text)
         operator, second = self._next(), self._next()
         return counts and self._binary(operator, first, second)
 
     def _binary(self, operator: str, first: str, second: str) -> bool:
         left = self.expander.text(first)
+        if self.trace is not None:
+            pieces = self.expander.pieces(second)
+            is_pattern = operator in {"=", "==", "!=", "=~"}
+            right = traced_pattern(pieces) if is_pattern else "".join(text for text, _ in pieces)
+            self._shows(True, left, operator, right)
         folds = bool(self.state().before.document["shell_options"].get("nocasematch"))
         if operator in {"=", "==", "!="}:
             pattern = self.expander.pattern(second)

@@ -54,7 +54,7 @@ from shioenv_model.composition.variables import Value
 _OF_RUN = frozenset(
     {
         *("?", "_", "0", "BASH_COMMAND", "BASH_LINENO", "BASH_REMATCH", "BASH_SOURCE"),
-        *("BASH_SUBSHELL", "FUNCNAME", "LINENO", "PIPESTATUS"),
+        *("BASH", "BASH_SUBSHELL", "BASH_VERSION", "FUNCNAME", "LINENO", "PIPESTATUS", "SECONDS"),
     }
 )
 """Parameters that only this run can provide."""
@@ -115,6 +115,16 @@ class Environment(ShellVariables):
         return self.own.carried.arguments
 
     @contextmanager
+    def deeper(self) -> Iterator[None]:
+        """Run the commands inside one level deeper, as `set -x` shows it."""
+        place = self.place
+        place.depth += 1
+        try:
+            yield
+        finally:
+            place.depth -= 1
+
+    @contextmanager
     def temporary(self, assignments: Sequence[str]) -> Iterator[None]:
         """Perform the assignments before a function or builtin, for its duration.
 
@@ -163,7 +173,8 @@ class Environment(ShellVariables):
             if self.is_on("errexit") and not inherits and not self.is_on("posix"):
                 off = ContextPatch((("=", pointer("settings", "-o errexit"), False),))
                 self.advance("set +e", Behavior(0, b"", off))
-            self._walk(_read_files(program))
+            with self.deeper():
+                self._walk(_read_files(program))
         self.result.substituted = self.status
         if buffer.endless:
             raise Abstained("a substitution prints more than is known")
@@ -326,8 +337,11 @@ class Environment(ShellVariables):
         """Run the commands inside in a subshell, whose changes to the shell are discarded."""
         mark = self.asking.mark()
         saved, self.own = self.own, copied(self.own)
-        for option, names in (("errtrace", ("ERR",)), ("functrace", ("DEBUG", "RETURN"))):
-            if self.is_on(option):
+        for inherits, names in (
+            (self.is_on("errtrace") or self.is_extended, ("ERR",)),
+            (self.traces_functions, ("DEBUG", "RETURN")),
+        ):
+            if inherits:
                 self.own.traps |= {each: saved.traps[each] for each in names if each in saved.traps}
         self.place.level += 1
         loops, refused = self.place.loops, self.place.refused
@@ -359,8 +373,24 @@ class Environment(ShellVariables):
         """Run the trap EXIT of a shell that ends. Errors: Exit for an `exit` in it."""
         action, status = self.own.traps.pop("EXIT", None), self.status
         if action:
+            self.place.line = 1
             self._walk(self.program(action))
             self.status = status
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether `shopt extdebug` is on."""
+        return bool(self.state.before.document["shell_options"].get("extdebug"))
+
+    @property
+    def traces_functions(self) -> bool:
+        """Whether functions and subshells inherit the traps DEBUG and RETURN."""
+        return self.is_on("functrace") or self.is_extended
+
+    @property
+    def refused_status(self) -> int:
+        """The exit status of a shell that ends after a failed expansion."""
+        return 1 if self.is_on("errexit") else self.place.refused
 
     def is_on(self, option: str) -> bool:
         """Whether an option of `set -o` is on."""
@@ -387,6 +417,7 @@ class Environment(ShellVariables):
             known |= _PARAMETERS
         if not found.names & known:
             return False
+        self.tries = True
         try:
             for one in braces(word):
                 self.expander.fields(one)
@@ -394,6 +425,8 @@ class Environment(ShellVariables):
             return True
         except Abstained:
             return bool(found.names & (_OF_RUN | _PARAMETERS))
+        finally:
+            self.tries = False
         return True
 
     def changes(self, word: str) -> bool:

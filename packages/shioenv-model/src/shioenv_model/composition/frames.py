@@ -99,6 +99,8 @@ class Position:
     line: int = 1
     level: int = 0
     """Nesting depth of subshells."""
+    depth: int = 0
+    """Nesting depth of substitutions, `eval` and files read by `.`, as `set -x` shows it."""
     calls: int = 0
     """Nesting depth of function calls."""
     stack: tuple[tuple[str, int, str], ...] = ()

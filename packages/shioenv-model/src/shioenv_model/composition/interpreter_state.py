@@ -42,7 +42,7 @@ _OF_THE_SHELL = (
 
 _SHOWING_ENVIRONMENT = (("env",), ("printenv",))
 
-_TRACING = ("-o xtrace", "-o verbose", "-o noexec")
+_TRACING = ("-o verbose", "-o noexec")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,9 @@ class Asker:
         """Abstain under options by which the shell traces, or rejects more than usual."""
         settings = self.state.before.document["settings"]
         if any(settings.get(option) for option in _TRACING):
-            raise Abstained("set -x, -v or -n is on")
+            raise Abstained("set -v or -n is on")
+        if self.executes and settings.get("-o xtrace"):
+            raise Abstained("set -x is on")
 
     def count(self) -> None:
         """Count one more command of the input. Errors: Abstained past `MOST_ASKED`."""

@@ -30,6 +30,7 @@ from shioenv.domain.patch import with_contents
 from shioenv.domain.runner import Answer
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, count
+from shioenv_model.bash.definitions import command_text
 from shioenv_model.bash.references import references
 from shioenv_model.bash.work import spend
 from shioenv_model.composition import shell_builtins, stdin_builtins
@@ -48,6 +49,7 @@ from shioenv_model.composition.frames import (
 )
 from shioenv_model.composition.scoping import UNKNOWN
 from shioenv_model.composition.simple import SimpleCommands
+from shioenv_model.composition.tracing import trace
 
 _LISTING = (("ps",), ("pstree",), ("top",))
 """Programs that list concurrent processes."""
@@ -110,6 +112,13 @@ class Walk(SimpleCommands):
             self._conditions, self._trapping = conditions, False
         self._here.status, self._here.result.statuses = status, statuses
 
+    def _trace(self, line: str | None) -> None:
+        """Print a line under `set -x`. Errors: Abstained for an unknown one (None)."""
+        if self._here.is_on("xtrace"):
+            if line is None:
+                raise Abstained("set -x of a command whose format is not implemented")
+            trace(self._here, line.rstrip())
+
     def _program(self, program: Program) -> None:
         for job in program:
             spend(_JOB)
@@ -162,7 +171,7 @@ class Walk(SimpleCommands):
                 continue  # Bash ignores the ! of a compound command whose redirection fails
             if pipeline.negated:
                 self._here.status = int(not failed)
-            elif failed and not condition and not self._conditions:
+            elif failed and not condition and not self._conditions and not _is_compound(pipeline):
                 if not self._here.place.calls or self._here.is_on("errtrace"):
                     self._trapped("ERR")
                 if self._here.is_on("errexit"):
@@ -174,6 +183,8 @@ class Walk(SimpleCommands):
             if isinstance(pipeline.stages[0], Simple | Verbatim):
                 self._here.result.statuses = (self._here.status,)
             return
+        if "DEBUG" in self._here.own.traps:
+            raise Abstained("a trap DEBUG in a pipeline")
         stages = [
             _merged(stage) if number < len(pipeline.merged) and pipeline.merged[number] else stage
             for number, stage in enumerate(pipeline.stages)
@@ -259,8 +270,10 @@ class Walk(SimpleCommands):
                     command.parts,
                     here.is_set,
                     here.remember_match,
+                    partial(trace, here) if here.is_on("xtrace") else None,
                 ).value()
             else:
+                self._trace(f"(( {command.text[2:-2].strip()} ))")
                 value = bool(here.expander.number(command.text[2:-2]))
         except Complaint as wrong:
             said = wrong.said
@@ -268,7 +281,7 @@ class Walk(SimpleCommands):
                 said = f"{'[[' if command.parts else '(('}: {said}"
             here.complain(said)
             if wrong.ends:
-                raise Exit(here.place.refused) from None
+                raise Exit(here.refused_status) from None
             here.status = 1
             return True
         except (Abstained, Wrong):
@@ -327,6 +340,7 @@ class Walk(SimpleCommands):
 
     def _for(self, command: For) -> None:
         words = ['"$@"'] if command.words is None else command.words
+        self._here.place.line = self._above + command.line
         with self._complaining():
             values = [field for word in words for field in self._here.expander.fields(word)]
         self._here.status = 0
@@ -336,6 +350,7 @@ class Walk(SimpleCommands):
         reference = self._here.value_of(command.name)
         for value in values:
             self._debug(command)
+            self._trace(command_text(command))
             if reference is not None and "n" in reference.flags:
                 with self._complaining():
                     self._here.refer(command.name, reference, value)
@@ -372,14 +387,20 @@ class Walk(SimpleCommands):
                 return
 
     def _counting(self, command: Counting) -> None:
+        def number(expression: str) -> int:
+            if expression.strip():
+                self._trace(f"(( {expression.strip()} ))")
+            return self._here.expander.number(expression)
+
         first, condition, step = command.expressions
-        self._here.expander.number(first)
+        self._here.place.line = self._above + command.line
+        number(first)
         self._here.status = 0
-        while not condition.strip() or self._here.expander.number(condition):
+        while not condition.strip() or number(condition):
             self._here.asking.count()
             if not self._once(partial(self._program, command.body)):
                 break
-            self._here.expander.number(step)
+            number(step)
 
     def _once(self, turn: Callable[[], None]) -> bool:
         """Run one iteration of a loop. Return whether the loop continues."""
@@ -397,7 +418,9 @@ class Walk(SimpleCommands):
         return True
 
     def _case(self, command: Case) -> None:
+        self._here.place.line = self._above + command.line
         self._debug(command)
+        self._trace(command_text(command))
         with self._complaining():
             text = self._here.expander.text(command.word)
         self._here.status = 0
@@ -424,6 +447,14 @@ def _replacing(program: Program) -> int:
         return 0
     command = last.stages[0]
     return id(command) if isinstance(command, Simple) and not command.redirects else 0
+
+
+def _is_compound(pipeline: Pipeline) -> bool:
+    """Whether a pipeline's failure was already seen at one of its inner commands."""
+    command = stage_of(pipeline.stages[0])
+    within = isinstance(command, If | While | For | Counting | Case)
+    is_group = isinstance(command, Group) and not command.subshell
+    return len(pipeline.stages) == 1 and (within or is_group)
 
 
 def stage_of(command: Command) -> Command:

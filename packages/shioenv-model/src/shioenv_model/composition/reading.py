@@ -30,7 +30,7 @@ REFUSED = 0.95
 """Lower bound of the accuracy for texts with invalid syntax (measured on mutated inputs)."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_FUNCTION = re.compile(r"[\w.:-]+")
+_FUNCTION = re.compile(r"[\w.:+@%,/!?=~^*#\[\]{}-]+")
 
 
 def read_program(text: str, *, extended: bool = False) -> Program:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from shioenv.bash.builtins import BUILTINS, KEYWORDS
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.modes import changed_mode
 from shioenv.domain.patch import ContextPatch, Operation
@@ -20,33 +18,27 @@ from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.expand import Expander
 from shioenv_model.bash.references import references
-from shioenv_model.bash.work import spend
+from shioenv_model.composition import lookups
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.conditions import DYNAMIC, Test, Wrong, is_root
+from shioenv_model.composition.conditions import DYNAMIC, Test, Wrong
+from shioenv_model.composition.printing import printed
 from shioenv_model.composition.variables import Variables
 
 _PLACE = "bash: line 1: "
-_ESCAPE = re.compile(r"\\(?:([abeEfnrtv\\'\"?])|([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.?))", re.DOTALL)
 _ESCAPES = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
-_DIRECTIVE = re.compile(r"%(?:%|([-0+ #]*)(\d{0,3})(?:\.(\d{0,2}))?([a-zA-Z]))")
-_NUMERAL = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[0-7]*|[1-9]\d*)", re.ASCII)
-_FRACTION = re.compile(r"[+-]?\d{1,12}(?:\.\d{1,12})?", re.ASCII)
-_MOST_DIGITS = 64
-"""Maximum digits of a number, our own limit; a 64-bit number has 22 in octal."""
-_EXACT_DIGITS = 18
-"""Significant decimal digits of Bash's `long double` (`LDBL_DIG` on x86-64)."""
-_PLAIN = re.compile(r"[^\\%]+")
 _ENABLING = re.compile(
     r"(?:^|[;&|(){!`\"'\n]|\b(?:then|do|else|elif|if|while|until|time|builtin|command|eval)\s"
     r"|(?:^|[\s;&|(){])\w+=\S*\s)\s*\\?enable(?![\w.-])"
 )
 """Commands in earlier inputs that may disable a builtin: `enable` as a command."""
+_WRONG_MODE = re.compile(r"(?:[ugoa]*[-+=][rwx]*,)*[ugoa]*(?:[-+=][rwx]*)?")
+"""The beginning of a symbolic mode that `umask` accepts: `X`, and modes of others, are not."""
 _MASK = re.compile(r"[0-7]{1,4}")
 _SET_LETTERS: Mapping[str, str] = MappingProxyType(
     {
         "a": "allexport", "e": "errexit", "f": "noglob", "h": "hashall", "k": "keyword",
         "m": "monitor", "u": "nounset", "B": "braceexpand", "C": "noclobber", "E": "errtrace",
-        "P": "physical", "T": "functrace",
+        "P": "physical", "T": "functrace", "b": "notify", "x": "xtrace",
     }
 )  # fmt: skip
 """The options of `set` without an immediate effect, by letter."""
@@ -119,10 +111,25 @@ def _umask(words: list[str], state: State) -> Behavior:
     mask = str(state.before.document["umask"])
     options = [word for word in words[1:] if word in {"-p", "-S"}]
     others = words[1 + len(options) :]
+    if others[:1] == ["--"]:
+        others = others[1:]
+    elif others and others[0].startswith("-"):
+        said = f"{_PLACE}umask: {others[0][:2]}: invalid option\n"
+        data = os.fsencode(f"{said}umask: usage: umask [-p] [-S] [mode]\n")
+        return Behavior(2, data, stdout=b"", stderr=data)
     if others:
         if options or len(others) > 1:
-            raise Abstained("a mask that is beyond it")
+            raise Abstained("umask with options and a mask")
         value = others[0]
+        wrong = _WRONG_MODE.match(value)
+        if value.isdecimal() and not _MASK.fullmatch(value):
+            return _refused(f"umask: {value}: octal number out of range", 1)
+        if wrong and not value[:1].isdecimal() and wrong.end() < len(value):
+            what = "operator" if re.fullmatch("[ugoa]*", value[: wrong.end()]) else "character"
+            if what == "operator" or value[wrong.end()] not in "ugo+-=X":
+                raise Abstained("umask of a mode with an invalid sign")
+            said = f"`{value[wrong.end()]}': invalid symbolic mode character"
+            return _refused(f"umask: {said}", 1)
         if not _MASK.fullmatch(value):
             granted = changed_mode(value, 0o777 & ~int(mask, 8), 0, directory=False)
             if granted is None or granted > 0o777:
@@ -146,84 +153,23 @@ def _umask(words: list[str], state: State) -> Behavior:
     return _said(f"{shown}\n")
 
 
-def _type(words: list[str], state: State) -> Behavior:
-    options = [word for word in words[1:2] if word in {"-t"}]
-    names = words[1 + len(options) :]
-    if not names or any(name.startswith("-") for name in names):
-        raise Abstained("options of type that are beyond it")
-    parts: list[str] = []
-    wrong: list[str] = []
-    for name in names:
-        kind, shown = _kind(name, state)
-        if not kind:
-            wrong.append("" if options else f"{_PLACE}type: {name}: not found\n")
-        elif options:
-            parts.append(f"{kind}\n")
-        elif kind == "function":
-            parts.append(f"{name} is a function\n{name} () \n{shown}\n")
-        else:
-            parts.append(f"{name} is {shown}\n")
-    said, complaint = os.fsencode("".join(parts)), os.fsencode("".join(wrong))
-    if said and complaint and not _kind(names[0], state)[0]:
-        raise Abstained("a message between what is printed")
-    return Behavior(int(bool(wrong)), said + complaint, stdout=said, stderr=complaint)
-
-
-def _kind(name: str, state: State) -> tuple[str, str]:
-    """Return a name's type and description, as in `type -t` and `type`; "" if not found."""
-    document = state.before.document
-    if name in document["aliases"] and document["shell_options"].get("expand_aliases"):
-        raise Abstained("an alias")
-    if name in KEYWORDS:
-        return "keyword", "a shell keyword"
-    if name in document["functions"]:
-        return "function", document["functions"][name]
-    if name in BUILTINS:
-        return "builtin", "a shell builtin"
-    path = _program(name, state)
-    called = re.compile(rf"(?:^|[;&|(){{\n]|\b(?:then|do|else|!)\s)\s*{re.escape(name)}(?![\w./-])")
-    if path and any(called.search(text) for text in state.history):
-        raise Abstained("the shell may remember where a program is")
-    return ("file", path) if path else ("", "")
-
-
-def _program(name: str, state: State) -> str:
-    """Return the file that a PATH lookup finds for a name; "" if there is none."""
-    if not is_root(state) or not name:
-        raise Abstained("what an ordinary user may run is beyond it")
-    if "/" in name:
-        return name if Test(state, ("-x", name)).value() and _is_file(name, state) else ""
-    for directory in str(state.before.document["env"].get("PATH", "")).split(":"):
-        if not directory.startswith("/"):
-            raise Abstained("PATH names a directory by another one")
-        path = f"{directory}/{name}"
-        if _is_file(path, state):
-            if not Test(state, ("-x", path)).value():
-                raise Abstained(f"{path} is no program")
-            return path
-    return ""
-
-
-def _is_file(path: str, state: State) -> bool:
-    return Test(state, ("-f", path)).value()
-
-
-def _command(words: list[str], state: State) -> Behavior:
-    if words[1:2] != ["-v"]:
-        raise Abstained("more than command -v NAME")
-    shown = []
-    for name in words[2:]:
-        kind, path = _kind(name, state)
-        if kind == "file" and "/" in name:
-            raise Abstained("a path is shown whole")
-        if kind:
-            shown.append(f"{path if kind == 'file' else name}\n")
-    return _said("".join(shown), int(not shown))
+def _option_lines(state: State, *, plain: bool) -> Iterator[str]:
+    """Yield the lines of `set -o`, or of `set +o`."""
+    settings = state.before.document["settings"]
+    for key in sorted(key for key in settings if key.startswith("-o ")):
+        name, on = key[3:], bool(settings[key])
+        yield (
+            f"{name:15}\t{'on' if on else 'off'}\n"
+            if plain
+            else f"set {'-' if on else '+'}o {name}\n"
+        )
 
 
 def _set(words: list[str], state: State) -> Behavior:
     operations: dict[str, bool] = {}
     rest = words[1:]
+    if rest in (["-o"], ["+o"]):
+        return _said("".join(_option_lines(state, plain=rest == ["-o"])))
     while rest:
         word = rest.pop(0)
         on, letters = word[:1] == "-", word[1:]
@@ -327,147 +273,25 @@ def echoed(text: str, newline: str) -> str:
 
 
 def _printf(words: list[str], state: State) -> Behavior:
-    return _said(formatted(words[2:] if words[1:2] == ["--"] else words[1:], words[1:2] == ["--"]))
-
-
-def formatted(arguments: Sequence[str], after_options: bool = False) -> str:
-    """Return the text that `printf` prints for a format and its values. Errors: Abstained."""
-    if not arguments or (arguments[0].startswith("-") and not after_options):
-        raise Abstained("printf with options")
-    shape, *values = arguments
-    if not shape.isascii() and "%" in shape:
-        raise Abstained("a format that is beyond it")
-    parts: list[str] = []
-    taken = 0
-    while True:
-        before, taken = taken, _formatted(shape, values, taken, parts)
-        if taken >= len(values) or taken == before:
-            return "".join(parts)
-
-
-def _formatted(shape: str, values: Sequence[str], taken: int, parts: list[str]) -> int:
-    """Apply the format once, appending to `parts`; return how many of `values` are consumed.
-
-    Errors: Abstained.
-    """
-    place = 0
-    while place < len(shape):
-        character = shape[place]
-        if character == "\\":
-            match = _ESCAPE.match(shape, place)
-            assert match is not None
-            parts.append(_escaped(match))
-        elif character == "%":
-            match = _DIRECTIVE.match(shape, place)
-            if match is None:
-                raise Abstained("a directive that is beyond it")
-            value = values[taken] if taken < len(values) else None
-            parts.append(_directed(match, value))
-            taken += match[0] != "%%" and value is not None
-        else:
-            match = _PLAIN.match(shape, place)
-            assert match is not None
-            parts.append(match[0])
-        spend(1 + len(parts[-1]))
-        place = match.end()
-    return taken
-
-
-def _escaped(match: re.Match[str]) -> str:
-    """Return the character of an escape in a format."""
-    letter, octal, digits, other = match.groups()
-    if letter:
-        return _ESCAPES[letter]
-    code = int(octal, 8) & 255 if octal else int(digits, 16) if digits else None
-    if code is None:
-        if other and other not in "cuUx":
-            return "\\" + other
-        raise Abstained("an escape that is beyond it")
-    if not 0 < code < 128:
-        raise Abstained("a byte that is no character")
-    return chr(code)
-
-
-def _directed(match: re.Match[str], value: str | None) -> str:
-    if match[0] == "%%":
-        return "%"
-    flags, width, precision, letter = match.groups()
-    number = int(width or 0)
-    if letter in "sc":
-        text = value or ""
-        if letter == "c" and (flags or width or precision or not text):
-            raise Abstained("a character that is beyond it")
-        text = text[:1] if letter == "c" else text
-        if (width or precision is not None) and not text.isascii():
-            raise Abstained("a width of more than bytes")
-        if set(flags) - {"-"}:
-            raise Abstained("flags that a text does not take")
-        text = text if precision is None else text[: int(precision or 0)]
-        return text.ljust(number) if "-" in flags else text.rjust(number)
-    if letter in "diouxX":
-        if precision is not None:
-            raise Abstained("a number with a precision")
-        amount = _whole(value)
-        if letter in "ouxX":
-            if set(flags) - {"-", "0"}:
-                raise Abstained("flags that are beyond it")
-            amount %= 2**64
-        return _numeral(flags, width, "d" if letter in "iu" else letter, amount)
-    if letter in "fF":
-        return _fixed(flags, width, 6 if precision is None else int(precision or 0), value)
-    raise Abstained(f"%{letter} is beyond it")
-
-
-def _numeral(flags: str, width: str, letter: str, amount: int) -> str:
-    if "#" in flags:
-        raise Abstained("a flag that is beyond it")
-    return f"%{flags}{width}{letter}" % amount
-
-
-def _whole(value: str | None) -> int:
-    if not value:
-        if value is None:
-            return 0
-        raise Abstained("a number without digits")
-    if value[0] in "'\"" and len(value) == 2 and value.isascii():
-        return ord(value[1])
-    if not _NUMERAL.fullmatch(value):
-        raise Abstained("a number that Bash refuses")
-    sign, digits = (-1 if value[0] == "-" else 1), value.lstrip("+-")
-    if len(digits) > _MOST_DIGITS:
-        raise Abstained("a number that is too long")
-    octal = digits.startswith("0") and digits[1:2] not in {"x", "X"}
-    amount = sign * int(digits, 8 if octal else 0)
-    if not -(2**63) <= amount < 2**63:
-        raise Abstained("a number that is too large")
-    return amount
-
-
-def _fixed(flags: str, width: str, places: int, value: str | None) -> str:
-    text = "0" if value is None else value
-    if not _FRACTION.fullmatch(text) or "#" in flags:
-        raise Abstained("a fraction that is beyond it")
-    exact = Decimal(text)
-    if max(len(exact.as_tuple().digits), exact.adjusted() + 1 + places) > _EXACT_DIGITS:
-        raise Abstained("more digits than Bash keeps")
-    scaled = exact.scaleb(places)
-    if scaled % 1 in {Decimal("0.5"), Decimal("-0.5")} or not exact:
-        raise Abstained("a fraction halfway between two")
-    rounded = f"{exact:.{places}f}"
-    return rounded.rjust(int(width or 0)) if not flags else _flagged(flags, width, rounded)
-
-
-def _flagged(flags: str, width: str, text: str) -> str:
-    sign = "" if text.startswith("-") else "+" if "+" in flags else " " if " " in flags else ""
-    text, number = sign + text, int(width or 0)
-    if "-" in flags:
-        return text.ljust(number)
-    return text.zfill(number) if "0" in flags else text.rjust(number)
+    arguments = words[2:] if words[1:2] == ["--"] else words[1:]
+    if not arguments or (re.match("-.", arguments[0]) and words[1] != "--"):
+        said = "" if not arguments else f"{_PLACE}printf: {arguments[0][:2]}: invalid option\n"
+        if arguments and arguments[0].startswith("-v"):
+            said = f"{_PLACE}printf: -v: option requires an argument\n"
+        data = os.fsencode(f"{said}printf: usage: printf [-v var] format [arguments]\n")
+        return Behavior(2, data, stdout=b"", stderr=data)
+    done = printed(arguments)
+    place = os.fsencode(f"{_PLACE}printf: ")
+    lines = [(error, place + each + b"\n" if error else each) for error, each in done.written]
+    parts = [b"".join(each for error, each in lines if error == kind) for kind in (False, True)]
+    whole = b"".join(each for _, each in lines)
+    return Behavior(int(bool(parts[1])), whole, stdout=parts[0], stderr=parts[1])
 
 
 RULES: Mapping[str, Callable[[list[str], State], Behavior]] = MappingProxyType(
     {
-        "test": _test, "[": _test, "umask": _umask, "type": _type, "command": _command,
+        "test": _test, "[": _test, "umask": _umask, "type": lookups.type_,
+        "command": lookups.command, "compgen": lookups.compgen,
         "alias": _alias, "unalias": _unalias, "echo": _echo, "set": _set,
         "printf": _printf, "true": _ends(0), ":": _ends(0), "false": _ends(1),
     }

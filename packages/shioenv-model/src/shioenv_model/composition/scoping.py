@@ -15,7 +15,8 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, evaluate
-from shioenv_model.bash.arrays import Array
+from shioenv_model.bash.arrays import Array, BadSubscript
+from shioenv_model.bash.expand import Expander
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.conditions import is_set
 from shioenv_model.composition.frames import Frame, Own, Position, Result, Streams
@@ -46,6 +47,10 @@ _ARRAYS = frozenset({"PIPESTATUS", "BASH_REMATCH", "FUNCNAME", "BASH_LINENO", "B
 """Arrays that the shell itself sets."""
 
 
+_CONSTANT = {"BASH": "/usr/bin/bash", "BASH_VERSION": "5.2.15(1)-release", "SECONDS": "0"}
+"""Variables of Debian 12's Bash that no context shows; an input takes less than a second."""
+
+
 def is_special(name: str) -> bool:
     """Whether a variable changes by itself, or controls the shell."""
     return name in _SPECIAL | UNKNOWN | _ARRAYS or name.startswith("BASH")
@@ -62,6 +67,9 @@ class ShellVariables(ABC):
     result: Result
     streams: Streams
     status: int
+    expander: Expander
+    tries: bool = False
+    """Words are expanded only to find out whether they can be."""
 
     @property
     @abstractmethod
@@ -111,9 +119,17 @@ class ShellVariables(ABC):
             return self.input
         if name == "0":
             return self.own.name
+        if name in _CONSTANT:
+            if any("SECONDS=" in text for text in (self.input, *self.state.history)):
+                raise Abstained("SECONDS is set")
+            return _CONSTANT[name]
         if name == "BASH_COMMAND" and self.own.command is not None:
             return self.own.command
-        name = self.resolved(name)
+        asked, name = name, self.resolved(name)
+        name = name if name == asked else self.target(name)
+        if name.endswith(("[@]", "[*]")):
+            array = self.array(name[:-3])
+            return None if array is None else " ".join(array.items.values())
         if name in UNKNOWN:
             raise Abstained(f"${name} is beyond it")
         name, key = item_of(name)
@@ -123,11 +139,27 @@ class ShellVariables(ABC):
             return element(Value(array=self.array(name)), key, self.variable)
         if not name.isidentifier() or name in _SPECIAL or name.startswith("BASH"):
             return os.fsdecode(self.ask(Call(f'printf %s "${name}"'), separate=True).stdout or b"")
-        return element(self.value_of(name), key, self.variable)
+        try:
+            return element(self.value_of(name), key, self.variable)
+        except BadSubscript:
+            if self.tries:
+                raise Complaint(f"{name}: bad array subscript") from None
+            self.complain(f"{name}: bad array subscript")
+            return None
 
     def resolved(self, name: str) -> str:
         """See `Scope.resolved`."""
         return resolved(self.state.before.document, name)
+
+    def target(self, name: str) -> str:
+        """Expand the subscript of an element that a word or a reference names."""
+        base, key = item_of(name)
+        if key is None or key in ("@", "*") or not re.search(r"[$`'\"\\]", key):
+            return name
+        array = self.array(base)
+        is_text = array is not None and array.associative
+        key = self.expander.text(key) if is_text else str(self.expander.number(key))
+        return f"{base}[{key}]"
 
     def attributes(self, name: str) -> str:
         """See `Scope.attributes`."""
@@ -163,7 +195,10 @@ class ShellVariables(ABC):
         if old is not None and "n" in old.flags and not old.text:
             self.refer(name, old, value)
             return
-        name = self.resolved(name)
+        asked, name = name, self.resolved(name)
+        name = name if name == asked else self.target(name)
+        if name.endswith(("[@]", "[*]")):
+            raise Complaint(f"{name}: bad array subscript")
         if is_special(name):
             self._set_special(name, f"{name}={quoted(value)}")
             if name == "OLDPWD":
@@ -179,7 +214,10 @@ class ShellVariables(ABC):
             self.store(name, replace(old, text=text))
             return
         if key is not None and not array.associative:
-            key = array.subscript(self.number(key))
+            try:
+                key = array.subscript(self.number(key))
+            except BadSubscript:
+                raise Complaint(f"{name}[{key}]: bad array subscript") from None
         array = array.with_item(key or "0", text)
         self.store(name, Value(None, array, old.flags))
 
@@ -223,8 +261,10 @@ class ShellVariables(ABC):
         if name in frame or any(name in one.hidden for one in above):
             return
         frame[name] = old = self.value_of(name)
-        before = self.own.frames[place - 1] if place else None
-        if before is not None and before.temporary and name in before.hidden:
+        outer = [one for one in self.own.frames[:place] if name in one.hidden]
+        if outer and outer[-1].temporary:
+            if place and outer[-1] is self.own.frames[place - 1]:
+                frame[name] = outer[-1].hidden.pop(name)
             return
         if old is not None:
             self.store(name, None)
@@ -287,6 +327,7 @@ class ShellVariables(ABC):
         """Whether a variable, an element or a positional parameter has a value."""
         if name.isdecimal():
             return int(name) <= len(self.arguments)
+        name = self.target(name)
         base, key = item_of(name)
         if base in _ARRAYS and key in ("@", "*"):
             array = self.array(base)

@@ -18,7 +18,8 @@ from shioenv_model.composition.call import Call
 from shioenv_model.composition.conditions import DYNAMIC
 from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.frames import Exit, Loop, Return
-from shioenv_model.composition.ruled import echoed, formatted
+from shioenv_model.composition.printing import printed
+from shioenv_model.composition.ruled import echoed
 from shioenv_model.composition.scoping import UNKNOWN
 from shioenv_model.composition.stdin_builtins import fill
 from shioenv_model.composition.traps import trap
@@ -51,19 +52,32 @@ def end(here: Environment, name: str, values: list[str]) -> None:
     `exit` with several operands, the first a number, fails without ending the shell. Errors: Exit;
     Return; Abstained for a `return` outside of functions, or with operands other than one number.
     """
+    if name == "return" and _return_fails(here, values):
+        return
     if len(values) > 2 or (len(values) == 2 and not re.fullmatch(r"-?\d{1,18}", values[1])):
+        if name == "return" and len(values) == 2:
+            raise Return(2)
         if name == "return":
-            raise Abstained("this return is beyond it")
+            raise Abstained("return with several operands")
         here.put(Call(" ".join(map(quoted, values))), name)
         if len(values) > 2 and re.fullmatch(r"-?\d{1,18}", values[1]):
             return
         raise Exit(here.status)
     status = int(values[1]) & 255 if len(values) == 2 else here.status
     if name == "return":
-        if not (here.place.calls or here.place.is_read):
-            raise Abstained("return outside of a function")
         raise Return(status)
     raise Exit(status)
+
+
+def _return_fails(here: Environment, values: list[str]) -> bool:
+    """Report a `return` with a word, and one outside of functions; whether the shell goes on."""
+    if len(values) == 2 and not re.fullmatch(r"-?\d{1,18}", values[1]):
+        here.complain(f"return: {values[1]}: numeric argument required")
+    if here.place.calls or here.place.is_read:
+        return False
+    here.complain("return: can only `return' from a function or sourced script")
+    here.status = 2
+    return True
 
 
 def shift(here: Environment, values: list[str]) -> None:
@@ -240,7 +254,11 @@ def _unset_one(here: Environment, word: str, letters: str) -> None:
         else:
             _unset_function(here, word)
         return
-    name, key = item_of(word if "n" in letters else here.resolved(word))
+    if "n" in letters:
+        own = here.value_of(word)
+        if own is None or "n" not in own.flags:
+            return
+    name, key = item_of(word if "n" in letters else here.target(here.resolved(word)))
     if re.fullmatch(r"BASH\w*|_|OPTIND|.*HIST.*", name) or name in UNKNOWN:
         raise Abstained(f"unset of {name}, which is more than a variable")
     value = here.value_of(name)
@@ -281,10 +299,20 @@ def _unset_function(here: Environment, name: str) -> None:
 def format_into(here: Environment, values: list[str]) -> None:
     """Run `printf -v NAME`. Errors: Abstained."""
     name, rest = values[2], values[3:]
+    rest = rest[1:] if rest[:1] == ["--"] else rest
     if not (item_of(name)[0].isidentifier() and rest):
         raise Abstained("printf -v without a name or a format")
-    here.assign(name, formatted(rest[1:] if rest[0] == "--" else rest))
-    here.status = 0
+    done = printed(rest)
+    errors = done.told(errors=True)
+    for each in errors:
+        here.complain(f"printf: {os.fsdecode(each)}")
+    try:
+        here.assign(
+            here.target(name), b"".join(done.told(errors=False)).partition(b"\0")[0].decode()
+        )
+    except UnicodeDecodeError:
+        raise Abstained("bytes that are no text") from None
+    here.status = int(bool(errors))
 
 
 def shopt(here: Environment, values: list[str]) -> None:

@@ -48,6 +48,7 @@ from shioenv_model.composition.scripts import (
     refuse_bashisms,
     script_of,
 )
+from shioenv_model.composition.tracing import trace_simple
 
 _DECLARING = DECLARING - {"local"}
 """Builtins whose operands are assignments, and therefore not split."""
@@ -62,6 +63,8 @@ _WALKED = DECLARING | _RULED | _ENDING | {"set"}
 CARRYING = re.compile(r"\b(?:cd|pushd|popd|dirs|set|shift|exit|exec)\b")
 """Builtins that may change the state that a shell carries to the next input (`Carried`)."""
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
+_OWN = re.compile(r"\$(?:BASH|BASH_VERSION|FUNCNAME|SECONDS)(?!\w)")
+"""A variable that no context shows, and whose value is known."""
 _PLAIN_NAME = re.compile(r"[^\\'\"$`]+")
 _LETTERS = re.compile(r"-[A-Za-z]+").fullmatch
 
@@ -100,7 +103,7 @@ class SimpleCommands(ABC):
         if not self._here.own.traps or self._trapping:
             return
         self._here.own.command = command_text(command)
-        if not self._here.place.calls or self._here.is_on("functrace"):
+        if not self._here.place.calls or self._here.traces_functions:
             self._trapped("DEBUG")
 
     @abstractmethod
@@ -224,7 +227,9 @@ class SimpleCommands(ABC):
             self._here.complain(wrong.said)
             self._here.status = 1
             if wrong.ends:
-                raise Exit(self._here.place.refused) from None
+                raise Exit(self._here.refused_status) from None
+            if self._here.is_on("errexit") and not self._conditions:
+                raise Exit(1) from None
             raise Discard from None
 
     def _refuse(self, name: str, command: Simple) -> None:
@@ -249,6 +254,8 @@ class SimpleCommands(ABC):
         return fields[-1] if fields else None
 
     def _run_simple(self, command: Simple, name: str) -> None:
+        if self._here.is_on("xtrace") and not self._here.asking.executes:
+            command = trace_simple(self._here, command, name)
         if self._redirections.touches(command):
             call = Call(self._text(command, whole=True))
             self._here.put(call, name)
@@ -423,7 +430,7 @@ class SimpleCommands(ABC):
             return True
         if name == "echo" and self._here.place.is_dash:
             return True
-        if name == "printf" and command.words[1:2] == ("-v",):
+        if name == "printf" and command.words[1:2] == ("-v",) and len(command.words) > 3:
             return True
         return name == "set" and "--" in command.words
 
@@ -499,7 +506,8 @@ class SimpleCommands(ABC):
             self._here.usage("eval", words[0], "eval [arg ...]")
             return
         self._here.status = 0
-        self._inside(self._here.program(" ".join(words)))
+        with self._here.deeper():
+            self._inside(self._here.program(" ".join(words)))
 
     def _call(self, name: str, arguments: list[str]) -> None:
         if self._here.place.calls > 20:
@@ -508,15 +516,16 @@ class SimpleCommands(ABC):
         file = self._here.own.files.get(name, self._here.place.file)
         place, traps = self._here.place.line, dict(self._here.own.traps)
         with self._here.function(name, arguments, file), self._counting_from(0, function.line):
-            if self._here.is_on("functrace"):
+            if self._here.traces_functions:
                 self._trapped("DEBUG")
             else:
                 self._here.own.traps.pop("RETURN", None)
             try:
                 self._command(function.body)
+                self._trapped("RETURN")
             except Return as returned:
+                self._trapped("RETURN")
                 self._here.status = returned.status
-            self._trapped("RETURN")
         if "RETURN" in traps:
             self._here.own.traps.setdefault("RETURN", traps["RETURN"])
         self._here.place.line = place
@@ -525,6 +534,6 @@ class SimpleCommands(ABC):
 def is_walked(words: Sequence[str]) -> bool:
     """Whether a command must be evaluated here, not by a runner of single commands."""
     name = next((word for word in words if not _ASSIGNMENT.fullmatch(word)), "")
-    if any("${" in word or "$((" in word for word in words):
+    if any("${" in word or "$((" in word or _OWN.search(word) for word in words):
         return True
     return name in _WALKED or is_script(name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from shioenv.bash.program import Simple
 from shioenv.errors import Abstained
-from shioenv_model.bash.arithmetic import count
+from shioenv_model.bash.arithmetic import Complaint, count
 from shioenv_model.bash.arrays import Array
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.command_replay import fed
@@ -48,6 +48,8 @@ def _reading(rest: list[str]) -> tuple[_Reading, list[str]]:
                     options.end = os.fsencode(value[:1]) or b"\0"
                 elif letter == "n":
                     options.most = count(value)
+                    if options.most is None:
+                        raise Complaint(f"read: {value}: invalid number")
                 break
             else:
                 raise Abstained(f"read -{letter} is beyond it")
@@ -61,7 +63,12 @@ def read(here: Environment, command: Simple, rest: list[str]) -> None:
     assignments other than `IFS`. Abstained for continued lines, NUL bytes, and an input with an
     unknown rest.
     """
-    options, names = _reading(rest)
+    try:
+        options, names = _reading(rest)
+    except Complaint as wrong:
+        here.complain(wrong.said)
+        here.status = 1
+        return
     ifs = here.variable("IFS")
     for assignment in command.assignments:
         if not assignment.startswith("IFS="):

@@ -16,6 +16,7 @@ from typing import Final
 from shioenv.behavior.capture import SHELL_FIELDS, Found, Recorder, settled
 from shioenv.behavior.shell_state import ShellDump
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import Order
 from shioenv.errors import (
     SandboxError,
     ShellEndedError,
@@ -61,6 +62,11 @@ class LineRecorder:
         self._left: dict[bytes, FileChange] = {}  # since the last freeze of the layer
         self._frozen: dict[bytes, FileChange] = {}  # from the pristine machine to that freeze
         self._last: Execution | None = None
+
+    @property
+    def newest(self) -> Execution | None:
+        """The execution of the newest line whose changes were read; None before the first."""
+        return self._last
 
     def behavior(self, execution: Execution) -> Behavior:
         """Return the behavior of the newest line."""
@@ -127,6 +133,8 @@ class LineRecorder:
             replaced = before is None or before.digest is not None
             if left is not None and replaced and after is not None:
                 after = self._digested(path, after)
+            if left is not None and before is not None and after is None:
+                before = self._digested(path, before)  # a file that moves is known by its content
             if before != after:
                 yield self._of_line(FileChange(path, before, after), entered)
         if not execution.changes_truncated:
@@ -240,14 +248,24 @@ class Lines:
         self.gone = False
         """Whether the machine is gone: after an error of the sandbox or an interrupted call."""
 
-    def run(self, line: str, *, wall_seconds: float | None = None) -> Behavior:
+    def run(
+        self,
+        line: str,
+        *,
+        wall_seconds: float | None = None,
+        separate: bool = False,
+        order: Order = "as it comes",
+    ) -> Behavior:
         """Run a line and return its behavior; the patch starts at the end of the line before.
 
         A line that reaches a limit ends the shell, as `exit` does. `wall_seconds` overrides the
-        limit of that name. Errors: ShellEndedError after that; SandboxError, after which the
-        machine is gone.
+        limit of that name. `separate` is set where the shell was started so, and `order` is that of
+        `Request`. Errors: ShellEndedError after that; SandboxError, after which the machine is
+        gone.
         """
-        request = Request(line, cwd=self._cwd, wall_seconds=wall_seconds)
+        request = Request(
+            line, cwd=self._cwd, wall_seconds=wall_seconds, separate=separate, order=order
+        )
         with self.turn():
             return self._recorder.behavior(self._run(request))
 
@@ -433,6 +451,11 @@ class Lines:
         self.ended = not execution.stays
         self.seconds = execution.ended - execution.started
         return execution
+
+    @property
+    def newest(self) -> Execution | None:
+        """The newest line's execution; None before the first line."""
+        return self._recorder.newest
 
     @property
     def given_back(self) -> bool:

@@ -125,21 +125,22 @@ def filter_(
 def split(
     source: Source,
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Holds the parts; must not exist.")
+        Path, typer.Option("--out", metavar="DIR", help="Directory for the parts; must not exist.")
     ],
     test: Annotated[
-        float, typer.Option(min=0, max=1, metavar="SHARE", help="Share of the test set.")
+        float, typer.Option(min=0, max=1, metavar="SHARE", help="Share of records in the test set.")
     ] = 0.1,
     validation: Annotated[
-        float, typer.Option(min=0, max=1, metavar="SHARE", help="Share of a validation set.")
+        float,
+        typer.Option(min=0, max=1, metavar="SHARE", help="Share of records in a validation set."),
     ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Draws which groups are in which part.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for the assignment.")] = 0,
 ) -> shared.Printout:
-    """Split a dataset into DIR/train, DIR/test and perhaps DIR/validation.
+    """Split a dataset into training, test and validation sets.
 
-    Inputs that differ in numbers, names, bundles and the order of words alone are in one part, and
-    so are those of one session. Each part is a dataset, with records as they were. Shares hold for
-    groups of such inputs, and for records about.
+    They are written to DIR/train, DIR/test and, with --validation, DIR/validation. Inputs that
+    differ only in numbers, names, bundled options or word order are in the same part, and so are
+    those of a session. Shares are exact for groups of such inputs, and approximate for records.
     """
     from shioenv.dataset.split import Shares
     from shioenv.dataset.split import split as split_dataset
@@ -162,17 +163,15 @@ def split(
 
 
 def merge(
-    sources: Annotated[
-        list[Path], typer.Argument(metavar="SRC...", help="The datasets to read, two at least.")
-    ],
+    sources: Annotated[list[Path], typer.Argument(metavar="SRC...", help="Two or more datasets.")],
     destination: Annotated[
         Path, typer.Option("--out", metavar="NEW", help="The new dataset; must not exist.")
     ],
 ) -> shared.Printout:
-    """Put datasets of one system together.
+    """Merge datasets of the same system.
 
-    System, limits, scoring, sampler and release have to be the same. Records get new numbers. Of
-    equal inputs the first is kept.
+    System, limits, scoring, sampler and release must be the same. Records get new numbers. Of
+    duplicate inputs, the first is kept.
     """
     from shioenv.dataset.merge import merge as merge_datasets
 
@@ -194,8 +193,8 @@ def export(
         Path,
         typer.Argument(
             metavar="DIR",
-            help="The dataset's directory. For hf also a directory of datasets, as split makes it: "
-            "each is a split.",
+            help="Directory of the dataset; for hf also the output of split, whose parts become "
+            "splits.",
         ),
     ],
     output: Annotated[
@@ -208,22 +207,22 @@ def export(
             "--format",
             metavar="NAME",
             autocompletion=shared.completing("parquet", "hf", "jsonl", "chat"),
-            help="parquet (one file), hf (a directory for datasets.load_dataset), jsonl (one file; "
-            "compressed where OUT ends in .gz or .zst), chat. A chat is a file of conversations "
-            "as JSON Lines (default: the format that OUT ends in; hf for an OUT without ending).",
+            help="parquet, jsonl (compressed if OUT ends in .gz or .zst), chat (conversations as "
+            "JSON Lines), or hf (a directory for datasets.load_dataset). Default: the extension "
+            "of OUT; without one, hf.",
         ),
     ] = None,
     licence: Annotated[
         str,
         typer.Option(
-            "--license", metavar="ID", help="Licence that the card of hf names, such as cc-by-4.0."
+            "--license", metavar="ID", help="License in the card of hf, such as cc-by-4.0."
         ),
     ] = "unknown",
 ) -> shared.Printout:
-    """Write a dataset in a format that other tools open.
+    """Export a dataset to a format of other tools.
 
-    Parquet needs the extra shioenv[export]. No file is overwritten, and no unfinished file is left
-    behind.
+    Parquet needs the extra shioenv[export]. No file is overwritten, and an interrupted export
+    leaves no file.
     """
     from shioenv.dataset.export import export as export_dataset
 
@@ -240,9 +239,8 @@ def import_(
         Path,
         typer.Argument(
             metavar="SRC",
-            help="A file with an input on each line, as text or as JSON (input, cwd), or - for "
-            "stdin. It may be an export of a dataset, or released records, compressed by gzip or "
-            "Zstandard.",
+            help="A file with an input on each line, as text or JSON (- is stdin); an exported "
+            "dataset; or released records. gzip and Zstandard are supported.",
         ),
     ],
     directory: Annotated[
@@ -250,7 +248,7 @@ def import_(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="The dataset to make. With commands, the same command goes on with it.",
+            help="The new dataset. For commands, the same command resumes it.",
         ),
     ],
     *,
@@ -260,10 +258,10 @@ def import_(
             "--format",
             metavar="NAME",
             autocompletion=shared.completing("commands", "records", "released", "sessions"),
-            help="commands: inputs, executed and scored here. sessions: the log of shioenv serve "
-            "or of Cowrie, each line after those before it. records: an export of a dataset, kept "
-            "as it is. released: records as the paper's authors published them (default: what SRC "
-            "holds: commands, records or sessions).",
+            help="commands: inputs, executed and scored here. sessions: a log of shioenv serve or "
+            "of Cowrie, executed with the earlier lines of the session. records: an exported "
+            "dataset. released: the records published with the paper. Default: detected, except "
+            "released.",
         ),
     ] = None,
     sampler: Annotated[
@@ -271,26 +269,28 @@ def import_(
         typer.Option(
             "--sampler-label",
             metavar="NAME",
-            help="The sampler that records name (default: the format's name). Records of an "
-            "export keep theirs.",
+            help="Value of the field sampler in the records (default: the format). Not for "
+            "records.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Draws start directories and sub-inputs.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Random seed for start directories and sub-inputs.")
+    ] = 0,
     scoring: shared.ScoringSettings,
     workers: shared.Workers = None,
     cwd: shared.StartDirectory = None,
     limits: shared.RecordLimits,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Make a dataset of inputs, of a honeypot's log, of an export, or of released records.
+    """Make a dataset from inputs, a honeypot's log, or an export.
 
-    Inputs are executed, scored and recorded as generate does it; the same list gives the same
-    bytes. Inputs are taken as they are: `shioenv suite adapt` rewrites other people's inputs to
-    the system first. Sessions start in the system's first start directory. Lines that cannot be
-    recorded are printed, counted, and kept in DIR/rejected.ndjson. Records are not executed, so
-    seed, budget, workers and system have no part. What released records do not say stays empty.
-    Records of an export stay as they are. An export in the Hugging Face layout gives the exported
-    dataset, byte for byte; one with several splits gives a dataset of each, in DIR.
+    Inputs are executed, scored and recorded as by generate, without changes; `shioenv suite adapt`
+    can adapt them to the system first. The same list gives the same bytes. Sessions start in the
+    system's first start directory. Rejected lines are written to DIR/rejected.ndjson.
+
+    Exported and released records are not executed, so --seed, --budget, --workers and --system have
+    no effect. Fields that released records lack are empty. An export in the Hugging Face layout
+    restores the dataset byte for byte; one with several splits becomes several datasets in DIR.
     """
     from shioenv.dataset.importers import find_importer
     from shioenv.dataset.records import has_parts, import_parts, import_records, kind_of
@@ -344,19 +344,17 @@ def score(
     source: Source,
     out: Annotated[
         Path,
-        typer.Option(
-            "--out", metavar="NEW", help="The new dataset. The same command goes on with it."
-        ),
+        typer.Option("--out", metavar="NEW", help="The new dataset. The same command resumes it."),
     ],
     *,
     scoring: shared.ScoringSettings,
     workers: shared.Workers = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Score the records of a dataset that was made without scores, into a new one.
+    """Add scores to a dataset that was generated without them.
 
-    Inputs are executed again. The records are those that `shioenv generate` would have made with
-    scores, volatile records apart.
+    Inputs are executed again. Except for volatile records, the result is the dataset that `shioenv
+    generate` makes with scores.
     """
     from shioenv.cli.generate import made
     from shioenv.dataset.generate import add_scores
@@ -382,17 +380,16 @@ def repair(
     policy: Annotated[
         str | None,
         typer.Option(
-            "--policy-file", metavar="FILE", help="The policy's file if one drew the inputs."
+            "--policy-file", metavar="FILE", help="The policy of the dataset if it is a file."
         ),
     ] = None,
     grammars: shared.GrammarDirectory = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Make damaged or missing shards of a generated dataset again.
+    """Regenerate damaged or missing shards of a dataset.
 
-    The manifest says how the inputs were drawn. Its hashes prove that the new shards are those
-    that were there. Volatile records that came out otherwise are printed, and noted in the
-    manifest. Other damage is named by verify.
+    The manifest has the settings for this, and hashes for checking the result. Volatile records
+    that differ are printed, and noted in the manifest. Use verify to find other damage.
     """
     from shioenv.dataset.repair import repair as repair_shards
     from shioenv.execution.local import LocalExecutor
@@ -409,7 +406,7 @@ def repair(
     lines = [line for shard in repaired for line in _repaired_lines(shard)]
     return shared.Printout(
         {"repaired": [shard.to_json() for shard in repaired]},
-        lines or ["every shard is what the manifest says: nothing to repair"],
+        lines or ["all shards match the manifest: nothing to repair"],
         indent=2,
     )
 

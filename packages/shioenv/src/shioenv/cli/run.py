@@ -29,7 +29,7 @@ def run(
     sandbox: shared.SandboxName = "namespaces",
     revert: shared.Revert = "input",
     tty: Annotated[
-        bool, typer.Option("--tty", help="Run on a pseudo-terminal of 80 columns: colours, CR LF.")
+        bool, typer.Option("--tty", help="Run on a pseudo-terminal of 80 columns.")
     ] = False,
 ) -> shared.Printout:
     """Run an input on the pristine system and print its effects.

@@ -55,7 +55,7 @@ def _reading() -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno == errno.EBADF:
-            hint = "name a file, or give one: < FILE"
+            hint = "name a file, or redirect one: < FILE"
             raise UsageError("standard input is closed", hint=hint) from None
         raise UsageError(f"standard input cannot be read: {error.strerror}") from None
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 from shioenv.dataset.manifest import (
     COMPRESSIONS,
@@ -30,27 +30,24 @@ from shioenv.dataset.manifest import (
     scoring_there,
 )
 from shioenv.dataset.record_reader import read_records
+from shioenv.dataset.record_tasks import RecordTask, Wanted, in_sessions, recording
 from shioenv.dataset.store import Store
 from shioenv.domain.context import Context
-from shioenv.domain.inputs import Input, Session, session_text
+from shioenv.domain.inputs import Input, session_text
 from shioenv.domain.record import SCHEMA_VERSION as RECORD_SCHEMA_VERSION
-from shioenv.domain.record import encode
 from shioenv.errors import DatasetMismatchError, UnknownDatasetError, UsageError, did_you_mean
-from shioenv.execution.job import Executor, NumberedJob
-from shioenv.execution.lanes import LANES, Lane
+from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import own_grammars
 from shioenv.grammar.symbols import Grammar
 from shioenv.guests import package_version
 from shioenv.irreducibility.scoring import USUAL, Scoring
 from shioenv.recording.effort import Effort, Line
-from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox.backends import kernel_of
 from shioenv.sandbox.base import LIMITS, Limits
-from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing, DrawingSettings
 from shioenv.synthesis.policy import policy_label
-from shioenv.synthesis.sample import grammars_for, notes_on, sample
+from shioenv.synthesis.sample import check_names, grammars_for, notes_on, sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System, find_system
@@ -248,6 +245,7 @@ def generate(
     """
     place = directory if isinstance(directory, Destination) else Destination(directory)
     drawing = drawing.but(**settings)
+    check_names(drawing)
     built = find_system(system)
     grammars = grammars_for(built, drawing)
     scoring = scoring or scoring_there(place.directory)
@@ -381,18 +379,21 @@ def run(
         teller.kept = store.kept
         for note in notes or (None,):
             teller.tell(note)
-        contexts: Iterable[tuple[int, Wanted | str]] = store.missing_contexts()
-        tasks = chain(contexts, missing(store, teller.drawn(samples), count))
+        contexts: Iterable[tuple[int, RecordTask]] = store.missing_contexts()
+        wanted = missing(store, teller.drawn(samples), count)
+        scored = plan.scoring is None or plan.scoring.budget
+        tasks = chain(contexts, wanted if scored else in_sessions(wanted))
         for number, answer in executor.map(job, tasks, teller.tell):
             for kernel in executor.kernels:
                 store.made_under(kernel)
             for layer in executor.layers:
                 store.made_over(layer)
-            if isinstance(answer, Line):
-                store.append(answer)
-                teller.add(answer)
-            else:
+            if isinstance(answer, Context):
                 store.keep_context(number, answer)
+                continue
+            for line in answer:
+                store.append(line)
+                teller.add(line)
         return Summary(
             directory=Path(directory),
             manifest=store.manifest,
@@ -465,86 +466,6 @@ class Teller:
                 note=note,
             )
         )
-
-
-class Wanted(NamedTuple):
-    """A sample on its way to an executor: the parts that determine its record, in few bytes."""
-
-    input_args: list[str]
-    cwd: str
-    volatile: bool
-    mistake: str | None = None
-    history: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, sample: Sample) -> Wanted:
-        """Return the part of a sample that executors need, without the details of drawing."""
-        return cls(
-            sample.input.input_args, sample.cwd, sample.volatile, sample.mistake, sample.history
-        )
-
-    @property
-    def session(self) -> Session:
-        """Return the sample as a session of one row."""
-        return Session(self.cwd, (Input.from_marked(self.input_args),), self.history)
-
-    def __str__(self) -> str:
-        return self.session.body
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """Converts numbered samples into lines, and start directories into contexts."""
-
-    sampler: str
-    seed: int
-    scoring: Scoring
-    schema: int
-
-    def __call__(self, lane: Lane, task: tuple[int, Wanted | str]) -> Line | Context:
-        """Return the line of an executed and scored sample, or a directory's context."""
-        number, wanted = task
-        if isinstance(wanted, str):
-            return lane.context(wanted)
-        cache = lane.cache
-        lane.effort = effort = Effort()
-        if cache is not None:
-            cache.use = effort
-        began = time.perf_counter()
-        recorder = SessionRecorder(
-            scoring=self.scoring,
-            cache=None if cache is None or wanted.history else cache.of(wanted.cwd),
-            alone=lane.alone,
-        )
-        rng = generator(self.seed, "score", number)
-        recorded = recorder.record(wanted.session, lane, rng, volatile=wanted.volatile)
-        made = recorded.record(
-            number,
-            system=lane.system.name,
-            sampler=self.sampler,
-            schema=self.schema,
-            mistake=wanted.mistake,
-        )
-        effort.lane_seconds += time.perf_counter() - began
-        effort.trouble = None if cache is None else cache.trouble
-        return Line(number, encode(made), made.volatile, made.n_executions, effort)
-
-
-def recording(plan: Plan, system: str) -> NumberedJob[Wanted | str, Line | Context]:
-    """Return the job that makes records and contexts of a plan on its system, by name or file."""
-    return NumberedJob(
-        Recording(
-            plan.drawing.sampler,
-            plan.drawing.seed,
-            plan.scoring or Scoring(),
-            plan.record_schema,
-        ),
-        system=system,
-        limits=plan.limits or LIMITS,
-        digest=plan.system_digest,
-        lanes=LANES,
-        what="record",
-    )
 
 
 def add_scores(

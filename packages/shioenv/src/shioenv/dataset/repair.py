@@ -18,9 +18,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.generate import Progress, Teller, Wanted, missing, plan_of, recording
+from shioenv.dataset.generate import Progress, Teller, missing, plan_of
 from shioenv.dataset.manifest import SHARD_RECORDS, Shard, read_manifest
 from shioenv.dataset.record_reader import context_problems
+from shioenv.dataset.record_tasks import RecordTask, recording
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems
 from shioenv.domain.context import Context
@@ -150,12 +151,13 @@ def repair_with(
         finished: dict[int, list[Record]] = {number: [] for number in damaged}
         repaired = []
         with executor or LocalExecutor() as executor:
-            lost: list[tuple[int, Wanted | str]] = [*store.missing_contexts()]
+            lost: list[tuple[int, RecordTask]] = [*store.missing_contexts()]
             tasks = chain(lost, missing(store, samples(last), last))
-            for session_id, line in executor.map(recording(manifest.plan, system), tasks):
-                if not isinstance(line, Line):
-                    repaired.append(_remade_context(store, session_id, line))
+            for session_id, answer in executor.map(recording(manifest.plan, system), tasks):
+                if isinstance(answer, Context):
+                    repaired.append(_remade_context(store, session_id, answer))
                     continue
+                (line,) = answer
                 teller.add(line)
                 number = session_id // SHARD_RECORDS
                 if number not in damaged:

@@ -115,6 +115,16 @@ def _checked(
     return loaded.grammar
 
 
+def check_known(
+    names: Iterable[str], directory: Path = COMMANDS, own: OwnGrammars | None = None
+) -> None:
+    """Check that grammars exist, without reading them. Errors: UnknownGrammarError."""
+    for name in names:
+        there = own.directory if own and name in own.names else directory
+        if not (there / f"{name}.grammar").is_file():
+            raise _unknown(name, directory, own)
+
+
 def _unknown(name: str, directory: Path, own: OwnGrammars | None = None) -> UnknownGrammarError:
     known = names_of_grammars(directory, own)
     if directory == COMMANDS:

@@ -147,19 +147,20 @@ class ResidentShell(Closing):
         """See `Shell.patch`."""
         return self._lines.whole().patch
 
-    def fork(self, *, exact: bool = True) -> ResidentShell:
+    def fork(self, *, exact: bool = True, seconds: float = math.inf) -> ResidentShell:
         """Return a new shell on a separate machine, where the same lines were run.
 
         The two shells are independent from then on. The lines are run again, so processes,
         connections and open files exist there as well. Each line has to do the same again.
         ForkError names the first that did not, such as `date` or a race. With `exact` False such
-        differences are accepted. Errors: those of `run`.
+        differences are accepted. ForkError is raised as well where the lines take more than
+        `seconds` together. Errors: those of `run`.
         """
         shell = ResidentShell(self._runner, self._cwd, idle_seconds=self._idle_seconds)
         try:
             with self._lines.turn(closed=True):
                 told, whole = list(self._told), self._whole() if exact else None
-            shell._repeat(told, whole)
+            shell._repeat(told, whole, seconds)
         except BaseException:
             shell.close()
             raise

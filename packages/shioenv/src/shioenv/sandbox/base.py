@@ -319,6 +319,8 @@ class Execution:
     """On a terminal: whether a process other than the shell is in the foreground."""
     frozen: bool = False
     """Whether changes of later lines are relative to the state after this line."""
+    outlived: bool = False
+    """Of a line: whether a process that it started was there at its end."""
     hostname: bytes | None = None
     """The hostname after the run; None if unchanged."""
     network: bytes | None = None
@@ -395,11 +397,14 @@ class ShellSandbox(Sandbox, Protocol):
     `hostname` are reported only by the line that changed them.
     """
 
-    def start_shell(self, cwd: str | None = None, *, idle_seconds: float) -> Execution:
+    def start_shell(
+        self, cwd: str | None = None, *, idle_seconds: float, separate: bool = False
+    ) -> Execution:
         """Start a shell in a directory of the machine: pristine, or as an ended shell left it.
 
         The execution has the state of the new shell. The shell ends after waiting `idle_seconds`
-        for its next line. Errors: those of `run`.
+        for its next line. With `separate` it has two output channels, and every line's request is
+        `separate`. Errors: those of `run`.
         """
         ...
 
@@ -409,10 +414,10 @@ class ShellSandbox(Sandbox, Protocol):
         With `blind`, the execution has only output and exit code. The next line that is not blind
         reports the changes.
 
-        `exit_code` is the value of `$?` afterwards. Only the request's text, time and order are
-        used. A line that reaches a limit ends its shell. Background effects of earlier lines are
-        attributed to this line. Errors: those of `run`, after which the machine is gone;
-        ShellEndedError where the shell had ended before the line.
+        `exit_code` is the value of `$?` afterwards. Only the request's text, time, order and
+        `separate` are used. A line that reaches a limit ends its shell. Background effects of
+        earlier lines are attributed to this line. Errors: those of `run`, after which the machine
+        is gone; ShellEndedError where the shell had ended before the line.
         """
         ...
 

@@ -68,8 +68,8 @@ def compose_input(
 
     `draw(piped)` draws a further command; `piped` is true to the right of a pipe. Output may be
     redirected to `targets`. Redirections are not used without targets, nor pipes if `pipes` is
-    false. `fail` changes the words of a command so that it fails, for the left side of `||`; where
-    it gives None, `&&` takes the place of `||`.
+    false. `fail` changes the words of a command so that it fails, for the left side of `||`. If it
+    returns None, `&&` replaces the operator.
     """
     words, before = first, list[Token]()
     tokens = list(command_tokens(first))

@@ -16,6 +16,7 @@ from shioenv.errors import UnboundTokenError, UsageError
 from shioenv.grammar.bind import bind, values_of, with_vocabulary
 from shioenv.grammar.library import (
     OwnGrammars,
+    check_known,
     chosen_grammars,
     load_grammars,
     names_of_grammars,
@@ -97,6 +98,28 @@ def grammars_for(system: System, drawing: Drawing) -> tuple[Grammar, ...]:
     return tuple(grammar for grammar in grammars if grammar.name not in missing)
 
 
+def check_names(drawing: Drawing) -> None:
+    """Check the names in a drawing, which needs no system.
+
+    Errors: UnknownSamplerError, UnknownGrammarError, UsageError for an unknown policy or one that
+    the sampler does not support.
+    """
+    check_sampler(drawing.sampler)
+    _policy_settings(drawing)
+    own = own_grammars(drawing.own_grammars) if drawing.own_grammars else None
+    check_known(chosen_grammars(drawing.commands, own), own=own)
+
+
+def _policy_settings(drawing: Drawing) -> PolicySettings:
+    settings = settings_named(drawing.chosen_policy)
+    if settings.free and drawing.sampler != "gcs":
+        raise UsageError(
+            f"the policy {drawing.chosen_policy} works with gcs, not with {drawing.sampler}",
+            hint="--policy paper",
+        )
+    return settings
+
+
 def notes_on(system: System, drawing: Drawing) -> Iterator[str]:
     """Yield notes for the user on the grammars of a drawing, one line each.
 
@@ -130,6 +153,7 @@ def sample(
     `find_system` and `grammars_for`.
     """
     drawing = drawing.but(**settings)
+    check_names(drawing)
     built = system if isinstance(system, System) else find_system(system)
     directories = drawing.start_directories or built.declaration.session.start_directories
     return draw_samples(
@@ -179,13 +203,8 @@ def draw_samples(
     check_sampler(drawing.sampler)
     settings, chooser = PolicySettings(), policy
     if chooser is None:
-        settings = settings_named(drawing.chosen_policy)
+        settings = _policy_settings(drawing)
         chooser = settings.chooser
-    if settings.free and drawing.sampler != "gcs":
-        raise UsageError(
-            f"the policy {drawing.chosen_policy} is for gcs, not for {drawing.sampler}",
-            hint="--policy paper",
-        )
     if not start_directories:
         raise UsageError("sampling needs at least one start directory")
     operators = FREE_WEIGHTS if settings.free else OPERATOR_WEIGHTS

@@ -24,6 +24,7 @@ from shioenv.synthesis.digest_set import DigestSet
 from shioenv.synthesis.policy import PolicySettings
 from shioenv.synthesis.traces import DrawingPlace, Sample, SegmentTrace
 from shioenv.synthesis.usage_sampler import LONGEST_SHAPE, is_shape_operator
+from shioenv.synthesis.usage_tables import ABOUT_ITSELF
 
 USED_UP = 200
 """Consecutive draws of a command without a new input, after which it is used up."""
@@ -241,6 +242,9 @@ class SampleStream:
         parts: Sequence[str] = (people.command(random),)
         if composite:
             parts = people.shape(random, LONGEST_SHAPE if most >= 3 else most)
+        elif most > 1 and place.reads_only_input(parts[0]) and random.random() < FED:
+            source = people.source(parts[0], random)
+            parts = parts if source is None else (source, "|", *parts)
         tokens: list[Token] = []
         traces: list[SegmentTrace] = []
         before = ""
@@ -281,6 +285,10 @@ class SampleStream:
                     break
             if drawn is None or words is None:
                 return None
+            if not composite and not ABOUT_ITSELF.isdisjoint(words):
+                if number < len(parts) - 1:
+                    return None
+                tokens, traces = [], []  # it reads nothing
             traces.append(SegmentTrace(part, piped, drawn.trace, drawn.volatile))
             tokens += command_tokens(words)
         return _sample(place, directory, Input(tuple(tokens)), traces)

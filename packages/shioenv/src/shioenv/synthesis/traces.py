@@ -114,6 +114,11 @@ class DrawingPlace:
         """Whether a command reads standard input, because it names no file to read."""
         return self._reads(words) is False
 
+    def reads_only_input(self, name: str) -> bool:
+        """Whether a command, named by its grammar, has no operand for a file to read."""
+        traits = self.grammars[name].header.traits
+        return name in self.pipes and not traits.implied and MUST_EXIST.isdisjoint(traits.roles)
+
     def reads_file(self, words: Sequence[str]) -> bool:
         """Whether a command that could read standard input names a file to read."""
         return self._reads(words) is True

@@ -88,6 +88,22 @@ class People:
                 pairs.setdefault(first, {})[operator, second] = n
         return {first: Weights.of(following) for first, following in pairs.items()}
 
+    @cached_property
+    def _precedes(self) -> dict[str, Weights[str]]:
+        """The commands whose output each command reads."""
+        known = set(self.names)
+        pairs: dict[str, dict[str, float]] = {}
+        for text, n in self.usage.follows.items():
+            first, operator, second = text.split(" ")
+            if operator == "|" and {first, second} <= known:
+                pairs.setdefault(second, {})[first] = n
+        return {second: Weights.of(before) for second, before in pairs.items()}
+
+    def source(self, name: str, random: Random) -> str | None:
+        """Draw the grammar of a command whose output `name` reads; None if the table has none."""
+        before = self._precedes.get(name)
+        return before.draw(random) if before else None
+
     def command(self, random: Random) -> str:
         """Draw the grammar of a command, by the table or uniformly."""
         if self._utilities and random.random() < self.utility_share:

@@ -244,10 +244,10 @@ LETTERS = small(
 )
 
 STREAMS: dict[str, tuple[dict[str, Any], str]] = {
-    "mixed": ({}, "28f2588edeeed492"),
+    "mixed": ({}, "121b81988e5b99ee"),
     "paper": ({"policy": "paper"}, "7cef4cd1129367c3"),
     "lengths": ({"policy": "lengths"}, "a8b1a91bbb147885"),
-    "mistakes": ({"mistakes": 0.5}, "7926d4c272a1dffa"),
+    "mistakes": ({"mistakes": 0.5}, "f1c0a19ed9e9a63e"),
 }
 """Different settings, and the SHA-256 of the first 300 samples drawn with them."""
 

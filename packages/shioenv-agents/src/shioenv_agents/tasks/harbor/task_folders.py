@@ -117,7 +117,9 @@ def export_tasks(
     """
     tasks = list(tasks)
     if twice := [name for name, count in Counter(one.id for one in tasks).items() if count > 1]:
-        raise TaskError(f"{len(twice)} ids are those of several tasks, such as {twice[0]!r}")
+        raise TaskError(
+            f"several tasks have the id {twice[0]!r}", hint="give each task an id of its own"
+        )
     names = {one.system for one in tasks}
     if image is not None:
         _refuse_image(image, names)
@@ -141,7 +143,7 @@ def export_tasks(
             report(done, len(tasks))
         if not written:
             raise TaskError(
-                "no task can be told in Harbor: "
+                "no task can be exported to Harbor: "
                 + ", ".join(f"{why} ({n})" for why, n in Counter(refused.values()).most_common())
             )
     return ExportedTasks(tuple(written), refused)
@@ -166,20 +168,20 @@ def refusal(task: Task, system: System) -> str | None:
     instant = system.declaration.instant
     for fact in task.goal.facts:
         if fact.area == "hostname":
-            return "the host's name"
+            return "it is about the host name"
         if fact.area in _NETWORK:
-            return "the network"
+            return "it is about the network"
         if fact.file is None:
-            return "the state of the shell"
+            return "it is about the state of the shell"
         path = _path(task, fact.moved_to or fact.file)
         if check.is_below(path, (*check.HARNESS, *check.CONTAINER)):
-            return "a file where Harbor or a container has its own"
+            return "it changes a file that belongs to Harbor or the container"
         if fact.attribute in DATES and not _has_others(task, fact.file):
-            return "times of files"
+            return "it is about file times"
         if fact.code == "a" and fact.of_whole_file and not is_now(date_of(fact.value), instant):
-            return "times of files"
+            return "it is about file times"
     if task.kind is not GoalKind.STATE and in_file(task.prompt, ANSWER) is None:
-        return "an output that its prompt asks for in other words than ours"
+        return "its prompt asks for an output in another wording"
     return None
 
 
@@ -241,11 +243,11 @@ def _proved_goal(task: Task, machine: EnteredMachine) -> dict[str, Any]:
     goal: dict[str, Any] = {"entries": done.evidence["entries"], "output": task.goal.output}
     named = {_path(task, name) for name in _names(task)}
     if not named <= set(goal["entries"]):
-        raise FolderRefused("its solution does something else in a machine that stays")
+        raise FolderRefused("its solution has another effect on a persistent machine")
     if not done.reaches(goal):
-        raise FolderRefused("its solution prints something else in a machine that stays")
+        raise FolderRefused("its solution prints something else on a persistent machine")
     if not left_by(task, machine, task.solution, _OTHER).reaches(goal):
-        raise FolderRefused("its solution does not do the same twice, with other variables")
+        raise FolderRefused("its solution has another effect with other variables")
     if replace(done, evidence=_NO_CHANGE, answer=None).reaches(goal):
         raise FolderRefused("doing nothing passes")
     if left_by(task, machine, task.reduced).reaches(goal):
@@ -290,7 +292,7 @@ def begun(task: Task, machine: EnteredMachine) -> tuple[FileChange, ...]:
         return ()
     for row in task.history:
         if asyncio.run(_finished(machine, row, cwd=task.cwd)).exit_code:
-            raise FolderRefused("its history fails in a machine that stays")
+            raise FolderRefused("its history fails on a persistent machine")
     return machine.changes().changes
 
 
@@ -345,14 +347,14 @@ def _refuse_image(image: str, systems: Collection[str]) -> None:
     """Refuse an image that no Dockerfile can name, or that cannot be every task's. UsageError."""
     if not _REFERENCE.fullmatch(image):
         raise UsageError(
-            f"{image!r} is no image reference",
-            hint="give REPOSITORY:TAG, or REPOSITORY@sha256:DIGEST",
+            f"--image {image!r} is not an image reference",
+            hint="give REPOSITORY:TAG or REPOSITORY@sha256:DIGEST",
         )
     if len(systems) > 1:
         raise UsageError(
-            f"{image!r} is the image of one system, and the tasks are of "
-            f"{len(systems)}: {', '.join(sorted(systems))}",
-            hint="export the tasks of each system to a directory of their own",
+            f"--image {image!r} is one image, but the tasks belong to {len(systems)} systems: "
+            f"{', '.join(sorted(systems))}",
+            hint="export the tasks of each system to a separate directory",
         )
 
 

@@ -111,18 +111,21 @@ def folders_of(directory: Path) -> list[Task]:
         _files(folder)
         task = decode(_text(folder / TASK), str(folder / TASK))
         if name_of(task) != folder.name:
-            raise TaskError(f"{folder} is the folder of another task, {task.id!r}")
+            raise TaskError(
+                f"{folder} contains the task {task.id!r}",
+                hint=f"rename the folder to {name_of(task)}",
+            )
         file, certificate = folder / CERTIFICATE, None
         if file.exists():
             try:
                 certificate = msgspec.json.decode(_text(file), type=Certificate)
             except (ValueError, RecursionError, msgspec.DecodeError) as error:
-                raise TaskError(f"{file} is no certificate: {fault(error)}") from None
+                raise TaskError(f"{file} is not a certificate: {fault(error)}") from None
         tasks.append(replace(task, certificate=certificate))
     if not tasks:
         raise TaskError(
-            f"{directory} holds no folder of a task",
-            hint="shioenv tasks export FILE --out DIR writes such folders",
+            f"{directory} contains no folder of a task",
+            hint="write some: shioenv tasks export FILE --out DIR",
         )
     return tasks
 
@@ -300,13 +303,14 @@ def _files(folder: Path) -> dict[str, Path]:
             else:
                 raise TaskError(
                     f"{path} is neither a regular file nor a directory",
-                    hint="a folder of a task holds nothing else; remove it",
+                    hint="remove it from the task's folder",
                 )
             count += 1
             if count + len(left) > ENTRIES + 1 or size > BYTES:
                 raise TaskError(
-                    f"{folder} holds more than {ENTRIES:,} files and directories, or more than "
-                    f"{BYTES:,} bytes"
+                    f"{folder} contains more than {ENTRIES:,} files and directories, or more "
+                    f"than {BYTES:,} bytes",
+                    hint="remove what does not belong to the task",
                 )
     except OSError as error:
         raise TaskError(f"{error.filename} cannot be read: {error.strerror}", named=error) from None

@@ -262,10 +262,13 @@ class NamespaceSandbox(Uncopied):
         return self._read_network(Ask.KEEP)
 
     @in_turn
-    def start_shell(self, cwd: str | None = None, *, idle_seconds: float) -> Execution:
+    def start_shell(
+        self, cwd: str | None = None, *, idle_seconds: float, separate: bool = False
+    ) -> Execution:
         """Start a persistent shell; see `ShellSandbox.start_shell`."""
         start = cwd or self.system.declaration.start_directory
-        return self._shell(Request(". /dev/stdin", cwd=start), idle_seconds)
+        request = Request(". /dev/stdin", cwd=start, separate=separate)
+        return self._shell(request, idle_seconds)
 
     def _shell(self, request: Request, idle_seconds: float) -> Execution:
         if self._process is None:

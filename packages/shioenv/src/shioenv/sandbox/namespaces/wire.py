@@ -108,6 +108,7 @@ class ReplyFlags(IntFlag):
     STAYS = 1048576
     BUSY = 2097152
     FROZEN = 4194304
+    OUTLIVED = 8388608
 
 
 class Stage(IntEnum):
@@ -262,6 +263,7 @@ class Reply(NamedTuple):
             stays=said.stays,
             busy=said.busy,
             frozen=said.frozen,
+            outlived=said.outlived,
         )
 
 
@@ -279,6 +281,7 @@ class Meaning(NamedTuple):
     stays: bool
     busy: bool
     frozen: bool
+    outlived: bool
 
 
 @lru_cache(maxsize=1024)
@@ -297,6 +300,7 @@ def meaning(flags: int) -> Meaning:
         stays=bool(said & ReplyFlags.STAYS),
         busy=bool(said & ReplyFlags.BUSY),
         frozen=bool(said & ReplyFlags.FROZEN),
+        outlived=bool(said & ReplyFlags.OUTLIVED),
     )
 
 
