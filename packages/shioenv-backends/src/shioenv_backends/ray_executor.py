@@ -299,7 +299,7 @@ class RayExecutor:
             for name, node in alive.items()
             if name not in self._refused
         }
-        for name, workers in spread(usable, working, self._wanted).items():
+        for name, workers in workers_per_node(usable, working, self._wanted).items():
             if name not in working and workers:
                 self._start(name, alive[name]["NodeManagerAddress"], workers)
         if not self._nodes:
@@ -430,7 +430,7 @@ class _Node:
     """The numbers of the node's unfinished tasks, in the order given."""
 
 
-def spread(
+def workers_per_node(
     processors: Mapping[str, int], working: Mapping[str, int], wanted: int | None
 ) -> dict[str, int]:
     """Return the number of workers for each node.

@@ -56,7 +56,7 @@ _OF_MACHINE = (
 )  # fmt: skip
 
 
-def derive(base: str | None, name: str, seed: int, directory: Path) -> Path:
+def derive_system(base: str | None, name: str, seed: int, directory: Path) -> Path:
     """Write a derived system to a directory: `NAME.toml`, and its home tree in `home/`.
 
     The directory is created. Returns the path of `NAME.toml`, which `build_system` accepts. The

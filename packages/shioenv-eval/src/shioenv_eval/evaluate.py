@@ -31,8 +31,8 @@ from shioenv_eval.results import (
     NO_ANSWERS,
     JudgedPredictor,
     TrainedOn,
-    judged,
-    results,
+    evaluation_results,
+    judge_predictor,
     trained_on,
 )
 from shioenv_eval.suite import Suite, read_suite, write_suite
@@ -61,7 +61,7 @@ class Evaluation:
     @cached_property
     def document(self) -> dict[str, Any]:
         """The document of `results` with `unable`, as a JSON object."""
-        return results(self.suite, self.predictors) | {"unable": dict(self.unable)}
+        return evaluation_results(self.suite, self.predictors) | {"unable": dict(self.unable)}
 
 
 def evaluate(
@@ -148,7 +148,7 @@ def read_evaluation(directory: str | Path, of: Suite | None = None) -> Evaluatio
         level = PatchLevel(facts["patch_level"])
         known = facts["training"]
         training = None if known is None else TrainedOn.from_json(known)
-        found.append(judged(suite, kept, name, facts["version"], level, training))
+        found.append(judge_predictor(suite, kept, name, facts["version"], level, training))
     return Evaluation(suite, tuple(found), plan["unable"])
 
 
@@ -215,7 +215,7 @@ def _judged(
     if about.training is not None:
         tell(f"the suite is compared with what {name} was trained on")
         training = trained_on(suite, about.training)
-    return judged(suite, answers, name, about.version, about.level, training)
+    return judge_predictor(suite, answers, name, about.version, about.level, training)
 
 
 @contextmanager
@@ -256,7 +256,7 @@ def said_json(said: Said) -> dict[str, Any]:
     }
 
 
-def said_of(document: Mapping[str, Any]) -> Said:
+def parse_said(document: Mapping[str, Any]) -> Said:
     """Parse the output of `said_json`. Errors: KeyError, ValueError, TypeError, AnswerError."""
     answer = document["answer"]
     return Said(
@@ -276,7 +276,7 @@ def _encoded(place: int, said: Said) -> bytes:
 
 def _decoded(line: bytes) -> tuple[int, Said] | None:
     document = json.loads(line)
-    return document["number"], said_of(document)
+    return document["number"], parse_said(document)
 
 
 def _note(

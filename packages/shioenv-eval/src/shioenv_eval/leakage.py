@@ -119,7 +119,7 @@ class _Known:
     """The normal form; None if the input has none."""
 
 
-def leakage(
+def find_leaks(
     train: str | Path,
     test: str | Path,
     *,
@@ -293,8 +293,8 @@ def _known(shell_input: Input, cwd: str) -> _Known:
 
 
 def inputs_of(path: str | Path) -> Iterator[str]:
-    """Yield the inputs of a dataset or a file without their start directories, as `leakage` does.
+    """Yield the inputs of a dataset or a file without start directories, as `find_leaks` does.
 
-    Errors: those of `leakage`.
+    Errors: those of `find_leaks`.
     """
     return (known.text for known in _inputs(Path(path)))

@@ -154,7 +154,7 @@ class Suite:
         }
 
 
-def digest_of(questions: Sequence[Question], system_digest: str, settings: Any) -> str:
+def head_digest(questions: Sequence[Question], system_digest: str, settings: Any) -> str:
     """Return the digest of a head: SHA-256 (hex) of questions, the system's digest and settings."""
     asked = [question.to_json() for question in questions]
     text = json.dumps([asked, system_digest, settings], sort_keys=True, ensure_ascii=False)

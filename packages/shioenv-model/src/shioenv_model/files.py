@@ -21,7 +21,7 @@ from shioenv.files.cache_directory import cache_directory
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.files.regular import read_regular
 from shioenv_model.memory.index import COLUMNS, ROWS, columns_of, write_rows
-from shioenv_model.memory.members import json_member, judged
+from shioenv_model.memory.members import json_member, raise_model_errors
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.sources import without as sources_without
 from shioenv_model.memory.world import World
@@ -208,7 +208,7 @@ def opened(path: Path) -> Path:
     """
     if path.is_dir():
         return path
-    with judged(path):
+    with raise_model_errors(path):
         packed = read_regular(path, _LARGEST_PACKED)
     digest = hashlib.sha256(packed).hexdigest()
     place = cache_directory() / "models" / "opened"
@@ -295,7 +295,7 @@ def _members(packed: bytes, path: Path) -> Iterator[tuple[str, bytes]]:
 
     Errors: ModelError.
     """
-    with judged(path, "is no packed model"):
+    with raise_model_errors(path, "is no packed model"):
         size = zstandard.frame_content_size(packed)
         if not 0 <= size <= _LARGEST_OPEN:
             raise ValueError("it holds more than a model, or does not say how much it holds")

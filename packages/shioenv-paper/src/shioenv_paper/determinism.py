@@ -38,11 +38,11 @@ from shioenv_paper.repeats import (
     Pass,
     RepeatVerdict,
     cause_of,
-    commands_of,
     executor_of,
     marked,
     masked,
     passes,
+    sample_commands,
     shows_clock,
     volatile_commands,
 )
@@ -69,7 +69,7 @@ Digests = Mapping[str, str]
 
 
 @experiment(NAME)
-def run(
+def run_determinism(
     setting: ExperimentSetting,
     *,
     count: int = COUNT,
@@ -103,7 +103,7 @@ def run(
             _cause_table(verdicts),
             _open_table(verdicts),
         ],
-        chart=experiment_charts.determinism(
+        chart=experiment_charts.draw_determinism(
             groups, shares, f"{count:,} inputs are byte-identical in {number_of_passes} passes"
         ),
         counts={"inputs": count, "passes": number_of_passes, "passes of earlier calls": reused},
@@ -202,7 +202,7 @@ def _verdicts(
             differing=len(different),
             time_of_day=clock or shows_clock(sample, declared),
             cause=causes.get(number, NO_CAUSE),
-            command=(marked(sample, declared) or commands_of(sample))[0],
+            command=(marked(sample, declared) or sample_commands(sample))[0],
         )
 
 

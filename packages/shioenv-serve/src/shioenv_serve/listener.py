@@ -39,7 +39,7 @@ class Door:
             ) from None
 
 
-def place_of(listening: socket.socket) -> str:
+def socket_url(listening: socket.socket) -> str:
     """Return the address and port of a listening socket in the form of a URL."""
     host, port = listening.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

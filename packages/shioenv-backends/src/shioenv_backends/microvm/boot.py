@@ -152,7 +152,7 @@ def build_microvm(
     SystemBuildError if the kernel is not available, SystemStorageError.
     """
     cache = cache_directory()
-    with building.storage_errors(cache), building.build_lock(cache, report):
+    with building.system_storage_errors(cache), building.build_lock(cache, report):
         package = _downloaded(KERNEL, cache, report) if kernel is None else kernel
         sha256 = KERNEL.sha256 if kernel is None else sha256_of(package)
         key = _key(system, sha256)

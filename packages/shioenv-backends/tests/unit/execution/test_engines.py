@@ -10,7 +10,7 @@ import pytest
 from shioenv.dataset.generate import run
 from shioenv.errors import HostError, MissingExtraError, UsageError
 from shioenv.execution.local import executor_named
-from shioenv_backends.ray_executor import Priority, spread
+from shioenv_backends.ray_executor import Priority, workers_per_node
 from support.dataset_fakes import plan, samples
 
 
@@ -55,7 +55,7 @@ def test_a_cluster_that_does_not_answer(tmp_path: Path) -> None:
 def test_workers_are_spread_evenly(
     wanted: int | None, working: dict[str, int], shares: dict[str, int]
 ) -> None:
-    assert spread({"a": 4, "b": 1, "c": 0}, working, wanted) == shares
+    assert workers_per_node({"a": 4, "b": 1, "c": 0}, working, wanted) == shares
 
 
 def test_a_priority_that_cannot_be_had_is_refused() -> None:

@@ -253,7 +253,7 @@ def installed(name: str, install: Callable[[Path], None]) -> Path:
     return directory
 
 
-def told(words: Sequence[str | Path], what: str, **how: Any) -> str:
+def run_installer(words: Sequence[str | Path], what: str, **how: Any) -> str:
     """Run a program that installs `what` and return its standard output.
 
     `how` is passed to `subprocess.run`. Errors: HostError, with the last line of output, if the

@@ -14,7 +14,7 @@ from shioenv.bash.normal import is_single
 from shioenv.dataset.questions import read_questions
 from shioenv.errors import SuiteError, UsageError
 from shioenv.grammar.library import PAPER, load_grammars
-from shioenv_eval.suite import digest_of, read_suite, write_suite
+from shioenv_eval.suite import head_digest, read_suite, write_suite
 from shioenv_eval.utilities import utilities
 from support.evaluation_fakes import ENTRY, case, did, suite_of
 from support.paths import ROOT
@@ -163,12 +163,12 @@ def test_the_digest_is_of_inputs_system_and_settings(tmp_path: Path) -> None:
     path = tmp_path / "inputs"
     path.write_text("ls\npwd\n")
     questions = read_questions(path)
-    digest = digest_of(questions, "a", {"runs": 5})
-    assert digest == digest_of(read_questions(path), "a", {"runs": 5})
+    digest = head_digest(questions, "a", {"runs": 5})
+    assert digest == head_digest(read_questions(path), "a", {"runs": 5})
     for other in (
-        digest_of(questions[:1], "a", {"runs": 5}),
-        digest_of(questions, "b", {"runs": 5}),
-        digest_of(questions, "a", {"runs": 6}),
+        head_digest(questions[:1], "a", {"runs": 5}),
+        head_digest(questions, "b", {"runs": 5}),
+        head_digest(questions, "a", {"runs": 6}),
     ):
         assert other != digest
 

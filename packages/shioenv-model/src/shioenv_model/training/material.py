@@ -231,7 +231,7 @@ def make_material(
         if part.sampler in (PROBES, FILTERS, CROSSED, PIPED):
             built = find_system(system)
             if part.sampler == PROBES:
-                lines = probes(built, part.count, part.seed)
+                lines = probe_inputs(built, part.count, part.seed)
             elif part.sampler == FILTERS:
                 lines = filters(built, part.count, part.seed)
             elif part.sampler == CROSSED:
@@ -299,7 +299,7 @@ def _select(
     select(pool, target, selection)
 
 
-def probes(system: System, count: int, seed: int) -> list[str]:
+def probe_inputs(system: System, count: int, seed: int) -> list[str]:
     """Return inputs that run each command alone, for help, and with its options.
 
     Each letter and each digit is tried as an option, and `nosuch` as a long option. Each letter or

@@ -34,7 +34,7 @@ from shioenv_model.composition.opening import given
 from shioenv_model.files import read_card, write_card
 from shioenv_model.memory.forms import Forms
 from shioenv_model.memory.index import Index, write_index
-from shioenv_model.memory.memory import Memory, kept_of, taken
+from shioenv_model.memory.memory import Memory, stored_behavior, taken
 from shioenv_model.memory.rank import PAIR, WEIGHTS, Numbers, Ranker, features
 from shioenv_model.memory.rewrite import Kept, Taken
 from shioenv_model.memory.world import World, read_world
@@ -94,7 +94,7 @@ def _apart(
         cwd = cwd or world.start
         if len(text.encode("utf-8", "surrogateescape")) > 0xFFFF or "\0" in text:
             continue
-        yield cwd, text, _taken(text, world.state(cwd), forms), kept_of(record.behavior())
+        yield cwd, text, _taken(text, world.state(cwd), forms), stored_behavior(record.behavior())
 
 
 def _taken(text: str, state: State, forms: Forms) -> Taken | None:

@@ -19,7 +19,12 @@ import numpy.typing as npt
 
 from shioenv.errors import ModelError
 from shioenv.files.regular import open_regular
-from shioenv_model.memory.members import array_member, arrays_member, json_member, judged
+from shioenv_model.memory.members import (
+    array_member,
+    arrays_member,
+    json_member,
+    raise_model_errors,
+)
 
 if TYPE_CHECKING:  # it needs `regex`, which the hashes of `Seen` do not
     from shioenv_model.sequence.codec import Codec
@@ -48,7 +53,7 @@ class Seen:
                 hint="prepare the examples again, and train on them",
             )
         kept = arrays_member(file)
-        with judged(file):
+        with raise_model_errors(file):
             texts, forms = kept["texts"], kept["forms"]
             if any((each.ndim, each.dtype) != (1, np.dtype(np.uint64)) for each in kept.values()):
                 raise ValueError("it holds no hashes")
@@ -118,7 +123,7 @@ class Examples:
         self.facts: dict[str, Any] = json_member(directory / "examples.json", dict[str, Any])
         self.rows: npt.NDArray[Any] = array_member(directory / "examples.npy", ROW)
         file = directory / "tokens.bin"
-        with judged(file):
+        with raise_model_errors(file):
             open_regular(file).close()
             self._tokens = np.memmap(file, dtype="<u2", mode="r")
             lengths = self.rows["source"].astype(np.uint64) + self.rows["target"]

@@ -40,7 +40,7 @@ from shioenv.errors import (
 )
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
-from shioenv_eval.leakage import leakage
+from shioenv_eval.leakage import find_leaks
 from shioenv_paper.released import import_released
 from support.dataset_fakes import contents, make
 
@@ -446,4 +446,4 @@ def test_a_name_that_no_file_can_have_is_no_traceback(tmp_path: Path) -> None:
     with pytest.raises(ImportFileError, match="cannot be read: File name too long"):
         import_released(named, tmp_path / "new")
     with pytest.raises(DatasetCorruptError, match="File name too long"):
-        leakage(named, named)
+        find_leaks(named, named)

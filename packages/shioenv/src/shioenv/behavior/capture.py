@@ -22,7 +22,7 @@ from shioenv.behavior.shell_state import DECLARE, Malformed, ShellDump, merged
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import MONTHS, Context, FileEntry
 from shioenv.domain.names import file_key, name_text
-from shioenv.domain.patch import ContextPatch, Operation, collect
+from shioenv.domain.patch import ContextPatch, Operation, append_changes
 from shioenv.domain.pointer import escape
 from shioenv.errors import ContextError
 from shioenv.sandbox.base import Execution, FileChange, FileStat
@@ -144,7 +144,7 @@ class Recorder:
             operations.append(("=", "/hostname", name_text(execution.hostname)))
         if execution.network is not None:
             before = network_fields(found.network or self._network())
-            collect(before, network_fields(execution.network), "", operations)
+            append_changes(before, network_fields(execution.network), "", operations)
         patch, digest = _NO_CHANGES, None
         if operations or digests:
             everything = ContextPatch(tuple(operations))
@@ -236,7 +236,7 @@ class Recorder:
         except Malformed:
             return False
         _settle_level(old, new)
-        collect(old, new, "", operations)
+        append_changes(old, new, "", operations)
         return True
 
     def _files(
@@ -276,7 +276,7 @@ class Recorder:
                         left_out[name] = {key: new[key] for key in _OF_CONTENT}
                         left_out[name]["size"] = DIRECTORY_SIZE  # where it was made again
                         new.update({key: old[key] for key in _OF_CONTENT})
-                    collect(old, new, f"/fs/{escape(name)}", operations)
+                    append_changes(old, new, f"/fs/{escape(name)}", operations)
                 if _content_changed(before, after):
                     digests[name] = str(after.digest)
                     if len(operations) == known:  # no attribute shows it

@@ -30,7 +30,7 @@ from shioenv.dataset.write import README, data_files, write_context
 from shioenv.domain.context import Context
 from shioenv.domain.record import Record, encode
 from shioenv.errors import MissingExtraError, UsageError, did_you_mean
-from shioenv.files.compressed import writing
+from shioenv.files.compressed import open_compressed
 from shioenv.files.durable import atomic_write, new_directory, new_file
 from shioenv.files.regular import is_directory
 
@@ -321,7 +321,7 @@ def _write_lines(lines: Iterable[bytes], path: Path, suffix: str) -> None:
 def _compressed(file: IO[bytes], suffix: str) -> AbstractContextManager[IO[bytes]]:
     if suffix == ".gz":  # no name and no time inside: the same records give the same bytes
         return io.BufferedWriter(gzip.GzipFile("", "wb", 6, file, 0))
-    return writing(file, suffix)
+    return open_compressed(file, suffix)
 
 
 def _write_parquet(records: Iterator[Record], path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.errors import ImportFileError
-from shioenv.files.compressed import lines, unpacking
+from shioenv.files.compressed import stream_lines, unpacking
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
@@ -86,7 +86,7 @@ def read_lines(
     try:
         with unpacking(Path(path)) as stream:
             _refuse_known(path, stream.peek(_HEAD))
-            for number, line in enumerate(lines(stream), 1):
+            for number, line in enumerate(stream_lines(stream), 1):
                 pass_on(line)
                 if number == 1:
                     _refuse_one_line(path, line)

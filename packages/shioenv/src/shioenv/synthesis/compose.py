@@ -56,7 +56,7 @@ class Composites:
             raise UsageError(f"{self.max_segments} segments: an input has at least one command")
 
 
-def compose(
+def compose_input(
     random: Random,
     composites: Composites,
     first: Sequence[str],

@@ -215,7 +215,7 @@ def draw_samples(
         raise UsageError("sampling needs at least one command")
     sampler = partial(Sampler, drawing.sampler, policy=chooser, horizon=horizon)
     place = partial(
-        place_of, sampler, grammars, InputParser(grammars), settings, plans=plans_kept()
+        prepare_drawing, sampler, grammars, InputParser(grammars), settings, plans=plans_kept()
     )
     if callable(catalogue):
         places = {directory: place(catalogue(directory)) for directory in start_directories}
@@ -308,7 +308,7 @@ def _in_a_row(
             history = (*history, shell_input.text)
 
 
-def place_of(
+def prepare_drawing(
     sampler: Callable[[Sequence[Grammar]], Sampler],
     grammars: Sequence[Grammar],
     parser: InputParser,

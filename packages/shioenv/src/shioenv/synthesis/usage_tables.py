@@ -27,7 +27,7 @@ from shioenv.grammar.describe import (
     DescribedSegment,
     Description,
 )
-from shioenv.grammar.spelling import SUBSTITUTION, VARIABLE, plain
+from shioenv.grammar.spelling import SUBSTITUTION, VARIABLE, received_form
 
 Item = TypeVar("Item")
 
@@ -223,7 +223,7 @@ def shape(description: Description) -> str:
 
 def form(word: str) -> str:
     """Return the form of an operand: "name", "file name", "absolute path", "glob", "text" etc."""
-    text = plain(word)
+    text = received_form(word)
     if SUBSTITUTION in text:
         return "substitution"
     if VARIABLE in text:
@@ -291,10 +291,10 @@ def _count_command(parts: dict[str, Any], segment: DescribedSegment) -> None:
                 parts["styles"][argument.option][style] += 1
     parts["nested"].update(one.grammar for one in segment.nested if one.grammar is not None)
     place = "piped" if segment.operator == "|" else "operands"
-    parts[place][options][" + ".join(map(form, operands(segment.arguments)))] += 1
+    parts[place][options][" + ".join(map(form, operand_texts(segment.arguments)))] += 1
 
 
-def operands(arguments: Iterable[DescribedArgument]) -> Iterator[str]:
+def operand_texts(arguments: Iterable[DescribedArgument]) -> Iterator[str]:
     """Yield the texts of the operands (including assignments) among arguments."""
     for argument in arguments:
         if argument.kind in {ArgumentKind.OPERAND, ArgumentKind.ASSIGNMENT}:
