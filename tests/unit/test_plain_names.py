@@ -9,9 +9,9 @@ from pathlib import Path
 
 from support.sources import FILES, relative
 
-FILES_IN_SEVERAL = 20
+FILES_IN_SEVERAL = 24
 """Maximum number of file names that are in several packages."""
-FUNCTIONS_IN_SEVERAL = 75
+FUNCTIONS_IN_SEVERAL = 80
 """Maximum number of names of public functions that are in several modules."""
 UNCLEAR = frozenset(
     {"asked", "asking", "cast", "door", "heard", "patience", "people", "seat", "seated", "stacked",
