@@ -59,8 +59,10 @@ class Printing:
     def finish_pass(self) -> None:
         """Move a pass over the format to `written`: its errors come before its output."""
         self.written += [(True, os.fsencode(each)) for each in self.errors]
-        self.written.append((False, b"".join(self.parts)))
-        self.errors, self.parts = [], []
+        data = b"".join(self.parts)
+        end = data.rfind(b"\n") + 1  # output is written line by line, errors at once
+        self.written.append((False, data[:end]))
+        self.errors, self.parts = [], [data[end:]]
 
     def told(self, *, errors: bool) -> list[bytes]:
         """Return all errors, or all output."""
@@ -76,6 +78,7 @@ def printed(arguments: Sequence[str]) -> Printing:
         _apply(shape, printing)
         printing.finish_pass()
         if printing.ended or printing.taken >= len(values) or printing.taken == before:
+            printing.written.append((False, b"".join(printing.parts)))
             return printing
 
 
