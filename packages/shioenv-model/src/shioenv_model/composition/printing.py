@@ -40,7 +40,6 @@ class Printing:
     values: Sequence[str]
     taken: int = 0
     parts: list[bytes] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
     written: list[tuple[bool, bytes]] = field(default_factory=list)
     """Errors (True) and output (False) in order."""
     ended: bool = False
@@ -53,16 +52,15 @@ class Printing:
 
     def fail(self, said: str) -> None:
         """End the output at an invalid directive."""
-        self.errors.append(said)
+        self.complain(said)
         self.ended = True
 
-    def finish_pass(self) -> None:
-        """Move a pass over the format to `written`: its errors come before its output."""
-        self.written += [(True, os.fsencode(each)) for each in self.errors]
+    def complain(self, said: str) -> None:
+        """Add an error. Output is written line by line before it, errors at once."""
         data = b"".join(self.parts)
-        end = data.rfind(b"\n") + 1  # output is written line by line, errors at once
-        self.written.append((False, data[:end]))
-        self.errors, self.parts = [], [data[end:]]
+        end = data.rfind(b"\n") + 1
+        self.written += [(False, data[:end]), (True, os.fsencode(said))]
+        self.parts = [data[end:]]
 
     def told(self, *, errors: bool) -> list[bytes]:
         """Return all errors, or all output."""
@@ -76,7 +74,6 @@ def printed(arguments: Sequence[str]) -> Printing:
     while True:
         before = printing.taken
         _apply(shape, printing)
-        printing.finish_pass()
         if printing.ended or printing.taken >= len(values) or printing.taken == before:
             printing.written.append((False, b"".join(printing.parts)))
             return printing
@@ -235,7 +232,7 @@ def _whole(value: str | None, printing: Printing) -> int:
         return ord(value[1])
     match = _NUMERAL.match(value)
     if match is None or match.end() < len(value):
-        printing.errors.append(f"{value}: invalid number")
+        printing.complain(f"{value}: invalid number")
     if match is None:
         return 0
     digits = match[2]
