@@ -21,7 +21,7 @@ _ESCAPE = re.compile(
 _ESCAPES = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 _DIRECTIVE = re.compile(
     r"%(?P<flags>[-0+ #]*)(?P<width>\d{0,4}|\*)(?:\.(?P<precision>\d{0,4}|\*|-\d{1,4}))?"
-    r"[hlLjqzt]*(?P<letter>[%a-zA-Z]|\((?P<time>[^)]*)\)T)"
+    r"[hlLjqzt]*(?P<letter>[a-zA-Z]|\((?P<time>[^)]*)\)T)"
 )
 _NUMERAL = re.compile(r"[ \t\n]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9]\d*)", re.ASCII)
 _FRACTION = re.compile(r"[+-]?\d{1,12}(?:\.\d{1,12})?", re.ASCII)
@@ -29,6 +29,7 @@ _EXACT_DIGITS = 18
 """Significant decimal digits of Bash's `long double` (`LDBL_DIG` on x86-64)."""
 _CLOSEST_DIGITS = 15
 """Significant decimal digits for which a double rounds like a `long double`."""
+_PERCENT = re.compile("%%")
 _PLAIN = re.compile(r"[^\\%]+")
 _META = re.compile(r"[ !\"$&'()*,;<>?\[\\\]^`{|}]|^[#~]|(?<=[:=])~")
 
@@ -89,12 +90,18 @@ def _apply(shape: str, printing: Printing) -> None:
             match = _ESCAPE.match(shape, place)
             assert match is not None
             made = _escaped(match)
+        elif match := _PERCENT.match(shape, place):
+            made = b"%"
         else:
             match = _DIRECTIVE.match(shape, place)
-            if match is None or match["letter"][-1] not in "%bcdeEfFgGiouqQsTxX":
+            if match is not None and match["letter"] in ("a", "A", "n"):
+                raise Abstained(f"printf %{match['letter']}")
+            if match is None or match["letter"][-1] not in "bcdeEfFgGiouqQsTxX":
                 said = "`%': missing format character"
                 if place + 1 < len(shape):
-                    bad = re.compile(r"%[-0+ #\d.*hlLjqzt]*(.?)").match(shape, place)
+                    bad = re.compile(r"%[-0+ #]*[\d*]*(?:\.[\d*-]*)?[hlLjqzt]*(.?)").match(
+                        shape, place
+                    )
                     said = f"`{bad[1] if bad else ''}': invalid format character"
                     if bad and not bad[1]:
                         said = f"`{bad[0]}': missing format character"
@@ -138,11 +145,6 @@ def expanded(text: str) -> tuple[bytes, bool]:
 def _directed(match: re.Match[str], printing: Printing) -> bytes:
     """Return the output of a directive."""
     flags, letter = match["flags"], match["letter"]
-    if letter == "%":
-        if match[0] != "%%":
-            printing.fail("`%': invalid format character")
-            return b""
-        return b"%"
     width, precision = match["width"], match["precision"]
     if width == "*":
         number = _whole(printing.next(), printing)
