@@ -286,6 +286,8 @@ def refuse_zone(state: State, shape: str) -> None:
 def _printf(words: list[str], state: State) -> Behavior:
     arguments = words[2:] if words[1:2] == ["--"] else words[1:]
     if not arguments or (re.match("-.", arguments[0]) and words[1] != "--"):
+        if arguments and not arguments[0][:2].isascii():
+            raise Abstained("printf with an option of several bytes")
         said = "" if not arguments else f"{_PLACE}printf: {arguments[0][:2]}: invalid option\n"
         if arguments and arguments[0].startswith("-v"):
             if arguments != ["-v"]:
