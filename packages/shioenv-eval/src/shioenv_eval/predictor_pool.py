@@ -280,7 +280,7 @@ class _Worker(WorkerProcess):
         self.deadline = float("inf")
 
 
-def run_worker() -> None:
+def main() -> None:
     """Run a worker: create a predictor, and answer until the connection is closed."""
     file = int(sys.argv[2])
     os.set_inheritable(file, False)  # otherwise a child process could answer in its place

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.readable import changes
-from shioenv_agents.mcp.schema import Change, Effects
+from shioenv_agents.mcp.schema import ReportedChange, ReportedEffects
 
 LARGEST_PATCH: Final = 32_768
 """Maximum bytes of a result's patch as JSON; ours."""
@@ -18,7 +18,7 @@ LARGEST_DIFF: Final = 32_768
 MOST_SHOWN: Final = 40
 """Changes that the text of a result lists; ours, because the structure has more."""
 
-AnyEffects = TypeVar("AnyEffects", bound=Effects)
+AnyEffects = TypeVar("AnyEffects", bound=ReportedEffects)
 
 
 def effects_of(
@@ -37,7 +37,7 @@ def effects_of(
         output=output,
         output_omitted=omitted,
         output_truncated=behavior.output_truncated,
-        changes=[Change(*each) for each in changes(kept, start)],  # type: ignore[arg-type]
+        changes=[ReportedChange(*each) for each in changes(kept, start)],  # type: ignore[arg-type]
         context_patch=[list(each) for each in kept],
         changes_omitted=len(operations) - len(kept),
         patch_truncated=behavior.patch_truncated,
@@ -72,7 +72,7 @@ def _fitting(operations: list[Any]) -> list[Any]:
     return operations
 
 
-def text_of(effects: Effects) -> str:
+def text_of(effects: ReportedEffects) -> str:
     """Return a result as text: the output, the facts, and the changes."""
     lines = [effects.output.rstrip("\n")] if effects.output else []
     facts = [f"exit code {effects.exit_code}"]

@@ -120,7 +120,7 @@ class PredictArguments(msgspec.Struct, forbid_unknown_fields=True):
     output_limit: OutputLimit = OUTPUT
 
 
-class Change(msgspec.Struct):
+class ReportedChange(msgspec.Struct):
     """A change in readable form."""
 
     change: Literal["added", "changed", "removed", "moved"]
@@ -132,7 +132,7 @@ class Change(msgspec.Struct):
     ]
 
 
-class Effects(msgspec.Struct, kw_only=True):
+class ReportedEffects(msgspec.Struct, kw_only=True):
     """The effects of a command; the fields have the names of `shioenv run --json`."""
 
     cwd: Annotated[str, Meta(description="The directory that relative names refer to.")]
@@ -144,7 +144,9 @@ class Effects(msgspec.Struct, kw_only=True):
     output_truncated: Annotated[
         bool, Meta(description="Whether output beyond the machine's limit was lost.")
     ] = False
-    changes: Annotated[list[Change], Meta(description="Every change, in readable form.")] = []
+    changes: Annotated[
+        list[ReportedChange], Meta(description="Every change, in readable form.")
+    ] = []
     context_patch: Annotated[
         list[list[Any]],
         Meta(
@@ -168,7 +170,7 @@ class Effects(msgspec.Struct, kw_only=True):
     ] = False
 
 
-class PreviewEffects(Effects, kw_only=True):
+class PreviewEffects(ReportedEffects, kw_only=True):
     """The result of `preview`."""
 
     diff: Annotated[str, Meta(description="Changed contents, for `patch -p1 -d /`.")]
@@ -189,7 +191,7 @@ class ShellAnswer(msgspec.Struct, kw_only=True):
     shell: Annotated[str, Meta(description="The id of the shell; of the copy after `fork`.")]
     open: Annotated[bool, Meta(description="Whether the shell accepts another command.")]
     effects: Annotated[
-        Effects | None,
+        ReportedEffects | None,
         Meta(
             description="The effects of the command (`run`), or all changes since the shell was "
             "opened (`patch`)."
@@ -197,7 +199,7 @@ class ShellAnswer(msgspec.Struct, kw_only=True):
     ] = None
 
 
-class Prediction(Effects, kw_only=True):
+class Prediction(ReportedEffects, kw_only=True):
     """The result of `predict`."""
 
     confidence: Annotated[

@@ -18,11 +18,11 @@ from shioenv_agents.mcp.machines import OpenShells, PristineMachines
 from shioenv_agents.mcp.previews import AT_ONCE, Previews
 from shioenv_agents.mcp.results import LARGEST_DIFF, effects_of, text_of
 from shioenv_agents.mcp.schema import (
-    Effects,
     PredictArguments,
     Prediction,
     PreviewArguments,
     PreviewEffects,
+    ReportedEffects,
     RunArguments,
     ShellAnswer,
     ShellArguments,
@@ -72,7 +72,7 @@ TOOLS: Final = {
             "disk. The command is root there and can harm nothing. `limits_hit` names reached "
             "limits.",
             RunArguments,
-            Effects,
+            ReportedEffects,
             read_only=True,
         ),
         Tool(
@@ -207,11 +207,11 @@ class ToolBox:
             raise UsageError(f"wrong arguments of {name}: {fault(error)}") from None
         return await self._calls[name](given, owner)
 
-    async def _run(self, given: RunArguments, owner: str) -> tuple[Effects, str]:
-        def action(runner: Any) -> Effects:
+    async def _run(self, given: RunArguments, owner: str) -> tuple[ReportedEffects, str]:
+        def action(runner: Any) -> ReportedEffects:
             state = replace(runner.state(given.cwd), stdin=given.stdin.encode())
             behavior = runner.execute(given.command, state, wall_seconds=given.timeout_seconds)
-            return effects_of(behavior, state.cwd, given.output_limit, Effects)
+            return effects_of(behavior, state.cwd, given.output_limit, ReportedEffects)
 
         effects = await self._pristine.use(action)
         return effects, text_of(effects)
@@ -253,7 +253,7 @@ class ToolBox:
             used, behavior = await self._shells.run(
                 owner, given.shell, given.command, given.timeout_seconds
             )
-        effects = effects_of(behavior, used.cwd, given.output_limit, Effects)
+        effects = effects_of(behavior, used.cwd, given.output_limit, ReportedEffects)
         answer = ShellAnswer(shell=used.id, open=not used.shell.ended, effects=effects)
         text = text_of(effects)
         return answer, text if answer.open else f"{text}\nThe shell has ended. Open a new one."
