@@ -22,7 +22,7 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.sandbox.base import LIMITS
 from shioenv_paper.estimator_replay import InputReplay
-from shioenv_paper.exact import KnownInput, executed, stream
+from shioenv_paper.exact import KnownInput, execute_sub_inputs, stream
 
 
 def collect(lengths: list[int], count: int, seed: int) -> list[KnownInput]:
@@ -34,7 +34,7 @@ def collect(lengths: list[int], count: int, seed: int) -> list[KnownInput]:
             n = one.input.n_arguments
             if one.volatile or not missing.get(n):
                 continue
-            known = executed(observer, (number, one))
+            known = execute_sub_inputs(observer, (number, one))
             if isinstance(known, KnownInput):
                 found.append(known)
                 missing[n] -= 1

@@ -30,9 +30,9 @@ from shioenv.dataset.questions import Question
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import ShioenvError, SuiteError
 from shioenv.system.store import find_system
-from shioenv_eval.adapting.adapt import adapt
+from shioenv_eval.adapting.adapt import adapt_inputs
 from shioenv_eval.evaluate import evaluate
-from shioenv_eval.mask import text_of
+from shioenv_eval.mask import output_text_of
 from shioenv_eval.metrics import Said
 from shioenv_eval.suite import Suite, SuiteCase, read_suite, write_suite
 from shioenv_eval.suite_recorder import recorded_suite
@@ -144,7 +144,7 @@ def questions(name: str, folder: Path, half: str) -> list[Question]:
     system = find_system()
     programs = system.programs
     here = [each for each in asked if each.input.removeprefix("sudo ").split()[0] in programs]
-    return list(adapt(here if name == "tldr" else asked, system).questions)
+    return list(adapt_inputs(here if name == "tldr" else asked, system).questions)
 
 
 def recorded(name: str, folder: Path, half: str, out: Path, workers: int | None) -> Suite:
@@ -182,7 +182,8 @@ class Figures:
 def is_right(case: SuiteCase, said: Behavior | None) -> bool:
     """Whether output and exit code are those of a run of the case."""
     return said is not None and any(
-        run.exit_code == said.exit_code and text_of(run.output) == text_of(said.output)
+        run.exit_code == said.exit_code
+        and output_text_of(run.output) == output_text_of(said.output)
         for run in case.gold
     )
 
@@ -210,8 +211,8 @@ def _miss(case: SuiteCase, said: Said) -> dict[str, Any]:
     return {
         "id": case.question.id,
         "input": case.question.input,
-        "gold": [gold.exit_code, text_of(gold.output)],
-        "answer": None if got is None else [got.exit_code, text_of(got.output)],
+        "gold": [gold.exit_code, output_text_of(gold.output)],
+        "answer": None if got is None else [got.exit_code, output_text_of(got.output)],
         "confidence": said.confidence,
         "why": said.why,
     }

@@ -18,7 +18,7 @@ from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_eval.metrics import Said, Status
-from shioenv_eval.results import judged
+from shioenv_eval.results import judge_predictor
 from shioenv_eval.suite import Suite, read_suite
 from shioenv_model import single_commands
 from shioenv_model.composition.call import Call
@@ -68,7 +68,7 @@ def answer_to(model: Model, suite: Suite, place: int) -> Said:
 
 def right(suite: Suite, said: Sequence[Said]) -> list[bool]:
     """Return which answers are right."""
-    return [bool(mark.em) for mark in judged(suite, said, "model").marks]
+    return [bool(mark.em) for mark in judge_predictor(suite, said, "model").marks]
 
 
 def main() -> None:

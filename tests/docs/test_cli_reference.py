@@ -66,14 +66,8 @@ def test_an_option_that_takes_a_number_somewhere_takes_one_everywhere() -> None:
     assert numbers & texts == {"--id"}, "of a record it is a number, of a suite's case a name"
 
 
-DUE = ("shioenv preview", "shioenv serve openenv", "shioenv tasks")
-"""Commands whose help has to be rewritten."""
-
-
 def test_the_first_line_of_each_help_is_short_and_imperative() -> None:
     for path, command in commands("shioenv", typer.main.get_command(app)):
-        if path.startswith(DUE):
-            continue
         first = shared.plain(command.help or "").split("\n")[0]
         assert len(first) < 70, f"{path}: {first}"
         assert re.match(r"[A-Z][a-z]+ ", first), f"{path}: {first}"

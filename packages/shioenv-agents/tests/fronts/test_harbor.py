@@ -307,8 +307,8 @@ def test_what_an_image_runs_is_there_and_no_change(tmp_path: Path) -> None:
     [
         ("FROM debian:12\n", "does not name a ShIOEnv system"),
         ("", "does not name a ShIOEnv system"),
-        ("FROM shioenv/debian-12:0123456789ab\n", "with the digest"),
-        ("FROM debian:12\nLABEL {label}=debian-12:0123456789ab\n", "with the digest"),
+        ("FROM shioenv/debian-12:0123456789ab\n", "needs the build"),
+        ("FROM debian:12\nLABEL {label}=debian-12:0123456789ab\n", "needs the build"),
         ("FROM debian:12\nLABEL {label}=debian-12\n", "does not name a ShIOEnv system"),
         ("LABEL {label}={build}\nFROM debian:12\n", "does not name a ShIOEnv system"),
         ("FROM {image}\nLABEL {label}={build}\n", "unsupported instruction"),

@@ -92,7 +92,7 @@ def test_the_same_seed_draws_the_same_tasks(env: Any) -> None:
 def test_what_cannot_be_meant_is_refused(env: Any, tmp_path: Path) -> None:
     with pytest.raises(EnvironmentOptionError, match="task"):
         env.reset(options={"tsk": "1"})
-    with pytest.raises(EnvironmentOptionError, match="no task"):
+    with pytest.raises(EnvironmentOptionError, match="unknown task"):
         env.reset(options={"task": "9"})
     with pytest.raises(TaskError):
         TaskEnv(tmp_path / "missing")
@@ -166,14 +166,14 @@ def test_a_vector_refuses_what_it_cannot_be() -> None:
     vector = TaskVectorEnv(2, [REMOVE])
     with pytest.raises(EpisodeError):
         vector.step(("ls", "ls"))
-    with pytest.raises(EnvironmentOptionError, match="no task"):
+    with pytest.raises(EnvironmentOptionError, match="unknown task"):
         vector.reset(options={"task": "9"})
     vector.close()
 
 
 def test_a_task_of_another_build_of_its_system_is_refused(tmp_path: Path) -> None:
     env = TaskEnv([task(1, system_digest="ab" * 32)])
-    with pytest.raises(TaskError, match=r"task 1 .* with the digest abab") as error:
+    with pytest.raises(TaskError, match=r"task 1 was made on the build abab") as error:
         env.reset()
     env.close()
     assert "--rebase" in (error.value.hint or "")

@@ -56,7 +56,7 @@ _OF_MACHINE = (
 )  # fmt: skip
 
 
-def derive(base: str | None, name: str, seed: int, directory: Path) -> Path:
+def derive_system(base: str | None, name: str, seed: int, directory: Path) -> Path:
     """Write a derived system to a directory: `NAME.toml`, and its home tree in `home/`.
 
     The directory is created. Returns the path of `NAME.toml`, which `build_system` accepts. The
@@ -78,7 +78,9 @@ def derive(base: str | None, name: str, seed: int, directory: Path) -> Path:
     target = directory / "home"
     with storage_errors(directory):
         if target.exists() or (directory / f"{name}.toml").exists():
-            raise OutputExistsError(f"{directory} has a system already", hint="name another one")
+            raise OutputExistsError(
+                f"{directory} already has a system", hint="name another directory"
+            )
         starts = [
             str(PurePath(each).relative_to(home))
             for each in declaration.session.start_directories

@@ -18,7 +18,7 @@ from shioenv.domain.readable import changes
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.text import fixed, visible
 from shioenv_eval.evaluate import Evaluation, read_evaluation
-from shioenv_eval.mask import text_of
+from shioenv_eval.mask import output_text_of
 from shioenv_eval.metrics import Status
 from shioenv_eval.report.tables import Table
 from shioenv_eval.report.template import page_file, rendered, script_json
@@ -99,13 +99,13 @@ def write_page(directory: str | Path, file: str | Path | None = None) -> Evaluat
     """
     path = page_file(directory, file)
     evaluation = read_evaluation(directory)
-    content = page(evaluation).encode()
+    content = evaluation_html(evaluation).encode()
     with storage_errors(path):
         atomic_write(path, content)
     return evaluation
 
 
-def page(evaluation: Evaluation) -> str:
+def evaluation_html(evaluation: Evaluation) -> str:
     """Return the page as HTML that loads nothing from the network."""
     document = evaluation.document
     names = list(document["predictors"])
@@ -251,8 +251,8 @@ def _lines(gold: Behavior, behavior: Behavior | None) -> list[Row]:
 
     `=`: in both; `-`: missing from the answer; `+`: only in the answer; `…`: lines omitted.
     """
-    before = text_of(gold.output).split("\n")
-    after = before if behavior is None else text_of(behavior.output).split("\n")
+    before = output_text_of(gold.output).split("\n")
+    after = before if behavior is None else output_text_of(behavior.output).split("\n")
     rows = list(_compared(before, after))
     if behavior is None:
         rows = [["-", text] for _, text in rows]

@@ -280,7 +280,7 @@ class _Worker(WorkerProcess):
         self.deadline = float("inf")
 
 
-def main() -> None:
+def run_worker() -> None:
     """Run a worker: create a predictor, and answer until the connection is closed."""
     file = int(sys.argv[2])
     os.set_inheritable(file, False)  # otherwise a child process could answer in its place
@@ -326,7 +326,7 @@ def said_together(predictor: Any, tasks: Sequence[Task]) -> list[Said]:
     """
 
     def ask(task: Task) -> Said:
-        return said_of(predictor, *task)
+        return ask_predictor(predictor, *task)
 
     if len(tasks) > 1:
         together = list(predictor.together(ask, tasks))
@@ -336,7 +336,7 @@ def said_together(predictor: Any, tasks: Sequence[Task]) -> list[Said]:
     return [ask(task) for task in tasks]
 
 
-def said_of(predictor: Any, text: str, state: State) -> Said:
+def ask_predictor(predictor: Any, text: str, state: State) -> Said:
     """Return a predictor's answer to one input.
 
     Any other exception of the predictor becomes a status without an answer. Errors: HostError if

@@ -84,9 +84,9 @@ class SuiteCase:
             runs = tuple(gold[number] for number in document["runs"])
             case = cls(question_of(document["question"], number, source), runs, document["moved"])
         except (AnswerError, PatchError, KeyError, TypeError, IndexError) as error:
-            raise SuiteError(f"{source}:{number}: no case of a suite: {error}") from None
+            raise SuiteError(f"{source}:{number}: not a case of a suite: {error}") from None
         if not runs:
-            raise SuiteError(f"{source}:{number}: a case that was never run")
+            raise SuiteError(f"{source}:{number}: the case has no run")
         return case
 
 
@@ -154,7 +154,7 @@ class Suite:
         }
 
 
-def digest_of(questions: Sequence[Question], system_digest: str, settings: Any) -> str:
+def head_digest(questions: Sequence[Question], system_digest: str, settings: Any) -> str:
     """Return the digest of a head: SHA-256 (hex) of questions, the system's digest and settings."""
     asked = [question.to_json() for question in questions]
     text = json.dumps([asked, system_digest, settings], sort_keys=True, ensure_ascii=False)
@@ -198,7 +198,7 @@ def read_suite(path: str | Path) -> Suite:
             raise SuiteError(f"{path} has schema {document['schema']}, not {SCHEMA}", hint=_HINT)
         head = Head(**document)
     except (ValueError, KeyError, TypeError):
-        raise SuiteError(f"{path} is no suite", hint=_HINT) from None
+        raise SuiteError(f"{path} is not a suite", hint=_HINT) from None
     if hashlib.sha256(body).hexdigest() != head.sha256:
         raise SuiteError(f"{path} was changed since it was recorded", hint=_HINT)
     return Suite(head, tuple(_cases(body, str(path))))
@@ -209,7 +209,7 @@ def _cases(body: bytes, source: str) -> Iterator[SuiteCase]:
         try:
             document = parse_json(line.decode("utf-8", "surrogatepass"))
         except ValueError as error:
-            raise SuiteError(f"{source}:{number}: no case of a suite: {error}") from None
+            raise SuiteError(f"{source}:{number}: not a case of a suite: {error}") from None
         yield SuiteCase.from_json(document, number, source)
 
 

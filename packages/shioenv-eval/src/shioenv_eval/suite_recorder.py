@@ -23,7 +23,7 @@ from shioenv.files.unfinished import Parts, unfinished
 from shioenv.protocols import EXECUTION
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system
-from shioenv_eval.suite import Head, Suite, SuiteCase, digest_of, moved_in
+from shioenv_eval.suite import Head, Suite, SuiteCase, head_digest, moved_in
 
 RUNS = 5
 """Runs of each input: all but the last in sequence in one sandbox, the last later in another."""
@@ -56,7 +56,7 @@ def recorded_suite(
     `read_questions`, `find_system` and sandboxes; UsageError for fewer than two runs.
     """
     if runs < 2:
-        raise UsageError("one run shows nothing of what varies", hint="two at least")
+        raise UsageError("one run cannot show what varies", hint="give at least 2 runs")
     questions = read_questions(inputs)
     built = find_system(system)
     limits = limits or Limits()
@@ -72,7 +72,7 @@ def recorded_suite(
         runs=runs,
         seconds_apart=seconds_apart,
         limits=bounds,
-        digest=digest_of(questions, built.digest, settings),
+        digest=head_digest(questions, built.digest, settings),
     )
     done: list[list[Behavior]] = [[] for _ in tasks]
     total = runs * len(tasks)
@@ -132,10 +132,10 @@ class _Runs:
 
 
 def _executed(lane: Lane, task: tuple[int, Task], times: int) -> list[Behavior]:
-    return [executed(lane, task[1]) for _ in range(times)]
+    return [execute_input(lane, task[1]) for _ in range(times)]
 
 
-def executed(lane: Lane, task: Task) -> Behavior:
+def execute_input(lane: Lane, task: Task) -> Behavior:
     """Run an input and return its behavior.
 
     An input that times out is run again while nothing else runs, and the second run counts (D-10).

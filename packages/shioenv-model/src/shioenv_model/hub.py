@@ -35,7 +35,7 @@ def get(repository: str, name: str | None = None) -> Path:
         with _said(repository):
             fetched = Path(hub.hf_hub_download(repository, FILE, local_dir=directory))
         if not read_card(opened(fetched)):
-            raise ModelError(f"what {repository} holds says nothing of itself")
+            raise ModelError(f"{repository} has no model card")
         file = cache_directory() / "models" / f"{called}{SUFFIX}"
         with storage_errors(file):
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -215,7 +215,6 @@ def test_what_bash_refuses_is_told_in_its_words(case: str, sandbox: SandboxRunne
         "echo 'f() { f; }; f' > again.sh; bash again.sh",
         "echo '[[ -n $1 ]] && echo yes' > b.sh; sh b.sh a",
         "echo 'declare -x a=1' > b.sh; sh b.sh",
-        "declare -n r=x; r=5",
     ],
 )
 def test_what_has_no_end_or_another_language_is_abstained_from(

@@ -14,7 +14,7 @@ from shioenv_model.composition.call import Call
 from shioenv_model.memory.example_records import Induced
 from shioenv_model.memory.forms import Forms
 from shioenv_model.memory.interpret import Interpreter
-from shioenv_model.memory.memory import kept_of, taken
+from shioenv_model.memory.memory import stored_behavior, taken
 from shioenv_model.memory.rewrite import Kept, Taken
 from shioenv_model.worlds import world_called
 from support.seen import Seen
@@ -125,7 +125,7 @@ def kept(sandbox: SandboxRunner, text: str) -> Kept:
     """Return the kept record of a command, with its output on each channel."""
     apart = sandbox.execute(text, separate=True)
     told = replace(sandbox.run(text), stdout=apart.stdout, stderr=apart.stderr)
-    return kept_of(told)
+    return stored_behavior(told)
 
 
 @pytest.fixture(scope="module")

@@ -38,11 +38,11 @@ from shioenv_paper.repeats import (
     Pass,
     RepeatVerdict,
     cause_of,
-    commands_of,
     executor_of,
     marked,
     masked,
     passes,
+    sample_commands,
     shows_clock,
     volatile_commands,
 )
@@ -69,7 +69,7 @@ Digests = Mapping[str, str]
 
 
 @experiment(NAME)
-def run(
+def run_determinism(
     setting: ExperimentSetting,
     *,
     count: int = COUNT,
@@ -87,7 +87,7 @@ def run(
     from shioenv_paper import experiment_charts
 
     if number_of_passes < 2:
-        raise UsageError("one pass has nothing to be compared with", hint="two at least")
+        raise UsageError("one run has nothing to be compared with", hint="give at least 2 runs")
     drawn = stream_of(setting.system, Drawing(policy="paper", seed=setting.seed), count)
     samples = list(drawn.samples)
     plan = {**drawn.origin, **setting.origin, "inputs": len(samples)}
@@ -103,7 +103,7 @@ def run(
             _cause_table(verdicts),
             _open_table(verdicts),
         ],
-        chart=experiment_charts.determinism(
+        chart=experiment_charts.draw_determinism(
             groups, shares, f"{count:,} inputs are byte-identical in {number_of_passes} passes"
         ),
         counts={"inputs": count, "passes": number_of_passes, "passes of earlier calls": reused},
@@ -202,7 +202,7 @@ def _verdicts(
             differing=len(different),
             time_of_day=clock or shows_clock(sample, declared),
             cause=causes.get(number, NO_CAUSE),
-            command=(marked(sample, declared) or commands_of(sample))[0],
+            command=(marked(sample, declared) or sample_commands(sample))[0],
         )
 
 

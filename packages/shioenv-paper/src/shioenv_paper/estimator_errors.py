@@ -12,10 +12,16 @@ from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.text import fixed, rounded
 from shioenv_eval.report.tables import Table
 from shioenv_paper.estimator_replay import Cells, cells, replayed
-from shioenv_paper.exact import collect, wanted
+from shioenv_paper.exact import collect_exact_inputs, wanted_by_length
 from shioenv_paper.experiment_output import Findings, experiment
 from shioenv_paper.length_groups import PAPER_LENGTH
-from shioenv_paper.sampling_efficiency import COUNT, LONGEST, REPLAYS, counts, error_columns
+from shioenv_paper.sampling_efficiency import (
+    COUNT,
+    LONGEST,
+    REPLAYS,
+    count_by_length,
+    error_columns,
+)
 from shioenv_paper.setting import ExperimentSetting
 
 NAME = "estimators"
@@ -27,7 +33,7 @@ ERRORS = (0.1, 0.05, 0.03, 0.02, 0.01, 0.005)
 
 
 @experiment(NAME)
-def run(
+def run_estimator_errors(
     setting: ExperimentSetting,
     *,
     count: int = COUNT,
@@ -40,7 +46,7 @@ def run(
     """
     from shioenv_paper import experiment_charts
 
-    collected = collect(setting, wanted(count, longest))
+    collected = collect_exact_inputs(setting, wanted_by_length(count, longest))
     shortest = min(SHORTEST, longest)
     inputs = [known for known in collected.inputs if known.n >= shortest]
     accuracies = replayed(inputs, BUDGETS, replays, setting)
@@ -54,10 +60,10 @@ def run(
             *(_choice_table(label, group) for label, group in groups.items()),
             *(_budget_table(label, group) for label, group in groups.items()),
         ],
-        chart=experiment_charts.estimators(
+        chart=experiment_charts.draw_estimators(
             groups, longest_label if longest >= PAPER_LENGTH else None, len(inputs), replays
         ),
-        counts={**counts(collected), "inputs replayed": len(inputs)},
+        counts={**count_by_length(collected), "inputs replayed": len(inputs)},
         parameters={
             "inputs of each length": count,
             "longest": longest,

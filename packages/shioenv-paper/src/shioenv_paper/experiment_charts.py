@@ -24,7 +24,7 @@ from shioenv_eval.report.panels import (
     lengths_axis,
     means,
     said,
-    score,
+    score_axis,
     sized,
     styled,
     titled,
@@ -39,7 +39,7 @@ from shioenv_paper.length_groups import (
     PAPER_PERFECT,
     LengthCell,
     gains_of,
-    scores_of,
+    group_scores,
 )
 from shioenv_paper.repeats import REASONS, RepeatVerdict
 from shioenv_paper.scores import NAMES, PAPER_TRAINING, ScoredRecord, ones, values
@@ -65,7 +65,7 @@ _SHARED: dict[str, Any] = {"color": "shared", "shape": "shared", "strokeDash": "
 # ---- determinism ----
 
 
-def determinism(
+def draw_determinism(
     groups: Mapping[str, Sequence[RepeatVerdict]], shares: Mapping[str, float], passes: str
 ) -> alt.Chart:
     """Draw differing inputs by command and reason; `passes` describes the inputs and passes."""
@@ -96,7 +96,7 @@ def determinism(
 # ---- estimates against exact scores ----
 
 
-def estimators(
+def draw_estimators(
     groups: Mapping[str, Cells], quoted_for: str | None, inputs: int, replays: int
 ) -> alt.HConcatChart:
     """Draw error against executions, with one panel for each group.
@@ -143,7 +143,7 @@ def _errors(cell: Cell, least: float = 0.0) -> dict[str, Any]:
     return {"estimator": cell.estimator, "budget": cell.budget, "mean": error.value, **ends}
 
 
-def sampling_efficiency(
+def draw_sampling_efficiency(
     by_length: Mapping[int, Cells], inputs: int, replays: int
 ) -> alt.ConcatChart:
     """Draw errors by number of arguments and budget, with one panel for each estimator."""
@@ -226,7 +226,7 @@ def by_length(
 
 
 def _score(field: str) -> alt.Y:
-    return alt.Y(**score(field))
+    return alt.Y(**score_axis(field))
 
 
 def _means(cells: Sequence[LengthCell], group: str) -> list[dict[str, Any]]:
@@ -295,7 +295,7 @@ def _distribution_panel(
     scores: Sequence[ScoredRecord], least: int, series: Mapping[str, Any]
 ) -> alt.LayerChart:
     """Draw the share of inputs up to each score; a rule marks the paper's share at exactly 1."""
-    found = {name: values(scores_of(scores, sampler, least)) for sampler, name in NAMES.items()}
+    found = {name: values(group_scores(scores, sampler, least)) for sampler, name in NAMES.items()}
     y = _share_axis()
     stated = chart([{"share": 1 - PAPER_PERFECT, "label": "paper, GCS: > 20% at 1"}]).encode(y=y)
     label = stated.mark_text(
@@ -321,17 +321,17 @@ def _distributions(
     ]
     steps = chart(rows).mark_line(strokeWidth=2, interpolate="step-after")
     styles = {name: series[name] for name in ("color", "strokeDash")}
-    return steps.encode(x=alt.X(**score("score")), y=_share_axis(), **styles)
+    return steps.encode(x=alt.X(**score_axis("score")), y=_share_axis(), **styles)
 
 
 def _share_axis() -> alt.Y:
-    return alt.Y(**score("share", "share of inputs up to it"))
+    return alt.Y(**score_axis("share", "share of inputs up to it"))
 
 
 # ---- policies ----
 
 
-def policies(scores: Mapping[str, Sequence[ScoredRecord]], budget: int) -> alt.HConcatChart:
+def draw_policies(scores: Mapping[str, Sequence[ScoredRecord]], budget: int) -> alt.HConcatChart:
     """Draw each policy's means by number of arguments, and its distribution function."""
     styles = dict(zip(scores, (STYLES[0], STYLES[3], STYLES[1]), strict=True))
     series = styled("policy", tuple(scores), "policy", tuple(styles.values()))
@@ -360,7 +360,7 @@ def policies(scores: Mapping[str, Sequence[ScoredRecord]], budget: int) -> alt.H
 # ---- training sets ----
 
 
-def training_sets(sets: Mapping[str, Sequence[float]]) -> alt.HConcatChart:
+def draw_training_sets(sets: Mapping[str, Sequence[float]]) -> alt.HConcatChart:
     """Draw the sets' means next to the paper's, and histograms of the first two: UCS and GCS."""
     ucs, gcs, *_ = sets.values()
     histograms = (
@@ -398,10 +398,10 @@ def _sets_panel(sets: Mapping[str, Sequence[float]]) -> alt.LayerChart:
             color=series["color"],
         )
 
-    x = alt.X(**score("mean", grid=True))
+    x = alt.X(**score_axis("mean", grid=True))
     whole = placed(rows)
     layers = [
-        whole.mark_rule(strokeWidth=2).encode(x=alt.X(**score("low", grid=True)), x2="high:Q"),
+        whole.mark_rule(strokeWidth=2).encode(x=alt.X(**score_axis("low", grid=True)), x2="high:Q"),
         whole.mark_point(filled=True, size=75, opacity=1).encode(x=x, shape=series["shape"]),
     ]
     for who, dy in (("ours", -9), ("paper", 10)):
@@ -460,7 +460,7 @@ def _points(training: Sequence[PolicyEpisode]) -> Iterator[dict[str, Any]]:
             }
 
 
-def regimes(rows: Sequence[RegimeRow]) -> alt.TopLevelMixin:
+def draw_regimes(rows: Sequence[RegimeRow]) -> alt.TopLevelMixin:
     """Draw EM (exact match, 0 to 1) by a model's number of records.
 
     One line for each model and regime connects the means of its draws. Each draw is a point. Each

@@ -22,14 +22,14 @@ _PLAN = -1
 """Key of the plan's line, which has no number."""
 
 
-def compare(path: Path, there: Any, plan: Mapping[str, Any]) -> None:
+def compare_plans(path: Path, there: Any, plan: Mapping[str, Any]) -> None:
     """Compare the existing plan with the requested one.
 
     Errors: DatasetCorruptError if `there` is not a plan. DatasetMismatchError if it has other
     values for names in `plan`, with a line for each; other names are ignored.
     """
     if not isinstance(there, Mapping):
-        raise unreadable(path, "it holds no plan")
+        raise journal_error(path, "it holds no plan")
     different = [
         f"{name}: {there.get(name)!r} there, {value!r} asked for"
         for name, value in plan.items()
@@ -39,21 +39,21 @@ def compare(path: Path, there: Any, plan: Mapping[str, Any]) -> None:
         raise DatasetMismatchError(str(path.parent), different)
 
 
-def unreadable(path: Path, why: object) -> DatasetCorruptError:
+def journal_error(path: Path, why: object) -> DatasetCorruptError:
     """Return the error for a file with unexpected content."""
     return DatasetCorruptError(f"{path} cannot be read: {why}", hint="choose another directory")
 
 
 def agree(path: Path, plan: Mapping[str, Any]) -> None:
-    """Save a plan to a file, or compare it with the existing plan. Errors: as `compare`."""
+    """Save a plan to a file, or compare it with the existing plan. Errors: as `compare_plans`."""
     if not path.exists():
         atomic_write(path, json.dumps(plan, indent=2).encode() + b"\n")
         return
     try:
         there = json.loads(path.read_bytes())
     except ValueError as error:
-        raise unreadable(path, error) from None
-    compare(path, there, plan)
+        raise journal_error(path, error) from None
+    compare_plans(path, there, plan)
 
 
 class Tried(Struct, frozen=True):
@@ -92,11 +92,11 @@ class InputJournal(Generic[Line]):
             try:
                 self._journal = files.Journal[Any](self._path, self._read)
             except (TypeError, ValueError, InputError) as error:
-                raise unreadable(self._path, repr(error)) from None
+                raise journal_error(self._path, repr(error)) from None
             opened.callback(self._journal.close)
             if not self._journal.values:
                 self._journal.append(_PLAN, self._plan, json.dumps(self._plan).encode())
-            compare(self._path, self._journal.values.pop(_PLAN, None), self._plan)
+            compare_plans(self._path, self._journal.values.pop(_PLAN, None), self._plan)
             self.tried = self._journal.values
             self._opened = opened.pop_all()
         return self
@@ -115,5 +115,7 @@ class InputJournal(Generic[Line]):
         if "number" in document:
             tried = self._decode(content)
             return tried.number, tried
-        compare(self._path, document, self._plan)  # before a line of another release is decoded
+        compare_plans(
+            self._path, document, self._plan
+        )  # before a line of another release is decoded
         return _PLAN, document

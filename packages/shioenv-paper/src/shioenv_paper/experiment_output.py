@@ -72,7 +72,7 @@ def experiment(name: str) -> Callable[[Find[Options]], Experiment[Options]]:
         ) -> Results:
             check_libraries()
             started = time.monotonic()
-            return write(setting, name, find(setting, *args, **options), started=started)
+            return write_findings(setting, name, find(setting, *args, **options), started=started)
 
         return run
 
@@ -85,7 +85,9 @@ def check_libraries() -> None:
     require_libraries("an experiment", "report", "altair", "scipy", "vl_convert")
 
 
-def write(setting: ExperimentSetting, name: str, findings: Findings, *, started: float) -> Results:
+def write_findings(
+    setting: ExperimentSetting, name: str, findings: Findings, *, started: float
+) -> Results:
     """Write the findings to the directory of this name.
 
     `started` is the value of `time.monotonic` at the start of the experiment. Errors:

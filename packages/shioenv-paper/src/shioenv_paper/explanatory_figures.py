@@ -185,7 +185,7 @@ def derived(machine: SandboxRunner, command: str, seed: int, *, brief: bool = Fa
         if not brief or (
             len({*arguments}) == len(arguments)
             and 0 < (scored.irreducibility or 0) < 1
-            and all(len(line) <= BRIEF for line in writing(made))
+            and all(len(line) <= BRIEF for line in derivation_states(made))
         ):
             return made
     raise SamplesExhaustedError(
@@ -207,19 +207,21 @@ def _derivation(options: Options, state: PartialInput, random: Random) -> Iterat
         state = step.state
 
 
-def shown(state: PartialInput) -> str:
+def format_partial_input(state: PartialInput) -> str:
     """Return a partial input as a line, with nonterminals in angle brackets."""
     return " ".join(show_argument(argument) for argument in state.arguments)
 
 
-def writing(made: Derived) -> list[str]:
+def derivation_states(made: Derived) -> list[str]:
     """Return the states of a derivation that completed a word, from the first to the input."""
     lines: list[str] = []
     words = -1
     for state in (made.start, *(step.state for step in made.steps)):
         finished = sum(map(_finished, state.arguments))
         if finished > words or state.leftmost is None:
-            lines.append(shown(state).replace(f"<{made.input.segments[0].command}:", "<"))
+            lines.append(
+                format_partial_input(state).replace(f"<{made.input.segments[0].command}:", "<")
+            )
         words = max(words, finished)
     return lines
 
@@ -234,7 +236,7 @@ def life(made: Derived) -> Picture:
     x, y = 16.0, 30.0
     picture.heading(x, y, 1, "A grammar writes an input")
     y += 4
-    for line in writing(made):
+    for line in derivation_states(made):
         y += LINE + 2
         picture.state(x + 12, y, line)
     y += 2 * LINE + 6
@@ -280,7 +282,7 @@ def option(made: Derived, grammar: Grammar) -> Picture:
     x, y = 20.0, 28.0
     picture.text(x, y, f"starts where the leftmost nonterminal is {head}", MUTED)
     y += LINE
-    picture.code(x, y, shown(before))
+    picture.code(x, y, format_partial_input(before))
     productions = grammar.productions[head]
     total = sum(production.weight for production in productions) or 1.0
     first = [one for one in productions if one == chosen.production]
@@ -303,11 +305,11 @@ def option(made: Derived, grammar: Grammar) -> Picture:
     ends = "ends here" if chosen.terminated else "goes on"
     picture.text(x, y, f"the state that follows; the option {ends}", MUTED)
     y += LINE
-    picture.code(x, y, shown(chosen.state))
+    picture.code(x, y, format_partial_input(chosen.state))
     return picture
 
 
-def tree(system: System, *, depth: int = 2, most: int = 120) -> Picture:
+def draw_file_tree(system: System, *, depth: int = 2, most: int = 120) -> Picture:
     """Draw the files of the start directory: `depth` directory levels, at most `most` lines."""
     top = system.resolve(system.declaration.start_directory) or "/"
     picture = Picture(f"The files of {top} on {system.name}")
@@ -354,7 +356,7 @@ def draw(out: Path, *, seed: int = 0, system: str | None = None) -> list[Path]:
         pictures = {
             "life": life(derived(machine, LIVED, seed, brief=True)),
             "option": option(derived(machine, COMMAND, seed), bound(COMMAND, machine.system)),
-            "tree": tree(machine.system),
+            "tree": draw_file_tree(machine.system),
         }
     out.mkdir(parents=True, exist_ok=True)
     return [

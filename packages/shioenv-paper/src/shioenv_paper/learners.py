@@ -82,7 +82,7 @@ class Played:
 
 
 @experiment(NAME)
-def run(
+def run_learners(
     setting: ExperimentSetting,
     *,
     episodes: int = EPISODES,
@@ -116,7 +116,7 @@ def run(
                 setting.report(f"training {regime}, seed {seed}", done + len(ended), episodes)
                 return done + len(ended)
 
-            choose = train(vector, seed, episodes, told)
+            choose = train_policy(vector, seed, episodes, told)
             judged = _judged(setting, sampler, choose, evaluated, seed)
             played.append(_played(regime, seed, *judged))
     names = [f.name for f in PolicyEpisode.__dataclass_fields__.values()]
@@ -124,7 +124,7 @@ def run(
     return Findings(
         title="What random and learned policies write",
         data={"training": columns(training, *names), "evaluation": columns(everything, *names)},
-        tables=(table(played, episodes),),
+        tables=(learners_table(played, episodes),),
         chart=experiment_charts.learning(training),
         counts={
             "inputs trained on": len(training),
@@ -154,7 +154,7 @@ MEASURES: Final[dict[str, Callable[[Played], float]]] = {
 """The measures for evaluating policies, for each seed."""
 
 
-def table(played: Sequence[Played], episodes: int) -> Table:
+def learners_table(played: Sequence[Played], episodes: int) -> Table:
     """Return a table with one row per regime, with 95% intervals over seeds."""
     rows = [
         (regime, str(len(group)), *(_shown(*_mean(group, of)) for of in MEASURES.values()))
@@ -194,7 +194,7 @@ def _vector(
     )
 
 
-def train(
+def train_policy(
     vector: GrammarVectorEnv,
     seed: int,
     episodes: int,

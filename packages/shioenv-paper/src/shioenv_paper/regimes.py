@@ -37,9 +37,9 @@ from shioenv_model.memory.index import Index
 from shioenv_model.training.material import described, world_in
 from shioenv_model.training.memory_training import learn, write_memory
 from shioenv_model.training.token_examples import Examples
-from shioenv_paper.experiment_journal import agree, compare
+from shioenv_paper.experiment_journal import agree, compare_plans
 from shioenv_paper.experiment_output import Findings, columns, experiment
-from shioenv_paper.scores import made
+from shioenv_paper.scores import make_dataset
 from shioenv_paper.setting import ExperimentSetting
 from shioenv_paper.training_sets import COMPOSITES
 
@@ -162,7 +162,7 @@ class RegimeRow:
 
 
 @experiment(NAME)
-def run(
+def run_regimes(
     setting: ExperimentSetting,
     *,
     suites: Sequence[Path],
@@ -189,7 +189,7 @@ def run(
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(
             f"two suites are called {', '.join(twice)}, and the tables name suites by their files",
-            hint="copy one of them to a file of another name",
+            hint="rename one of the files",
         )
     needed = ("sklearn", "torch", "transformers") if training else ("sklearn",)
     for library in needed:
@@ -234,7 +234,7 @@ def run(
             *(_table(rows, name) for name in dict.fromkeys(row.suite for row in rows)),
             _differences(rights),
         ],
-        chart=experiment_charts.regimes(rows),
+        chart=experiment_charts.draw_regimes(rows),
         counts={name: finished_manifest(path).records for name, path in found.items()},
         parameters={
             "sizes": list(sizes),
@@ -257,12 +257,12 @@ def run(
 
 def _ucs(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
     drawing = Drawing(sampler="ucs", policy="paper", composite_share=COMPOSITES)
-    return made(setting, "ucs-unscored", count, drawing, UNSCORED).directory
+    return make_dataset(setting, "ucs-unscored", count, drawing, UNSCORED).directory
 
 
 def _people(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
     drawing = Drawing(policy="people", composite_share=COMPOSITES, mistakes=MISTAKES)
-    return made(setting, "people-unscored", count, drawing, UNSCORED).directory
+    return make_dataset(setting, "people-unscored", count, drawing, UNSCORED).directory
 
 
 def _gcs(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
@@ -273,7 +273,7 @@ def _gcs(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
     drawing = Drawing(sampler="gcs", policy="paper", composite_share=COMPOSITES)
     wanted = 2 * count
     while True:
-        dataset = made(setting, "gcs", wanted, drawing, scoring)
+        dataset = make_dataset(setting, "gcs", wanted, drawing, scoring)
         scores = [one.irreducibility for one in dataset.scores]
         fewest = min(sum(map(_high, scores)), sum(map(_low, scores)))
         if fewest >= count:
@@ -396,7 +396,7 @@ def _written(
         making.rename(examples)
     facts = Examples(examples).facts
     made_of = {"shape": msgspec.to_builtins(shape), "material": [described(pool)]}
-    compare(examples / "examples.json", facts, made_of)
+    compare_plans(examples / "examples.json", facts, made_of)
     if trains_here and not (run / "model" / CARD).exists():
         train(
             run, Examples(examples), plan,
@@ -414,7 +414,7 @@ def agree_on_training(run: Path, plan: Mapping[str, Any], minutes: float | None)
     """
     trained = run / "model"
     if (trained / CARD).exists():
-        compare(trained / CARD, read_card(trained).get("plan"), plan)
+        compare_plans(trained / CARD, read_card(trained).get("plan"), plan)
     if minutes is not None:
         run.mkdir(parents=True, exist_ok=True)
         agree(run / ASKED, {"plan": plan, "minutes": minutes})

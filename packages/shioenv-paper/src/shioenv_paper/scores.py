@@ -75,7 +75,7 @@ class ScoredDataset:
         }
 
 
-def made(
+def make_dataset(
     setting: ExperimentSetting, name: str, count: int, drawing: Drawing, scoring: Scoring
 ) -> ScoredDataset:
     """Generate or reuse the dataset of this name in the setting's data.

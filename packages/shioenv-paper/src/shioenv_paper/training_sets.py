@@ -39,7 +39,7 @@ from shioenv_paper.scores import (
     PAPER_TRAINING,
     ScoredDataset,
     ScoredRecord,
-    made,
+    make_dataset,
     ones,
     scores_of,
     values,
@@ -79,7 +79,7 @@ _CALLED = {**NAMES, GIVEN: "NL2CMD"}
 
 
 @experiment(NAME)
-def run(
+def run_training_sets(
     setting: ExperimentSetting,
     *,
     count: int = COUNT,
@@ -117,7 +117,7 @@ def run(
             _length_table(datasets),
             _rule_table(rescorings),
         ],
-        chart=experiment_charts.training_sets(sets),
+        chart=experiment_charts.draw_training_sets(sets),
         counts={
             source: {
                 **dataset.counts,
@@ -142,7 +142,7 @@ def _scored(setting: ExperimentSetting, source: str, count: int, scoring: Scorin
     wanted, new = count, 0
     drawing = Drawing(sampler=source, policy="paper", composite_share=COMPOSITES)
     while True:
-        dataset = made(setting, source, wanted, drawing, scoring)
+        dataset = make_dataset(setting, source, wanted, drawing, scoring)
         new += dataset.new
         scored = len(values(dataset.scores))
         if scored >= count:

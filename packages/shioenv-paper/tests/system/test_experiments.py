@@ -177,7 +177,7 @@ def test_regimes_of_sequence_models(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     setting = ExperimentSetting(out=tmp_path / "out", executor=LocalExecutor(1))
 
     def run(device: str = "cpu", plan: training.TrainingPlan = plan) -> tuple[list[str], list[int]]:
-        results = regimes.run(
+        results = regimes.run_regimes(
             setting, suites=[suite], pools=dict.fromkeys(("ucs", "gcs", "people"), pool),
             sizes=[150], questions=30, training=regimes.RegimeTraining(plan, 1, device),
         )  # fmt: skip

@@ -34,12 +34,12 @@ class Door:
             return socket.create_server((self.host, self.port), family=family, backlog=1024)
         except OSError as error:
             raise UsageError(
-                f"nothing can listen on {self.host}, port {self.port}: {error.strerror}",
-                hint="choose another one with --host and --port; port 0 is any free one",
+                f"cannot listen on {self.host}, port {self.port}: {error.strerror}",
+                hint="choose another with --host and --port; port 0 is any free one",
             ) from None
 
 
-def place_of(listening: socket.socket) -> str:
+def socket_url(listening: socket.socket) -> str:
     """Return the address and port of a listening socket in the form of a URL."""
     host, port = listening.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -501,7 +501,7 @@ def test_a_server_that_is_stopped_leaves_no_process(
     [
         (["--host", "0.0.0.0"], "--key-file"),
         (["--machine-below", "0.5"], "--model"),
-        (["--host", "192.0.2.1", "--key", "k"], "nothing can listen on 192.0.2.1"),
+        (["--host", "192.0.2.1", "--key", "k"], "cannot listen on 192.0.2.1"),
         (["--key", "two words"], "one word"),
         (["--key-file", "/nonexistent"], "cannot be read"),
         (["--model", "nosuch"], "nosuch"),

@@ -451,7 +451,7 @@ def test_where_no_shell_stays_lines_are_run_again(system: System) -> None:
         with shell_of(runner) as shell:
             shell.run("x=1; touch made")
             assert shell.run("echo $x; ls made").output == b"1\nmade\n"
-        with pytest.raises(SandboxError, match="no shell stays"):
+        with pytest.raises(SandboxError, match="persistent shells"):
             runner.start_shell(HOME, idle_seconds=1)
 
 

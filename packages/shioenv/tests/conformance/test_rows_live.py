@@ -38,6 +38,7 @@ def repeated(observer: SandboxRunner, rows: Sequence[str]) -> list[Behavior]:
         ("touch f", "mv f documents", "mv documents/f g", "mv g f", "rm f"),
         ("rm -r documents", "mkdir documents", "touch documents/f", "rm -r documents"),
         ("touch README.md", "mv README.md documents", "chmod 600 documents/README.md"),
+        ("true", "mkdir new; mv data new", "mv new/data/shared .; rmdir new/data/empty"),
         ("ln README.md l", "rm README.md", "mv l README.md", "chmod 600 README.md"),
         ("cp README.md r", "rm README.md", "cp r README.md", "mv README.md ."),
         ("cd /tmp", "mkdir d", "cd d", "touch ../f", "nothing_of_this_name", "echo $((1 / 0))"),

@@ -41,7 +41,7 @@ def openenv(
     ] = 1800.0,
     limits: shared.LimitsOptions,
 ) -> None:
-    """Serve tasks over OpenEnv's protocol (HTTP and WebSocket) until Ctrl-C.
+    """Serve tasks over OpenEnv's protocol, until Ctrl-C.
 
     Anyone who can reach the port can run anything in the sandboxes, and nothing outside them. This
     needs the extra shioenv[openenv].

@@ -23,7 +23,7 @@ from shioenv.domain.runner import State
 from shioenv.endpoint import Endpoint
 from shioenv.errors import Abstained
 from shioenv.execution.lanes import Lane
-from shioenv.files.unfinished import Parts, digest_of
+from shioenv.files.unfinished import Parts, plan_digest
 from shioenv.live.answerer import Answerer, answerer_package, load_model
 from shioenv.protocols import EXECUTION
 from shioenv.recording.execution_cache import sources_digest
@@ -94,7 +94,7 @@ def attempts(
     do = partial(_attempted, name=name, agent=agent or AGENTS[name], turns=turns)
     who = description_of(do.keywords["agent"])
     plan = [msgspec.to_builtins(list(tasks)), name, who, turns, EXECUTION]
-    digest = digest_of([plan, sources_digest(*_SOURCES)])
+    digest = plan_digest([plan, sources_digest(*_SOURCES)])
     with Parts(kept, f"tried-{digest[:24]}", msgspec.to_builtins, _attempt) as parts:
         return on_machines(do, tasks, system=system, workers=workers, report=report, parts=parts)
 

@@ -34,10 +34,10 @@ DATES: Final = ("year", "month", "day", "time")
 OWN: Final = frozenset({"cwd", "umask", "groups", *SHELL_FIELDS})
 """Areas of a context that end with the shell; only facts in the goal count for these."""
 
-REASON: Final = "the rows, which did something else when they were repeated"
+REASON: Final = "the lines had another effect when they were repeated"
 """The reason why a terminal that has reached the goal does not pass."""
 
-UNREADABLE: Final = "what no patch names: it could not be read"
+UNREADABLE: Final = "state outside patches: it could not be read"
 """The reason why a terminal does not pass if a process prevents this state from being read."""
 
 SESSION: Final = timedelta(hours=1)
@@ -179,7 +179,7 @@ class Judge:
             wanted = self._settled(_facts(self._goal.apply(named)), start)
             reached = self._settled(_facts(patch.apply(named)), start)
         except PatchError:  # the end of a huge patch was truncated
-            return Verdict(False, 0.0, ("everything: too much was changed",), ())
+            return Verdict(False, 0.0, ("everything: there are too many changes",), ())
         held, missing = 0, []
         for operation in self._goal.operations:
             places = _places(operation)
@@ -201,7 +201,7 @@ class Judge:
                 missing.append("output")
         extra = list(self._extra(start, wanted, reached, done))
         if done.patch_truncated:
-            extra.append("more than a patch can hold")
+            extra.append("more changes than a patch can hold")
         total = held + len(missing)
         return Verdict(
             passed=not missing and not extra,

@@ -28,7 +28,7 @@ from shioenv.domain.record import encode as encode_record
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.unfinished import Parts, digest_of
+from shioenv.files.unfinished import Parts, plan_digest
 from shioenv.live.terminal import Terminal, contents, for_rows
 from shioenv.protocols import EXECUTION
 from shioenv.recording.execution_cache import sources_digest
@@ -151,7 +151,7 @@ def make_tasks(
 
 def parts_of(kept: Path | None, name: str, plan: object) -> Parts[Task | str]:
     """Open the tasks made by earlier calls with the same plan and code, by number."""
-    digest = digest_of([plan, EXECUTION, sources_digest(*_SOURCES)])
+    digest = plan_digest([plan, EXECUTION, sources_digest(*_SOURCES)])
     return Parts(
         kept,
         f"{name}-{digest[:24]}",

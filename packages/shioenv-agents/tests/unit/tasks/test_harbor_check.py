@@ -38,7 +38,7 @@ def test_every_fact_of_a_file_counts(field: str) -> None:
 def test_what_is_extra_is_named() -> None:
     assert verdict({**DONE, "/x": FILE})[1] == ["/x"]
     assert verdict(DONE, other=["the network"])[1] == ["the network"]
-    assert verdict(DONE, truncated=True)[1] == ["more than can be told"]
+    assert verdict(DONE, truncated=True)[1] == ["more changes than can be listed"]
 
 
 def test_what_the_harness_makes_is_not_extra() -> None:

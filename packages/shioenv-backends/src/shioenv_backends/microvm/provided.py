@@ -15,7 +15,7 @@ from shioenv.system.store import System
 from shioenv_backends.microvm.bare import BareSandbox
 from shioenv_backends.microvm.boot import build_microvm, find_microvm
 from shioenv_backends.microvm.firecracker import find_firecracker
-from shioenv_backends.microvm.firecracker import version as firecracker_version
+from shioenv_backends.microvm.firecracker import firecracker_version as firecracker_version
 from shioenv_backends.microvm.qemu import KVM, accelerator, find_qemu, may_open_kvm
 from shioenv_backends.microvm.virtual_machine import FirecrackerSandbox, MicrovmSandbox
 

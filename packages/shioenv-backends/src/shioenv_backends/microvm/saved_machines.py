@@ -18,7 +18,7 @@ NAMES = ("memory", "state")
 _BLOCK = 1 << 16
 
 
-def keep(place: Path, write: Callable[[Path], None]) -> None:
+def save_machine(place: Path, write: Callable[[Path], None]) -> None:
     """Create `place` with the files (`NAMES`) that `write` puts into a temporary directory.
 
     `place` is created completely and durably, or not at all. An existing `place` is left unchanged.

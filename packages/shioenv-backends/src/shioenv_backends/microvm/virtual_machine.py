@@ -23,7 +23,7 @@ from shioenv.system.store import System
 from shioenv_backends.microvm.boot import find_microvm
 from shioenv_backends.microvm.channel import FrameKind, GuestChannel, SupervisorStream
 from shioenv_backends.microvm.firecracker import FirecrackerTemplate
-from shioenv_backends.microvm.firecracker import version as firecracker_version
+from shioenv_backends.microvm.firecracker import firecracker_version as firecracker_version
 from shioenv_backends.microvm.qemu import Hardware, MachineTemplate, accelerator
 
 _OWN_MEMORY = 192 * MEBIBYTE

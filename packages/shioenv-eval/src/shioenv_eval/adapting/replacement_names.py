@@ -13,7 +13,7 @@ from random import Random
 
 from shioenv.bash.words import quoted
 from shioenv.grammar.bind import values_of
-from shioenv.grammar.spelling import SHOWN, VARIABLE, plain
+from shioenv.grammar.spelling import SHOWN, VARIABLE, received_form
 from shioenv.grammar.symbols import Nonterminal
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System
@@ -113,7 +113,7 @@ class SystemNames:
         `written` is the word as shell text. Roles that do not refer to the system, such as the name
         of a variable, always fit.
         """
-        word = plain(written).translate(SHOWN)
+        word = received_form(written).translate(SHOWN)
         named = any(character.isalnum() or character == VARIABLE for character in word)
         if not named or word.startswith(("-", "+")):
             return True
@@ -154,7 +154,7 @@ class SystemNames:
 
         Values in `used` are avoided where possible.
         """
-        word = plain(written).translate(SHOWN)
+        word = received_form(written).translate(SHOWN)
         role = _told(role, word)
         if role == "owner":
             user, sign, group = re.fullmatch(r"([^:.]*)([:.]?)(.*)", word, re.DOTALL).groups()  # type: ignore[union-attr]

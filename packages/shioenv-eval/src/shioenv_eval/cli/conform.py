@@ -102,7 +102,7 @@ def conform(
     from shioenv.domain.predictor import PatchLevel
     from shioenv.errors import UsageError
     from shioenv.files.durable import refuse_unwritable
-    from shioenv_eval.conform.comparison import compared
+    from shioenv_eval.conform.comparison import compare_with_machine
     from shioenv_eval.conform.finding_files import RESULTS, write_comparison
     from shioenv_eval.conform.truth import Choice
     from shioenv_eval.predictor_pool import Bounds
@@ -118,7 +118,7 @@ def conform(
         refuse_unwritable(out / RESULTS)
     with (
         Meter(lasting=True, stopped="stopped; what was executed is kept: run this again") as meter,
-        compared(
+        compare_with_machine(
             against if against is not None else f"sandbox:{against_system}",
             system=system,
             choice=Choice(tuple(command or ()), cases, seed),

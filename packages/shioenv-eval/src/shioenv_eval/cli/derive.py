@@ -37,7 +37,7 @@ def derive(
     `shioenv system build DIR/NAME.toml` builds the new system.
     """
     from shioenv.system.declare import load_declaration
-    from shioenv_eval.derived_system import derive as draw
+    from shioenv_eval.derived_system import derive_system as draw
 
     file = draw(base, name, seed, out)
     declaration = load_declaration(str(file))

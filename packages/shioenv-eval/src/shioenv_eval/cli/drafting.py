@@ -47,7 +47,7 @@ def coverage(
     in the grammar file excuses either. The exit status is 1 if an option is missing or unknown.
     """
     from shioenv.grammar.library import own_grammars
-    from shioenv_eval.drafting.coverage import coverage as covered
+    from shioenv_eval.drafting.coverage import help_coverage as covered
 
     asked = asked_grammars(grammars, own_grammars(own))
     with opened(system) as sandbox:
@@ -102,7 +102,7 @@ def draft(
     The grammar has all options of the help text, and passes `grammar check`. Values, weights and
     examples are guesses, marked by comments. Redirect it to NAME.grammar and improve it.
     """
-    from shioenv_eval.drafting.draft import draft as drafted
+    from shioenv_eval.drafting.draft import draft_grammar as drafted
 
     with opened(system) as sandbox:
         execute = executing(sandbox)

@@ -41,14 +41,14 @@ def report_dataset(
     file. With --json the statistics are printed, and the page is written only if --out is given.
     """
     from shioenv.dataset.manifest import read_manifest
-    from shioenv_eval.report.dataset_page import collect, write_report
+    from shioenv_eval.report.dataset_page import collect_page_data, write_report
     from shioenv_eval.report.template import FILE
 
     printing.note_unfinished(directory, read_manifest(directory))
     path = directory / FILE if out is None else out
     with counting("records") as progress:
         if json and out is None:
-            statistics = collect(directory, report=progress)[1]
+            statistics = collect_page_data(directory, report=progress)[1]
             return shared.Printout(statistics.to_json(), indent=2)
         statistics = write_report(directory, out, report=progress)
     size = path.stat().st_size / 1e6
@@ -108,7 +108,7 @@ def report_grammars(
     if against is not None:
         return _against(against, draws, seed, system, markdown=markdown)
     from shioenv.execution.local import LocalExecutor
-    from shioenv_eval.report.grammar_report import grammar_report, page
+    from shioenv_eval.report.grammar_report import grammar_report, grammars_page
 
     made = grammar_report(
         inputs=count,
@@ -119,17 +119,17 @@ def report_grammars(
         executor=LocalExecutor(workers),
         tell=printing.note,
     )
-    parts = [page(made).encode()] if markdown else _goals(made)
+    parts = [grammars_page(made).encode()] if markdown else _goals(made)
     return shared.Printout(made.to_json(), parts, indent=2, status=0 if made.reached else 1)
 
 
 def _against(
     file: Path, draws: int, seed: int, system: str | None, *, markdown: bool
 ) -> shared.Printout:
-    from shioenv_eval.report.likeness import compare
+    from shioenv_eval.report.likeness import compare_with_people
 
     texts = stdin.given_lines(file)
-    made = compare(texts, draws=draws, seed=seed, system=system)
+    made = compare_with_people(texts, draws=draws, seed=seed, system=system)
     if markdown:
         made_by = f"`shioenv grammar report --compare-with INPUTS --draws {draws} --seed {seed}`"
         source = f"Made by {made_by}, of {len(texts):,} inputs that people wrote."
@@ -182,7 +182,7 @@ def leakage(
     the strictest level. The exit status is 1 if there is an exact one.
     """
     from shioenv.errors import UsageError
-    from shioenv_eval.leakage import leakage as find_leakage
+    from shioenv_eval.leakage import find_leaks as find_leakage
 
     if str(train) == str(test) == "-":
         raise UsageError("both sets cannot be standard input", hint="name a file for one of them")

@@ -115,7 +115,7 @@ def adapt(
     """
     from shioenv.dataset.questions import read_questions
     from shioenv.system.store import find_system
-    from shioenv_eval.adapting.adapt import adapt as adapt_questions
+    from shioenv_eval.adapting.adapt import adapt_inputs as adapt_questions
     from shioenv_eval.adapting.adapt import write_adapted
 
     questions = read_questions(stdin.given(inputs))

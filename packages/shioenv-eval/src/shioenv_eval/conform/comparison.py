@@ -25,12 +25,12 @@ from shioenv.text import rounded
 from shioenv_eval.conform.cases import KINDS
 from shioenv_eval.conform.findings import (
     CaseFinding,
-    difference,
     finding_json,
     findings_of,
-    script,
+    format_difference,
+    reproduction_script,
 )
-from shioenv_eval.conform.shrink import Files, Sides, name_of
+from shioenv_eval.conform.shrink import Files, Sides, case_key
 from shioenv_eval.conform.truth import CaseMachine, Choice, TruthCase, truth_of
 from shioenv_eval.conform.verdicts import (
     CaseVerdict,
@@ -79,11 +79,11 @@ class CaseComparison:
 
     def shown(self, finding: CaseFinding) -> list[str]:
         """Return the diff of a finding."""
-        return difference(finding, self.level, self.system.name, self.title)
+        return format_difference(finding, self.level, self.system.name, self.title)
 
     def script(self, finding: CaseFinding) -> str:
         """Return the script of a finding."""
-        return script(finding, self.system, self._files, self.other, self.name)
+        return reproduction_script(finding, self.system, self._files, self.other, self.name)
 
     @cached_property
     def _files(self) -> Files:
@@ -176,7 +176,7 @@ def predictor_of(against: str) -> str:
 
 
 @contextmanager
-def compared(
+def compare_with_machine(
     against: str,
     *,
     system: str | None = None,
@@ -240,7 +240,7 @@ def _verdicts(
     truth: Sequence[TruthCase], sides: Sides, level: PatchLevel, progress: Progress
 ) -> Iterator[CaseVerdict]:
     """Yield the verdict of each steady case, in order."""
-    steady = {name_of(one.asked): one for one in truth if one.behavior is not None}
+    steady = {case_key(one.asked): one for one in truth if one.behavior is not None}
     said: dict[str, Said] = {}
     for key, answer in sides.answers({key: one.asked for key, one in steady.items()}):
         said[key] = answer
@@ -253,6 +253,7 @@ def _verdicts(
 def _level(level: PatchLevel | None, known: PatchLevel, name: str) -> PatchLevel:
     if level is PatchLevel.FULL and known is PatchLevel.FILES:
         raise PredictorError(
-            f"{name} knows which files change, and nothing else of a patch", hint="--level files"
+            f"{name} reports only the names of changed files, not whole patches",
+            hint="--level files",
         )
     return known if level is None else level

@@ -36,7 +36,7 @@ class CommandPredictor:
         try:
             self._words = shlex.split(setting.text)
         except ValueError as error:
-            raise PredictorError(f"{setting.text!r} is no command: {error}") from None
+            raise PredictorError(f"{setting.text!r} is not a command: {error}") from None
         if not self._words:
             raise PredictorError("no program is named", hint="command:./predict.py")
         self._start = setting.start

@@ -94,8 +94,8 @@ class LineProcess:
             return self._asked(self._first, seconds, dict)
         except TimeoutError:
             raise PredictorError(
-                f"{name} said nothing to its first line in {seconds:g} s",
-                hint="it has to answer each line with a line and flush it; --start-timeout SECONDS "
+                f"{name} did not answer its first line within {seconds:g} s",
+                hint="it must answer each line with a line and flush it; --start-timeout SECONDS "
                 "gives it longer to start",
             ) from None
         except EOFError as error:
@@ -253,7 +253,7 @@ def installed(name: str, install: Callable[[Path], None]) -> Path:
     return directory
 
 
-def told(words: Sequence[str | Path], what: str, **how: Any) -> str:
+def run_installer(words: Sequence[str | Path], what: str, **how: Any) -> str:
     """Run a program that installs `what` and return its standard output.
 
     `how` is passed to `subprocess.run`. Errors: HostError, with the last line of output, if the

@@ -101,7 +101,7 @@ def changed_file(verb: str, path: str, start: str) -> Operation:
     return ("a", pointer, {}) if verb == "added" else ("=", f"{pointer}/content", True)
 
 
-def changes(before: Tree, after: Tree, start: str) -> ContextPatch:
+def file_changes_patch(before: Tree, after: Tree, start: str) -> ContextPatch:
     """Return the patch at the level of files: added, removed and changed files.
 
     Times of directories are ignored, since only some emulators set them for new entries.

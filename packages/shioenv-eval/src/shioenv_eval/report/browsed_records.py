@@ -74,14 +74,14 @@ class Samples:
         pair = (command_of(record), record.exit_code)
         if pair not in self._strata:
             if len(self._strata) < STRATA:
-                self._strata[pair] = sample(record)
+                self._strata[pair] = browsed_record(record)
                 return
             self._room = False
         digest = hashlib.blake2b(str(self._passed).encode(), digest_size=8).digest()
         rank = -int.from_bytes(digest)
         if len(self._uniform) == RECORDS and rank <= self._uniform[0][0]:
             return
-        heapq.heappush(self._uniform, (rank, self._passed, sample(record)))
+        heapq.heappush(self._uniform, (rank, self._passed, browsed_record(record)))
         if len(self._uniform) > RECORDS:
             heapq.heappop(self._uniform)
 
@@ -100,7 +100,7 @@ class Samples:
         return Chosen(tuple(text for _, text in sorted(kept)), every_pair)
 
 
-def sample(record: Record) -> dict[str, Any]:
+def browsed_record(record: Record) -> dict[str, Any]:
     """Return a record in the browser's format.
 
     Keys are short because there are thousands of them.

@@ -149,7 +149,7 @@ def picture(chart: alt.TopLevelMixin) -> tuple[bytes, bytes]:
     return vl_convert.vegalite_to_svg(spec).encode(), vl_convert.vegalite_to_png(spec, scale=SCALE)
 
 
-def element(chart: alt.TopLevelMixin, label: str, width: float) -> str:
+def svg_element(chart: alt.TopLevelMixin, label: str, width: float) -> str:
     """Render the chart as an `<svg>` element with a label for screen readers.
 
     The element adapts to the width of the page. Its view box is at least `width` pixels wide, so

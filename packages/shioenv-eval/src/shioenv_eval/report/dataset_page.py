@@ -41,17 +41,18 @@ def write_report(
     completely or not at all. Equal datasets give equal bytes with the same versions of the
     libraries and the same fonts. `report` is called with the number of records read and the total.
 
-    Errors: those of `page_file` and `collect`. DatasetStorageError if the file cannot be written.
+    Errors: those of `page_file` and `collect_page_data`. DatasetStorageError if the file cannot
+    be written.
     """
     path = page_file(directory, file, "altair", "vl_convert")
-    manifest, statistics, samples = collect(directory, report=report)
-    content = page(manifest, statistics, samples).encode()
+    manifest, statistics, samples = collect_page_data(directory, report=report)
+    content = dataset_html(manifest, statistics, samples).encode()
     with storage_errors(path):
         atomic_write(path, content)
     return statistics
 
 
-def collect(
+def collect_page_data(
     directory: str | Path, *, report: Callable[[int, int], None] = lambda done, total: None
 ) -> tuple[Manifest, Statistics, Samples]:
     """Collect all data for the page in one pass over the finished records.
@@ -70,14 +71,14 @@ def collect(
     return manifest, statistics_of(passing(), manifest.plan), samples
 
 
-def page(manifest: Manifest, statistics: Statistics, samples: Samples) -> str:
+def dataset_html(manifest: Manifest, statistics: Statistics, samples: Samples) -> str:
     """Return the page as HTML.
 
     It loads nothing; its policy admits only its own style and script.
     """
     from markupsafe import Markup
 
-    from shioenv_eval.report.charts import figures
+    from shioenv_eval.report.charts import dataset_figures
 
     drawing = manifest.plan.drawing
     chosen = samples.chosen()
@@ -88,18 +89,18 @@ def page(manifest: Manifest, statistics: Statistics, samples: Samples) -> str:
         data=Markup("[" + ",\n".join(chosen.texts) + "]"),
         n_samples=len(chosen.texts),
         every_pair=chosen.every_pair,
-        figures=figures(statistics),
+        figures=dataset_figures(statistics),
         manifest=manifest,
         plan=manifest.plan,
         stats=statistics,
         reached={name: n for name, n in statistics.limits_hit.items() if name not in SAID_BY_FLAGS},
-        facts=facts(manifest, statistics.records),
+        facts=manifest_facts(manifest, statistics.records),
         tables=tables(manifest),
         origin=ORIGINS.get(_origin(manifest).get("kind", "generate"), ""),
     )
 
 
-def facts(manifest: Manifest, records: int) -> dict[str, str]:
+def manifest_facts(manifest: Manifest, records: int) -> dict[str, str]:
     """Return the manifest's facts in readable form, and the number of records.
 
     Unknown facts are left out.

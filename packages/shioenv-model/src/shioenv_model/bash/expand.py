@@ -21,7 +21,7 @@ from shioenv_model.bash.patterns import EXTENDED, SPECIAL, escaped, is_pattern, 
 from shioenv_model.bash.work import COPIED, spend
 
 _PARAMETER = re.compile(r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[(?:[^][]|\[[^][]*\])+\])?", re.ASCII)
-_NAMED = re.compile(r"([A-Za-z_]\w*)(\[[^][]+\])?", re.ASCII)
+_INDIRECT = re.compile(r"[A-Za-z_]\w*(?:\[[^][]+\])?|\d+|[@*#?]", re.ASCII)
 _ALL = re.compile(r"\$(?:@|\{!?(?:@|[A-Za-z_]\w*\[@\])[^}]*\})")
 """Expansions that yield any number of words inside double quotes, possibly none."""
 _DEFAULT = re.compile(r"(:?)([-=+?])")
@@ -394,7 +394,9 @@ class Expander(Modifiers):
             if reference != name and not subscript and not rest:
                 return self._result(reference, quoted=quoted)
             named = self._item(name, subscript)[1]
-            if kind or not _NAMED.fullmatch(named or ""):
+            if named is None and not rest and not kind and name not in "@*#":
+                raise Complaint(f"{name}: invalid indirect expansion")
+            if kind or not _INDIRECT.fullmatch(named or ""):
                 raise beyond
             return self._parameter(f"{named}{rest}", quoted=quoted, shown=f"!{name}")
         if kind:
@@ -406,7 +408,9 @@ class Expander(Modifiers):
         if default:
             missing = value is None or (default[1] == ":" and not value)
             word = rest[default.end() :]
-            return self._default(shown or target, value, default[0], missing, word, quoted)
+            if default[2] == "?":
+                target = shown or target
+            return self._default(target, value, default[0], missing, word, quoted)
         if rest in ("@A", "@a"):
             values = self._described(name, [] if value is None else [value], None, rest[1])
             return self._result("".join(values), quoted=quoted)
@@ -423,7 +427,7 @@ class Expander(Modifiers):
             if letter in "aA":
                 raise Abstained(f"${{{name}@{letter}}} is beyond it")
             return list(map(single_quoted, values))
-        attributes = self._scope.attributes(name)
+        attributes, name = self._scope.attributes(name), self._scope.resolved(name)
         if letter == "a":
             return [attributes] * (len(values) if array else 1)
         if letter == "A" and array is not None:
@@ -447,6 +451,8 @@ class Expander(Modifiers):
         array = self._scope.array(name)
         associative = array is not None and array.associative
         key = self.text(subscript) if associative else str(self.number(subscript))
+        if not key:
+            raise Abstained("the empty key of an associative array")
         target = f"{name}[{key}]"
         return target, self._scope.variable(target)
 

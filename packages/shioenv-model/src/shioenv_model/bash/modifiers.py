@@ -105,7 +105,8 @@ class Modifiers(ABC):
         if letter == "E":
             return unescaped_ansi(value)
         if letter == "P":
-            return self.document(self._prompt(value))
+            prompt = self._prompt(value)
+            return self.document(prompt) if self._option("promptvars") else prompt
         if letter in ("K", "k"):
             return single_quoted(value)
         raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")

@@ -11,7 +11,7 @@ from shioenv.bash.builtins import DECLARING
 from shioenv.bash.words import split_words
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
-from shioenv_model.bash.arrays import Array
+from shioenv_model.bash.arrays import Array, written
 from shioenv_model.bash.braces import braces
 from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.scoping import REFERENCE
@@ -160,6 +160,8 @@ class _Declaring:
                 yield name, subscript, adds, self.here.expander.text(text, assigned=True)
             return
         for field in self.here.expander.fields(word):
+            if field == "-" and self.name == "local":
+                raise Abstained("local -")
             match = _ASSIGNMENT.fullmatch(field)
             if match is None:
                 bare = _OPERAND.fullmatch(field)
@@ -184,6 +186,11 @@ class _Declaring:
                 raise Abstained("a declaration through a reference to an element")
         if "n" in self.on:
             self._refer(name, value)
+            return
+        if name == "OLDPWD" and self.name == "export" and value is not None:
+            if here.asking.executes:
+                raise Abstained("export of OLDPWD")
+            here.carry(left=value)
             return
         lowest = next((each for each in here.own.frames if name in each.hidden), None)
         if "g" in self.on and lowest is not None:
@@ -220,7 +227,7 @@ class _Declaring:
     def _refer(self, name: str, target: str | None) -> None:
         """Make a variable a reference to another one. Errors: Complaint."""
         here = self.here
-        if self.on - set("nrxg"):
+        if self.on - set("nrg"):
             raise Abstained("a reference with other attributes")
         old = here.value_of(name) or Value()
         text = old.text if target is None else target
@@ -231,7 +238,7 @@ class _Declaring:
         if text is not None and not REFERENCE.fullmatch(text):
             raise Complaint(f"`{text}': invalid variable name for name reference")
         if text == name:
-            if not here.own.frames:
+            if not here.own.frames and target is not None:
                 raise Complaint(f"{name}: nameref variable self references not allowed")
             raise Abstained(f"the reference {name} leads to its own name")
         here.store(name, Value(text, None, old.flags | {"n"} | (self.on & {"r", "x"})))
@@ -289,7 +296,11 @@ def _printed(here: Environment, name: str, words: Sequence[str]) -> int:
     for word in words:
         for field in here.expander.fields(word):
             value = here.value_of(field)
-            if value is None:
+            if field == "OLDPWD":
+                place = here.variable(field)
+                text = "declare -x OLDPWD" + ("" if place is None else f"={written(place)}")
+                here.write(here.streams.fds[1], os.fsencode(f"{text}\n"))
+            elif value is None:
                 here.variable(field)  # raises Abstained for a variable that is not in the context
                 here.complain(f"{name}: {field}: not found")
                 status = 1

@@ -195,6 +195,8 @@ class Test:
     arguments: Sequence[str]
     end: str | None = None
     """The word after the arguments: the `]` of `[ … ]`."""
+    is_set: Callable[[str], bool] | None = None
+    """Whether a variable has a value; None: as the state tells."""
     place: int = field(default=0, init=False)
 
     def value(self) -> bool:
@@ -276,6 +278,8 @@ class Test:
             self.place += 3
             return self._binary(operator, first, second)
         if left >= 2 and _is_unary(first):
+            if first == "-t" and not given[self.place + 1].isdecimal():
+                raise Abstained("-t without a number among other conditions")
             self.place += 2
             return self._unary(first, given[self.place - 1])
         self.place += 1
@@ -290,6 +294,8 @@ class Test:
             raise Wrong("argument expected")
 
     def _unary(self, operator: str, operand: str) -> bool:
+        if operator == "-v" and self.is_set is not None:
+            return self.is_set(operand)
         return holds(self.state, operator, operand)
 
     def _binary(self, operator: str, left: str, right: str) -> bool:

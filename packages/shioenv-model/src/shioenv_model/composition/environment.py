@@ -54,7 +54,17 @@ from shioenv_model.composition.variables import Value
 _OF_RUN = frozenset(
     {
         *("?", "_", "0", "BASH_COMMAND", "BASH_LINENO", "BASH_REMATCH", "BASH_SOURCE"),
-        *("BASH", "BASH_SUBSHELL", "BASH_VERSION", "FUNCNAME", "LINENO", "PIPESTATUS", "SECONDS"),
+        *(
+            "-",
+            "BASH",
+            "BASH_EXECUTION_STRING",
+            "BASH_SUBSHELL",
+            "BASH_VERSION",
+            "FUNCNAME",
+            "LINENO",
+            "PIPESTATUS",
+            "SECONDS",
+        ),
     }
 )
 """Parameters that only this run can provide."""
@@ -148,8 +158,10 @@ class Environment(ShellVariables):
         """See `Scope.substitute`."""
         data = self.captured(source)
         if b"\0" in data:
-            raise Abstained("a substitution prints a NUL byte")
-        return os.fsdecode(data)
+            if self.tries:
+                raise Complaint("a NUL byte")
+            self.complain("warning: command substitution: ignored null byte in input")
+        return os.fsdecode(data.replace(b"\0", b""))
 
     def connect(self, source: str, *, reading: bool) -> str:
         """See `Scope.connect`."""

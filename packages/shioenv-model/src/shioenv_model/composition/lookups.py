@@ -22,7 +22,7 @@ def _kinds(name: str, state: State, *, functions: bool = True) -> Iterator[tuple
     """Yield the meanings of a name, the first one first: its type, and its description."""
     document = state.before.document
     if name in document["aliases"] and document["shell_options"].get("expand_aliases"):
-        raise Abstained("what an alias is")
+        yield "alias", document["aliases"][name]
     if name in KEYWORDS:
         yield "keyword", "a shell keyword"
     if functions and name in document["functions"]:
@@ -65,7 +65,7 @@ def _refuse_remembered(name: str, state: State) -> None:
 def _described(name: str, kind: str, shown: str) -> str:
     if kind == "function":
         return f"{name} is a function\n{name} () \n{shown}\n"
-    return f"{name} is {shown}\n"
+    return f"{name} is {f'aliased to `{shown}' + chr(39) if kind == 'alias' else shown}\n"
 
 
 def _answer(parts: list[tuple[bool, str]], status: int) -> Behavior:
@@ -141,6 +141,9 @@ def command(words: list[str], state: State) -> Behavior:
         if kind:
             status = 0
             plain = f"{shown if kind == 'file' else name}\n"
+            if kind == "alias":
+                escaped = shown.replace("'", "'\\''")
+                plain = f"alias {name}='{escaped}'\n"
             parts.append((False, _described(name, kind, shown) if "V" in letters else plain))
         elif "V" in letters:
             parts.append((True, f"{_PLACE}command: {name}: not found\n"))

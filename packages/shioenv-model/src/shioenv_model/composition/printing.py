@@ -21,7 +21,7 @@ _ESCAPE = re.compile(
 _ESCAPES = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 _DIRECTIVE = re.compile(
     r"%(?P<flags>[-0+ #]*)(?P<width>\d{0,4}|\*)(?:\.(?P<precision>\d{0,4}|\*|-\d{1,4}))?"
-    r"[hlLjqzt]*(?P<letter>[%a-zA-Z]|\((?P<time>[^)]*)\)T)"
+    r"[hlLjqzt]*(?P<letter>[a-zA-Z]|\((?P<time>[^)]*)\)T)"
 )
 _NUMERAL = re.compile(r"[ \t\n]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9]\d*)", re.ASCII)
 _FRACTION = re.compile(r"[+-]?\d{1,12}(?:\.\d{1,12})?", re.ASCII)
@@ -29,6 +29,7 @@ _EXACT_DIGITS = 18
 """Significant decimal digits of Bash's `long double` (`LDBL_DIG` on x86-64)."""
 _CLOSEST_DIGITS = 15
 """Significant decimal digits for which a double rounds like a `long double`."""
+_PERCENT = re.compile("%%")
 _PLAIN = re.compile(r"[^\\%]+")
 _META = re.compile(r"[ !\"$&'()*,;<>?\[\\\]^`{|}]|^[#~]|(?<=[:=])~")
 
@@ -40,7 +41,6 @@ class Printing:
     values: Sequence[str]
     taken: int = 0
     parts: list[bytes] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
     written: list[tuple[bool, bytes]] = field(default_factory=list)
     """Errors (True) and output (False) in order."""
     ended: bool = False
@@ -53,14 +53,15 @@ class Printing:
 
     def fail(self, said: str) -> None:
         """End the output at an invalid directive."""
-        self.errors.append(said)
+        self.complain(said)
         self.ended = True
 
-    def finish_pass(self) -> None:
-        """Move a pass over the format to `written`: its errors come before its output."""
-        self.written += [(True, os.fsencode(each)) for each in self.errors]
-        self.written.append((False, b"".join(self.parts)))
-        self.errors, self.parts = [], []
+    def complain(self, said: str) -> None:
+        """Add an error. Output is written line by line before it, errors at once."""
+        data = b"".join(self.parts)
+        end = data.rfind(b"\n") + 1
+        self.written += [(False, data[:end]), (True, os.fsencode(said))]
+        self.parts = [data[end:]]
 
     def told(self, *, errors: bool) -> list[bytes]:
         """Return all errors, or all output."""
@@ -74,8 +75,8 @@ def printed(arguments: Sequence[str]) -> Printing:
     while True:
         before = printing.taken
         _apply(shape, printing)
-        printing.finish_pass()
         if printing.ended or printing.taken >= len(values) or printing.taken == before:
+            printing.written.append((False, b"".join(printing.parts)))
             return printing
 
 
@@ -89,13 +90,21 @@ def _apply(shape: str, printing: Printing) -> None:
             match = _ESCAPE.match(shape, place)
             assert match is not None
             made = _escaped(match)
+        elif match := _PERCENT.match(shape, place):
+            made = b"%"
         else:
             match = _DIRECTIVE.match(shape, place)
-            if match is None or match["letter"][-1] not in "%bcdeEfFgGiouqQsTxX":
+            if match is not None and match["letter"] in ("a", "A", "n"):
+                raise Abstained(f"printf %{match['letter']}")
+            if match is None or match["letter"][-1] not in "bcdeEfFgGiouqQsTxX":
                 said = "`%': missing format character"
                 if place + 1 < len(shape):
-                    bad = re.compile(r"%[-0+ #\d.*hlLjqzt]*(.?)").match(shape, place)
+                    bad = re.compile(r"%[-0+ #]*[\d*]*(?:\.[\d*-]*)?[hlLjqzt]*(.?)").match(
+                        shape, place
+                    )
                     said = f"`{bad[1] if bad else ''}': invalid format character"
+                    if bad and not bad[1]:
+                        said = f"`{bad[0]}': missing format character"
                 printing.fail(said)
                 return
             made = _directed(match, printing)
@@ -136,11 +145,6 @@ def expanded(text: str) -> tuple[bytes, bool]:
 def _directed(match: re.Match[str], printing: Printing) -> bytes:
     """Return the output of a directive."""
     flags, letter = match["flags"], match["letter"]
-    if letter == "%":
-        if match[0] != "%%":
-            printing.fail("`%': invalid format character")
-            return b""
-        return b"%"
     width, precision = match["width"], match["precision"]
     if width == "*":
         number = _whole(printing.next(), printing)
@@ -152,7 +156,7 @@ def _directed(match: re.Match[str], printing: Printing) -> bytes:
         size = None
     value = printing.next()
     if letter[-1] == "T":
-        return _padded(_timed(match["time"], value, printing), flags, width)
+        return _padded(_timed(match["time"], value, printing)[:size], flags, width)
     if letter in "scbqQ":
         return _padded(_text(letter, value, size, printing), flags, width)
     if letter in "diouxX":
@@ -224,16 +228,18 @@ def _integer(flags: str, width: str, size: int | None, letter: str, amount: int)
 
 def _whole(value: str | None, printing: Printing) -> int:
     """Parse an integer as `strtoimax` does: of an invalid one, the beginning counts."""
-    if not value:
+    if not value or value in ("'", '"'):
         return 0
     if value[:1] in ("'", '"') and len(value) > 1:
         return ord(value[1])
     match = _NUMERAL.match(value)
     if match is None or match.end() < len(value):
-        printing.errors.append(f"{value}: invalid number")
+        printing.complain(f"{value}: invalid number")
     if match is None:
         return 0
     digits = match[2]
+    if len(digits) > 64:
+        raise Abstained("printf of a number that is too large")
     octal = digits.startswith("0") and digits[1:2] not in {"x", "X"}
     amount = int(digits, 8 if octal else 0) * (-1 if match[1] == "-" else 1)
     if not -(2**63) <= amount < 2**63:

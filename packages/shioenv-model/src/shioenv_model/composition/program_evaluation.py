@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -100,17 +100,21 @@ class Walk(SimpleCommands):
         carried = self._here.own.carried
         return Answer(behavior, asking.confidence, "composition", written, carried)
 
-    def _trapped(self, name: str) -> None:
+    def _trapped(self, name: str) -> int:
         action = self._here.own.traps.get(name)
         if not action or self._trapping:
-            return
+            return 0
         status, statuses = self._here.status, self._here.result.statuses
         conditions, self._conditions, self._trapping = self._conditions, 0, True
         try:
             self._inside(self._here.program(action))
+        except Return as returned:
+            self._here.status = returned.status
         finally:
             self._conditions, self._trapping = conditions, False
+        done = self._here.status
         self._here.status, self._here.result.statuses = status, statuses
+        return done
 
     def _trace(self, line: str | None) -> None:
         """Print a line under `set -x`. Errors: Abstained for an unknown one (None)."""
@@ -130,10 +134,13 @@ class Walk(SimpleCommands):
 
     def _lines(self, program: Program) -> None:
         """Run a program that Bash parses incrementally: a discard ends with the current part."""
-        left_out = 0
+        left_out = last = 0
         for job in program:
             if job.end and job.end == left_out:
                 continue
+            if job.end != last:
+                self._know_aliases()
+            last = job.end
             try:
                 self._program((job,))
             except Discard:
@@ -200,7 +207,10 @@ class Walk(SimpleCommands):
             buffer = self._here.streams.fds[1] if last else Buffer()
             self._here.beside = _beside(stages[number:])
             streams = Streams({**self._here.streams.fds, 1: buffer}, stdin)
-            with self._here.to(streams), self._here.subshell():
+            options = self._here.state.before.document["shell_options"]
+            stays = last and options.get("lastpipe") and not self._here.is_on("monitor")
+            inside = nullcontext() if stays else self._here.subshell()
+            with self._here.to(streams), inside:
                 try:
                     self._command(stage)
                 except Over as ended:
@@ -248,7 +258,9 @@ class Walk(SimpleCommands):
 
     def _verbatim(self, command: Verbatim) -> None:
         self._here.place.line = self._above + command.line
-        self._debug(command)
+        if self._debug(command):
+            self._here.status = 0
+            return
         if self._decided(command):
             return
         found = references(command.text.replace("<(", "< ("))
@@ -349,7 +361,8 @@ class Walk(SimpleCommands):
             return
         reference = self._here.value_of(command.name)
         for value in values:
-            self._debug(command)
+            if self._debug(command):
+                raise Abstained("a loop that a trap DEBUG skips")
             self._trace(command_text(command))
             if reference is not None and "n" in reference.flags:
                 with self._complaining():
@@ -419,7 +432,8 @@ class Walk(SimpleCommands):
 
     def _case(self, command: Case) -> None:
         self._here.place.line = self._above + command.line
-        self._debug(command)
+        if self._debug(command):
+            raise Abstained("a case that a trap DEBUG skips")
         self._trace(command_text(command))
         with self._complaining():
             text = self._here.expander.text(command.word)

@@ -34,7 +34,7 @@ _ENABLING = re.compile(
 _WRONG_MODE = re.compile(r"(?:[ugoa]*[-+=][rwx]*,)*[ugoa]*(?:[-+=][rwx]*)?")
 """The beginning of a symbolic mode that `umask` accepts: `X`, and modes of others, are not."""
 _MASK = re.compile(r"[0-7]{1,4}")
-_SET_LETTERS: Mapping[str, str] = MappingProxyType(
+SET_LETTERS: Mapping[str, str] = MappingProxyType(
     {
         "a": "allexport", "e": "errexit", "f": "noglob", "h": "hashall", "k": "keyword",
         "m": "monitor", "u": "nounset", "B": "braceexpand", "C": "noclobber", "E": "errtrace",
@@ -42,7 +42,7 @@ _SET_LETTERS: Mapping[str, str] = MappingProxyType(
     }
 )  # fmt: skip
 """The options of `set` without an immediate effect, by letter."""
-_SET_NAMES = frozenset({*_SET_LETTERS.values(), "pipefail", "nolog"})
+SET_NAMES = frozenset({*SET_LETTERS.values(), "pipefail", "nolog"})
 
 
 class _Known(Variables):
@@ -61,7 +61,7 @@ def ruled(call: Call, state: State) -> Behavior | None:
     """Return the command's behavior by rule; None if no rule applies."""
     if call.closed or call.opens is not None or call.reads is not None:
         return None
-    functions = state.before.document["functions"]
+    functions = state.before.document.get("functions", {})
     words = tuple(call.words)
     while words[:1] in (("command",), ("builtin",)) and words[1:2] and words[1] in RULES:
         functions, words = {}, words[1:]
@@ -176,10 +176,10 @@ def _set(words: list[str], state: State) -> Behavior:
         if word[:1] not in {"-", "+"} or not letters:
             raise Abstained("parameters are set")
         for letter in letters:
-            name = _SET_LETTERS.get(letter, "")
+            name = SET_LETTERS.get(letter, "")
             if letter == "o":
                 name = rest.pop(0) if rest else ""
-            if name not in _SET_NAMES:
+            if name not in SET_NAMES:
                 raise Abstained("an option of set that is beyond it")
             operations[name] = on
     if not operations:
@@ -232,7 +232,9 @@ def _unalias(words: list[str], state: State) -> Behavior:
 
 
 _ECHO_ESCAPE = re.compile(
-    r"\\(?:([abeEfnrtv\\])|0([0-7]{0,3})|x([0-9a-fA-F]{1,2})|(c)|(.?))", re.DOTALL
+    r"\\(?:([abeEfnrtv\\])|0([0-7]{0,3})|x([0-9a-fA-F]{1,2})"
+    r"|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|(c)|(.?))",
+    re.DOTALL,
 )
 
 
@@ -245,41 +247,55 @@ def _echo(words: list[str], state: State) -> Behavior:
             newline = "" if letter == "n" else newline
             escapes = letter == "e" if letter in "eE" else escapes
     text = " ".join(rest)
-    return _said(echoed(text, newline) if escapes else text + newline)
+    data = echoed(text, newline) if escapes else os.fsencode(text + newline)
+    return Behavior(0, data, stdout=data, stderr=b"")
 
 
-def echoed(text: str, newline: str) -> str:
+def echoed(text: str, newline: str) -> bytes:
     r"""Return the output of `echo -e`; `\c` ends it. Errors: Abstained."""
-    parts: list[str] = []
+    parts: list[bytes] = []
     place = 0
     while match := _ECHO_ESCAPE.search(text, place):
-        letter, octal, digits, ends, other = match.groups()
-        parts.append(text[place : match.start()])
+        letter, octal, digits, short, long, ends, other = match.groups()
+        parts.append(os.fsencode(text[place : match.start()]))
         if ends:
-            return "".join(parts)
+            return b"".join(parts)
         if letter:
-            parts.append(_ESCAPES[letter])
+            parts.append(_ESCAPES[letter].encode())
         elif octal is not None or digits:
             code = int(octal or "0", 8) & 255 if octal is not None else int(digits, 16)
-            if not 0 < code < 128:
-                raise Abstained("a byte that is no character")
-            parts.append(chr(code))
+            parts.append(bytes([code]))
+        elif short or long:
+            code = min(int(short or long, 16), 0x10FFFF)
+            parts.append(chr(code).encode("utf-8", "surrogatepass"))
         elif other and other in "uU":
-            raise Abstained("an escape that is beyond it")
+            raise Abstained(f"echo -e of \\{other} without digits")
         else:
-            parts.append("\\" + other)
+            parts.append(os.fsencode("\\" + other))
         place = match.end()
-    return "".join(parts) + text[place:] + newline
+    return b"".join((*parts, os.fsencode(text[place:] + newline)))
+
+
+def refuse_zone(state: State, shape: str) -> None:
+    """Abstain for the time in a format of `printf`, if a time zone is chosen."""
+    document = state.before.document
+    if ")T" in shape and "TZ" in document["env"].keys() | document["settings"].keys():
+        raise Abstained("the time in a time zone")
 
 
 def _printf(words: list[str], state: State) -> Behavior:
     arguments = words[2:] if words[1:2] == ["--"] else words[1:]
     if not arguments or (re.match("-.", arguments[0]) and words[1] != "--"):
+        if arguments and not arguments[0][:2].isascii():
+            raise Abstained("printf with an option of several bytes")
         said = "" if not arguments else f"{_PLACE}printf: {arguments[0][:2]}: invalid option\n"
         if arguments and arguments[0].startswith("-v"):
+            if arguments != ["-v"]:
+                raise Abstained("printf into a variable")
             said = f"{_PLACE}printf: -v: option requires an argument\n"
         data = os.fsencode(f"{said}printf: usage: printf [-v var] format [arguments]\n")
         return Behavior(2, data, stdout=b"", stderr=data)
+    refuse_zone(state, arguments[0])
     done = printed(arguments)
     place = os.fsencode(f"{_PLACE}printf: ")
     lines = [(error, place + each + b"\n" if error else each) for error, each in done.written]

@@ -43,10 +43,19 @@ REFERENCE = re.compile(r"[A-Za-z_]\w*(?:\[.+\])?", re.ASCII | re.DOTALL)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
+_LETTERS = {
+    "a": "allexport", "b": "notify", "e": "errexit", "f": "noglob", "h": "hashall", "k": "keyword",
+    "m": "monitor", "n": "noexec", "p": "privileged", "t": "onecmd", "u": "nounset", "v": "verbose",
+    "x": "xtrace", "B": "braceexpand", "C": "noclobber", "E": "errtrace", "H": "histexpand",
+    "P": "physical", "T": "functrace",
+}  # fmt: skip
+"""The options of `set` by letter, in the order of `$-`."""
 _ARRAYS = frozenset({"PIPESTATUS", "BASH_REMATCH", "FUNCNAME", "BASH_LINENO", "BASH_SOURCE"})
 """Arrays that the shell itself sets."""
 
 
+_FIXED = frozenset({"BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"})
+"""Variables that are always readonly."""
 _CONSTANT = {"BASH": "/usr/bin/bash", "BASH_VERSION": "5.2.15(1)-release", "SECONDS": "0"}
 """Variables of Debian 12's Bash that no context shows; an input takes less than a second."""
 
@@ -93,6 +102,9 @@ class ShellVariables(ABC):
         """See `Scope.state`."""
         return self.asking.state
 
+    def _is_on(self, option: str) -> bool:
+        return bool(self.state.before.document["settings"].get(f"-o {option}"))
+
     def value_of(self, name: str) -> Value | None:
         """Return the variable of this name itself; None if there is none."""
         is_text = name in self.asking.set_here
@@ -119,6 +131,11 @@ class ShellVariables(ABC):
             return self.input
         if name == "0":
             return self.own.name
+        if name == "-":
+            on = (letter for letter, option in _LETTERS.items() if self._is_on(option))
+            if self.place.scripts and self.place.refused != 127:
+                raise Abstained("$- of a script")
+            return "".join((*on, "c"))
         if name in _CONSTANT:
             if any("SECONDS=" in text for text in (self.input, *self.state.history)):
                 raise Abstained("SECONDS is set")
@@ -199,6 +216,10 @@ class ShellVariables(ABC):
         name = name if name == asked else self.target(name)
         if name.endswith(("[@]", "[*]")):
             raise Complaint(f"{name}: bad array subscript")
+        if name in _FIXED:
+            raise Complaint(f"{name}: readonly variable")
+        if name.startswith("BASH") and not self.asking.executes:
+            raise Abstained(f"{name} is set")
         if is_special(name):
             self._set_special(name, f"{name}={quoted(value)}")
             if name == "OLDPWD":

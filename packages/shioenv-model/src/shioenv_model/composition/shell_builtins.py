@@ -15,11 +15,11 @@ from shioenv.domain.pointer import pointer
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, count, evaluate
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.conditions import DYNAMIC
+from shioenv_model.composition.conditions import DYNAMIC, Test, Wrong
 from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.frames import Exit, Loop, Return
 from shioenv_model.composition.printing import printed
-from shioenv_model.composition.ruled import echoed
+from shioenv_model.composition.ruled import SET_LETTERS, SET_NAMES, echoed, refuse_zone
 from shioenv_model.composition.scoping import UNKNOWN
 from shioenv_model.composition.stdin_builtins import fill
 from shioenv_model.composition.traps import trap
@@ -80,18 +80,63 @@ def _return_fails(here: Environment, values: list[str]) -> bool:
     return True
 
 
-def shift(here: Environment, values: list[str]) -> None:
-    """Run `set -- word…` or `shift n`, which change the positional parameters.
+def set_options(here: Environment, values: list[str]) -> None:
+    """Run `set` with options, positional parameters, or both. Errors: Abstained."""
+    rest, options = values[1:], dict[str, bool]()
+    arguments: tuple[str, ...] | None = None
+    here.status = 0
+    while rest and arguments is None:
+        word = rest.pop(0)
+        if word in ("-", "--"):
+            options |= dict.fromkeys(("xtrace", "verbose"), False) if word == "-" else {}
+            arguments = tuple(rest) if rest or word == "--" else None
+            break
+        if word[:1] not in ("-", "+") or len(word) < 2:
+            arguments = (word, *rest)
+            break
+        for letter in word[1:]:
+            name = (rest.pop(0) if rest else "") if letter == "o" else SET_LETTERS.get(letter, "")
+            if letter == "o" and f"-o {name}" not in here.state.before.document["settings"]:
+                here.complain(f"set: {name}: invalid option name")
+                here.status = 2
+                return
+            if letter not in "abefhkmnoptuvxBCEHPT":
+                usage = "set [-abefhkmnptuvxBCEHPT] [-o option-name] [--] [-] [arg ...]"
+                here.usage("set", f"{word[0]}{letter}", usage)
+                return
+            if name not in SET_NAMES:
+                raise Abstained(f"set {word} {name}")
+            options[name] = word[0] == "-"
+    if here.is_on("posix"):
+        raise Abstained("set in another mode")
+    if arguments is not None:
+        here.carry(arguments=arguments)
+    for name, on in options.items():
+        if here.is_on(name) != on:
+            patch = ContextPatch((("=", pointer("settings", f"-o {name}"), on),))
+            # not `set`, which may change the positional parameters
+            here.advance(f"shopt -{'s' if on else 'u'}o {name}", Behavior(0, b"", patch))
 
-    Errors: Abstained for options of `set`, and for operands of `shift` other than one number.
-    """
-    name, *rest = values
-    if name == "set":
-        if rest[0] != "--":
-            raise Abstained("set with options and parameters")
-        here.carry(arguments=tuple(rest[1:]))
-        here.status = 0
-        return
+
+def check(here: Environment, values: list[str]) -> None:
+    """Run `test` or `[` with `-v`, which knows more variables here than in a context."""
+    name, *words = values
+    if name == "[" and words[-1:] != ["]"]:
+        raise Abstained("[ without ]")
+    arguments = words[:-1] if name == "[" else words
+    end = "]" if name == "[" else None
+    try:
+        value = Test(here.state, arguments, end, here.is_set).value()
+    except Wrong as wrong:
+        here.complain(f"{name}: {wrong}")
+        here.status = 2
+    else:
+        here.status = int(not value)
+
+
+def shift(here: Environment, values: list[str]) -> None:
+    """Run `shift n`. Errors: Abstained for operands other than one number."""
+    rest = values[1:]
     by = count(rest[0]) if rest else 1
     if len(rest) > 1 or by is None:
         raise Abstained("shift by what is no number")
@@ -193,7 +238,7 @@ def echo_of_dash(here: Environment, values: list[str]) -> None:
     rest = values[1:]
     newline = "" if rest[:1] == ["-n"] else "\n"
     said = echoed(" ".join(rest[not newline :]), newline)
-    here.write(here.streams.fds[1], os.fsencode(said))
+    here.write(here.streams.fds[1], said)
     here.status = 0
 
 
@@ -298,10 +343,11 @@ def _unset_function(here: Environment, name: str) -> None:
 
 def format_into(here: Environment, values: list[str]) -> None:
     """Run `printf -v NAME`. Errors: Abstained."""
-    name, rest = values[2], values[3:]
+    name, rest = (values[1][2:], values[2:]) if values[1] != "-v" else (values[2], values[3:])
     rest = rest[1:] if rest[:1] == ["--"] else rest
     if not (item_of(name)[0].isidentifier() and rest):
         raise Abstained("printf -v without a name or a format")
+    refuse_zone(here.state, rest[0])
     done = printed(rest)
     errors = done.told(errors=True)
     for each in errors:
@@ -385,9 +431,9 @@ _AT_ONCE = frozenset({"posix", "vi", "emacs", "history", "histexpand", "noexec"}
 
 RULES: Mapping[str, Callable[[Environment, list[str]], None]] = MappingProxyType(
     {
-        "echo": echo_of_dash, "exec": become, "getopts": getopts, "let": compute, "mapfile": fill,
-        "printf": format_into, "readarray": fill, "set": shift, "shift": shift, "shopt": shopt,
-        "trap": trap, "unset": unset,
+        "[": check, "echo": echo_of_dash, "exec": become, "getopts": getopts, "let": compute,
+        "mapfile": fill, "printf": format_into, "readarray": fill, "set": set_options,
+        "shift": shift, "shopt": shopt, "test": check, "trap": trap, "unset": unset,
     }
 )  # fmt: skip
 """The builtins that the walk evaluates itself, by name."""

@@ -63,7 +63,7 @@ _WALKED = DECLARING | _RULED | _ENDING | {"set"}
 CARRYING = re.compile(r"\b(?:cd|pushd|popd|dirs|set|shift|exit|exec)\b")
 """Builtins that may change the state that a shell carries to the next input (`Carried`)."""
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
-_OWN = re.compile(r"\$(?:BASH|BASH_VERSION|FUNCNAME|SECONDS)(?!\w)")
+_OWN = re.compile(r"\$(?:-|BASH|BASH_EXECUTION_STRING|BASH_VERSION|FUNCNAME|SECONDS)(?!\w)")
 """A variable that no context shows, and whose value is known."""
 _PLAIN_NAME = re.compile(r"[^\\'\"$`]+")
 _LETTERS = re.compile(r"-[A-Za-z]+").fullmatch
@@ -83,6 +83,8 @@ class SimpleCommands(ABC):
         self._final = 0
         self._conditions = 0
         self._has_jobs, self._refused_whole = False, False
+        self._aliases: dict[str, str] = {}
+        self._expanding: set[str] = set()
         self._trapping = False
         """The commands of a trap are run, which other traps do not see."""
 
@@ -95,16 +97,20 @@ class SimpleCommands(ABC):
         """Run a program that Bash parses incrementally: a discard ends with the current part."""
 
     @abstractmethod
-    def _trapped(self, name: str) -> None:
-        """Run the commands of a trap, if it is set."""
+    def _trapped(self, name: str) -> int:
+        """Run the commands of a trap, if it is set; return their status."""
 
-    def _debug(self, command: Command) -> None:
-        """Run the trap DEBUG before a command."""
+    def _debug(self, command: Command) -> bool:
+        """Run the trap DEBUG before a command; whether it skips the command (`extdebug`)."""
         if not self._here.own.traps or self._trapping:
-            return
+            return False
         self._here.own.command = command_text(command)
         if not self._here.place.calls or self._here.traces_functions:
-            self._trapped("DEBUG")
+            status = self._trapped("DEBUG")
+            if status == 2 and self._here.is_extended and self._here.place.calls:
+                raise Return(0)
+            return bool(status) and self._here.is_extended
+        return False
 
     @abstractmethod
     def _command(self, command: Command) -> None:
@@ -199,6 +205,29 @@ class SimpleCommands(ABC):
         command = replace(command, words=(*map(quoted, fields), *command.words[1:]))
         return self._split(command) if fields[0] in DECLARING else command, fields[0]
 
+    def _alias(self, command: Simple, name: str) -> None:
+        """Run a command whose name is an alias. Errors: Abstained for a here-document."""
+        if any(redirect.operator.startswith("<<") for redirect in command.redirects):
+            raise Abstained("an alias with a here-document")
+        words = [self._aliases[name], *command.words[1:]]
+        place = 0
+        while place + 1 < len(words) and words[place].endswith((" ", "\t")):
+            place += 1
+            words[place] = self._aliases.get(words[place], words[place])
+        redirects = (as_text(each, each.target) for each in command.redirects)
+        text = " ".join((*command.assignments, *words, *redirects))
+        self._expanding = {*self._expanding, name}
+        try:
+            self._inside(self._here.program(text))
+        finally:
+            self._expanding = self._expanding - {name}
+
+    def _know_aliases(self) -> None:
+        """Make the aliases apply that are defined now: Bash expands them when it reads a line."""
+        document = self._here.state.before.document
+        is_on = document["shell_options"].get("expand_aliases")
+        self._aliases = dict(document["aliases"]) if is_on else {}
+
     def _split(self, command: Simple) -> Simple:
         """Return the command with expanded words: assignments among them are split like others."""
         fields = [field for word in command.words for field in self._here.expander.fields(word)]
@@ -206,9 +235,12 @@ class SimpleCommands(ABC):
 
     def _perform(self, command: Simple, name: str) -> None:
         self._refuse(name, command)
-        self._debug(command)
-        if self._here.state.before.document["shell_options"].get("expand_aliases"):
-            raise Abstained("aliases are expanded")
+        if self._debug(command):
+            self._here.status = 0
+            return
+        if name in self._aliases and name == command.words[0] and name not in self._expanding:
+            self._alias(command, name)
+            return
         for word in command.words:
             if references(word).names & UNKNOWN - {"_"}:
                 raise Abstained(f"{word!r:.40} is beyond it")
@@ -237,6 +269,8 @@ class SimpleCommands(ABC):
         alone = len(command.words) == 1
         if name == "set" and any("r" in word for word in takewhile(_LETTERS, command.words[1:])):
             raise Abstained("what a restricted shell refuses")
+        if name == "hash" and alone and self._here.state.history:
+            raise Abstained("hash lists the programs that ran")
         if name in ("wait", "jobs", "fg", "bg", "disown") and self._has_jobs:
             if name != "wait" or not alone:
                 raise Abstained(f"{name} is told the numbers of jobs")
@@ -292,8 +326,9 @@ class SimpleCommands(ABC):
                 given = given if opened.reads is None else Stdin(given.data)
                 if self._callers.run(command, replace(streams, stdin=given)):
                     return
-            if name == "cd" and re.fullmatch(r"cd(?:\s+(?:-[LP]+|--))*\s+-", text):
-                self._go_back(text[:-1].rstrip(), streams)
+            back = re.fullmatch(r"(cd(?:\s+(?:-[LP]+|--))*)\s+(['\"]?)-\2", text)
+            if name == "cd" and back:
+                self._go_back(back[1], streams)
                 return
             final = id(command) == self._final
             self._here.put(call, name, streams, final=final)
@@ -430,9 +465,11 @@ class SimpleCommands(ABC):
             return True
         if name == "echo" and self._here.place.is_dash:
             return True
-        if name == "printf" and command.words[1:2] == ("-v",) and len(command.words) > 3:
+        if name == "printf" and command.words[1:2] and command.words[1].startswith("-v"):
+            return len(command.words) > 2 + (command.words[1] == "-v")
+        if name in ("[", "test") and "-v" in command.words:
             return True
-        return name == "set" and "--" in command.words
+        return name == "set" and command.words[1:] not in ((), ("-o",), ("+o",))
 
     def _assignments(self, command: Simple) -> None:
         for assignment in command.assignments:
@@ -506,8 +543,11 @@ class SimpleCommands(ABC):
             self._here.usage("eval", words[0], "eval [arg ...]")
             return
         self._here.status = 0
+        saved = self._aliases
+        self._know_aliases()
         with self._here.deeper():
             self._inside(self._here.program(" ".join(words)))
+        self._aliases = saved
 
     def _call(self, name: str, arguments: list[str]) -> None:
         if self._here.place.calls > 20:

@@ -10,10 +10,9 @@ from shioenv.bash.program import Simple
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, count
 from shioenv_model.bash.arrays import Array
-from shioenv_model.composition.call import Call
-from shioenv_model.composition.command_replay import fed
 from shioenv_model.composition.environment import Environment
-from shioenv_model.composition.variables import Value
+from shioenv_model.composition.frames import Stdin
+from shioenv_model.composition.variables import Value, item_of
 
 
 @dataclass(slots=True)
@@ -24,44 +23,59 @@ class _Reading:
     array: str = ""
     end: bytes = b"\n"
     most: int | None = None
+    exactly: bool = False
+    """`-N`: delimiters are read like other characters, and nothing is split."""
 
 
 def _reading(rest: list[str]) -> tuple[_Reading, list[str]]:
-    """Parse the options and operands of `read`. Errors: Abstained for unsupported options."""
+    """Parse the options and operands of `read`. Errors: Abstained; Complaint."""
     options = _Reading()
     while rest and rest[0].startswith("-") and len(rest[0]) > 1:
         word, *rest = rest
+        if word == "--":
+            break
         for place, letter in enumerate(word[1:], 1):
             if letter == "r":
                 options.raw = True
             elif letter == "s":
                 continue
-            elif letter in "adnp":
+            elif letter in "adnNptu":
                 value = word[place + 1 :]
                 if not value:
                     if not rest:
                         raise Abstained("read without the value of an option")
                     value, *rest = rest
-                if letter == "a":
-                    options.array = value
-                elif letter == "d":
-                    options.end = os.fsencode(value[:1]) or b"\0"
-                elif letter == "n":
-                    options.most = count(value)
-                    if options.most is None:
-                        raise Complaint(f"read: {value}: invalid number")
+                _set_option(options, letter, value)
                 break
             else:
-                raise Abstained(f"read -{letter} is beyond it")
+                raise Abstained(f"read -{letter}")
     return options, rest
+
+
+def _set_option(options: _Reading, letter: str, value: str) -> None:
+    if letter == "a":
+        options.array = value
+    elif letter == "d":
+        options.end = os.fsencode(value[:1]) or b"\0"
+    elif letter in "nN":
+        options.most, options.exactly = count(value), letter == "N"
+        if options.most is None:
+            raise Complaint(f"read: {value}: invalid number")
+    elif letter == "t" and not re.fullmatch(r"0*[1-9]\d*(?:\.\d*)?|0?\.0*[1-9]\d*", value):
+        raise Abstained(f"read -t {value:.20}")
+    elif letter == "u" and value != "0":
+        raise Abstained(f"read -u {value:.20}")
+
+
+_HIDDEN = 0xF0000
+"""Code points from here on stand for escaped characters while a line is split."""
 
 
 def read(here: Environment, command: Simple, rest: list[str]) -> None:
     """Run `read`: split the next line into variables, or into an array.
 
-    Errors: Abstained for options other than `-r`, `-s`, `-a`, `-d`, `-n` and `-p`, and for
-    assignments other than `IFS`. Abstained for continued lines, NUL bytes, and an input with an
-    unknown rest.
+    Errors: Abstained for unsupported options, for assignments other than `IFS`, and for an input
+    with an unknown rest.
     """
     try:
         options, names = _reading(rest)
@@ -74,60 +88,114 @@ def read(here: Environment, command: Simple, rest: list[str]) -> None:
         if not assignment.startswith("IFS="):
             raise Abstained("read with another assignment before it")
         ifs = here.expander.text(assignment[4:])
-    if not all(name.isidentifier() for name in names) or here.streams.stdin.perhaps:
-        raise Abstained("read with options, or from an input that others read")
-    stdin = here.streams.stdin
-    line, newline, left = stdin.data.partition(options.end)
-    if options.most is not None and len(line) >= options.most:
-        if not line.isascii():
-            raise Abstained("characters of more than a byte")
-        line, newline, left = line[: options.most], b"\n", stdin.data[options.most :]
-    if line.endswith(b"\\") or b"\0" in line or stdin.endless:
-        raise Abstained("read from a line that goes on, or has NUL bytes")
-    stdin.data = left
     ifs = " \t\n" if ifs is None else ifs
-    if b"\\" in line and not options.raw:
-        if options != _Reading():
-            raise Abstained("read of backslashes with options")
-        text = " ".join((*command.assignments, "read", *names))
-        behavior = here.ask(Call(text), stdin=line + newline)
-        here.advance(fed(text, line + newline), behavior)
-        here.status = behavior.exit_code
-        return
+    if here.streams.stdin.perhaps:
+        raise Abstained("read from an input that others read")
+    line, ended = _line(here.streams.stdin, options)
+    hidden: list[str] = []
+
+    def hide(match: re.Match[str]) -> str:
+        hidden.append(match[1])
+        return chr(_HIDDEN + len(hidden) - 1)
+
+    def shown(text: str) -> str:
+        return re.sub("[\U000f0000-\U000ffffd]", lambda m: hidden[ord(m[0]) - _HIDDEN], text)
+
+    if not options.raw:
+        line = re.sub(r"\\(.)", hide, line, flags=re.DOTALL)
+        line = line.removesuffix("\\")
+    here.status = int(not ended)
     if options.array:
-        words = _split(os.fsdecode(line), ifs, None)
+        words = map(shown, _split(line, ifs, None))
         items = {str(place): word for place, word in enumerate(words)}
         name = here.resolved(options.array)
         old = here.value_of(name) or Value()
         here.store(name, Value(None, Array(items), old.flags))
-    elif not names:
-        here.assign("REPLY", os.fsdecode(line))
+        return
+    if not names:
+        here.assign("REPLY", shown(line))
+        return
+    if options.exactly:
+        values = [line, *[""] * (len(names) - 1)]
     else:
-        values = _split(os.fsdecode(line), ifs, len(names))
-        for name, value in zip(names, values, strict=True):
-            here.assign(name, value)
-    here.status = int(not newline)
+        values = _split(line, ifs, len(names))
+    for name, value in zip(names, values, strict=True):
+        base = item_of(name)[0]
+        if not (base.isidentifier() and base.isascii()):
+            here.complain(f"read: `{name}': not a valid identifier")
+            here.status = 1
+            return
+        here.assign(here.target(name), shown(value))
+
+
+def _line(stdin: Stdin, options: _Reading) -> tuple[str, bool]:
+    """Take the next line, without its end and NUL bytes; return it with whether it ended."""
+    if stdin.endless:
+        raise Abstained("read from an input that is known in part")
+    if options.most is not None:
+        text = stdin.data.decode("utf-8", "surrogateescape")
+        if not options.raw and "\\" in text[: options.most]:
+            raise Abstained("read of some characters with backslashes")
+        taken = text[: options.most]
+        if not options.exactly:
+            taken, end, _ = taken.partition(os.fsdecode(options.end))
+            if end:
+                stdin.data = os.fsencode(text[len(taken) + 1 :])
+                return taken, True
+        stdin.data = os.fsencode(text[len(taken) :])
+        return taken, len(taken) == options.most
+    parts: list[bytes] = []
+    while True:
+        line, mark, stdin.data = stdin.data.partition(options.end)
+        slashes = len(line) - len(line.rstrip(b"\\"))
+        if options.raw or not mark or slashes % 2 == 0:
+            parts.append(line)
+            break
+        # an escaped end: a newline continues the line
+        parts.append(line[:-1] if mark == b"\n" else line + mark)
+    data = b"".join(parts)
+    return os.fsdecode(data if options.end == b"\0" else data.replace(b"\0", b"")), bool(mark)
 
 
 def fill(here: Environment, values: list[str]) -> None:
     """Run `mapfile` or `readarray`: read the lines of standard input into an array.
 
-    Errors: Abstained for options other than `-t`, and for an input with an unknown rest.
+    Errors: Abstained for unsupported options, and for an input with an unknown rest.
     """
-    rest = values[1:]
-    keeps = rest[:1] != ["-t"]
-    names = rest if keeps else rest[1:]
+    rest, chosen = values[1:], {"t": "", "d": "\n", "n": "0", "s": "0", "O": ""}
+    while rest and re.match("-.", rest[0]):
+        word = rest.pop(0)
+        letter = word[1]
+        if letter == "t" and len(word) == 2:
+            chosen["t"] = "t"
+            continue
+        if letter not in "dnsO" or not (word[2:] or rest):
+            raise Abstained(f"{values[0]} {word}")
+        value = word[2:] or rest.pop(0)
+        if letter != "d" and not value.isdecimal():
+            raise Abstained(f"{values[0]} {word} {value:.20}")
+        chosen[letter] = value
     stdin = here.streams.stdin
-    if len(names) > 1 or any(not name.isidentifier() for name in names):
-        raise Abstained("mapfile with options that are beyond it")
-    if stdin.endless or stdin.perhaps or b"\0" in stdin.data:
+    if len(rest) > 1 or any(not name.isidentifier() for name in rest):
+        raise Abstained("mapfile into something other than one array")
+    if stdin.endless or stdin.perhaps:
         raise Abstained("mapfile of an input that is not known")
-    lines = os.fsdecode(stdin.data).splitlines(keepends=True)
-    if "".join(lines).count("\n") != len(lines) - (not stdin.data.endswith(b"\n") and bool(lines)):
-        raise Abstained("lines that end in other characters")
-    stdin.data = b""
-    items = {str(n): line if keeps else line.rstrip("\n") for n, line in enumerate(lines)}
-    here.store(here.resolved(names[0] if names else "MAPFILE"), Value(None, Array(items)))
+    end = os.fsencode(chosen["d"][:1]) or b"\0"
+    lines = [os.fsdecode(part + end) for part in stdin.data.split(end)]
+    last = lines.pop().removesuffix(os.fsdecode(end))
+    lines += [last] if last else []
+    skipped, most = int(chosen["s"]), int(chosen["n"])
+    taken = lines[skipped : skipped + most] if most else lines[skipped:]
+    left = lines[skipped + len(taken) :]
+    stdin.data = os.fsencode("".join(left))
+    name = here.resolved(rest[0] if rest else "MAPFILE")
+    old = here.array(name)
+    items = dict(old.items) if chosen["O"] and old is not None else {}
+    for number, line in enumerate(taken, int(chosen["O"] or 0)):
+        text = line.removesuffix(os.fsdecode(end)) if chosen["t"] or end == b"\0" else line
+        items[str(number)] = text.replace("\0", "")
+    ordered = dict(sorted(items.items(), key=lambda item: int(item[0])))
+    here.store(name, Value(None, Array(ordered)))
     here.status = 0
 
 

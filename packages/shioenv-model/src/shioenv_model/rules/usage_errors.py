@@ -95,7 +95,7 @@ REFUSALS = (
     RefusalRow("tail", "--pid", COREUTILS, unless(_NUMBER, "invalid PID: ‘{}’")),
     RefusalRow("tail", "-s", COREUTILS, unless(_PERIOD, "invalid number of seconds: ‘{}’")),
     RefusalRow("touch", "-d", COREUTILS, values.date_text),
-    RefusalRow("touch", "-t", COREUTILS, values.stamp),
+    RefusalRow("touch", "-t", COREUTILS, values.stamp_error),
     RefusalRow(
         "truncate", "-s", COREUTILS, unless(rf" *[-+<>/%]?{values.SIZE}", "Invalid number: ‘{}’")
     ),
@@ -119,8 +119,8 @@ REFUSALS = (
     RefusalRow("gunzip", "", GZIP, words=words.absent_compressed_file),
     RefusalRow("mkdir", "", COREUTILS, words=words.mode_of_new_directory),
     RefusalRow("passwd", "", PASSWD, words=words.user),
-    RefusalRow("ps", "", PROCPS, words=words.processes),
-    RefusalRow("sed", "", SED, words=words.script),
+    RefusalRow("ps", "", PROCPS, words=words.ps_error),
+    RefusalRow("sed", "", SED, words=words.sed_script_error),
     RefusalRow("sed", "", SED, words=words.label, status=4),
     RefusalRow("seq", "", COREUTILS, words=words.numbers),
     RefusalRow("sleep", "", COREUTILS, words=words.seconds),
@@ -145,7 +145,7 @@ _OF_WORDS = {
 }
 
 
-def refused(form: Form, state: State) -> Behavior | None:
+def usage_error(form: Form, state: State) -> Behavior | None:
     """Return the error of a program that rejects its arguments.
 
     None if it accepts them, and if no rule applies.

@@ -30,7 +30,7 @@ from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.mistakes import slip
 from shioenv.synthesis.sample import sample
-from shioenv.system.catalogue import catalogue, quoted
+from shioenv.system.catalogue import catalogue, quoted_name
 from shioenv.system.store import System
 from shioenv_model.composition.composed_inputs import is_asked_whole
 from shioenv_model.composition.reading import read_program
@@ -209,7 +209,9 @@ def variants(
     is replaced by all names of its class, and by a misspelling. A number, a mode or a date is
     replaced by others. Arguments joined to a neighbour are unchanged.
     """
-    known = {quoted(name): token for token in (*NAMES, *names) for name in names.get(token, ())}
+    known = {
+        quoted_name(name): token for token in (*NAMES, *names) for name in names.get(token, ())
+    }
     tokens = shell_input.tokens
     command = next((one.argument.text for one in tokens if one.role is Role.COMMAND), "")
     for place, token in enumerate(tokens):
@@ -241,9 +243,9 @@ def _others(
 ) -> Iterable[str]:
     token = known.get(text)
     if token in NAMES:
-        return [*map(quoted, names[token]), slip(text, random)]
+        return [*map(quoted_name, names[token]), slip(text, random)]
     if token is not None:
-        drawn = [quoted(random.choice(names[each])) for each in PATHS if names.get(each)]
+        drawn = [quoted_name(random.choice(names[each])) for each in PATHS if names.get(each)]
         return [*drawn, *OTHERS, slip(text, random)]
     kinds = _value_kinds(command)
     if "mode" in kinds and (found := _MODE.fullmatch(text)):

@@ -34,7 +34,7 @@ from shioenv_model.composition.opening import given
 from shioenv_model.files import read_card, write_card
 from shioenv_model.memory.forms import Forms
 from shioenv_model.memory.index import Index, write_index
-from shioenv_model.memory.memory import Memory, kept_of, taken
+from shioenv_model.memory.memory import Memory, stored_behavior, taken
 from shioenv_model.memory.rank import PAIR, WEIGHTS, Numbers, Ranker, features
 from shioenv_model.memory.rewrite import Kept, Taken
 from shioenv_model.memory.world import World, read_world
@@ -80,7 +80,7 @@ def write_memory(directory: Path, records: Iterable[Record], world: World) -> in
     (directory / "world.json").write_bytes(world.to_json())
     kept = len(Index(directory))
     if not kept:
-        raise ModelError("there is no record to remember")
+        raise ModelError("there are no records to train on")
     return kept
 
 
@@ -94,7 +94,7 @@ def _apart(
         cwd = cwd or world.start
         if len(text.encode("utf-8", "surrogateescape")) > 0xFFFF or "\0" in text:
             continue
-        yield cwd, text, _taken(text, world.state(cwd), forms), kept_of(record.behavior())
+        yield cwd, text, _taken(text, world.state(cwd), forms), stored_behavior(record.behavior())
 
 
 def _taken(text: str, state: State, forms: Forms) -> Taken | None:
@@ -179,8 +179,8 @@ def extend_memory(
     material = _Material.read(datasets)
     if card.get("kind") != "memory" or card.get("system_digest") != material.digest:
         raise ModelError(
-            f"the model is no memory of {material.system} {material.digest[:12]}",
-            hint="`shioenv model show` tells of which system a model is",
+            f"the model is not a memory of {material.system} {material.digest[:12]}",
+            hint="`shioenv model show` prints the system of a model",
         )
     known, forms, world = Index(base), Forms(), read_world(base)
 

@@ -100,7 +100,7 @@ def prepare(
     `find_system` and of `Codec`.
     """
     if bool(shape.neighbours) != (memory is not None):
-        raise ModelError("neighbours are those of a memory", hint="name both, or neither")
+        raise ModelError("--neighbours needs --memory", hint="give both, or neither")
     counts = _Counts()
     systems: dict[str, dict[str, str]] = {}
     directory.mkdir(parents=True, exist_ok=True)
@@ -313,9 +313,9 @@ def _target(behavior: Behavior, names: DocumentNames, now: Now) -> Target | None
 
 def _known(dataset: Path) -> tuple[World, str, Now]:
     built, world = world_in(dataset)
-    return world, built.digest, now_of(built.declaration)
+    return world, built.digest, start_instant(built.declaration)
 
 
-def now_of(declaration: SystemDeclaration) -> Now:
+def start_instant(declaration: SystemDeclaration) -> Now:
     """Return the instant at which inputs start on a system."""
     return Now(**date_of(declaration.instant))

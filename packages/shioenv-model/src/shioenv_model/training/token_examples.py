@@ -19,7 +19,12 @@ import numpy.typing as npt
 
 from shioenv.errors import ModelError
 from shioenv.files.regular import open_regular
-from shioenv_model.memory.members import array_member, arrays_member, json_member, judged
+from shioenv_model.memory.members import (
+    array_member,
+    arrays_member,
+    json_member,
+    raise_model_errors,
+)
 
 if TYPE_CHECKING:  # it needs `regex`, which the hashes of `Seen` do not
     from shioenv_model.sequence.codec import Codec
@@ -44,11 +49,11 @@ class Seen:
         file = self._directory / SEEN
         if not file.exists():
             raise ModelError(
-                f"{self._directory} does not say what it was trained on: {SEEN} is missing",
-                hint="make the examples anew, and train of them",
+                f"{self._directory} does not describe its training data: {SEEN} is missing",
+                hint="prepare the examples again, and train on them",
             )
         kept = arrays_member(file)
-        with judged(file):
+        with raise_model_errors(file):
             texts, forms = kept["texts"], kept["forms"]
             if any((each.ndim, each.dtype) != (1, np.dtype(np.uint64)) for each in kept.values()):
                 raise ValueError("it holds no hashes")
@@ -118,7 +123,7 @@ class Examples:
         self.facts: dict[str, Any] = json_member(directory / "examples.json", dict[str, Any])
         self.rows: npt.NDArray[Any] = array_member(directory / "examples.npy", ROW)
         file = directory / "tokens.bin"
-        with judged(file):
+        with raise_model_errors(file):
             open_regular(file).close()
             self._tokens = np.memmap(file, dtype="<u2", mode="r")
             lengths = self.rows["source"].astype(np.uint64) + self.rows["target"]
@@ -173,7 +178,7 @@ def write_examples(
                 seen[example.text, example.form] = None
             at += len(numbers)
     if not any(not row[3] for row in rows):
-        raise ModelError("there is nothing to learn from")
+        raise ModelError("there are no examples to train on")
     write_seen(directory, seen)
     np.save(directory / "examples.npy", np.array(rows, dtype=ROW))
     counts = {"examples": len(rows), "dev": sum(row[3] for row in rows), "tokens": at}

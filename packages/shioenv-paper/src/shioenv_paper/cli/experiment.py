@@ -135,7 +135,7 @@ def sampling_efficiency(out: Out, exact: ExactOptions, run: Run) -> shared.Print
     """
     from shioenv_paper import sampling_efficiency as experiment
 
-    return run(out, lambda setting: experiment.run(setting, **asdict(exact)))
+    return run(out, lambda setting: experiment.run_sampling_efficiency(setting, **asdict(exact)))
 
 
 @shared.command(
@@ -148,7 +148,7 @@ def estimators(out: Out, exact: ExactOptions, run: Run) -> shared.Printout:
     """
     from shioenv_paper import estimator_errors as experiment
 
-    return run(out, lambda setting: experiment.run(setting, **asdict(exact)))
+    return run(out, lambda setting: experiment.run_estimator_errors(setting, **asdict(exact)))
 
 
 @shared.command(app, "shioenv experiment irreducibility-by-length --out ./experiments --count 2000")
@@ -175,7 +175,10 @@ def irreducibility_by_length(
     if paper_size and count is not None:
         raise UsageError("--paper-size and --count exclude each other", hint="give one of them")
     size = experiment.PAPER_COUNT if paper_size else count or experiment.COUNT
-    return run(out, lambda setting: experiment.run(setting, count=size, scoring=scoring.scoring()))
+    return run(
+        out,
+        lambda setting: experiment.run_by_length(setting, count=size, scoring=scoring.scoring()),
+    )
 
 
 @shared.command(app, "shioenv experiment training-sets --out ./experiments --count 2000")
@@ -202,7 +205,7 @@ def training_sets(
     nl2cmd = None if pool is None else _pool(pool, [experiment.GIVEN])[1]
     return run(
         out,
-        lambda setting: experiment.run(
+        lambda setting: experiment.run_training_sets(
             setting, count=count, scoring=scoring.scoring(), nl2cmd=nl2cmd
         ),
     )
@@ -219,7 +222,10 @@ def policies(
     """Compare the irreducibility of policies paper, people and mixed."""
     from shioenv_paper import policies as experiment
 
-    return run(out, lambda setting: experiment.run(setting, count=count, scoring=scoring.scoring()))
+    return run(
+        out,
+        lambda setting: experiment.run_policies(setting, count=count, scoring=scoring.scoring()),
+    )
 
 
 @shared.command(app, "shioenv experiment determinism --out ./experiments --count 500 --runs 3")
@@ -241,7 +247,9 @@ def determinism(
     """Measure the share of inputs with equal effects in all runs."""
     from shioenv_paper import determinism as experiment
 
-    return run(out, lambda setting: experiment.run(setting, count=count, number_of_passes=runs))
+    return run(
+        out, lambda setting: experiment.run_determinism(setting, count=count, number_of_passes=runs)
+    )
 
 
 @shared.command(app, "shioenv experiment rl --out ./experiments --episodes 5000 --seeds 3")
@@ -268,7 +276,7 @@ def rl(
 
     return run(
         out,
-        lambda setting: experiment.run(
+        lambda setting: experiment.run_learners(
             setting, episodes=episodes, seeds=seeds, evaluated=evaluated
         ),
     )
@@ -350,7 +358,7 @@ def regimes(
     training = None if seq2seq_size is None else _training(seq2seq_size, minutes, steps, device)
     return run(
         out,
-        lambda setting: experiment.run(
+        lambda setting: experiment.run_regimes(
             setting,
             training=training,
             suites=suite,

@@ -124,7 +124,7 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ExperimentSettin
 
 
 def run(setting: ExperimentSetting, count: int, number_of_passes: int) -> Results:
-    return determinism.run(
+    return determinism.run_determinism(
         setting, count=count, number_of_passes=number_of_passes, executors=executors
     )
 

@@ -56,7 +56,7 @@ def test_results_say_what_they_were_made_with(setting: ExperimentSetting) -> Non
         parameters={"budget": 8},
         summary={"mean": 0.5},
     )
-    written = experiment_output.write(setting, "x", findings, started=time.monotonic())
+    written = experiment_output.write_findings(setting, "x", findings, started=time.monotonic())
     directory = setting.out / "x"
     assert written.directory == directory
     document = json.loads((directory / "run.json").read_text())
@@ -89,14 +89,21 @@ def test_what_is_missing_is_said_before_anything_runs(
 
 
 @pytest.mark.parametrize(
-    "experiment", [by_length, determinism, estimator_errors, sampling_efficiency, training_sets]
+    "experiment",
+    [
+        by_length.run_by_length,
+        determinism.run_determinism,
+        estimator_errors.run_estimator_errors,
+        sampling_efficiency.run_sampling_efficiency,
+        training_sets.run_training_sets,
+    ],
 )
 def test_no_experiment_begins_without_what_draws_it(
     setting: ExperimentSetting, monkeypatch: pytest.MonkeyPatch, experiment: Any
 ) -> None:
     monkeypatch.setitem(sys.modules, "altair", None)
     with pytest.raises(MissingExtraError, match="altair"):
-        experiment.run(setting)
+        experiment(setting)
     assert list(setting.out.iterdir()) == []
 
 

@@ -75,7 +75,7 @@ def openai(
 
     try:
         from shioenv_serve.listener import Door, read_keys
-        from shioenv_serve.openai import OpenAIFront, refusal
+        from shioenv_serve.openai import OpenAIFront, openai_error
         from shioenv_serve.serving import serve
     except ImportError:
         raise MissingExtraError(
@@ -101,7 +101,7 @@ def openai(
             note=printing.note,
         )
         printing.note(f"the model's name is {name}; {sessions} shells at most")
-        serve(front.application(), door, printing.note, refusal)
+        serve(front.application(), door, printing.note, openai_error)
 
 
 @shared.command(app, "shioenv serve ssh ./visits --port 2222 --passwords try:3")
@@ -164,7 +164,7 @@ def ssh(
     from shioenv.files.regular import read_regular
     from shioenv.live.shells import Shells
     from shioenv.system.store import find_system
-    from shioenv_serve.listener import Door, place_of
+    from shioenv_serve.listener import Door, socket_url
     from shioenv_serve.ssh.login_policy import policy_of
     from shioenv_serve.ssh.machines import LIMITS
     from shioenv_serve.ssh.server import ServerBounds, SshServer
@@ -194,7 +194,9 @@ def ssh(
             shells=shells,
             delay=delay,
         )
-        printing.note(f"running on ssh://{place_of(listening)} (Ctrl-C stops it); log: {directory}")
+        printing.note(
+            f"running on ssh://{socket_url(listening)} (Ctrl-C stops it); log: {directory}"
+        )
         if asyncio.run(served.serve(listening)) == signal.SIGINT:
             raise KeyboardInterrupt
 
@@ -241,12 +243,12 @@ def replay(
         )
     visits = read_visits(place)
     if session is None:
-        return replaying.listed(list(visits.values()))
+        return replaying.visits_table(list(visits.values()))
     if session not in visits:
         raise LogError(f"{place} has no session {session}", hint=f"shioenv serve replay {place}")
     if again:
-        return replaying.again(visits[session], system)
-    return replaying.shown(visits[session], speed, pause)
+        return replaying.repeat_visit(visits[session], system)
+    return replaying.play_visit(visits[session], speed, pause)
 
 
 def _unwritten(error: Exception) -> None:

@@ -79,7 +79,7 @@ def policy_of(text: str) -> PasswordPolicy:
     if kind == "list" and rest:
         return Listed(_pairs(Path(rest)))
     raise UsageError(
-        f"no policy is called {text!r}", hint="any, never, try:N with a number, or list:FILE"
+        f"invalid --passwords {text!r}", hint="give any, never, try:N with a number, or list:FILE"
     )
 
 

@@ -20,7 +20,7 @@ from shioenv_serve.ssh import wires
 from shioenv_serve.ssh.calls import Caller, LoginCall, resize
 from shioenv_serve.ssh.machines import Machines, VisitorMachine, login_words
 from shioenv_serve.ssh.uploads import Tap, tap_of
-from shioenv_serve.ssh.visitor_channel import LOST, Ended, House, SshChannel, Visitor, end
+from shioenv_serve.ssh.visitor_channel import LOST, Ended, House, SshChannel, Visitor, cancel_tasks
 from shioenv_serve.ssh.watch import PromptWatch
 
 _HANGING_UP = 40  # looks at a shell after a hang-up, a twentieth of a second apart
@@ -49,7 +49,7 @@ class MachineChannel(SshChannel):
             if call.command is None:
                 greeting = self._greeting.replace(b"\n", b"\r\n")
                 self.shown(greeting)
-                await wires.write(call.fds[1], greeting)
+                await wires.write_descriptor(call.fds[1], greeting)
             else:
                 watch.entered(call.command, False)
             left = await self._attended(watch, master)
@@ -74,14 +74,14 @@ class MachineChannel(SshChannel):
             await asyncio.wait({up, down, told}, return_when=asyncio.FIRST_COMPLETED)
             return not down.done()
         finally:
-            await end(up, down, told, look)
+            await cancel_tasks(up, down, told, look)
 
     async def _show(self, master: int, watch: PromptWatch) -> None:
-        while data := await wires.read(master):
+        while data := await wires.read_descriptor(master):
             watch.shown(data)
             await self.hold()
             self.shown(data)
-            if not await wires.write(self._call.fds[1], data):
+            if not await wires.write_descriptor(self._call.fds[1], data):
                 return
 
     async def _listen(self, master: int) -> None:
@@ -130,10 +130,12 @@ class MachineChannel(SshChannel):
             self.entered(command, False)
         machine = await self._visit.machine_of(self._machines)
         entered = await machine.enter(words, self._account.name)
-        return await spoken(self, command, entered, tap_of(command, self._uploads), machine.look)
+        return await connect_command(
+            self, command, entered, tap_of(command, self._uploads), machine.look
+        )
 
 
-async def spoken(
+async def connect_command(
     channel: SshChannel,
     command: str | None,
     entered: Entered,
@@ -190,15 +192,15 @@ class CommandStream:
             await asyncio.wait([over, gone], return_when=asyncio.FIRST_COMPLETED)
             return status.result() if over.done() else (128 + signal.SIGHUP, None)
         finally:
-            await end(over, up, gone)
+            await cancel_tasks(over, up, gone)
 
     async def _up(self) -> None:
         """Pass on the visitor's input, and its end."""
-        while data := await wires.read(self._channel.fds[0]):
+        while data := await wires.read_descriptor(self._channel.fds[0]):
             self._tap.sent(data)
             self.sent += data[: max(0, LONGEST + 1 - len(self.sent))]
             await self._channel.write_uploads()
-            if not await wires.write(self._talk.fileno(), data):
+            if not await wires.write_descriptor(self._talk.fileno(), data):
                 return
         self._tap.ended()
         await self._channel.write_uploads()
@@ -208,19 +210,19 @@ class CommandStream:
     async def _down(self, source: int, number: int) -> None:
         """Pass on an output until its end, even if the visitor no longer reads."""
         goes_on = True
-        while data := await wires.read(source):
+        while data := await wires.read_descriptor(source):
             if number == 1:
                 self._tap.answered(data)
                 await self._channel.write_uploads()
             self.answered += data[: max(0, LONGEST + 1 - len(self.answered))]
             await self._channel.hold()
             self._channel.shown(data)
-            goes_on = goes_on and await wires.write(self._channel.fds[number], data)
+            goes_on = goes_on and await wires.write_descriptor(self._channel.fds[number], data)
 
     async def _status(self) -> Ended:
         """Return how the command ended, as reported on the control socket, otherwise as killed."""
         kept, killed = b"", False
-        while data := await wires.read(self._talk.fileno()):
+        while data := await wires.read_descriptor(self._talk.fileno()):
             *lines, kept = (kept + data).split(b"\n")
             kept = kept[-LONGEST:]
             for line in lines:

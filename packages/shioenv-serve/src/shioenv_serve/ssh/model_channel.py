@@ -25,11 +25,11 @@ from shioenv.sandbox.base import LONGEST_INPUT
 from shioenv_serve.events import LONGEST
 from shioenv_serve.ssh import wires
 from shioenv_serve.ssh.calls import Caller, LoginCall
-from shioenv_serve.ssh.machine_channel import spoken
-from shioenv_serve.ssh.machines import login_words, started
+from shioenv_serve.ssh.machine_channel import connect_command
+from shioenv_serve.ssh.machines import login_words, start_command
 from shioenv_serve.ssh.model_files import AskedFiles, ScpAnswers, SftpAnswers
 from shioenv_serve.ssh.uploads import PROTOCOL, tap_of
-from shioenv_serve.ssh.visitor_channel import Ended, House, SshChannel, Visitor, end
+from shioenv_serve.ssh.visitor_channel import Ended, House, SshChannel, Visitor, cancel_tasks
 
 _ENDS = re.compile(r"\b(?:exit|exec|logout)\b")
 """Words that may end the answering shell; a command with one runs in a subshell of it."""
@@ -85,7 +85,7 @@ class AskedChannel(SshChannel):
         """Answer the commands on standard input, and return the last exit code."""
         script, status, kept = ScriptReader(), 0, b""
         while not self._ended and not script.refused:
-            data = await wires.read(self._call.fds[0])
+            data = await wires.read_descriptor(self._call.fds[0])
             self.typed(data)
             *lines, kept = (kept + data).split(b"\n") if data else [kept, b""]
             for line in lines:
@@ -113,9 +113,11 @@ class AskedChannel(SshChannel):
         if isinstance(shell, HybridShell):
             words = login_words(self._account, command, self._call.environment, tty=False)
             user = self._account.name
-            entered = await self._shell.do(lambda _: started(_resident(shell), words, user))
+            entered = await self._shell.do(lambda _: start_command(_resident(shell), words, user))
             tap = tap_of(command, self._uploads)
-            return await spoken(self, command, entered, tap, partial(self._followed, shell))
+            return await connect_command(
+                self, command, entered, tap, partial(self._followed, shell)
+            )
         if protocol == "rsync" or not isinstance(shell, AskedShell):
             return await self._answer(command), None
         began, before = time.monotonic(), shell.state.before.document
@@ -144,10 +146,10 @@ class AskedChannel(SshChannel):
         return int(answers.over)
 
     async def _heard(self) -> bytes:
-        return await wires.read(self._call.fds[0])
+        return await wires.read_descriptor(self._call.fds[0])
 
     async def _said(self, data: bytes) -> bool:
-        return await wires.write(self._call.fds[1], data)
+        return await wires.write_descriptor(self._call.fds[1], data)
 
     async def _followed(self, shell: HybridShell) -> Behavior:
         """Return the changes in the machine below a model, and add them to the model's state."""
@@ -168,7 +170,7 @@ class AskedChannel(SshChannel):
 
     async def _line(self) -> str | None:
         """Return the next line with its newline; empty after Ctrl-C, None at the end."""
-        reading = asyncio.create_task(wires.read(self._call.fds[0]))
+        reading = asyncio.create_task(wires.read_descriptor(self._call.fds[0]))
         heard = asyncio.create_task(self._interrupted())
         try:
             await asyncio.wait({reading, heard}, return_when=asyncio.FIRST_COMPLETED)
@@ -177,7 +179,7 @@ class AskedChannel(SshChannel):
                 return "" if heard.result() else None
             data = reading.result()
         finally:
-            await end(reading, heard)
+            await cancel_tasks(reading, heard)
         self.typed(data)
         return f"{_text(data).rstrip(chr(10))}\n" if data else None
 
@@ -209,7 +211,7 @@ class AskedChannel(SshChannel):
         await self.hold()
         errors = b"" if self._call.tty else behavior.stderr or b""
         await self._show(behavior.output if not errors else behavior.stdout or b"")
-        await wires.write(self._call.fds[2], errors)
+        await wires.write_descriptor(self._call.fds[2], errors)
         return behavior.exit_code
 
     def _ran(self, shell: Shell, line: str) -> tuple[Behavior, str, float | None]:
@@ -230,7 +232,7 @@ class AskedChannel(SshChannel):
 
     async def _show(self, data: bytes) -> None:
         self.shown(data.replace(b"\n", b"\r\n"))
-        await wires.write(self._call.fds[1], data)
+        await wires.write_descriptor(self._call.fds[1], data)
 
 
 def _text(line: bytes) -> str:

@@ -143,7 +143,7 @@ def file_mode(perms: str) -> int:
     return _KINDS.get(perms[:1], 0) | mode_of(perms)
 
 
-def shown(entry: FileEntry, name: str) -> str:
+def format_entry(entry: FileEntry, name: str) -> str:
     """Format a file as `ls -l` does."""
     return (
         f"{entry.perms} {entry.links:>4} {entry.owner:<8} {entry.group:<8} {entry.size:>8} "
@@ -300,7 +300,7 @@ class SftpAnswers:
         for name in now:
             place = posixpath.join(path, name)
             if entry := self._files.find(place, follow=name in {".", ".."}):
-                row = _text(name) + _text(shown(entry, name)) + self._files.attributes(entry)
+                row = _text(name) + _text(format_entry(entry, name)) + self._files.attributes(entry)
                 told.append(row)
         return (_NAME, struct.pack(">I", len(told)) + b"".join(told)) if told else _EOF
 

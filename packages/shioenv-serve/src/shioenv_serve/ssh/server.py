@@ -29,7 +29,7 @@ from shioenv_serve.ssh.calls import Caller, LoginCall
 from shioenv_serve.ssh.daemon import Daemon, make_host_keys
 from shioenv_serve.ssh.login_policy import PasswordPolicy
 from shioenv_serve.ssh.machine_channel import MachineChannel
-from shioenv_serve.ssh.machines import Machines, accounts
+from shioenv_serve.ssh.machines import Machines, login_accounts
 from shioenv_serve.ssh.model_channel import AskedChannel
 from shioenv_serve.ssh.sshd_log import LONGEST_LINE, Heard
 from shioenv_serve.ssh.visitor_channel import LEAVING_SECONDS, LOST, House, SshChannel, Visitor
@@ -129,7 +129,7 @@ class SshServer:
         except BaseException:
             self._daemon.close()
             raise
-        known = accounts(system)
+        known = login_accounts(system)
         greetings = {account.uid: _greeting(system, account.uid) for account in known.values()}
         opener = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shells")
         self._house = House(
@@ -268,7 +268,7 @@ class SshServer:
         heard, visit, kept = Heard(), self._visits[name], b""
         os.set_blocking(log, False)
         try:
-            while data := await wires.read(log):
+            while data := await wires.read_descriptor(log):
                 *lines, kept = (kept + data).split(b"\n")
                 kept = kept[:LONGEST_LINE]
                 for line in lines:

@@ -220,7 +220,7 @@ class SshChannel(ABC):
         try:
             await asyncio.wait([leaving, heard], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await end(leaving, heard)
+            await cancel_tasks(leaving, heard)
 
     async def _silence(self) -> None:
         while (await self._caller.message())[0]:
@@ -305,7 +305,7 @@ class SshChannel(ABC):
         return ChannelRecording(place, name, self._call.command, self._call.size())
 
 
-async def end(*tasks: asyncio.Future[Any]) -> None:
+async def cancel_tasks(*tasks: asyncio.Future[Any]) -> None:
     """Cancel tasks and wait for them. Errors: that of the first one that failed."""
     for task in tasks:
         task.cancel()

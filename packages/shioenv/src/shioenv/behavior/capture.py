@@ -22,7 +22,7 @@ from shioenv.behavior.shell_state import DECLARE, Malformed, ShellDump, merged
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import MONTHS, Context, FileEntry
 from shioenv.domain.names import file_key, name_text
-from shioenv.domain.patch import ContextPatch, Operation, collect
+from shioenv.domain.patch import ContextPatch, Operation, append_changes
 from shioenv.domain.pointer import escape
 from shioenv.errors import ContextError
 from shioenv.sandbox.base import Execution, FileChange, FileStat
@@ -131,7 +131,7 @@ class Recorder:
         digests = _NO_DIGESTS
         inodes, directories = _NO_INODES, _NO_DIRECTORIES
         if execution.changes:
-            digests, directories = self._files(execution, operations, found.touched)
+            digests, directories = self._files(execution, operations, found)
             inodes = {
                 self.name(change.path): change.after.inode
                 for change in execution.changes
@@ -144,7 +144,7 @@ class Recorder:
             operations.append(("=", "/hostname", name_text(execution.hostname)))
         if execution.network is not None:
             before = network_fields(found.network or self._network())
-            collect(before, network_fields(execution.network), "", operations)
+            append_changes(before, network_fields(execution.network), "", operations)
         patch, digest = _NO_CHANGES, None
         if operations or digests:
             everything = ContextPatch(tuple(operations))
@@ -236,11 +236,11 @@ class Recorder:
         except Malformed:
             return False
         _settle_level(old, new)
-        collect(old, new, "", operations)
+        append_changes(old, new, "", operations)
         return True
 
     def _files(
-        self, execution: Execution, operations: list[Operation], touched: Collection[bytes]
+        self, execution: Execution, operations: list[Operation], found: Found
     ) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
         """Append the changes of files.
 
@@ -249,7 +249,7 @@ class Recorder:
         own = (execution.started - CLOCK_SLACK, execution.ended + CLOCK_SLACK)
 
         def was(path: bytes, before: FileStat) -> FileEntry:
-            return self.entry(before, own=own if path in touched else None)
+            return self.entry(before, own=own if path in found.touched else None)
 
         changes = [change for change in execution.changes if change.before != change.after]
         directories = _Directories(changes)
@@ -276,13 +276,14 @@ class Recorder:
                         left_out[name] = {key: new[key] for key in _OF_CONTENT}
                         left_out[name]["size"] = DIRECTORY_SIZE  # where it was made again
                         new.update({key: old[key] for key in _OF_CONTENT})
-                    collect(old, new, f"/fs/{escape(name)}", operations)
+                    append_changes(old, new, f"/fs/{escape(name)}", operations)
                 if _content_changed(before, after):
                     digests[name] = str(after.digest)
                     if len(operations) == known:  # no attribute shows it
                         entry = self.entry(after, own=own).to_json()
                         operations.append(("=", f"/fs/{escape(name)}", entry))
-        moved = _moved_trees(removed, added)
+        # without a history only whole trees count: records of single inputs stay as they are
+        moved = _moved_trees(removed, added, nested=found is not self.found)
         for path, after in added:
             name = self.name(path)
             source = moved.get(path) or _renamed_from(removed.get(after.inode, ()), after)
@@ -372,24 +373,33 @@ def _renamed_from(
 
 
 def _moved_trees(
-    removed: Mapping[int, list[tuple[bytes, FileStat]]], added: list[tuple[bytes, FileStat]]
+    removed: Mapping[int, list[tuple[bytes, FileStat]]],
+    added: list[tuple[bytes, FileStat]],
+    *,
+    nested: bool,
 ) -> dict[bytes, tuple[bytes, FileStat]]:
     """Map each added path in a moved directory to the removed path and its file.
 
     The overlay cannot rename a directory of the system itself. So `mv` copies the directory and
     removes it, and the inodes are new. A removed and an added tree are one tree that moved if
-    names, modes, owners, times and contents of everything in them are equal.
+    names, modes, owners, times and contents of everything in them are equal. `nested` finds trees
+    inside other added and removed directories as well.
     """
     gone = {path: before for group in removed.values() for path, before in group}
     if not any(stat.S_ISDIR(before.mode) for before in gone.values()):
         return {}
-    trees = {frozenset(_identities(tree)): tree for tree in _trees(sorted(gone.items()))}
+    trees_of = _nested_trees if nested else _trees
+    trees = {frozenset(_identities(tree)): tree for tree in trees_of(sorted(gone.items()))}
     moved: dict[bytes, tuple[bytes, FileStat]] = {}
-    for tree in _trees(added):
+    taken: set[bytes] = set()
+    for tree in trees_of(added):
+        if tree[0][0] in moved:
+            continue
         origin = trees.pop(frozenset(_identities(tree)), None)
-        if origin is not None:
+        if origin is not None and origin[0][0] not in taken:
             old, new = origin[0][0], tree[0][0]
             for path, before in origin:
+                taken.add(path)
                 moved[new + path[len(old) :]] = path, before
     return moved
 
@@ -405,6 +415,16 @@ def _trees(files: Iterable[tuple[bytes, FileStat]]) -> list[list[tuple[bytes, Fi
             trees.append([(path, file)])
             inside = path + b"/"
     return trees
+
+
+def _nested_trees(
+    files: Iterable[tuple[bytes, FileStat]],
+) -> Iterable[list[tuple[bytes, FileStat]]]:
+    """Yield each directory among the sorted files with everything in it, outer ones first."""
+    waiting = _trees(files)
+    while waiting:
+        yield (tree := waiting.pop(0))
+        waiting += _trees(tree[1:])
 
 
 def _identities(tree: list[tuple[bytes, FileStat]]) -> Iterable[tuple[object, ...]]:

@@ -163,7 +163,7 @@ class SandboxRunner(Uncopied):
         if state and history and (state.fed or state.stdin):
             raise Abstained(
                 f"{shell_input!r:.60} has a history and standard input",
-                hint="a history is run again with an empty one: nobody can tell who reads what",
+                hint="give one of them: a history is run with an empty standard input",
             )
         request = Request(
             "\n".join([*history, shell_input]),
@@ -223,7 +223,7 @@ class SandboxRunner(Uncopied):
             here = self.system.index.get(self.system.resolve(start) or "")
             if here is None or not stat.S_ISDIR(here.mode):
                 raise StartDirectoryError(
-                    f"{start!r} is no directory of the system {self.system.name}",
+                    f"{start!r} is not a directory of the system {self.system.name}",
                     hint="start directories: "
                     + ", ".join(self.system.declaration.session.start_directories),
                 )
@@ -316,8 +316,8 @@ class SandboxRunner(Uncopied):
         """Start a shell in an idle or new machine, and return it with the result of `start_in`."""
         if not self.keeps_shells:
             raise SandboxError(
-                "no shell stays in this sandbox",
-                hint="open it in namespaces, without the limit without_shell_state",
+                "this sandbox does not support persistent shells",
+                hint="use the sandbox namespaces, without without_shell_state",
             )
         with self._lock:
             if self._closed:

@@ -1,8 +1,8 @@
 """Run the rows of a session one after the other in one resident shell.
 
-The oracle is repetition. It runs `bash -c` with the earlier rows and the row, and subtracts the
-effects of the earlier rows. A row for which the resident shell may differ has no behavior
-here, and its caller repeats the history.
+The oracle is repetition: `bash -c` runs the rows before it and the row, and what the former did is
+removed. A row for which the resident shell may differ has no behavior here. Its caller repeats the
+history.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _SHOWS_SHELL: Final = re.compile(
 )
 """Words of rows that may show the numbers, arguments or environment of their shell's processes.
 
-Here a resident shell differs from `bash -c`. Its arguments lack the rows. A row's last command runs
-in a separate process, whose `SHLVL` is not lowered."""
+There a resident shell differs from `bash -c`. Its arguments lack the rows. A row's last command is
+a separate process, whose `SHLVL` is not lowered."""
 
 _SETTINGS: Final = frozenset(
     {"-o verbose", "-o onecmd", "-o noexec", "-o history", "-o monitor", "-o posix"}
@@ -48,9 +48,9 @@ def run_session(
 ) -> list[Behavior | None]:
     """Run a session's rows in a new resident shell, and return the behavior of each.
 
-    None means that the row has to be repeated. Such rows show their shell (`_SHOWS_SHELL`), or
-    follow a row that leaves behind what a repetition lacks. Examples are a process, a trap, a
-    reached limit, an incomplete command and an ended shell.
+    None stands for a row that has to be repeated. One kind shows its shell (`_SHOWS_SHELL`). Other
+    rows leave something behind that a repetition lacks, such as a process, a trap or a reached
+    limit. These are repeated with all rows after them, as are all rows after the shell's end.
     """
     behaviors = list(_behaviors(lines, rows, limits, separate=separate, order=order))
     return [*behaviors, *[None] * (len(rows) - len(behaviors))]

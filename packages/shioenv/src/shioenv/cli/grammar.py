@@ -152,7 +152,7 @@ def stats(own: shared.GrammarDirectory = None, system: shared.SystemName = None)
 
     from shioenv.grammar.bind import bind_all
     from shioenv.grammar.library import load_grammars, own_grammars
-    from shioenv.grammar.symbols import count
+    from shioenv.grammar.symbols import count_grammars_size
     from shioenv.system.catalogue import catalogue
     from shioenv.system.store import find_system
 
@@ -164,7 +164,7 @@ def stats(own: shared.GrammarDirectory = None, system: shared.SystemName = None)
         built = None
     versions = built.versions if built else None
     grammars = load_grammars(versions=versions, own=own_grammars(own))
-    grounded = count(bind_all(grammars, catalogue(built))).grounded if built else None
+    grounded = count_grammars_size(bind_all(grammars, catalogue(built))).grounded if built else None
     together = _counts(grammars)
     by_command = {grammar.name: _counts([grammar]) for grammar in grammars}
     document = {
@@ -188,9 +188,9 @@ def stats(own: shared.GrammarDirectory = None, system: shared.SystemName = None)
 
 
 def _counts(grammars: Sequence[Grammar]) -> dict[str, int]:
-    from shioenv.grammar.symbols import count
+    from shioenv.grammar.symbols import count_grammars_size
 
-    total = count(grammars)
+    total = count_grammars_size(grammars)
     return {
         "nonterminals": total.nonterminals,
         "productions": total.productions,

@@ -158,7 +158,7 @@ def _object(text: str) -> dict[str, Any] | None:
 
 def _described(found: dict[str, Any], document: dict[str, Any]) -> GivenInput:
     """Return the input that a JSON object describes. Errors: InputError."""
-    from shioenv.domain.inputs import started
+    from shioenv.domain.inputs import published_input
     from shioenv.errors import InputError, nearest
 
     if "id" in found:
@@ -181,5 +181,5 @@ def _described(found: dict[str, Any], document: dict[str, Any]) -> GivenInput:
     except UnicodeEncodeError:
         raise InputError("half a character: JSON names one of two surrogates") from None
     if cwd and "schema_version" in found:  # a record: its input begins with the start directory
-        text = text.removeprefix(started(cwd, ""))
+        text = text.removeprefix(published_input(cwd, ""))
     return GivenInput(text, cwd or None, tuple(history))

@@ -359,7 +359,7 @@ def run(
     fewer samples.
     """
     if count < 1:
-        raise UsageError(f"cannot generate {count} records", hint="at least 1")
+        raise UsageError(f"cannot generate {count} records", hint="give a count of at least 1")
     executor = executor or LocalExecutor()
     with suppress(UnknownDatasetError):  # the store refuses to extend an older layout
         there = read_manifest(directory).plan
@@ -412,7 +412,7 @@ def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[tup
     for number in range(count):
         drawn = next(stream, None)
         if drawn is None:
-            raise UsageError(f"the stream ends after {number} samples, {count} are wanted")
+            raise UsageError(f"there are only {number} samples, but {count} are required")
         wanted = Wanted.of(drawn)
         if store.accept(number, session_text(drawn.cwd, drawn.input), wanted.input_args):
             yield number, wanted
@@ -492,7 +492,7 @@ def add_scores(
     if plan.scoring is None or plan.scoring.budget:
         raise UsageError(
             f"{source} was not made with shioenv generate --without-scores",
-            hint="only records without a score get one",
+            hint="only records without scores can be scored",
         )
     if not scoring.budget:
         raise UsageError("nothing can be scored with a budget of 0", hint="at least 1")

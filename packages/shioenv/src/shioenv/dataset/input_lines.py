@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.errors import ImportFileError
-from shioenv.files.compressed import lines, unpacking
+from shioenv.files.compressed import stream_lines, unpacking
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
@@ -86,7 +86,7 @@ def read_lines(
     try:
         with unpacking(Path(path)) as stream:
             _refuse_known(path, stream.peek(_HEAD))
-            for number, line in enumerate(lines(stream), 1):
+            for number, line in enumerate(stream_lines(stream), 1):
                 pass_on(line)
                 if number == 1:
                     _refuse_one_line(path, line)
@@ -151,20 +151,20 @@ def _refuse_known(path: str | Path, begin: bytes) -> None:
         if re.match(sign, begin):
             family = encoding[:6] if begin.startswith(_MARKS) else encoding
             raise ImportFileError(
-                f"{path} is no text in UTF-8: it is {encoding}",
+                f"{path} is not UTF-8 text: it is {encoding}",
                 hint=f"iconv -f {family} -t UTF-8 {path} > NEW makes UTF-8 of it",
             )
     begin = begin.removeprefix(BOM_UTF8)
     kind = next((kind for sign, kind in _KNOWN if sign.match(begin)), None)
     if kind is not None:
-        raise ImportFileError(f"{path} is no text: it is {kind}", hint=_TEXT)
+        raise ImportFileError(f"{path} is not a text file: it is {kind}", hint=_TEXT)
 
 
 def _refuse_one_line(path: str | Path, line: bytes) -> None:
     """Raise ImportFileError for a file that is one line because its lines end in CR alone."""
     if not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
         raise ImportFileError(
-            f"{path}: CR alone ends its lines",
+            f"{path}: lines end in CR alone",
             hint=f"tr '\\r' '\\n' < {path} > NEW makes lines of them",
         )
 
@@ -182,8 +182,8 @@ def _foreign(line: bytes) -> int:
 def _refuse_foreign(path: str | Path, size: int, foreign: int) -> None:
     if foreign > size / 10:
         raise ImportFileError(
-            f"{path} is no text: of its first {size:,} bytes {foreign:,} are control characters or "
-            "no UTF-8",
+            f"{path} is not a text file: of its first {size:,} bytes, {foreign:,} are control "
+            "characters or not UTF-8",
             hint=_TEXT,
         )
 

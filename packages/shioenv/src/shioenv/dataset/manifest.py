@@ -408,8 +408,8 @@ def finished_manifest(directory: str | Path) -> Manifest:
     if not manifest.complete:
         raise UsageError(
             f"{directory} is not finished: {manifest.records} of {manifest.count} records",
-            hint="the command that made it goes on where it stopped; shioenv dataset show, stats "
-            "and report read what is finished so far",
+            hint="run the command that made it again to resume; shioenv dataset show, stats "
+            "and report read the finished records",
         )
     return manifest
 

@@ -49,7 +49,7 @@ def merge(
     """
     paths = [Path(source) for source in sources]
     if len(paths) < 2:
-        raise UsageError("a merge is of two datasets at least", hint="name another one")
+        raise UsageError("a merge needs at least two datasets", hint="name another one")
     manifests = [finished_manifest(path) for path in paths]
     plan = _plan(paths, manifests)
     contexts: dict[str, Context] = {}

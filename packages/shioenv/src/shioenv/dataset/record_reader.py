@@ -14,7 +14,7 @@ from shioenv.dataset.manifest import DATA, JOURNAL, SHARD_RECORDS, ContextFile, 
 from shioenv.domain.context import Context
 from shioenv.domain.record import Record, decode
 from shioenv.errors import ContextError, DatasetCorruptError, RecordError
-from shioenv.files.compressed import lines, reading, sha256_of
+from shioenv.files.compressed import decompressed_sha256, reading, stream_lines
 from shioenv.files.journal import sound_lines
 from shioenv.files.regular import read_regular
 
@@ -96,9 +96,9 @@ def _shard(directory: Path, shard: Shard, check: bool) -> Iterator[Record]:
     path = directory / shard.file
     number = 0
     try:
-        digest = sha256_of(path) if check else shard.sha256
+        digest = decompressed_sha256(path) if check else shard.sha256
         with reading(path) as stream:
-            for number, line in enumerate(lines(stream), 1):
+            for number, line in enumerate(stream_lines(stream), 1):
                 try:
                     record = decode(line)
                 except RecordError as error:

@@ -29,7 +29,7 @@ from shioenv.domain.record import Record, decode, different_fields, encode
 from shioenv.errors import DatasetMismatchError, RecordError, RepairError, UsageError
 from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.compressed import lines, reading, sha256_of
+from shioenv.files.compressed import decompressed_sha256, reading, stream_lines
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.effort import Line
 from shioenv.synthesis.sample import grammars_for, sample
@@ -182,7 +182,7 @@ def _remade_context(store: Store, number: int, context: Context) -> Repaired:
 
 def _intact(directory: Path, shard: Shard) -> bool:
     try:
-        return sha256_of(directory / shard.file) == shard.sha256
+        return decompressed_sha256(directory / shard.file) == shard.sha256
     except OSError:
         return False
 
@@ -243,7 +243,7 @@ def _left(path: Path) -> dict[int, Record]:
     """Return the records in a damaged shard whose lines are valid, by number."""
     standing: dict[int, Record] = {}
     with suppress(OSError), reading(path) as stream:
-        for line in lines(stream):
+        for line in stream_lines(stream):
             with suppress(RecordError):
                 record = decode(line)
                 if encode(record) == line:

@@ -58,7 +58,7 @@ from shioenv.errors import (
 )
 from shioenv.execution.job import Opener, surroundings_of
 from shioenv.execution.lanes import Lane
-from shioenv.files.compressed import lines, reading
+from shioenv.files.compressed import reading, stream_lines
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
 
@@ -227,7 +227,7 @@ class _Check:
         tally = Tally()
         try:
             with reading(path) as stream:
-                for number, line in enumerate(lines(stream), 1):
+                for number, line in enumerate(stream_lines(stream), 1):
                     self.records += 1
                     try:
                         record = decode(line)

@@ -289,11 +289,11 @@ def diff_documents(before: Mapping[str, Any], after: Mapping[str, Any]) -> Conte
     compared as a whole. JSON types are distinct: 1, 1.0 and true are three values.
     """
     operations: list[Operation] = []
-    collect(before, after, "", operations)
+    append_changes(before, after, "", operations)
     return ContextPatch(tuple(operations))
 
 
-def collect(
+def append_changes(
     before: Mapping[str, Any], after: Mapping[str, Any], path: str, operations: list[Operation]
 ) -> None:
     """Append to `operations` the changes from one object to another, both at `path`."""
@@ -304,7 +304,7 @@ def collect(
             continue
         old, new = before[key], after[key]
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            collect(old, new, here, operations)
+            append_changes(old, new, here, operations)
         elif not _same(old, new):
             operations.append(("=", here, new))
     for key in after:

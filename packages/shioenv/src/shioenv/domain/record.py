@@ -19,7 +19,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from shioenv.domain.behavior import Behavior, output_text
-from shioenv.domain.inputs import started
+from shioenv.domain.inputs import published_input
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import PatchError, RecordError, did_you_mean
 from shioenv.files.documents import fault
@@ -208,7 +208,7 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def typed(self) -> str:
         """The input without the start directory's `cd`, as in a history."""
-        return self.input.removeprefix(started(self.cwd, ""))
+        return self.input.removeprefix(published_input(self.cwd, ""))
 
     @property
     def output_bytes(self) -> bytes:

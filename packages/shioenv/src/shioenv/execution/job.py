@@ -162,7 +162,7 @@ def processors_of_their_own(
 def processes(workers: int | None) -> int:
     """Return the number of worker processes; None: one per processor. UsageError below 1."""
     if workers is not None and workers < 1:
-        raise UsageError(f"nothing can be done by {workers} workers", hint="at least 1")
+        raise UsageError(f"cannot run {workers} workers", hint="give at least 1")
     return workers or len(os.sched_getaffinity(0))
 
 

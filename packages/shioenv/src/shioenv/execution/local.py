@@ -310,5 +310,5 @@ def executor_named(
         kind = load_guest(GROUP, name, feature=f"--engine {name}", extra="backends")
         return cast("Executor", kind(workers, address=address, cache_bytes=cache_bytes))
     if address is not None:
-        raise UsageError("an address is a Ray cluster's", hint="--engine ray --address ADDRESS")
+        raise UsageError("--address needs --engine ray", hint="--engine ray --address ADDRESS")
     return LocalExecutor(workers, cache_bytes=cache_bytes)

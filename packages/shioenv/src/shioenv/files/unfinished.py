@@ -26,7 +26,7 @@ Value = TypeVar("Value")
 _SUMS = "sums.json"
 
 
-def digest_of(plan: object) -> str:
+def plan_digest(plan: object) -> str:
     """Return the SHA-256 (hex) of a plan, a JSON value."""
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
 
@@ -41,7 +41,7 @@ def unfinished(what: str, plan: object) -> Iterator[Path]:
     same plan is running, an empty temporary directory is used, which is always removed. Errors:
     DatasetStorageError.
     """
-    directory = cache_directory() / "unfinished" / f"{what}-{digest_of(plan)[:24]}"
+    directory = cache_directory() / "unfinished" / f"{what}-{plan_digest(plan)[:24]}"
     with ExitStack() as opened:
         with storage_errors(directory):
             try:

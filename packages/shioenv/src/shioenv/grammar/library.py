@@ -141,7 +141,7 @@ def _unknown(name: str, directory: Path, own: OwnGrammars | None = None) -> Unkn
 
 def _read(path: Path, versions: Mapping[str, str] | None) -> Loaded:
     # undecodable bytes become U+FFFD, which is a fault of its line like any other
-    text = content_of(path).decode("utf-8-sig", "replace").replace("\0", "\ufffd")
+    text = read_grammar_file(path).decode("utf-8-sig", "replace").replace("\0", "\ufffd")
     return read_grammar(text, path.name, versions)
 
 
@@ -279,7 +279,7 @@ def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
         )
     if len(files) > MOST:
         raise UsageError(
-            f"{place} holds {len(files):,} grammars", hint=f"at most {MOST:,} in one directory"
+            f"{place} holds {len(files):,} grammars", hint=f"a directory may have at most {MOST:,}"
         )
     digest = hashlib.sha256()
     for file in files:
@@ -288,12 +288,12 @@ def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
                 f"{str(file)!r}: no command has this name",
                 hint="letters, digits and _ . + - [ make a name of at most 64 characters",
             )
-        content = content_of(file)
+        content = read_grammar_file(file)
         digest.update(f"{file.stem}\0{len(content)}\0".encode() + content)
     return OwnGrammars(place, tuple(file.stem for file in files), digest.hexdigest())
 
 
-def content_of(file: Path) -> bytes:
+def read_grammar_file(file: Path) -> bytes:
     """Return the bytes of a grammar file. Errors: UsageError if it is unreadable or too large.
 
     UsageError too for a link out of its directory: faults print parts of a file's lines, and the

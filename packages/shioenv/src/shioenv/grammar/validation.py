@@ -15,7 +15,7 @@ from shioenv.grammar.faults import Fault, FaultKind
 from shioenv.grammar.kinds import KINDS, TOKEN_KINDS
 from shioenv.grammar.load import Loaded
 from shioenv.grammar.notation import NO_SPACE
-from shioenv.grammar.spelling import plain
+from shioenv.grammar.spelling import received_form
 from shioenv.grammar.symbols import (
     MAX_ARGUMENT_LENGTH,
     Grammar,
@@ -208,7 +208,7 @@ def _closed_lists(loaded: Loaded) -> Iterator[Fault]:
         if head in grammar.kinds or not named or head in grammar.option_slots:
             continue
         texts = [
-            plain(str(production.body[0][0]))
+            received_form(str(production.body[0][0]))
             for production in bodies
             if len(production.body) == 1
             and len(production.body[0]) == 1

@@ -126,8 +126,8 @@ class Limits:
         if self.sandbox == BARE:
             if self.revert != 1:
                 raise LimitsError(
-                    f"a {BARE} is restored before every input, not with revert {self.revert}",
-                    hint="leave revert out; microvm takes it",
+                    f"a {BARE} is restored before every input: revert cannot be {self.revert}",
+                    hint="omit revert, or use microvm",
                 )
             object.__setattr__(self, "without_shell_state", True)
         for name in self.__slots__:
@@ -195,9 +195,13 @@ class Request:
         if self.wall_seconds is not None:
             refuse_limit("wall_seconds", self.wall_seconds)
         if self.tty and self.separate:
-            raise InputError("a terminal has one output channel", hint="separate or tty, not both")
+            raise InputError(
+                "a terminal has one output channel", hint="give separate or tty, not both"
+            )
         if self.tty and self.stdin:
-            raise InputError("nobody is at the terminal's keyboard", hint="stdin or tty, not both")
+            raise InputError(
+                "a run on a terminal has no standard input", hint="give stdin or tty, not both"
+            )
         if len(self.stdin) > LONGEST_STDIN:
             raise InputError(
                 f"standard input has {len(self.stdin)} bytes; at most {LONGEST_STDIN} are passed on"
@@ -210,10 +214,10 @@ class Request:
         except UnicodeEncodeError as error:
             raise InputError(f"the input cannot be encoded: {error}") from error
         if b"\0" in text:
-            raise InputError("the input holds a NUL byte, which no shell argument can")
+            raise InputError("the input has a NUL byte, which a shell argument cannot have")
         if len(text) > LONGEST_INPUT:
             raise InputError(
-                f"the input has {len(text)} bytes; Linux takes {LONGEST_INPUT} at most"
+                f"the input has {len(text)} bytes; Linux allows at most {LONGEST_INPUT}"
             )
         return text
 

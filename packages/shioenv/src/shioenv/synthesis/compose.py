@@ -49,12 +49,14 @@ class Composites:
 
     def __post_init__(self) -> None:
         if not 0 <= self.share <= 1:
-            raise UsageError(f"a composite share of {self.share} is no probability")
+            raise UsageError(
+                f"a composite share of {self.share} is out of range", hint="give 0 to 1"
+            )
         if self.max_segments < 1:
             raise UsageError(f"{self.max_segments} segments: an input has at least one command")
 
 
-def compose(
+def compose_input(
     random: Random,
     composites: Composites,
     first: Sequence[str],

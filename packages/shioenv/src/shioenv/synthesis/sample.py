@@ -93,7 +93,7 @@ def grammars_for(system: System, drawing: Drawing) -> tuple[Grammar, ...]:
     if named or (missing and len(missing) == len(grammars)):
         raise UsageError(
             f"the system {system.name} has no {' and no '.join((sorted(named) or missing)[:8])}",
-            hint="`shioenv system show` names the commands that a system lacks",
+            hint="`shioenv system show` lists the commands that a system lacks",
         )
     return tuple(grammar for grammar in grammars if grammar.name not in missing)
 
@@ -215,7 +215,7 @@ def draw_samples(
         raise UsageError("sampling needs at least one command")
     sampler = partial(Sampler, drawing.sampler, policy=chooser, horizon=horizon)
     place = partial(
-        place_of, sampler, grammars, InputParser(grammars), settings, plans=plans_kept()
+        prepare_drawing, sampler, grammars, InputParser(grammars), settings, plans=plans_kept()
     )
     if callable(catalogue):
         places = {directory: place(catalogue(directory)) for directory in start_directories}
@@ -227,10 +227,13 @@ def draw_samples(
     names = [grammar.name for grammar in grammars]
     stream = SampleStream(composites, settings, places, start_directories, names, lengths)
     if not 0 <= drawing.mistakes <= 1:
-        raise UsageError(f"{drawing.mistakes} is no share of mistakes", hint="0 to 1")
+        raise UsageError(
+            f"a share of mistakes of {drawing.mistakes} is out of range", hint="give 0 to 1"
+        )
     if not 1 <= drawing.session_length <= LONGEST_HISTORY:
         raise UsageError(
-            f"{drawing.session_length} inputs in a row", hint=f"1 (no history) to {LONGEST_HISTORY}"
+            f"a session length of {drawing.session_length} is out of range",
+            hint=f"give 1 (no history) to {LONGEST_HISTORY}",
         )
     if not drawing.mistakes and drawing.session_length == 1:
         return stream.samples(drawing.seed, count)
@@ -305,7 +308,7 @@ def _in_a_row(
             history = (*history, shell_input.text)
 
 
-def place_of(
+def prepare_drawing(
     sampler: Callable[[Sequence[Grammar]], Sampler],
     grammars: Sequence[Grammar],
     parser: InputParser,

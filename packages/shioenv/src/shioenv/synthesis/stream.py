@@ -16,14 +16,14 @@ from shioenv.seeding import generator
 from shioenv.synthesis.compose import (
     Composites,
     command_tokens,
-    compose,
+    compose_input,
     token,
 )
 from shioenv.synthesis.derivation import Drawn
 from shioenv.synthesis.digest_set import DigestSet
 from shioenv.synthesis.policy import PolicySettings
 from shioenv.synthesis.traces import DrawingPlace, Sample, SegmentTrace
-from shioenv.synthesis.usage_sampler import LONGEST_SHAPE, is_operator
+from shioenv.synthesis.usage_sampler import LONGEST_SHAPE, is_shape_operator
 from shioenv.synthesis.usage_tables import ABOUT_ITSELF
 
 USED_UP = 200
@@ -194,7 +194,7 @@ class SampleStream:
         shell_input = Input(command_tokens(first))
         if composite:
             try:
-                shell_input = compose(
+                shell_input = compose_input(
                     random,
                     self.composites,
                     first,
@@ -249,7 +249,7 @@ class SampleStream:
         traces: list[SegmentTrace] = []
         before = ""
         for number, part in enumerate(parts):
-            if is_operator(part):
+            if is_shape_operator(part):
                 tokens.append(token(part, Role.OPERATOR))
                 if part in REDIRECTIONS:
                     target = people.target(part, random, place.values)

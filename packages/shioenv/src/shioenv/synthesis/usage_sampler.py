@@ -242,14 +242,14 @@ _UNKNOWN = CommandUsage()
 
 
 def _commands(parts: Sequence[str]) -> set[str]:
-    return {part for part in parts if not is_operator(part)}
+    return {part for part in parts if not is_shape_operator(part)}
 
 
 def _count(parts: Sequence[str]) -> int:
-    return sum(not is_operator(part) for part in parts)
+    return sum(not is_shape_operator(part) for part in parts)
 
 
-def is_operator(part: str) -> bool:
+def is_shape_operator(part: str) -> bool:
     """Whether a part of a shape is an operator rather than a command."""
     return part in SEPARATORS or part in REDIRECTIONS or part in DUPLICATIONS
 

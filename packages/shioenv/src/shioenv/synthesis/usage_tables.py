@@ -27,7 +27,7 @@ from shioenv.grammar.describe import (
     DescribedSegment,
     Description,
 )
-from shioenv.grammar.spelling import SUBSTITUTION, VARIABLE, plain
+from shioenv.grammar.spelling import SUBSTITUTION, VARIABLE, received_form
 
 Item = TypeVar("Item")
 
@@ -153,7 +153,7 @@ def usage_from(document: object, source: str) -> Usage:
         raise UsageError(f"{source}: a table of usage has no {', '.join(sorted(unknown))}")
     by_command = document.get("by_command", {})
     if not isinstance(by_command, dict):
-        raise UsageError(f"{source}: by_command is no object")
+        raise UsageError(f"{source}: by_command is not an object")
     commands = {}
     for command, parts in by_command.items():
         if not isinstance(parts, dict) or parts.keys() - set(OF_COMMAND):
@@ -172,7 +172,7 @@ def usage_from(document: object, source: str) -> Usage:
 
 def _object(value: object, source: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise UsageError(f"{source}: {value!r} is no object")
+        raise UsageError(f"{source}: {value!r} is not an object")
     return value
 
 
@@ -182,7 +182,9 @@ def counts_from(value: object, source: str) -> Mapping[str, float]:
     for name, count in counts.items():
         number = isinstance(count, int | float) and not isinstance(count, bool)
         if not number or not 0 <= count < float("inf"):
-            raise UsageError(f"{source}: the count of {name!r} is {count!r}, no number from 0")
+            raise UsageError(
+                f"{source}: the count of {name!r} is {count!r}, not a number of at least 0"
+            )
     return MappingProxyType(dict(counts))
 
 
@@ -221,7 +223,7 @@ def shape(description: Description) -> str:
 
 def form(word: str) -> str:
     """Return the form of an operand: "name", "file name", "absolute path", "glob", "text" etc."""
-    text = plain(word)
+    text = received_form(word)
     if SUBSTITUTION in text:
         return "substitution"
     if VARIABLE in text:
@@ -289,10 +291,10 @@ def _count_command(parts: dict[str, Any], segment: DescribedSegment) -> None:
                 parts["styles"][argument.option][style] += 1
     parts["nested"].update(one.grammar for one in segment.nested if one.grammar is not None)
     place = "piped" if segment.operator == "|" else "operands"
-    parts[place][options][" + ".join(map(form, operands(segment.arguments)))] += 1
+    parts[place][options][" + ".join(map(form, operand_texts(segment.arguments)))] += 1
 
 
-def operands(arguments: Iterable[DescribedArgument]) -> Iterator[str]:
+def operand_texts(arguments: Iterable[DescribedArgument]) -> Iterator[str]:
     """Yield the texts of the operands (including assignments) among arguments."""
     for argument in arguments:
         if argument.kind in {ArgumentKind.OPERAND, ArgumentKind.ASSIGNMENT}:

@@ -24,7 +24,7 @@ from typing import Protocol
 from shioenv.errors import TraceError
 from shioenv.grammar.kinds import CLOSED, COMMAND, KINDS, TOKEN_KINDS, ValueKind
 from shioenv.grammar.parts import Names, draw_number
-from shioenv.grammar.spelling import plain, spelt
+from shioenv.grammar.spelling import received_form, spelt
 from shioenv.grammar.symbols import (
     MAX_ARGUMENT_LENGTH,
     Grammar,
@@ -312,7 +312,7 @@ class CommandWriter:
             if not production.wrong
         ]
         seeds = {
-            plain(str(production.body[0][0])): production.weight
+            received_form(str(production.body[0][0])): production.weight
             for production in productions
             if len(production.body) == 1
             and len(production.body[0]) == 1

@@ -125,7 +125,7 @@ def fingerprint(declaration: SystemDeclaration, text: str) -> str:
 
 
 @contextmanager
-def storage_errors(cache: Path) -> Iterator[None]:
+def system_storage_errors(cache: Path) -> Iterator[None]:
     """Convert an OSError to SystemStorageError if the disk is full or the path is in the cache."""
     try:
         yield

@@ -25,7 +25,7 @@ from shioenv.system.declare import (
     read_text,
 )
 from shioenv.system.home import load_home
-from shioenv.system.oci import MOST_BYTES, find_image, is_layout, parts_of, write_flat
+from shioenv.system.oci import MOST_BYTES, find_image, is_layout, name_components, write_flat
 from shioenv.system.store import System, find_system
 from shioenv.system.values import SystemName, checked
 
@@ -88,7 +88,7 @@ def import_system(
     tree = load_home(base)
     cache = cache_directory()
     with (
-        building.storage_errors(cache),
+        building.system_storage_errors(cache),
         building.build_lock(cache, report),
         tempfile.TemporaryDirectory(prefix=building.IMPORTING, dir=cache) as scratch,
     ):
@@ -124,7 +124,7 @@ def _check_free(name: str) -> None:
     if problems:
         raise UsageError(problems[0], hint="such as my-debian")
     cache = cache_directory()
-    with building.storage_errors(cache):
+    with building.system_storage_errors(cache):
         taken = name in declared_names() or (cache / "names" / f"{name}.json").exists()
     if taken:
         raise OutputExistsError(
@@ -208,7 +208,7 @@ def _counted(plain: Path, entries: dict[str, image.ImageEntry]) -> Iterator[tupl
     counts: Counter[str] = Counter()
     with tarfile.open(plain, "r:") as archive:
         for member in archive:
-            path = "/".join(parts_of(member.name))
+            path = "/".join(name_components(member.name))
             if any(key.startswith("SCHILY.xattr.") for key in member.pax_headers):
                 counts["files' extended attributes"] += 1
             if path in entries:

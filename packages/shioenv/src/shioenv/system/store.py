@@ -28,7 +28,7 @@ from shioenv.files.cache_directory import cache_directory
 from shioenv.system import build as building
 from shioenv.system.answers import Answers
 from shioenv.system.bootstrap import Progress
-from shioenv.system.contents import read_contents, stored
+from shioenv.system.contents import current_files, read_contents
 from shioenv.system.declare import (
     DEFAULT_SYSTEM,
     SystemDeclaration,
@@ -167,7 +167,7 @@ class System:
         except (OSError, ValueError, EOFError) as error:
             raise _corrupt(self.name, self.path, error) from error
         index = dict(self.index)
-        for name, member, digest in stored(self.path):
+        for name, member, digest in current_files(self.path):
             top, _, inside = name.partition("/")
             if digests.pop(name, "") != digest:
                 yield f"{name}: another content"
@@ -333,7 +333,7 @@ def find_system(name: str | None = None) -> System:
         )
     name = name or DEFAULT_SYSTEM
     cache = cache_directory()
-    with building.storage_errors(cache):
+    with building.system_storage_errors(cache):
         if name.endswith(".toml") or name in declared_names():
             declaration, text = load_declaration(name), read_text(name)
             return _open(declaration.name, cache, current=(declaration, text), asked=name)
@@ -425,7 +425,7 @@ def build_system(
     tree = load_home(declaration)  # report a faulty tree before the lock and the downloads
     cache = cache_directory()
     tar = None if rootfs_tar is None else building.TarBase(Path(rootfs_tar).absolute())
-    with building.storage_errors(cache), building.build_lock(cache, report):
+    with building.system_storage_errors(cache), building.build_lock(cache, report):
         if not fresh and tar is None:
             built = _reusable(name)
             if built is not None and built.source.startswith("mmdebstrap:"):
@@ -471,7 +471,7 @@ def list_systems() -> list[tuple[str, System | ShioenvError]]:
     """
     systems: list[tuple[str, System | ShioenvError]] = []
     cache = cache_directory()
-    with building.storage_errors(cache):
+    with building.system_storage_errors(cache):
         names = sorted(_known_names(cache))
     for name in names:
         try:
@@ -501,7 +501,7 @@ def prune_systems(report: Progress = building.silent) -> tuple[Pruned, ...]:
     removed: list[Pruned] = []
     if not cache.exists():
         return ()
-    with building.storage_errors(cache), building.build_lock(cache, report):
+    with building.system_storage_errors(cache), building.build_lock(cache, report):
         needed: set[str] = set()
         bases: set[str] = set()
         for path in _name_files(cache):
@@ -549,7 +549,7 @@ def remove_system(name: str) -> bool:
     """
     cache = cache_directory()
     named = cache / "names" / f"{name}.json"
-    with building.storage_errors(cache), building.build_lock(cache, building.silent):
+    with building.system_storage_errors(cache), building.build_lock(cache, building.silent):
         if not named.exists():
             return False
         digest = building.read_json(named).get("digest", "")

@@ -128,7 +128,6 @@ def _commands(typer_app: Any) -> list[Any]:
         ("generate made --estimator balancd", "balanced"),
         ("score ls --estimator balancd", "balanced"),
         ("grammar check grpe --run", "grep"),
-        ("grammar coverage grpe", "grep"),
     ],
 )
 def test_an_unknown_name_is_reported_before_a_missing_system(

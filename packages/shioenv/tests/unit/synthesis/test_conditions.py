@@ -8,7 +8,7 @@ import pytest
 
 from shioenv.domain.inputs import Argument
 from shioenv.grammar.library import load_grammar
-from shioenv.synthesis.compose import Composites, compose
+from shioenv.synthesis.compose import Composites, compose_input
 from shioenv.synthesis.mistakes import failing
 
 NAMES = {
@@ -72,7 +72,7 @@ def test_a_command_that_cannot_be_made_to_fail_stays(words: tuple[str, ...]) -> 
 
 def composed(operator: str, first: tuple[str, ...], fails: tuple[str, ...] | None) -> str:
     settings = Composites(share=0, operators={operator: 1.0})
-    made = compose(
+    made = compose_input(
         Random(1), settings, first, lambda piped: ("pwd",), (), pipes=True, fail=lambda words: fails
     )
     return made.text

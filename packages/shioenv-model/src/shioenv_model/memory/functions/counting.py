@@ -10,9 +10,9 @@ from shioenv_model.memory.functions.space import (
     Given,
     Roles,
     as_lines,
-    lines_of,
-    number_of,
+    parse_number,
     remembered,
+    split_lines,
 )
 
 _FIGURES = ("lines", "words", "characters", "bytes", "longest")
@@ -33,7 +33,7 @@ def _figures(text: str) -> dict[str, int]:
         "words": len(text.split()),
         "bytes": len(text.encode("utf-8", "surrogateescape")),
         "characters": len(text),
-        "longest": max((len(line.expandtabs(8)) for line in lines_of(text)), default=0),
+        "longest": max((len(line.expandtabs(8)) for line in split_lines(text)), default=0),
     }
 
 
@@ -77,8 +77,8 @@ _DUMPED = {"\0": "\\0", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r"
 def dump(given: Given, roles: Roles, flags: Flags) -> str:
     """Dump bytes, or units of a few bytes, as numbers or letters, sixteen bytes a row (od(1))."""
     text = given.text or ""
-    start = number_of(roles["skip"]) if "skip" in roles else 0
-    end = start + number_of(roles["count"]) if "count" in roles else len(text)
+    start = parse_number(roles["skip"]) if "skip" in roles else 0
+    end = start + parse_number(roles["count"]) if "count" in roles else len(text)
     if start < 0 or start > len(text):
         raise ValueError(start)
     address = _ADDRESSES[roles.get("address", "o")]

@@ -10,7 +10,7 @@ from shioenv_model.bash.work import spend
 from shioenv_model.memory.functions.space import ESCAPES
 
 
-def replaced(
+def replace_matches(
     text: str,
     search: Callable[[int], re.Match[str] | None],
     by: Callable[[re.Match[str]], str],

@@ -35,7 +35,12 @@ from shioenv.errors import (
 )
 from shioenv.sandbox.base import CallLock, Entered, Execution, Limits, Request, ShellMode, Uncopied
 from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
-from shioenv.sandbox.namespaces.lower import KeptNamespaces, LowerForm, keep, opening_failed
+from shioenv.sandbox.namespaces.lower import (
+    KeptNamespaces,
+    LowerForm,
+    keep_namespaces,
+    opening_failed,
+)
 from shioenv.sandbox.namespaces.wire import (
     LONGEST_PATH,
     Ask,
@@ -400,7 +405,7 @@ class NamespaceSandbox(Uncopied):
             )
         if self._kept is None:
             instant = int(declaration.instant.timestamp())
-            self._kept = keep(directory, instant, best=self._lower, plain=self._plain)
+            self._kept = keep_namespaces(directory, instant, best=self._lower, plain=self._plain)
             if self.system.tree_sums.get(self._kept.form, self._kept.sum) != self._kept.sum:
                 self._kept = None
                 raise SystemCorruptError(

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from shioenv.domain.runner import Order
 from shioenv.sandbox.base import LONGEST_IDLE, MEBIBYTE, Execution, Limits, Request, refuse_limit
-from shioenv.sandbox.scanned import parse_changes, unreadable
+from shioenv.sandbox.scanned import parse_changes, scan_error
 from shioenv.system import stopped
 
 
@@ -324,10 +324,10 @@ def read_reply(receive: Callable[[int, bytes], bytes], limits: Limits) -> tuple[
     longest = (limits.output_bytes, limits.output_bytes, LONGEST_STATE, LONGEST_CHANGES)
     lengths = reply[-4:]
     if any(length > most for length, most in zip(lengths, longest, strict=True)):
-        raise unreadable(f"lengths of {lengths} bytes, of {longest} at most")
+        raise scan_error(f"lengths of {lengths} bytes, of {longest} at most")
     body = receive(REPLY.size + sum(lengths), said)
     if len(body) > REPLY.size + sum(lengths):
-        raise unreadable("it goes on where it should have ended")
+        raise scan_error("it goes on where it should have ended")
     return reply, memoryview(body)[REPLY.size :]
 
 
