@@ -76,7 +76,7 @@ async def measured(directory: Path, calls: int) -> list[dict[str, Any]]:
                 rows.append(row(name, there, here))
             sed = {"command": "sed -i s/line/text/ f77"}
             times = []
-            for _ in range(calls // 4 + 1):
+            for _ in range(max(calls // 4, 1) + 1):
                 times.append(await spent(lambda: over_mcp("preview", sed)))
                 await asyncio.sleep(1)  # as an agent, which reads the answer
             rows.append(row("preview", times[1:], [0.0]))
