@@ -12,10 +12,10 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv_agents.mcp.results import LARGEST_PATCH, MOST_SHOWN, effects_of, shorten, text_of
 from shioenv_agents.mcp.schema import (
-    Effects,
     Prediction,
     PreviewArguments,
     PreviewEffects,
+    ReportedEffects,
     RunArguments,
     ShellAnswer,
     ShellArguments,
@@ -23,7 +23,7 @@ from shioenv_agents.mcp.schema import (
 )
 
 STRUCTS = (
-    Effects,
+    ReportedEffects,
     Prediction,
     PreviewArguments,
     PreviewEffects,
@@ -52,7 +52,7 @@ def test_a_long_text_keeps_its_beginning_and_end(text: str, limit: int) -> None:
 
 
 def test_a_large_patch_is_cut_and_the_rest_counted() -> None:
-    effects = effects_of(many_files(5000), "/home", 100, Effects)
+    effects = effects_of(many_files(5000), "/home", 100, ReportedEffects)
     assert len(effects.context_patch) == len(effects.changes)
     assert len(json.dumps(effects.context_patch)) < 2 * LARGEST_PATCH
     assert effects.changes_omitted == 5000 - len(effects.changes)
@@ -61,7 +61,7 @@ def test_a_large_patch_is_cut_and_the_rest_counted() -> None:
 
 def test_names_are_those_that_people_write() -> None:
     behavior = Behavior(0, b"", ContextPatch((("r", "/fs/~1tmp~1a b"), ("r", "/env/X"))))
-    effects = effects_of(behavior, "/home", 100, Effects)
+    effects = effects_of(behavior, "/home", 100, ReportedEffects)
     assert [(each.change, each.name) for each in effects.changes] == [
         ("removed", "env X"),
         ("removed", "'/tmp/a b'"),
@@ -79,7 +79,7 @@ def test_the_text_states_everything_that_went_wrong() -> None:
         patch_truncated=True,
         died_by_signal=9,
     )
-    assert text_of(effects_of(behavior, "/", 100, Effects)).splitlines() == [
+    assert text_of(effects_of(behavior, "/", 100, ReportedEffects)).splitlines() == [
         "half",
         "[exit code 124, timed out, ended by signal 9, limits reached: wall_seconds, output "
         "truncated, changes truncated]",
