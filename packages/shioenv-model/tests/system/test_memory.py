@@ -224,7 +224,7 @@ def test_records_are_added_to_a_model(
     for text in ("cat nowhere.txt", "cat gone.txt", "echo hello > out.txt"):
         assert asked(larger, text).behavior == asked(remembered[0], text).behavior
     (base / "model.json").write_text(json.dumps({**known, "system_digest": "0" * 64}))
-    with pytest.raises(ModelError, match="no memory of debian-12"):
+    with pytest.raises(ModelError, match="not a memory of debian-12"):
         extend_memory(base, [tmp_path / "more"], tmp_path / "other", name="larger")
 
 

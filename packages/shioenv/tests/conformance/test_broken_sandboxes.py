@@ -106,7 +106,7 @@ class Starved(NamespaceSandbox):
     starves = True
 
     def run(self, request: Request) -> Execution:
-        if self.starves and request.argument().endswith(b"history"):
+        if self.starves and request.argument().rstrip().endswith(b"history"):
             self.starves = False
             request = replace(request, wall_seconds=0.05)
         return super().run(request)
