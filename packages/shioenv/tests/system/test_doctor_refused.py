@@ -186,7 +186,7 @@ def test_a_user_without_a_name(tmp_path: Path) -> None:
 )
 def test_a_container_of_few_rights(cause: str, lacking: str, fix: str) -> None:
     """It tests the reason alone: the user namespace of an invented user has all rights."""
-    ask = f"from shioenv.system import refusals; print(refusals.{cause}())"
+    ask = f"from shioenv.system import host_diagnosis; print(host_diagnosis.{cause}())"
     prefix = ("unshare", "-U", "-r", "setpriv", f"--bounding-set=-{lacking}")
     said = subprocess.run([*prefix, sys.executable, "-c", ask], capture_output=True, text=True)
     assert fix in said.stdout

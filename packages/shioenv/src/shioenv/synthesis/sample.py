@@ -153,7 +153,8 @@ def sample(
     `find_system` and `grammars_for`.
     """
     drawing = drawing.but(**settings)
-    check_names(drawing)
+    if grammars is None:
+        check_names(drawing)
     built = system if isinstance(system, System) else find_system(system)
     directories = drawing.start_directories or built.declaration.session.start_directories
     return draw_samples(
