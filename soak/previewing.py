@@ -196,7 +196,7 @@ class Previewing:
         script = "; ".join(self._draw.choices(PARTS, k=self._draw.randint(1, 8)))
         before, was = digest(top), listed(top)
         whole = number % 2 == 0 and os.geteuid() == 0
-        with mock.patch("shioenv_agents.preview.layered_run._may_mount", return_value=whole):
+        with mock.patch("shioenv_agents.preview.keeper.may_mount", return_value=whole):
             made = captured("sh", "-c", script)
         self.counts["of the whole root" if made.whole else "of directories"] += 1
         self._expect("the host changed", digest(top), before, script)

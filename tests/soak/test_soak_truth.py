@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,7 +37,7 @@ def answer(name: str, *options: str) -> dict[str, Any]:
 def test_help_says_what_a_check_shows(name: str) -> None:
     done = script(name, "--help")
     assert done.returncode == 0
-    assert "Shows that" in done.stdout
+    assert re.search("^Check that ", done.stdout, re.MULTILINE)
     assert "--count" in done.stdout
 
 
