@@ -84,5 +84,6 @@ def test_progress_is_shown_on_a_terminal_and_nowhere_else(
     monkeypatch.setattr(sys, "stderr", None)
     shown_progress()(_progress(30))
     monkeypatch.undo()
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
     shown_progress()(_progress(30))
     assert capfd.readouterr() == ("", "")

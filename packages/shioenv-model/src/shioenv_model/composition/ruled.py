@@ -25,6 +25,8 @@ from shioenv_model.composition.printing import printed
 from shioenv_model.composition.variables import Variables
 
 _PLACE = "bash: line 1: "
+_WITHOUT_HELP = frozenset({"[", "echo", "test", "true", "false", ":"})
+"""Builtins that read `--help` as any other argument."""
 _ESCAPES = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 _ENABLING = re.compile(
     r"(?:^|[;&|(){!`\"'\n]|\b(?:then|do|else|elif|if|while|until|time|builtin|command|eval)\s"
@@ -76,14 +78,7 @@ def ruled(call: Call, state: State) -> Behavior | None:
                     raise Abstained("parameters may have been set")
         expander = Expander(_Known(state))
         fields = [field for word in words for field in expander.fields(word)]
-        if fields[1:2] == ["--help"] and fields[0] not in {
-            "[",
-            "echo",
-            "test",
-            "true",
-            "false",
-            ":",
-        }:
+        if fields[1:2] == ["--help"] and fields[0] not in _WITHOUT_HELP:
             return None
         return RULES[words[0]](fields, state) if fields[0] == words[0] else None
     except Abstained:
