@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup setup-all demo test test-first test-rest test-alone test-nightly test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve evaluate scoreboard soak clean help
+.PHONY: setup setup-all demo test test-first test-rest test-alone test-nightly test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve outside evaluate scoreboard soak clean help
 
 # Without compiled modules each command and each test process would compile them again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -91,8 +91,7 @@ check: .venv/.native ## lint, format and types
 	@$(BIN)/mypy
 
 docs: .venv/.native ## write the generated pages of docs/
-	@PYTHONPATH=tests $(BIN)/python -m support.cli_reference > docs/reference/cli.md.new
-	@mv docs/reference/cli.md.new docs/reference/cli.md
+	@PYTHONPATH=tests $(BIN)/python -m support.cli_reference docs/reference
 	@$(BIN)/python scripts/site/api.py > docs/reference/python.md.new
 	@mv docs/reference/python.md.new docs/reference/python.md
 
@@ -116,7 +115,7 @@ filter: .venv/.native ## compile the system-call filters from their lists, by li
 # PEOPLE=FILE: inputs that people wrote, one a line, to be compared with on the same page.
 grammars-report: setup ## measure the grammars on the default system and write docs/grammars.md
 	@$(BIN)/shioenv grammar report --markdown --seed 7 > docs/grammars.md.new; status=$$?; \
-	[ -z "$(PEOPLE)" ] || { echo; $(BIN)/shioenv grammar report --markdown --seed 7 --against "$(PEOPLE)"; } >> docs/grammars.md.new; \
+	[ -z "$(PEOPLE)" ] || { echo; $(BIN)/shioenv grammar report --markdown --seed 7 --compare-with "$(PEOPLE)"; } >> docs/grammars.md.new; \
 	if [ -s docs/grammars.md.new ]; then mv docs/grammars.md.new docs/grammars.md; \
 	else rm docs/grammars.md.new; fi; exit $$status
 
@@ -134,6 +133,11 @@ bench-serve: setup ## what a line costs over OpenAI's protocol, over Cowrie befo
 JUDGED := sandbox trivial errors memory-plain:evaluation/memory memory:evaluation/memory default \
 	default:stages=bashkit cowrie just-bash bashkit
 RECORDS := 30000
+
+# OUTSIDE=FOLDER: checkouts named oils, brush, bashkit, intercode, tldr. HALF=work during development.
+HALF := held
+outside: setup ## judge the default model by the cases of public shell projects in OUTSIDE
+	@$(BIN)/python benchmarks/outside.py "$(OUTSIDE)" --half $(HALF)
 
 evaluate: setup ## judge every predictor that runs here by the public test suite, and write its page
 	@mkdir -p evaluation
@@ -154,7 +158,7 @@ scoreboard: setup ## as root: hold emulators, busybox, toybox and uutils to the 
 	@$(BIN)/python benchmarks/conformance.py
 
 soak: setup ## the long checks of truth and safety, at full size: about two hours on two idle cores
-	@for check in sanitizers determinism flags completeness fidelity composition fuzz leaks faults lines forging planted minimal visiting previewing; do \
+	@for check in sanitizers determinism flags completeness fidelity composition fuzz leaks faults lines sessions forging planted minimal visiting previewing; do \
 		echo "== soak/$$check.py"; $(BIN)/python soak/$$check.py || failed="$$failed $$check"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 

@@ -30,8 +30,9 @@ settings.load_profile("suite")
 typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore
 
 # A shell that runs the suite in the background makes it ignore Ctrl-C, which tests send to
-# programs.
+# programs, and SIGQUIT, which Bash's `trap` would list.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

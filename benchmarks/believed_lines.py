@@ -38,7 +38,7 @@ from shioenv.errors import AnswerError
 from shioenv.live.entered import Command, EnteredMachine, Finished, Running
 from shioenv.system.store import System, find_system
 from shioenv_eval.predictors.cowrie import Cowrie
-from shioenv_serve.ssh.machines import LIMITS, accounts, login_words
+from shioenv_serve.ssh.machines import LIMITS, login_accounts, login_words
 
 RUNS = 3
 LATER = 1.1
@@ -57,7 +57,7 @@ def inputs(file: Path, count: int) -> Iterator[str]:
 
 def words_of(system: System, command: str, port: int) -> str:
     """Return the quoted words of root's login with a command, for a client at a port."""
-    root = next(iter(accounts(system).values()))
+    root = next(iter(login_accounts(system).values()))
     variables = {
         "SSH_CLIENT": f"127.0.0.1 {port} 22",
         "SSH_CONNECTION": f"127.0.0.1 {port} 127.0.0.1 22",

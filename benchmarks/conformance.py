@@ -232,7 +232,7 @@ def main() -> None:
         if not (directory / "results.json").exists():
             print(f"{name} is asked", file=sys.stderr)
             words = [sys.executable, "-m", "shioenv", "conform", *ROWS[name]]
-            words += ["--cases", str(CASES), "--level", "files", "--out", str(directory)]
+            words += ["--count", str(CASES), "--level", "files", "--out", str(directory)]
             subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
         rows[name] = kept(json.loads((directory / "results.json").read_text()))
     written({name: rows[name] for name in ROWS if name in rows}, JUDGED.read_text())

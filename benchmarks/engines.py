@@ -17,13 +17,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TypeAlias
 
-from shioenv.dataset.generate import Wanted, plan_of, recording
-from shioenv.domain.context import Context
+from shioenv.dataset.generate import plan_of
+from shioenv.dataset.record_tasks import RecordAnswer, RecordTask, Wanted, recording
 from shioenv.execution.job import Executor, NumberedJob
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import PAPER, load_grammars
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.effort import Line
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.system.store import find_system
@@ -75,7 +74,7 @@ def main() -> None:
 
 def prepared(
     asked: argparse.Namespace,
-) -> tuple[NumberedJob[Wanted | str, Line | Context], Iterator[Batch]]:
+) -> tuple[NumberedJob[RecordTask, RecordAnswer], Iterator[Batch]]:
     """Return the workers' job, and batches of numbered samples."""
     system = find_system()
     grammars = load_grammars(PAPER, versions=system.versions)
@@ -92,7 +91,7 @@ def prepared(
     return recording(plan, system.name), batches
 
 
-def window(engine: Executor, job: NumberedJob[Wanted | str, Line | Context], batch: Batch) -> float:
+def window(engine: Executor, job: NumberedJob[RecordTask, RecordAnswer], batch: Batch) -> float:
     """Return the seconds from the first sample to the last record."""
     start = time.perf_counter()
     made = sum(1 for _ in engine.map(job, batch))

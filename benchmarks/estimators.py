@@ -3,7 +3,7 @@
     python benchmarks/estimators.py [--inputs N] [--lengths 8 9 10 11 12] [--budgets 8 16 32 64]
                                     [--seeds N] [--seed N] [--json]
 
-Draws inputs as `shioenv generate --policy lengths --composites off` does it, executes every
+Draws inputs as `shioenv generate --policy lengths --composite-share 0` does it, executes every
 sub-input of as many as asked for of each number of arguments (2^n - 2 each), and lets each
 estimator score them again from what was seen: the mean of |estimate - truth| over inputs and seeds.
 Skipped are volatile inputs, and those whose single run, or whose sub-inputs on average, take more
@@ -21,8 +21,8 @@ import sys
 from shioenv.behavior.observe import open_sandbox
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.sandbox.base import LIMITS
-from shioenv_paper.exact import KnownInput, executed, stream
-from shioenv_paper.replay import InputReplay
+from shioenv_paper.estimator_replay import InputReplay
+from shioenv_paper.exact import KnownInput, execute_sub_inputs, stream
 
 
 def collect(lengths: list[int], count: int, seed: int) -> list[KnownInput]:
@@ -34,7 +34,7 @@ def collect(lengths: list[int], count: int, seed: int) -> list[KnownInput]:
             n = one.input.n_arguments
             if one.volatile or not missing.get(n):
                 continue
-            known = executed(observer, (number, one))
+            known = execute_sub_inputs(observer, (number, one))
             if isinstance(known, KnownInput):
                 found.append(known)
                 missing[n] -= 1

@@ -29,10 +29,10 @@ from typing import Any
 
 from shioenv.dataset.generate import Progress, Summary, generate
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED, Scoring
 from shioenv.irreducibility.scoring import USUAL as FOR_DATASETS
-from shioenv.recording.cache import CACHE_BYTES
+from shioenv.recording.execution_cache import CACHE_BYTES
 from shioenv.synthesis.drawing import Drawing
 from shioenv.system.store import find_system
 

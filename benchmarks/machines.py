@@ -19,7 +19,7 @@ from statistics import median
 from shioenv.sandbox.backends import default_sandbox
 from shioenv.sandbox.base import Limits, Request
 from shioenv.system.store import find_system
-from shioenv_backends.microvm.backend import MicrovmSandbox
+from shioenv_backends.microvm.virtual_machine import MicrovmSandbox
 
 INPUTS = ("echo hi", "ls /etc | wc -l", "echo x > /tmp/f")
 WAYS = {

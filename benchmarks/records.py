@@ -18,7 +18,7 @@ from shioenv_eval.evaluate import answers_beneath, evaluate
 from shioenv_eval.suite import read_suite
 from shioenv_model.files import CARD, pack
 from shioenv_model.training.material import datasets_in
-from shioenv_model.training.memory import train_memory
+from shioenv_model.training.memory_training import train_memory
 
 
 def main() -> None:

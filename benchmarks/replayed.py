@@ -21,8 +21,8 @@ import torch
 
 from shioenv_model.files import opened
 from shioenv_model.training import sequence
-from shioenv_model.training.examples import Examples
 from shioenv_model.training.passes import ReplayedPasses, fused
+from shioenv_model.training.token_examples import Examples
 
 SHAPES, TIMED, REPEATS = 10, 5, 5
 WAYS: dict[str, tuple[bool, Callable[[Any], Any]]] = {

@@ -14,13 +14,13 @@ import argparse
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from shioenv.domain.answers import behavior_json, behavior_of
+from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_eval.metrics import Said, Status
-from shioenv_eval.results import judged
+from shioenv_eval.results import judge_predictor
 from shioenv_eval.suite import Suite, read_suite
-from shioenv_model import commands
+from shioenv_model import single_commands
 from shioenv_model.composition.call import Call
 from shioenv_model.files import load_model
 from shioenv_model.model import Model
@@ -49,7 +49,7 @@ class Watched:
 
 def model_without(name: str | None, watched: Watched, left_out: Collection[str] = ()) -> Model:
     """Return a model without some rules."""
-    vars(commands).update(
+    vars(single_commands).update(
         BEFORE_RECORDS=watched.rules(BEFORE_RECORDS, left_out),
         AFTER_RECORDS=watched.rules(AFTER_RECORDS, left_out),
     )
@@ -68,7 +68,7 @@ def answer_to(model: Model, suite: Suite, place: int) -> Said:
 
 def right(suite: Suite, said: Sequence[Said]) -> list[bool]:
     """Return which answers are right."""
-    return [bool(mark.em) for mark in judged(suite, said, "model").marks]
+    return [bool(mark.em) for mark in judge_predictor(suite, said, "model").marks]
 
 
 def main() -> None:

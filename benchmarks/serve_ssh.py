@@ -183,7 +183,7 @@ def alone(client: Client, directory: Path, visits: int) -> dict[str, float]:
     usable = os.sched_getaffinity(0)
     first, *others = sorted(usable)
     found = {}
-    with Served(directory, "--keys", f"{client.key}.pub", processor=first) as server:
+    with Served(directory, "--authorized-keys", f"{client.key}.pub", processor=first) as server:
         os.sched_setaffinity(0, others or usable)
         try:
             run(client, server.port, "true")
@@ -222,7 +222,7 @@ def main() -> None:
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         client = Client(home)
-        keys = ["--keys", f"{client.key}.pub"]
+        keys = ["--authorized-keys", f"{client.key}.pub"]
         found = alone(client, home / "alone", 5 * options.visits)
         server = stack.enter_context(Served(home / "machine", *keys))
         model = stack.enter_context(Served(home / "model", *keys, "--model", "default"))

@@ -46,7 +46,7 @@ COVERED: dict[str, tuple[str, ...]] = {
         *_MACHINES,
     ),
     "CHANNEL": (*(f"shioenv/{each}" for each in (*_RUN, "live")), *_MACHINES),
-    "JUDGE": (*_TASK, "shioenv_agents/tasks/check.py", "shioenv_agents/tasks/episode.py"),
+    "JUDGE": (*_TASK, "shioenv_agents/tasks/goal_check.py", "shioenv_agents/tasks/episode.py"),
     "HARBOR_JUDGE": (*_TASK, "shioenv_agents/tasks/harbor"),
 }
 """The coverage of each number: files, and directories with all their files, below

@@ -10,7 +10,7 @@ finds only the packages of the clone's environment, and so changes nothing in it
 programs that share their names. A command `shioenv serve …` runs until the page ends, or until the
 next server starts. The exit status is checked, and the output that the page shows below a command.
 
-Comments `<!-- docs-test: … -->` before a block declare exceptions: CONTRIBUTING.md lists them.
+Comments `<!-- docs-test: … -->` before a block declare exceptions; docs/how-to/develop.md has all.
 
 Each line of a shown output must be printed, in this order; the page may leave lines out. Lines that
 `transcripts.steady` recognises may differ in their values. Of JSON each shown key must be printed.
@@ -438,7 +438,7 @@ def _failure(block: Block, why: str, text: str, done: Done) -> str:
 
 def share_system(cache: Path) -> None:
     """Make a cache that has the built system `debian-12` of this host's cache, by links."""
-    from shioenv.files.cache import cache_directory
+    from shioenv.files.cache_directory import cache_directory
     from shioenv.system.store import build_system
 
     build_system()

@@ -23,7 +23,7 @@ harbors() {
 }
 
 fronts=
-for front in ${*:-openai openenv inspect verifiers trl harbor rllib}; do
+for front in ${*:-openai openenv mcp inspect verifiers trl harbor rllib}; do
     [ "$front" != harbor ] || front=$(harbors)
     fronts="$fronts $front"
 done
@@ -45,6 +45,7 @@ for front in $fronts; do
     case $front in
     openai) page=docs/how-to/serve.md ;;
     openenv) page=docs/how-to/agents.md ;;
+    mcp) page=docs/how-to/mcp.md ;;
     rllib) page=docs/tutorial/reinforcement-learning.md ;;
     *) page= ;; # others' commands need a language model
     esac

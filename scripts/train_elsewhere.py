@@ -2,7 +2,8 @@
 """Trains and judges sequence models on a machine with a GPU that reaches no package index.
 
     here:   python scripts/train_elsewhere.py pack EXPERIMENTS/data/regimes CARRIED
-            packs the examples of `shioenv experiment regimes --seq2seq small --device elsewhere`
+            packs the examples of `shioenv experiment regimes --seq2seq-size small --device
+            elsewhere`
     here:   python scripts/train_elsewhere.py wheels 3.12 CARRIED
             collects shioenv and what it needs there besides torch, for its Python (x86-64)
     there:  python3 scripts/train_elsewhere.py run CARRIED RUNS OUT --minutes 9 [--first NAME]
@@ -121,8 +122,8 @@ def train_one(given: argparse.Namespace) -> int:
     import msgspec
 
     from shioenv_model.files import opened
-    from shioenv_model.training.examples import Examples
     from shioenv_model.training.sequence import TrainingPlan, train
+    from shioenv_model.training.token_examples import Examples
 
     plan = msgspec.json.decode(given.plan, type=TrainingPlan)
     examples = Examples(opened(given.examples))

@@ -30,8 +30,8 @@ from shioenv.sandbox.base import MEBIBYTE, Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.system.store import System
-from shioenv_model.composition.inputs import Composition
-from shioenv_model.composition.replay import Replay
+from shioenv_model.composition.command_replay import Replay
+from shioenv_model.composition.composed_inputs import Composition
 
 RUNS = 3
 WANTED = 0.97

@@ -31,7 +31,7 @@ from typing import Any
 
 from common import Progress, parser, report
 from shioenv.dataset.manifest import MANIFEST
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.verify import verify
 from shioenv.domain.record import NAMES
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from common import Progress, parser, report
 from shioenv.dataset.generate import generate
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.record import NAMES, Record
 from shioenv.execution.local import LocalExecutor
 from shioenv.irreducibility.scoring import UNSCORED

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from common import Progress, parser, report
 from shioenv.dataset.generate import Destination, generate
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.local import LocalExecutor
 from shioenv.live.terminal import for_rows

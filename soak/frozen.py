@@ -316,7 +316,7 @@ def _certificates(given: Chosen) -> Part:
     few, certified = given.made / "few.jsonl", given.made / "certified.jsonl"
     tasks = given.tasks().read_text(encoding="utf-8").splitlines(keepends=True)
     few.write_text("".join(tasks[:5]), encoding="utf-8")
-    _printed("tasks", "certify", str(few), "--out", str(certified), "--k", "2")
+    _printed("tasks", "certify", str(few), "--out", str(certified), "--runs", "2")
     lines = certified.read_text(encoding="utf-8").splitlines()
     yield "certificate", [json.dumps(json.loads(line)["certificate"]) for line in lines]
 
@@ -357,7 +357,7 @@ def _visit(given: Chosen) -> Part:
 
 def _findings(given: Chosen) -> Part:
     out = given.made / "conformed"
-    words = ("--against", "bashkit", "--command", "sort", "--cases", "300", "--seed", "3")
+    words = ("--against", "bashkit", "--command", "sort", "--count", "300", "--seed", "3")
     _printed("conform", *words, "--out", str(out))
     document = json.loads((out / "results.json").read_text(encoding="utf-8"))
     yield "findings", [json.dumps(one) for one in document["findings"]]

@@ -34,12 +34,12 @@ from typing import Any
 
 from common import parser, report
 from shioenv.behavior.capture import SHELL_FIELDS
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record, different_fields
 from shioenv.errors import ShioenvError, SystemBuildError
-from shioenv.files.cache import cache_directory
-from shioenv.sandbox import conformance
+from shioenv.files.cache_directory import cache_directory
+from shioenv.sandbox import sandbox_conformance
 from shioenv.sandbox.backends import default_sandbox
 from shioenv.system.store import build_system
 
@@ -283,8 +283,8 @@ def as_system(name: str, kept: Path) -> Iterator[dict[str, Any]]:
         yield {"what": "the build", "said": str(error)}
         return
     try:
-        with default_sandbox(system, conformance.LIMITS) as sandbox:
-            for check in conformance.CHECKS:
+        with default_sandbox(system, sandbox_conformance.LIMITS) as sandbox:
+            for check in sandbox_conformance.CHECKS:
                 try:
                     check(sandbox)
                 except AssertionError as error:

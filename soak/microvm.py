@@ -3,8 +3,9 @@
     python soak/microvm.py
     python soak/microvm.py --only equality --count 300 --json
 
-Five parts; `--only` chooses one. **contract**: every check of `shioenv.sandbox.conformance`, with
-longer walls. **hostile**: the attacks of `attacks.txt` and self-contained cases of `tests/support`.
+Five parts; `--only` chooses one. **contract**: every check of
+`shioenv.sandbox.sandbox_conformance`, with longer walls. **hostile**: the attacks of `attacks.txt`
+and self-contained cases of `tests/support`.
 After each, an ordinary input must print its usual output, on an unchanged host. **bare**: the
 attacks again, as root of the machine itself. **kills**: a dataset made while every third machine is
 killed, compared record by record with an undisturbed one. **equality**: inputs that the project's
@@ -37,7 +38,7 @@ from faults import Generation, descendants, differing
 from machine import Answer, Answers, Verdict, judge
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import ShioenvError
-from shioenv.sandbox import conformance
+from shioenv.sandbox import sandbox_conformance
 from shioenv.sandbox.backends import default_sandbox
 from shioenv.sandbox.base import Limits, Request
 from shioenv.system.store import System, find_system
@@ -66,9 +67,9 @@ def slower(limits: Limits, factor: float, revert: int) -> Limits:
 
 def contract(system: System, given: Any) -> tuple[Mapping[str, int], Violations]:
     """Run every check of the contract."""
-    limits = slower(conformance.LIMITS, given.slower, 0)
+    limits = slower(sandbox_conformance.LIMITS, given.slower, 0)
     with default_sandbox(system, limits) as sandbox:
-        results = list(conformance.run_checks(sandbox))
+        results = list(sandbox_conformance.run_checks(sandbox))
     failed = [{"check": one.name, "why": one.failure} for one in results if one.failure]
     return {"checks": len(results), "checks failed": len(failed)}, failed
 

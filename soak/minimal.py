@@ -19,10 +19,10 @@ from random import Random
 from common import parser, report
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role
 from shioenv.execution.job import processes_here
-from shioenv_eval.asking import Bounds, PredictorPool
-from shioenv_eval.conform.comparison import compared, predictor_of
+from shioenv_eval.conform.comparison import compare_with_machine, predictor_of
 from shioenv_eval.conform.shrink import Files, Reduced, Sides
 from shioenv_eval.conform.truth import CaseMachine, Choice
+from shioenv_eval.predictor_pool import Bounds, PredictorPool
 
 
 def inputs_with_less(shell_input: Input) -> Iterator[Input]:
@@ -67,7 +67,7 @@ def main() -> int:
     options.add_argument("--command", action="append", help="only this command (again: another)")
     chosen = options.parse_args()
     choice = Choice(tuple(chosen.command or ()), chosen.count, chosen.seed)
-    with compared(chosen.against, system=chosen.system, choice=choice) as done:
+    with compare_with_machine(chosen.against, system=chosen.system, choice=choice) as done:
         pass
     recurring = [one for one in done.findings if one.recurs]
     drawn = Random(chosen.seed).sample(recurring, min(chosen.findings, len(recurring)))

@@ -21,13 +21,13 @@ from dataclasses import replace
 
 from common import parser, report
 from shioenv.behavior.observe import open_sandbox
-from shioenv.domain.answers import behavior_json
+from shioenv.domain.answer_json import behavior_json
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.predictor import PatchLevel
 from shioenv.domain.runner import State
 from shioenv.sandbox.base import LIMITS
-from shioenv_eval.conform.comparison import compared
+from shioenv_eval.conform.comparison import compare_with_machine
 from shioenv_eval.conform.truth import Choice
 
 Change = Callable[[Behavior], Behavior]
@@ -168,7 +168,7 @@ def main() -> int:
     chosen = options.parse_args()
     system = chosen.system or "debian-12"
     program = shlex.join([sys.executable, __file__, "--answer", system])
-    with compared(
+    with compare_with_machine(
         f"command:{program}",
         system=system,
         choice=Choice(tuple(chosen.command or ()), chosen.count, chosen.seed),

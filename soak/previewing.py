@@ -43,7 +43,7 @@ from unittest import mock
 from common import Progress, parser, report
 from faults import children, descendants
 from shioenv.domain.names import name_text
-from shioenv_agents.preview.preview import Preview, preview
+from shioenv_agents.preview.layered_run import Preview, preview
 
 PATIENCE = 120.0
 """Most seconds until all processes of a killed preview have ended."""
@@ -196,7 +196,7 @@ class Previewing:
         script = "; ".join(self._draw.choices(PARTS, k=self._draw.randint(1, 8)))
         before, was = digest(top), listed(top)
         whole = number % 2 == 0 and os.geteuid() == 0
-        with mock.patch("shioenv_agents.preview.preview._may_mount", return_value=whole):
+        with mock.patch("shioenv_agents.preview.keeper.may_mount", return_value=whole):
             made = captured("sh", "-c", script)
         self.counts["of the whole root" if made.whole else "of directories"] += 1
         self._expect("the host changed", digest(top), before, script)

@@ -288,7 +288,7 @@ def soaked(directory: Path, options: argparse.Namespace) -> int:
     most = str(options.sessions + 20)
     command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(directory / "visits")]
     bounds = ["--port", "0", "--connections", most, "--per-address", most]
-    bounds += ["--seconds", "86400"]
+    bounds += ["--max-duration", "86400"]
     server = subprocess.Popen([*command, *bounds], stderr=subprocess.PIPE)
     assert server.stderr is not None
     said = server.stderr.readline()

@@ -33,7 +33,6 @@ from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from shioenv_agents.tasks.env import TaskEnv
 from shioenv_agents.tasks.task import Task, read_tasks
-from shioenv_agents.tasks.variants import octal
 
 WAYS = (
     ":", "rm -rf <0>", "mkdir <0>", "mkfifo <0>", "touch <0>", "touch <0>; chmod <mode> <0>",
@@ -59,7 +58,7 @@ COLUMNS = ("episode", "seconds", "reward", "task", "lines")
 _FACT = re.compile(
     r"^- (?P<fact>[^\n]+)(?:\n(?P<fence>`{3,})\n(?P<text>.*?)\n(?P=fence)$)?", re.M | re.S
 )
-_OUTPUT = re.compile(r"^(?:Print|And the last command you run prints) [^\n]+", re.M)
+_OUTPUT = re.compile(r"^(?:Print|The last command that you run must also print) [^\n]+", re.M)
 
 
 @dataclass(frozen=True)
@@ -88,16 +87,16 @@ def facts(prompt: str) -> list[Fact]:
 
 def fact(told: str, text: str | None = None) -> Fact:
     """A fact by its words; `text` is the content after it."""
-    names = [shlex.quote(name) for name in re.findall(r"`([^`]+)`", told)]
+    names = re.findall(r"`([^`]+)`", told)  # quoted for Bash
     places = {f"<{number}>": name for number, name in enumerate(names)}
     if names:
         places["<*>"] = " ".join(names)
-    if perms := re.search(r"[-dlpscb]([r-][w-][xsS-]){2}[r-][w-][xtT-]", told):
-        places["<mode>"] = octal(perms[0])
-    if size := re.search(r"(\d+) bytes", told):
+    if perms := re.search(r"\b([0-7]{4}) \(", told):
+        places["<mode>"] = perms[1]
+    if size := re.search(r"(\d+) bytes?\b", told):
         places["<number>"] = size[1]
     if text is not None:
-        end = "" if "without a newline" in told else "\n"
+        end = "" if told.endswith("without a newline at the end:") else "\n"
         places["<text>"] = shlex.quote(text + end)
     words = re.sub(r"`[^`]+`", "NAME", told).rstrip(".").split()
     places["<last>"] = shlex.quote(words[-1])

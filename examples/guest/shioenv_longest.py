@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from shioenv.cli import printing, shared
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained

@@ -9,11 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from results import MOST, arranged
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+LIST = DOCS / "pages.md"
+"""The page that lists all pages; the navigation follows its headings."""
 
 LINK = re.compile(r'(?P<open>\]\(|\bsrc="|\bsrcset=")(?P<target>[^)"#\s]+)(?P<rest>[^)"\s]*)')
 _ROW = re.compile(r"^\| \[(.+?)\]\(([^)#]+\.md)\) \| (.+) \|$")
+_RULE = re.compile(r"^\|(:?-+:?\|)+$")
+"""The line below a table's headings."""
 _CODE = re.compile(r"`[^`]+`")
 _ITEM = re.compile(r"(?:[-*]|\d+\.) ")
 _DECLARED = re.compile(r"^<!-- docs-test: .*?-->\n", re.DOTALL | re.MULTILINE)
@@ -27,7 +33,7 @@ _PICTURE = re.compile(
 
 @dataclass(frozen=True)
 class Entry:
-    """A page as docs/index.md lists it: its file, title and one line about it."""
+    """A page as docs/pages.md lists it: its file, title and one line about it."""
 
     path: Path
     title: str
@@ -36,7 +42,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading of docs/index.md with the pages below it."""
+    """A heading of docs/pages.md with the pages below it."""
 
     title: str
     level: int
@@ -44,9 +50,9 @@ class Section:
 
 
 def sections() -> list[Section]:
-    """The headings of docs/index.md, in order, with the pages that the tables below them list."""
+    """The headings of docs/pages.md, in order, with the pages that the tables below them list."""
     found: list[tuple[str, int, list[Entry]]] = []
-    for line in (DOCS / "index.md").read_text(encoding="utf-8").splitlines():
+    for line in LIST.read_text(encoding="utf-8").splitlines():
         if heading := re.match(r"^(##+) (.*)$", line):
             found.append((heading[2], len(heading[1]), []))
         elif row := _ROW.match(line):
@@ -86,6 +92,7 @@ def stage(out: Path) -> None:
         if path.suffix == ".md":
             text = path.read_text(encoding="utf-8")
             waiting += [target for target in linked(path, text) if target.is_file()]
+            waiting += [picture] if (picture := path.with_suffix(".png")).is_file() else []
             place.write_text(_as_site(path, text), encoding="utf-8")
         else:
             shutil.copyfile(path, place)
@@ -119,6 +126,8 @@ def _as_site(page: Path, text: str) -> str:
             return found[0]
         return found["open"] + os.path.relpath(placed(target), here) + found["rest"]
 
+    if page.parent == DOCS / "experiments" or page == DOCS / "experiments.md":
+        text = arranged(page, text)
     text = LINK.sub(moved, _DECLARED.sub("", text))
     text = _PICTURE.sub(
         lambda picture: (
@@ -127,7 +136,23 @@ def _as_site(page: Path, text: str) -> str:
         ),
         text,
     )
-    return "\n".join(_spaced(text.splitlines())) + "\n"
+    return _header(page, text) + "\n".join(_spaced(text.splitlines())) + "\n"
+
+
+def _header(page: Path, text: str) -> str:
+    """Return the header of a page; one with a wide table has no table of contents beside it."""
+    widest = max(
+        (line.count("|") - 1 for line in text.splitlines() if _RULE.match(line)), default=0
+    )
+    header = "hide:\n  - toc\n" if widest > MOST else ""
+    header += "search:\n  exclude: true\n" if _is_unsearched(page) else ""
+    return f"---\n{header}---\n\n" if header else ""
+
+
+def _is_unsearched(page: Path) -> bool:
+    """Whether no search should end at a page: it repeats others, lists them, or is for guests."""
+    tables = page.parent == DOCS / "experiments" and page.with_suffix(".png").is_file()
+    return tables or page in (LIST, DOCS / "reference/interfaces.md", ROOT / "README.md")
 
 
 def _spaced(lines: list[str]) -> Iterator[str]:

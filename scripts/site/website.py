@@ -2,7 +2,7 @@
 
 DIRECTORY/html is the site. It needs no server and no network. The exit status is 1 where a link or
 an anchor is broken, where a page would load something from outside, or where a page of docs/ is not
-in docs/index.md.
+in docs/pages.md.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ from typing import Any
 
 import api
 from check import faults
-from pages import DOCS, ROOT, Section, placed, sections, stage
+from pages import DOCS, LIST, ROOT, Section, placed, sections, stage
 
 HERE = Path(__file__).parent
-ASSETS = ("iframe-worker.js", "site.css")
+ASSETS = ("iframe-worker.js", "site.css", "wide.js")
+COMMANDS = sorted((DOCS / "reference" / "cli").glob("*.md"))
+"""Generated pages of subcommands. docs/reference/cli.md lists them."""
 
 
 def unlisted() -> list[str]:
-    """Return the pages of docs/ that docs/index.md does not list, or lists twice."""
+    """Return the pages of docs/ that docs/pages.md does not list, or lists twice."""
     listed = [entry.path for section in sections() for entry in section.entries]
     return [
         str(page.relative_to(ROOT))
         for page in sorted(DOCS.rglob("*.md"))
-        if page != DOCS / "index.md" and listed.count(page) != 1
+        if page not in (DOCS / "index.md", LIST, *COMMANDS) and listed.count(page) != 1
     ]
 
 
@@ -45,8 +47,9 @@ def navigation(listed: list[Section]) -> list[dict[str, Any]]:
             (holder,) = top[-1].values()
             holder.append({section.title: inside})
         if any(entry.path == DOCS / api.PAGE for entry in section.entries):
+            inside.append({"Commands": [str(placed(page)) for page in COMMANDS]})
             inside.append({"Packages": [f"reference/api/{name}.md" for name in api.packages()]})
-    return top
+    return [*top, {"All pages": str(placed(LIST))}]
 
 
 def llms(listed: list[Section]) -> str:
@@ -58,7 +61,9 @@ def llms(listed: list[Section]) -> str:
             place = placed(entry.path).with_suffix(".html")
             lines.append(f"- [{entry.title}]({place}): {entry.about}")
         lines += [""] if section.entries else []
-    return "\n".join(lines)
+    lines += ["## Subcommands", ""]
+    lines += [f"- [shioenv {page.stem}]({placed(page).with_suffix('.html')})" for page in COMMANDS]
+    return "\n".join(lines) + "\n"
 
 
 def build(out: Path) -> list[str]:
@@ -67,7 +72,7 @@ def build(out: Path) -> list[str]:
     Errors: subprocess.CalledProcessError where Zensical fails; Zensical prints the reason.
     """
     if missing := unlisted():
-        return [f"{name}: docs/index.md has to list it once" for name in missing]
+        return [f"{name}: docs/pages.md has to list it once" for name in missing]
     shutil.rmtree(out, ignore_errors=True)
     pages = out / "pages"
     stage(pages)

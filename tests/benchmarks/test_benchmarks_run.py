@@ -104,3 +104,10 @@ def test_where_splits_all_of_the_time(system: System) -> None:
     assert all(ms >= 0 for ms in places.values())
     assert abs(sum(places.values()) - report["an execution"]) < 0.01
     assert 0 < report["share of the dearest hundredth"] <= 1
+
+
+@needs("mcp")
+def test_mcp_calls_measures_each_call(system: System) -> None:
+    report = json.loads(printed("mcp_calls.py", "--calls", "2", "--files", "5", "--json"))
+    assert [row["call"] for row in report["rows"]] == ["run", "shell", "preview"]
+    assert all(row["mcp_ms"] > 0 and row["n"] >= 1 for row in report["rows"])

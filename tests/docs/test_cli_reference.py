@@ -1,22 +1,32 @@
-"""The page about the command line is generated from its help; every subcommand shows an example."""
+"""The pages of the command line are generated from its help; every subcommand has an example."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import typer
 
+from shioenv.cli import shared
 from shioenv.cli.main import app
-from support.cli_reference import commands, reference
+from shioenv.cli.printing import MANY
+from support.cli_reference import commands, pages
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = DOCS / "reference" / "cli.md"
+REFERENCE = DOCS / "reference"
 
 
-def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text() == reference(), "run `make docs`"
+def test_the_pages_are_up_to_date() -> None:
+    places = [*REFERENCE.glob("cli/*.md"), REFERENCE / "cli.md", REFERENCE / "commands.md"]
+    written = {page.relative_to(REFERENCE): page.read_text() for page in places}
+    assert written == pages(), "run `make docs`"
+
+
+def test_no_page_is_long() -> None:
+    assert max(len(text.split()) for text in pages().values()) < 3_000
 
 
 def test_every_subcommand_shows_an_example_that_calls_it() -> None:
@@ -54,6 +64,39 @@ def test_an_option_that_takes_a_number_somewhere_takes_one_everywhere() -> None:
                 number = re.fullmatch(r"[A-Z]|SECONDS|MINUTES", shown)
                 (numbers if number else texts).update(option.opts)
     assert numbers & texts == {"--id"}, "of a record it is a number, of a suite's case a name"
+
+
+def test_the_first_line_of_each_help_is_short_and_imperative() -> None:
+    for path, command in commands("shioenv", typer.main.get_command(app)):
+        first = shared.plain(command.help or "").split("\n")[0]
+        assert len(first) < 70, f"{path}: {first}"
+        assert re.match(r"[A-Z][a-z]+ ", first), f"{path}: {first}"
+        assert first.endswith("."), f"{path}: {first}"
+
+
+def test_an_option_has_one_kind_of_value() -> None:
+    """Two kinds of values show two meanings, which need two names."""
+    kinds: dict[str, set[str]] = {}
+    for _, command in commands("shioenv", typer.main.get_command(app)):
+        for option in command.params:
+            if option.param_type_name == "option":
+                kind = "" if option.is_flag else option.metavar or option.name.upper()
+                kinds.setdefault(option.opts[0], set()).add(kind)
+    several = {name: found for name, found in kinds.items() if len(found) > 1}
+    assert several.keys() == {"--device", "--id", "--out"}, several
+    assert several["--device"] == {"cpu|cuda", "cpu|cuda|elsewhere"}
+
+
+def test_many_options_are_shown_in_panels() -> None:
+    for path, command in commands("shioenv", typer.main.get_command(app)):
+        options = [each for each in command.params if each.param_type_name == "option"]
+        context = command.make_context(path, [], resilient_parsing=True)
+        with redirect_stdout(StringIO()) as shown:
+            command.format_help(context, context.make_formatter())
+        panels = [option.rich_help_panel for option in options]
+        assert len(set(panels)) > 1 or len(options) <= MANY, path
+        assert max((panels.count(panel) for panel in panels), default=0) <= 10, path
+        assert all(panel is None or f" {panel} " in shown.getvalue() for panel in panels), path
 
 
 def test_what_a_subcommand_makes_elsewhere_is_out() -> None:

@@ -1,4 +1,4 @@
-"""CONTRIBUTING names every package and every folder of tests."""
+"""CONTRIBUTING fits on one screen; the page behind it names every package and test folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from support.paths import ROOT
 from support.sources import DISTRIBUTIONS, PACKAGES
 
-TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PAGE = ROOT / "CONTRIBUTING.md"
+TEXT = (ROOT / "docs/how-to/develop.md").read_text(encoding="utf-8")
 SPANNING = [path for path in (ROOT / "tests").iterdir() if any(path.glob("test_*.py"))]
 OWN = {
     path.name
@@ -29,6 +30,12 @@ def test_folders_of_tests_are_named(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(OWN))
 def test_folders_of_a_packages_tests_are_named(name: str) -> None:
     assert f"\n| `{name}` |" in TEXT
+
+
+def test_contributing_fits_on_one_screen() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 30
+    assert len(text.split()) <= 350
 
 
 def parts(package: Path) -> set[str]:

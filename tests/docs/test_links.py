@@ -7,18 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from support.headings import headings
+
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("packages/*/README.md")]
-
-
-def headings(page: str) -> set[str]:
-    """Return the anchors of a page's headings, as the site makes them; of equal ones the first."""
-    text = re.sub(r"^```.*?^```", "", page, flags=re.DOTALL | re.MULTILINE)
-    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    titles = re.findall(r"^#+ +(.*?)(?: +\{[^}]*\})?$", text, re.MULTILINE)
-    named = re.findall(r"(?:\{#|id=\")([\w-]+)", page)
-    plain = (re.sub(r"[^\w\s-]", "", title).strip().lower() for title in titles)
-    return {*named, *(re.sub(r"[-\s]+", "-", title) for title in plain)}
 
 
 def broken(page: Path, text: str) -> list[str]:

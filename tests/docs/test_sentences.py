@@ -17,7 +17,14 @@ from support.sources import DISTRIBUTIONS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
-PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/errors.md", "docs/performance.md"]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/how-to/develop.md",
+    "docs/errors.md",
+    "docs/performance.md",
+]
 PAGES += [f"docs/tutorial/{path.name}" for path in sorted((ROOT / "docs/tutorial").glob("*.md"))]
 
 
@@ -96,7 +103,7 @@ def test_a_line_of_the_changelog_is_short_and_the_newest_section_is_this_version
     core = ROOT / "packages" / "shioenv" / "pyproject.toml"
     project = tomllib.loads(core.read_text(encoding="utf-8"))["project"]
     assert project["version"] == (others[0] if version == "Unreleased" else version)
-    assert f"`git tag v{project['version']}`" in (ROOT / "CONTRIBUTING.md").read_text()
+    assert f"`git tag v{project['version']}`" in (ROOT / "docs/how-to/develop.md").read_text()
     newest = re.split(r"^## ", page, flags=re.MULTILINE)[1]
     sections = changes(newest)
     interfaces = (ROOT / "docs/reference/interfaces.md").read_text(encoding="utf-8")

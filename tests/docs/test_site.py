@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import website
 from check import faults
 from pages import DOCS, ROOT, linked, placed, sections, stage
+from results import MOST, arranged
 
 import shioenv
 from support.needs import SITE, needs
@@ -41,7 +43,8 @@ def test_the_navigation_and_llms_txt_hold_every_page() -> None:
     for page in DOCS.rglob("*.md"):
         place = page.relative_to(DOCS)
         assert f"'{place}'" in nav
-        assert place == Path("index.md") or f"({place.with_suffix('.html')}): " in told
+        lists = (Path("index.md"), Path("pages.md"))
+        assert place in lists or f"({place.with_suffix('.html')})" in told
     for package in api.packages():
         assert f"reference/api/{package}.md" in nav
 
@@ -50,13 +53,20 @@ def test_the_page_of_python_is_up_to_date() -> None:
     assert (DOCS / api.PAGE).read_text(encoding="utf-8") == api.names_page(), "run `make docs`"
 
 
-def test_every_public_name_leads_to_its_docstring(staged: Path) -> None:
-    table = (staged / api.PAGE).read_text(encoding="utf-8")
-    pages = "".join(path.read_text() for path in (staged / "reference" / "api").glob("*.md"))
+def test_every_public_name_has_its_docstring_on_the_page() -> None:
+    page = api.names_page()
+    anchors = re.findall(r"^\| \[`\w+`\]\(#([\w-]+)\)", page, re.M)
+    titles = re.findall(r"^## (.*)$", page, re.M)
+    assert anchors == [title.lower().replace(" ", "-").replace("()", "") for title in titles]
     for name in set(shioenv.__all__) - {"__version__"}:
-        home = getattr(shioenv, name).__module__
-        assert f"[`{name}`][{home}.{name}]" in table
-        assert f"::: {home}\n" in pages
+        value = getattr(shioenv, name)
+        assert f"## class {name}\n" in page or f"## {name}()\n" in page
+        assert str(inspect.getdoc(value)) in page
+
+
+def test_the_page_of_public_names_shows_no_internals() -> None:
+    page = api.names_page()
+    assert not re.search(r"0x[0-9a-f]{6}|\b_\w+\(|<factory>|^\| `_(?!_)", page, re.M)
 
 
 def test_every_package_has_a_page_with_all_its_public_modules(staged: Path) -> None:
@@ -97,6 +107,35 @@ def test_what_pages_declare_to_their_test_is_not_on_the_site(staged: Path) -> No
         assert not re.search(r"^<!-- docs-test", page.read_text(encoding="utf-8"), re.MULTILINE), (
             page
         )
+
+
+def test_searches_end_at_no_page_of_internals_or_lists(staged: Path) -> None:
+    hidden = {
+        page.relative_to(staged).as_posix()
+        for page in staged.rglob("*.md")
+        if "search:\n  exclude: true\n" in page.read_text(encoding="utf-8").partition("\n# ")[0]
+    }
+    assert {f"reference/api/{name}.md" for name in api.packages()} <= hidden
+    assert {"pages.md", "reference/interfaces.md", "project/readme.md"} <= hidden
+    assert not any(name.startswith(("how-to", "tutorial", "reference/cli")) for name in hidden)
+
+
+def test_pages_of_results_begin_with_a_chart_and_narrow_tables(staged: Path) -> None:
+    for page in (staged / "experiments").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        title, _, rest = text.partition("# ")[2].partition("\n")
+        assert rest.lstrip().startswith(("![", '<figure class="bars"')), title
+        unfolded = re.sub(r"<details.*?</details>", "", text, flags=re.DOTALL)
+        rules = re.findall(r"^\|(?::?-+:?\|)+$", unfolded, re.MULTILINE)
+        assert all(rule.count("|") - 1 <= MOST for rule in rules), title
+
+
+def test_a_wide_table_unfolds(tmp_path: Path) -> None:
+    row = "| " + " | ".join("abcdefgh") + " |"
+    text = arranged(tmp_path / "x.md", f"# X\n\n{row}\n|{'---|' * 8}\n{row}\n")
+    assert "| a | b | c | d | e | f |\n|---|---|---|---|---|---|\n" in text
+    assert "<summary>All 8 columns</summary>" in text
+    assert text.count(row) == 2
 
 
 def test_the_check_sees_broken_links_and_what_is_loaded_from_outside(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import docs_test
 import transcripts
 
 ROOT = Path(__file__).parents[2]
@@ -42,9 +43,41 @@ def test_nothing_that_the_page_shows_is_left_unrun() -> None:
     run = [part.text.splitlines() for part in PARTS if part.kind == "python"]
     assert programs == run, "a program stands before what it prints"
     (install,) = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-    cloned, made = install.splitlines()
-    assert re.fullmatch(r"git clone \S+ shioenv && cd shioenv", cloned)
-    assert made == "make setup && . .venv/bin/activate"
+    assert install == "make setup && . .venv/bin/activate\n"
+
+
+def first_commands(page: Path) -> list[str]:
+    """Return the commands of the table for newcomers."""
+    rows = re.findall(r"^\| [^|]+ \| `([^`|]+)` \| [^|]*\d[^|]* \| \[", page.read_text(), re.M)
+    assert len(rows) == 4
+    return rows
+
+
+def test_the_home_of_the_site_names_the_same_first_commands() -> None:
+    assert first_commands(transcripts.README) == first_commands(ROOT / "docs" / "index.md")
+
+
+@pytest.mark.usefixtures("system")
+@pytest.mark.timeout(900)
+def test_the_first_commands_run_in_order(tmp_path: Path) -> None:
+    """The last one is a server, which stops when its page ends."""
+    page, place = tmp_path / "page.md", tmp_path / "place"
+    commands = "\n".join(f"```sh\n{each}\n```" for each in first_commands(transcripts.README))
+    page.write_text(commands.replace("--port 2222", "--port 0"))
+    place.mkdir()
+    reader = docs_test.Reader(place, full=False, have=())
+    outcome = reader.follow(docs_test.read_page(page))
+    assert outcome.failures == []
+    assert outcome.ran == 4
+
+
+def test_the_public_address_is_one_variable() -> None:
+    """A release sets it; every other place only uses it."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    texts = {page: page.read_text(encoding="utf-8") for page in pages}
+    assert [page.name for page, text in texts.items() if "SHIOENV_URL=" in text] == ["install.md"]
+    cloned = re.findall(r"git clone (?:--depth 1 )?(\S+)", "".join(texts.values()))
+    assert set(cloned) == {'"$SHIOENV_URL"'}
 
 
 def test_the_page_is_what_its_parts_are() -> None:
@@ -69,10 +102,10 @@ def test_make_fresh_follows_the_page() -> None:
 
 def test_commands_named_in_a_sentence_exist() -> None:
     named = re.findall(r"`(shioenv [a-z]+|--[a-z-]+ [a-z]+)`", re.sub(r"```.*?```", "", README))
-    reference = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    reference = "".join(page.read_text() for page in ROOT.glob("docs/reference/cli/*.md"))
     assert named
     for text in named:
-        first = text.split()[0] if text.startswith("--") else f"## {text}"
+        first = text.split()[0] if text.startswith("--") else f"# {text}"
         assert first in reference, text
 
 

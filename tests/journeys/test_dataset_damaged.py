@@ -16,7 +16,7 @@ from shioenv.cli.main import app
 from shioenv.dataset.export import export
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.questions import read_questions
-from shioenv.dataset.read import read_contexts, read_records
+from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.records import import_records, kind_of
 from shioenv.dataset.repair import repair
 from shioenv.dataset.select import Selection, select

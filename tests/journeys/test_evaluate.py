@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.domain.answers import answer_from
+from shioenv.domain.answer_json import answer_from
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import BROUGHT_BY, GROUP, make_predictor
 from shioenv.errors import MissingExtraError, PredictorError, SuiteError, UsageError
@@ -140,7 +140,7 @@ def test_the_directory_of_another_suite_is_refused(tmp_path: Path) -> None:
     evaluate(suite(tmp_path, "a"), ["trivial"], tmp_path / "out", workers=1)
     with pytest.raises(UsageError, match="another suite"):
         evaluate(suite(tmp_path, "b"), ["trivial"], tmp_path / "out", workers=1)
-    with pytest.raises(SuiteError, match="holds no evaluation"):
+    with pytest.raises(SuiteError, match="has no evaluation"):
         read_evaluation(tmp_path)
 
 
@@ -292,7 +292,7 @@ def test_a_predictor_without_any_answer_is_not_judged(tmp_path: Path, kind: str)
     name, out = f"command:sh {path}", tmp_path / "out"
     done = evaluate(suite(tmp_path, "a", "b"), [name, "trivial"], out, workers=1)
     assert [one.name for one in done.predictors] == ["trivial"]
-    assert "none of its 2 answers is one; to 'a': " in done.unable[name]
+    assert "none of its 2 answers is valid; to 'a': " in done.unable[name]
     assert why in done.unable[name]
     assert read_evaluation(out).unable == done.unable
     assert not list((out / "answers").glob("command*.ndjson")), "it is asked again"

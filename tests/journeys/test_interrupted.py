@@ -120,10 +120,10 @@ WORK = {
         "stopped; ",
     ),
     "conform": (
-        ["conform", "--against-system", "debian-12", "--command", "ls", "--cases", "500"],
+        ["conform", "--against-system", "debian-12", "--command", "ls", "--count", "500"],
         "stopped; ",
     ),
-    "conform export": (["conform", "export", "made", "--cases", "500"], "stopped; "),
+    "conform export": (["conform", "export", "made", "--count", "500"], "stopped; "),
     "train material": (["train", "material", "small", "--out", "made"], "stopped; "),
     "tasks verify": (["tasks", "verify", "tasks.jsonl"], "interrupted"),
     "tasks certify": (["tasks", "certify", "tasks.jsonl", "--out", "made.jsonl"], "interrupted"),

@@ -23,7 +23,7 @@ READS = Path(__file__).with_name("cowrie_reads.py")
 def test_its_outputs_and_its_player_take_a_visit(tmp_path: Path) -> None:
     python = cowrie.interpreter()
     (tmp_path / "brought").write_text("payload")
-    with serving(tmp_path / "visits", "--policy", "try:2") as server:
+    with serving(tmp_path / "visits", "--passwords", "try:2") as server:
         first = server.ssh("root@127.0.0.1", "true")
         assert first.returncode == 255
         server.ssh(str(tmp_path / "brought"), "root@127.0.0.1:there", program="scp")

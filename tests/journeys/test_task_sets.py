@@ -13,7 +13,7 @@ import pytest
 from shioenv.errors import TaskError
 from shioenv.execution.local import SerialExecutor
 from shioenv.files.journal import sound_lines
-from shioenv_agents.tasks import certify, compose, make, sets
+from shioenv_agents.tasks import certify, make, sets, task_composition
 from shioenv_agents.tasks.agents import attempts, names, results_of
 from shioenv_agents.tasks.certificate import JudgeCertificate
 from shioenv_agents.tasks.certify import judge_digests
@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
         patch.setattr(certify, "certified_judge", lambda *given: STOOD)
         patch.setattr(certify, "_load", nullcontext)
         patch.setattr(sets, "BARREN", 1)
-        for module in (certify, compose, make, sets):  # no processes: each takes a second
+        for module in (certify, task_composition, make, sets):  # no processes: each takes a second
             patch.setattr(module, "LocalExecutor", lambda workers: SerialExecutor())
         for step in scaled(STEPS[1::2], STEPS):
             with pytest.raises(KeyboardInterrupt):
@@ -108,12 +108,12 @@ def test_what_is_finished_is_not_made_again(
 def test_other_plans_and_other_things_are_refused(
     made: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
-    with pytest.raises(TaskError, match="another plan"):
+    with pytest.raises(TaskError, match="with other options"):
         make_set(made[0], SetPlan(count=4, seed=3))
     with pytest.raises(TaskError, match="another agent"):
         make_set(made[0], PLAN, agents={"facts": names})
     (tmp_path / "mine").write_text("x")
-    with pytest.raises(TaskError, match="something else"):
+    with pytest.raises(TaskError, match="is not a set of tasks"):
         make_set(tmp_path, PLAN)
 
 

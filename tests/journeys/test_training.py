@@ -38,9 +38,9 @@ from shioenv_model.sequence.codec import Codec, Writing
 from shioenv_model.sequence.compact import ERRORS, OUTPUT, DocumentNames, Now, Target, target_of
 from shioenv_model.sequence.prompts import Prompter
 from shioenv_model.sequence.seq2seq import Seq2seq
-from shioenv_model.training.examples import ROW, Examples, TrainingExample, write_examples
 from shioenv_model.training.passes import fused
 from shioenv_model.training.sequence import Batches, Clock, TrainingPlan, new_model, train
+from shioenv_model.training.token_examples import ROW, Examples, TrainingExample, write_examples
 from support.evaluation_fakes import case, did, suite_of
 from support.small_world import HOME, small_memory, small_world
 
@@ -169,7 +169,7 @@ def test_another_seed_gives_other_weights(examples: Examples, whole: Path, tmp_p
 
 
 def test_a_run_does_not_go_on_with_another_plan(examples: Examples, whole: Path) -> None:
-    with pytest.raises(ModelError, match="another plan"):
+    with pytest.raises(ModelError, match="other settings"):
         train(whole, examples, msgspec.structs.replace(PLAN, learning_rate=1e-4))
 
 
@@ -225,7 +225,7 @@ def test_a_model_is_packed_opened_and_stands_beside_a_memory(
     assert router.run("cat a.txt").output == b"one\ntw"  # answered by execution, without the model
     router.answer("cat b.txt")
     assert load_seq2seq(packed).version == Seq2seq(whole / "model").version
-    with pytest.raises(ModelError, match="beside a memory"):
+    with pytest.raises(ModelError, match="together with a memory"):
         load_model(packed)
 
 

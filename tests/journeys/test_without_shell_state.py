@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from shioenv.dataset.manifest import read_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.system.store import System
 from support.nightly import NIGHTLY, by_day
 from support.paths import ROOT
@@ -154,7 +154,7 @@ def test_an_import_is_refused_unless_told_and_says_so(broken: Shioenv, tmp_path:
 
 @NIGHTLY
 def test_an_experiment_is_refused_unless_told(broken: Shioenv, tmp_path: Path) -> None:
-    sizes = ("--count", "1", "--longest", "2", "--replays", "1", "--workers", "1")
+    sizes = ("--count", "1", "--max-arguments", "2", "--estimates", "1", "--workers", "1")
     asked = ("experiment", "sampling-efficiency", "--out", tmp_path, *sizes)
     broken.refuses(*asked)
     broken(*asked, FLAG)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,8 +37,16 @@ def answer(name: str, *options: str) -> dict[str, Any]:
 def test_help_says_what_a_check_shows(name: str) -> None:
     done = script(name, "--help")
     assert done.returncode == 0
-    assert "Shows that" in done.stdout
+    assert re.search("^Check that ", done.stdout, re.MULTILINE)
     assert "--count" in done.stdout
+
+
+def test_rows_of_sessions_are_recorded_alike_in_both_ways() -> None:
+    done = script("sessions.py", "--count", "56", "--seed", "6", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, int] = json.loads(done.stdout)
+    assert found["same"] > 10
+    assert "different" not in found
 
 
 @NIGHTLY

@@ -1,14 +1,21 @@
-"""The page `docs/reference/cli.md`, made from the subcommands' own help."""
+"""Generated pages of docs/reference: the command line, from its help, and the sets of grammars.
+
+`python -m support.cli_reference docs/reference` writes them; `make docs` calls it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from shioenv.cli import shared
 from shioenv.cli.main import app
+from shioenv.grammar.library import PAPER, names_of_grammars
 
 _HEAD = """\
 # Command line
@@ -21,6 +28,11 @@ JSON for programs on standard output. Errors and progress go to standard error; 
 are explained in [errors](../errors.md). `shioenv --install-completion` completes subcommands,
 options, and the names of systems, commands and samplers in your shell.
 
+| command | what it does |
+|---|---|
+{table}
+## JSON
+
 JSON is printed in valid UTF-8. Where a text, such as an argument or a path, has other bytes, it has
 U+FFFD for them. The member beside it, such as `input_b64` beside `input`, then has all bytes of the
 text in base64. Beside a list, such as `command`, it is a list with the bytes of each text, and null
@@ -29,12 +41,53 @@ as those of files in context patches: `\\xHH`, and two backslashes for one.
 """
 
 
-def reference() -> str:
-    """Return the whole page, ended by a newline."""
-    parts = [_HEAD]
-    for path, command in commands("shioenv", typer.main.get_command(app)):
-        parts.append(_section(path, command))
-    return "\n".join(parts)
+_COMMANDS = """\
+# Commands with a grammar
+
+Sampling and generation draw from the set `paper` unless `--command` names others:
+`--command ls --command df`, or `--command all`. Your own grammars belong to both sets. In a command
+without a grammar each word counts as an argument.
+
+## The paper's {paper} commands
+
+`--command paper`, the default: the commands of the paper's Table 4.
+
+{names}
+
+## {more} more commands
+
+`--command all`: the paper's commands and these.
+
+{others}
+"""
+
+
+def pages() -> dict[Path, str]:
+    """Return every page by its place in docs/reference: an overview, and a page a subcommand."""
+    root = typer.main.get_command(app)
+    found = {Path("commands.md"): _command_sets()}
+    rows = []
+    for name, command in root.commands.items():  # type: ignore[attr-defined]
+        if hasattr(command, "commands"):
+            parts = [f"# shioenv {name}", "", shared.plain(command.help or ""), ""]
+            parts += [_section(*each) for each in commands(f"shioenv {name}", command)]
+        else:
+            parts = [_section(f"shioenv {name}", command).removeprefix("#")]
+        found[Path("cli", f"{name}.md")] = "\n".join(parts)
+        about = " ".join(shared.plain(command.help or "").partition("\n\n")[0].split())
+        rows.append(f"| [`shioenv {name}`](cli/{name}.md) | {about} |\n".replace("||", "\\|\\|"))
+    return {Path("cli.md"): _HEAD.replace("{table}", "".join(rows)), **found}
+
+
+def _command_sets() -> str:
+    others = sorted(set(names_of_grammars()) - set(PAPER))
+    return _COMMANDS.format(
+        paper=len(PAPER), names=_listed(PAPER), more=len(others), others=_listed(others)
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " ".join(f"`{name}`" for name in names)
 
 
 def commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
@@ -87,4 +140,8 @@ def _description(option: Any) -> str:
 
 
 if __name__ == "__main__":
-    print(reference(), end="")
+    home = Path(sys.argv[1])
+    shutil.rmtree(home / "cli", ignore_errors=True)
+    for place, text in pages().items():
+        (home / place).parent.mkdir(exist_ok=True)
+        (home / place).write_text(text, encoding="utf-8")

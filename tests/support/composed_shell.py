@@ -33,9 +33,9 @@ from shioenv_model.bash.expand import Expander
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.directories import changed_directory, printed_directory
 from shioenv_model.composition.opening import given, opening, umask_of
+from shioenv_model.composition.program_evaluation import Walk
 from shioenv_model.composition.reading import read_program, refusal
 from shioenv_model.composition.ruled import ruled
-from shioenv_model.composition.shell import Walk
 from shioenv_model.composition.variables import Variables
 from shioenv_model.memory.world import World
 
@@ -56,7 +56,27 @@ FILTERS = frozenset(
 )
 """Programs of the host that read standard input and nothing else."""
 ON = ("braceexpand", "hashall", "interactive-comments")
-OFF = ("allexport", "errexit", "monitor", "noclobber", "noglob", "nounset", "physical", "pipefail")
+OFF = (
+    "allexport", "emacs", "errexit", "errtrace", "functrace", "histexpand", "history", "ignoreeof",
+    "keyword", "monitor", "noclobber", "noexec", "noglob", "nolog", "notify", "nounset", "onecmd",
+    "physical", "pipefail", "posix", "privileged", "verbose", "vi", "xtrace",
+)  # fmt: skip
+SHELL_ON = (
+    "checkwinsize", "cmdhist", "complete_fullquote", "extquote", "force_fignore", "globasciiranges",
+    "globskipdots", "hostcomplete", "interactive_comments", "patsub_replacement", "progcomp",
+    "promptvars", "sourcepath",
+)  # fmt: skip
+SHELL_OFF = (
+    "autocd", "assoc_expand_once", "cdable_vars", "cdspell", "checkhash", "checkjobs",
+    "compat31", "compat32", "compat40", "compat41", "compat42", "compat43", "compat44",
+    "direxpand", "dirspell", "dotglob", "execfail", "expand_aliases", "extdebug", "extglob",
+    "failglob", "globstar", "gnu_errfmt", "histappend", "histreedit", "histverify", "huponexit",
+    "inherit_errexit", "lastpipe", "lithist", "localvar_inherit", "localvar_unset",
+    "login_shell", "mailwarn", "no_empty_cmd_completion", "nocaseglob", "nocasematch",
+    "noexpand_translation", "nullglob", "progcomp_alias", "restricted_shell", "shift_verbose",
+    "varredir_close", "xpg_echo",
+)  # fmt: skip
+"""The options of `shopt` that are on and off in a new shell."""
 PATH = "/usr/bin:/bin"
 WHOLE = ("/", "/bin", "/dev", "/etc", "/tmp", "/usr", "/usr/bin")
 _LANG = "C.UTF-8"
@@ -117,7 +137,7 @@ def machine(directory: Path) -> World:
             "EUID": 'declare -ir EUID="0"', "IFS": " \t\n", "OPTIND": "1", "OPTERR": "1",
             **{f"-o {name}": name in ON for name in (*ON, *OFF)},
         },
-        "shell_options": {"globskipdots": True, "patsub_replacement": True},
+        "shell_options": {name: name in SHELL_ON for name in sorted((*SHELL_ON, *SHELL_OFF))},
     }  # fmt: skip
     return World(Context(document), contents, made)
 
@@ -308,7 +328,8 @@ def composed(lines: Sequence[str], directory: Path, runner: Programs | None = No
 def composed_line(line: str, state: State, runner: Programs) -> Answer:
     """Return the interpreter's answer to one line in a state. Errors: Abstained; Refused."""
     try:
-        program = read_program(line)
+        extended = bool(state.before.document["shell_options"]["extglob"])
+        program = read_program(line, extended=extended)
     except Refused as refused:
         answer = refusal(refused, line, state)
         if answer is None:

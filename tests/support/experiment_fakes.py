@@ -13,7 +13,7 @@ from shioenv.domain.scripted import Asked, ScriptedRunner
 from shioenv.execution.job import NumberedJob, Tell, silent
 from shioenv.execution.local import SerialExecutor
 from shioenv.synthesis.traces import Sample, SegmentTrace
-from shioenv_paper.exact import KnownInput, set_of
+from shioenv_paper.exact import KnownInput, sub_input_set
 from shioenv_paper.setting import Stream
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ def known(words: list[str], differing: Callable[[int], bool], number: int = 0) -
     """A command with these arguments; `differing` decides for a mask whether its sub-input
     differs."""
     n = len(words)
-    masks = set_of(filter(differing, range(1 if n > 1 else 0, (1 << n) - 1)), n)
+    masks = sub_input_set(filter(differing, range(1 if n > 1 else 0, (1 << n) - 1)), n)
     return KnownInput(
         number=number,
         n=n,

@@ -36,13 +36,13 @@ TASKS = [
     task(
         "gone",
         Goal(patch=[["r", "/fs/documents~1notes.txt"]]),
-        "`documents/notes.txt` is to be gone, and nothing else.",
+        "Remove `documents/notes.txt`, and leave everything else unchanged.",
         "rm documents/notes.txt",
     ),
     task(
         "user",
         Goal(output="root\n"),
-        "Print the name of whoever runs this shell.",
+        "Print your user name.",
         "id -un",
     ),
 ]
@@ -50,7 +50,7 @@ BROKEN = replace(
     task(
         "broken",
         Goal(patch=[["=", "/fs/documents~1notes.txt/perms", "-rw-r--r--"]]),
-        "`documents/notes.txt` has the permissions -rw-r--r--.",
+        "Change the permissions of `documents/notes.txt` to 0644 (rw-r--r--).",
         "chmod 644 documents/notes.txt",
     ),
     history=["chmod 000 documents/notes.txt"],
@@ -61,7 +61,7 @@ EXPORTED = [
     TASKS[0],
     replace(
         TASKS[1],
-        prompt=written(user="root", cwd="/home/ubuntu", kind="", state=[], asked="who runs it."),
+        prompt=written(user="root", cwd="/home/ubuntu", kind="", state=[], asked="your user name."),
         reduced="id",
     ),
     BROKEN,

@@ -107,7 +107,7 @@ NEEDS = {
     },
     **{
         name: Need(partial(_has_module, name), otherwise=FRONTS)
-        for name in ("inspect_ai", "openenv", "starlette", "trl", "verifiers")
+        for name in ("inspect_ai", "mcp", "openenv", "starlette", "trl", "verifiers")
     },
     "ray.rllib": Need(lambda: all(map(_has_module, ("ray", "torch", "tree"))), otherwise=FRONTS),
     "harbor": Need(partial(_has_module, "harbor"), otherwise=HARBOR),

@@ -15,7 +15,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from shioenv.behavior.rows import Row, RowKind
+from shioenv.behavior.typed_rows import Row, RowKind
 from shioenv.behavior.unrecorded import PROBE
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from shioenv.behavior.rows import Row, RowKind
+from shioenv.behavior.typed_rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
-from shioenv.recording.text import read_arguments
-from shioenv_agents.tasks import certify, compose, make
+from shioenv.recording.text_score import read_arguments
+from shioenv_agents.tasks import certify, make, task_composition
 from shioenv_agents.tasks.attacks import ATTACKS
 from shioenv_agents.tasks.certificate import JudgeCertificate
 from shioenv_agents.tasks.certify import judge_digests
@@ -73,7 +73,7 @@ class Serial:
 
 def use_scripted_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have tasks made, certified and composed on the scripted machine, without attacks."""
-    for module in (make, compose, certify):
+    for module in (make, task_composition, certify):
         monkeypatch.setattr(module, "LocalExecutor", Serial)
         monkeypatch.setattr(module, "find_system", lambda name: SYSTEM)
     monkeypatch.setattr(make, "encode_record", lambda one: repr(one.input_args).encode())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from shioenv_model.memory.example_records import Record
 from shioenv_model.memory.rewrite import Kept, Taken
-from shioenv_model.memory.samples import Record
 
 
 class Seen:
@@ -19,7 +19,7 @@ class Seen:
         ]
 
     def with_option(self, utility: str, name: str, count: int, alone: bool) -> list[Record]:
-        """See `shioenv_model.memory.samples.WithOption`."""
+        """See `shioenv_model.memory.example_records.WithOption`."""
         found = []
         for record in self.records:
             form = record[1].form
@@ -30,7 +30,7 @@ class Seen:
         return found[:count]
 
     def matching(self, utility: str, part: str, pattern: str, count: int) -> list[Record]:
-        """See `shioenv_model.memory.samples.Matching`."""
+        """See `shioenv_model.memory.example_records.Matching`."""
         found = [
             record
             for record, text in zip(self.records, self.texts, strict=True)

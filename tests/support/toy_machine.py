@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from shioenv.behavior.observe import SandboxRunner
-from shioenv.behavior.rows import Row, RowKind
+from shioenv.behavior.typed_rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import FIELDS, Context
 from shioenv.domain.patch import ContextPatch, diff_documents, with_contents

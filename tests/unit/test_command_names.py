@@ -22,8 +22,9 @@ ALLOWED = (
     "shioenv_model/memory/functions/",
     "shioenv_model/rules/",
 )
-"""Grammars are called by their names. The others are Bash's builtins, the parsers of help texts with
-a special style, the commands that run others, the families of functions, and the rules of single commands."""
+"""Grammars are called by their names. The others are Bash's builtins, the parsers of help texts
+with a special style, the commands that run others, the families of functions, and the rules of
+single commands."""
 
 
 @cache

@@ -28,7 +28,11 @@ def test_it_loads_no_heavy_library() -> None:
 
 def test_only_drawing_loads_what_draws() -> None:
     heavy = ("altair", "jinja2", "pandas", "scipy", "vl_convert")
-    names = ("shioenv_eval.report.page", "shioenv_paper.by_length", "shioenv_paper.estimators")
+    names = (
+        "shioenv_eval.report.dataset_page",
+        "shioenv_paper.by_length",
+        "shioenv_paper.estimator_errors",
+    )
     loading = ", ".join(("shioenv.cli.commands", *names))
     code = f"import sys, {loading}; shioenv.cli.commands.application(); "
     code += f"print([n for n in {heavy!r} if n in sys.modules])"
@@ -38,13 +42,13 @@ def test_only_drawing_loads_what_draws() -> None:
 def test_judging_loads_nothing_of_the_extra_that_trains() -> None:
     """The extra `eval` is enough for `shioenv evaluate` and its page."""
     training = ("regex", "sklearn", "tokenizers", "torch", "transformers")
-    code = "import sys, shioenv_eval.evaluate, shioenv_eval.page; "
+    code = "import sys, shioenv_eval.evaluate, shioenv_eval.evaluation_page; "
     assert python(f"{code}print([n for n in {training!r} if n in sys.modules])") == "[]"
 
 
 def test_asking_a_model_loads_nothing_that_builds_or_runs_a_machine() -> None:
     around = ("shioenv.system.build", "shioenv.system.store", "shioenv.sandbox.base")
-    code = "import shioenv_model.files, shioenv.domain.answers, sys; "
+    code = "import shioenv_model.files, shioenv.domain.answer_json, sys; "
     assert python(f"{code}print([n for n in {around!r} if n in sys.modules])") == "[]"
 
 
@@ -63,7 +67,7 @@ def test_it_loads_next_to_nothing_of_the_package() -> None:
 def test_help_loads_the_subcommands_and_hardly_more() -> None:
     code = "sys.argv[1:] = ['--help']; from shioenv.cli.main import main\n"
     code += "try: main()\nexcept SystemExit: pass\n"
-    assert loaded(f"exec({code!r})") <= 39
+    assert loaded(f"exec({code!r})") <= 40
 
 
 def test_help_of_one_subcommand_loads_no_other() -> None:
@@ -73,6 +77,7 @@ def test_help_of_one_subcommand_loads_no_other() -> None:
     said = python(f"import sys; exec({code!r})").splitlines()[-1]
     own = ("main", "interrupts", "commands", "subcommands", "printing", "shared")
     wanted = {*(f"shioenv.cli.{name}" for name in own), "shioenv_model.cli.predict"}
+    wanted.add("shioenv.cli.stdin")  # it reads the inputs of `predict -`
     assert set(literal_eval(said)) == wanted
 
 

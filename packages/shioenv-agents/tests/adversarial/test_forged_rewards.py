@@ -13,7 +13,7 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.entered import Command, close
 from shioenv.live.terminal import for_rows
 from shioenv.recording.session import SessionRecorder
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv.system.store import System
 from shioenv_agents.tasks.attacks import ATTACKS, HARM, Attack, forgeries
 from shioenv_agents.tasks.episode import Episode

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from shioenv.sandbox.base import MEBIBYTE
-from shioenv_agents.preview.preview import USUAL_LIMITS, Preview, preview
+from shioenv_agents.preview.layered_run import USUAL_LIMITS, Preview, preview
 from support.needs import needs
 
 pytestmark = pytest.mark.xdist_group("preview")

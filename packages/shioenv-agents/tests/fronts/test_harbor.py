@@ -29,7 +29,7 @@ from shioenv.errors import TransferError, UsageError  # noqa: E402
 from shioenv.system.store import System, build_system  # noqa: E402
 from shioenv_agents.fronts.harbor import Environment  # noqa: E402
 from shioenv_agents.tasks.harbor.check import ARTIFACTS, EVIDENCE  # noqa: E402
-from shioenv_agents.tasks.harbor.export import (  # noqa: E402
+from shioenv_agents.tasks.harbor.task_folders import (  # noqa: E402
     HOOK,
     LABEL,
     export_tasks,
@@ -305,17 +305,17 @@ def test_what_an_image_runs_is_there_and_no_change(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("FROM debian:12\n", "none of ours"),
-        ("", "none of ours"),
-        ("FROM shioenv/debian-12:0123456789ab\n", "with the digest"),
-        ("FROM debian:12\nLABEL {label}=debian-12:0123456789ab\n", "with the digest"),
-        ("FROM debian:12\nLABEL {label}=debian-12\n", "none of ours"),
-        ("LABEL {label}={build}\nFROM debian:12\n", "none of ours"),
-        ("FROM {image}\nLABEL {label}={build}\n", "no system of ours"),
-        ("FROM {image}\nRUN rm -r /\n", "no system of ours"),
-        ('FROM {image}\nRUN ["/bin/sh", "-c", "true"]\n', "no system of ours"),
-        ('FROM {image}\nRUN ["/bin/bash", "-c", 1]\n', "no system of ours"),
-        ("FROM {image}\nRUN " + "[" * 100_000 + "]\n", "no system of ours"),
+        ("FROM debian:12\n", "does not name a ShIOEnv system"),
+        ("", "does not name a ShIOEnv system"),
+        ("FROM shioenv/debian-12:0123456789ab\n", "needs the build"),
+        ("FROM debian:12\nLABEL {label}=debian-12:0123456789ab\n", "needs the build"),
+        ("FROM debian:12\nLABEL {label}=debian-12\n", "does not name a ShIOEnv system"),
+        ("LABEL {label}={build}\nFROM debian:12\n", "does not name a ShIOEnv system"),
+        ("FROM {image}\nLABEL {label}={build}\n", "unsupported instruction"),
+        ("FROM {image}\nRUN rm -r /\n", "unsupported instruction"),
+        ('FROM {image}\nRUN ["/bin/sh", "-c", "true"]\n', "unsupported instruction"),
+        ('FROM {image}\nRUN ["/bin/bash", "-c", 1]\n', "unsupported instruction"),
+        ("FROM {image}\nRUN " + "[" * 100_000 + "]\n", "unsupported instruction"),
     ],
 )
 def test_a_task_of_another_image_is_refused(tmp_path: Path, text: str, why: str) -> None:

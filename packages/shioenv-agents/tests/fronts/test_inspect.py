@@ -24,7 +24,7 @@ from msgspec.structs import replace  # noqa: E402
 
 from shioenv.errors import ShioenvError, TaskError  # noqa: E402
 from shioenv_agents.fronts.inspect_ai import SampleMachine, ShioenvSandbox, tasks  # noqa: E402
-from shioenv_agents.tasks.check import REASON  # noqa: E402
+from shioenv_agents.tasks.goal_check import REASON  # noqa: E402
 from shioenv_agents.tasks.task import write_tasks  # noqa: E402
 from support.fronts_tasks import REPLIES, TASKS  # noqa: E402
 
@@ -213,7 +213,7 @@ def test_a_line_that_ends_its_shell_leaves_the_machine_to_the_next() -> None:
         shell = box.as_type(ShioenvSandbox)
         await box.exec(["touch", "made"])
         told = await shell.show("touch half; while :; do :; done")
-        assert told == "[ran out of time: every process was ended]"
+        assert told == "[timed out: all processes were ended]"
         assert await shell.show("ls made half") == "half\nmade\n"
         await shell.type("cd /; exit 3")
         assert await shell.show("pwd") == "/home/ubuntu\n"

@@ -124,7 +124,7 @@ def test_it_answers_over_http(url: str) -> None:
     [
         ("step", {"action": {"line": "ls"}}, 409, "WebSocket"),
         ("step", {"action": {"lin": "ls"}}, 422, "lin"),
-        ("reset", {"task": "nosuch"}, 404, "no task is called 'nosuch'"),
+        ("reset", {"task": "nosuch"}, 404, "unknown task 'nosuch'"),
     ],
 )
 def test_what_plain_http_cannot_do_is_said(

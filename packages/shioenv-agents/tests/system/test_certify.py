@@ -20,7 +20,7 @@ from shioenv.errors import StartDirectoryError, TaskError
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.terminal import Terminal
 from shioenv.recording.session import SessionRecorder
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv_agents.tasks import certify
 from shioenv_agents.tasks.attacks import ATTACKS
 from shioenv_agents.tasks.certificate import Certificate, JudgeCertificate
@@ -33,7 +33,7 @@ from shioenv_agents.tasks.certify import (
     judge_digests,
     sealed,
 )
-from shioenv_agents.tasks.check import Judge, Verdict
+from shioenv_agents.tasks.goal_check import Judge, Verdict
 from shioenv_agents.tasks.make import made_of
 from shioenv_agents.tasks.task import Task, read_tasks, write_tasks
 
@@ -106,7 +106,7 @@ def test_what_a_prompt_leaves_open_makes_a_task_underspecified(
         lines = tasks[text].prompt.split("\n")
         facts = [n for n, line in enumerate(lines) if line.startswith(("- ", "Print "))]
         for fact in facts:
-            if lines[fact].endswith("data/scores.csv` has 8 bytes"):
+            if lines[fact] == "- the size of `data/scores.csv` is 8 bytes":
                 continue  # the content implies it
             prompt = "\n".join(line for n, line in enumerate(lines) if n != fact)
             assert certified(text, prompt=prompt).untold, (text, lines[fact])
@@ -115,10 +115,10 @@ def test_what_a_prompt_leaves_open_makes_a_task_underspecified(
 def test_a_value_that_is_wrong_is_not_told(
     tasks: dict[str, Task], certified: Callable[..., Certificate]
 ) -> None:
-    prompt = tasks[TEXTS[0]].prompt.replace("-rw-------", "-rw-r-----")
+    prompt = tasks[TEXTS[0]].prompt.replace("0600 (rw-------)", "0640 (rw-r-----)")
     assert certified(TEXTS[0], prompt=prompt).untold == ("/fs/data~1numbers.txt/perms",)
     prompt = tasks[TEXTS[2]].prompt.replace(
-        "what `data/ids.txt` held", "what `data/dates.txt` held"
+        "content of `data/ids.txt`", "content of `data/dates.txt`"
     )
     assert certified(TEXTS[2], prompt=prompt).untold == ("content of logs/copy",)
 
@@ -155,7 +155,7 @@ def test_a_judge_that_forgives_too_much_or_too_little_is_found(
     monkeypatch.setattr(Judge, "judge", _narrow)
     narrow = certified(text)
     assert narrow.refused == narrow.alternatives != ()
-    assert replace(narrow, loaded=2).faults[0].startswith("right answers fail: ")
+    assert replace(narrow, loaded=2).faults[0].startswith("correct answers fail: ")
 
 
 def test_a_forged_reward_stops_every_task(certified: Callable[..., Certificate]) -> None:
@@ -176,7 +176,7 @@ def test_what_was_changed_since_is_found(
     assert faults_now(prompt, observer) == ("the prompt was changed since",)
     output = replace(task, goal=replace(task.goal, output="x\n"))
     assert "the goal was changed since" in faults_now(output, observer)
-    assert any(fault.startswith("right answers fail") for fault in faults_now(output, observer))
+    assert any(fault.startswith("correct answers fail") for fault in faults_now(output, observer))
     judge = sealed(task, replace(found, judged_by=replace(STOOD, channel="0")))
     assert faults_now(judge, observer) == ("the judge was changed since",)
 
@@ -303,7 +303,7 @@ def test_tasks_are_certified_and_checked_by_a_command(
     file, out = tmp_path / "tasks.jsonl", tmp_path / "certified.jsonl"
     broken = replace(tasks[TEXTS[1]], id="broken", prompt="Print it.")
     write_tasks([tasks[TEXTS[0]], broken, tasks[TEXTS[2]]], file)
-    options = ["--k", "2", "--workers", "1", "--json"]
+    options = ["--runs", "2", "--workers", "1", "--json"]
     made = CliRunner().invoke(app, ["tasks", "certify", str(file), "--out", str(out), *options])
     assert made.exit_code == 0, made.output
     document = json.loads(made.stdout)
@@ -313,7 +313,7 @@ def test_tasks_are_certified_and_checked_by_a_command(
     assert [one.certificate and one.certificate.loaded for one in shipped] == [2, 2]
     assert not list(tmp_path.glob("*.partial"))
     checked = CliRunner().invoke(app, ["tasks", "certify", str(out), "--check", "--workers", "1"])
-    assert (checked.exit_code, "2 of 2 tasks are certified" in checked.stdout) == (0, True)
+    assert (checked.exit_code, "certified: 2 of 2 tasks" in checked.stdout) == (0, True)
     assert all(name in checked.stdout for name in (*SEALED, *UNSEALED))
     worse = tmp_path / "worse.jsonl"
     write_tasks([shipped[0], replace(shipped[1], prompt="Copy it.")], worse)
@@ -331,13 +331,13 @@ def test_tasks_of_another_build_are_taken_over(
     here = tasks[TEXTS[0]]
     impossible = replace(tasks[TEXTS[2]], id="impossible", solution="mv nowhere.txt other.txt")
     write_tasks([replace(one, system_digest="cd" * 32) for one in (here, impossible)], file)
-    words = ["tasks", "certify", str(file), "--out", str(out), "--k", "1", "--workers", "1"]
+    words = ["tasks", "certify", str(file), "--out", str(out), "--runs", "1", "--workers", "1"]
     refused = CliRunner().invoke(app, words)
     assert refused.exit_code == 1
     assert "--rebase" in refused.stderr
     done = CliRunner().invoke(app, [*words, "--rebase"])
     assert done.exit_code == 0, done.output
-    assert "1 of 2 tasks are certified" in done.stdout
+    assert "certified: 1 of 2 tasks" in done.stdout
     (kept,) = read_tasks(out)
     assert (kept.id, kept.system_digest) == (here.id, here.system_digest)
     elsewhere = tmp_path / "elsewhere.jsonl"
@@ -345,7 +345,7 @@ def test_tasks_of_another_build_are_taken_over(
     words = ["tasks", "certify", str(elsewhere), "--out", str(tmp_path / "none.jsonl"), "--rebase"]
     other = CliRunner().invoke(app, [*words, "--system", here.system])
     assert other.exit_code == 1
-    assert f"made on debian-13, and not on a build of {here.system}" in other.stderr
+    assert f"made on debian-13, not on a build of {here.system}" in other.stderr
     check = CliRunner().invoke(app, ["tasks", "certify", str(file), "--check", "--rebase"])
     assert check.exit_code == 2
 

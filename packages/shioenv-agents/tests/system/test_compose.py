@@ -16,11 +16,11 @@ from shioenv.live.terminal import Terminal
 from shioenv.seeding import generator
 from shioenv_agents.tasks.certificate import JudgeCertificate
 from shioenv_agents.tasks.certify import certificate_of
-from shioenv_agents.tasks.check import Judge
-from shioenv_agents.tasks.compose import UNDOING, of_lines, repair_of
 from shioenv_agents.tasks.episode import Episode
+from shioenv_agents.tasks.goal_check import Judge
 from shioenv_agents.tasks.prompt import FACTS, told
 from shioenv_agents.tasks.task import Goal, GoalKind, Task, read_tasks, write_tasks
+from shioenv_agents.tasks.task_composition import UNDOING, of_lines, repair_of
 from shioenv_agents.tasks.variants import lines_of
 from support.known_tasks import known_tasks
 
@@ -75,7 +75,7 @@ def test_what_was_done_has_to_be_undone(
     made = repair_of([task], observer)
     assert isinstance(made, Task)
     assert made.history == [task.solution]
-    assert "has to be undone" in made.prompt
+    assert "made unwanted changes to this machine. Undo them." in made.prompt
     episode = Episode(made, observer)
     assert not episode.act("ls").done
     assert not episode.act(f"{task.solution} > /dev/null; ls").done
@@ -107,9 +107,9 @@ def test_what_two_lines_did_has_to_be_undone(tasks: list[Task], observer: Sandbo
 
 def test_what_nobody_can_write_again_is_no_task(tasks: list[Task], observer: SandboxRunner) -> None:
     refused = repair_of([named(tasks, "ip link del")], observer)
-    assert refused == "nobody could undo it by its prompt"
+    assert refused == "its effect cannot be undone from a prompt"
     refused = repair_of([named(tasks, "unlink archives/site.zip")], observer)
-    assert refused == "no prompt tells its goal"
+    assert refused == "its goal cannot be described"
 
 
 def test_a_command_makes_both(observer: SandboxRunner, tmp_path: Path) -> None:
@@ -132,7 +132,10 @@ def test_a_file_that_comes_back_has_to_hold_what_it_held(
     made = repair_of([replace(named(tasks, "chmod"), goal=gone, solution=text)], observer)
     assert isinstance(made, Task)
     assert [*made.goal.digests] == ["documents/todo.txt"]
-    assert "- `documents/todo.txt` holds this:\n" in made.prompt
+    assert (
+        "- `documents/todo.txt` contains exactly this text, with a newline at the end:\n"
+        in made.prompt
+    )
     found = certificate_of(made, (), observer, k=1, judged_by=STOOD)
     assert replace(found, loaded=2).faults == ()
     (spoiled,) = [text for text in found.near_misses if "/dev/zero" in text]
@@ -144,11 +147,14 @@ def test_what_takes_too_many_lines_is_no_task(tasks: list[Task], observer: Sandb
     """A broken machine is tested without each of its lines; a prompt with a hundred facts is
     useless."""
     one = named(tasks, "chmod")
-    names = [name for name in observer.context(one.cwd).document["fs"] if name.startswith("doc")]
+    files = observer.context(one.cwd).document["fs"]
+    names = [name for name in files if name.startswith("doc")]
     assert len(names) > UNDOING
-    patch = [["=", pointer("fs", name, "perms"), "-rwxrwxrwx"] for name in names]
+    patch = [
+        ["=", pointer("fs", name, "perms"), f"{files[name]['perms'][0]}rwxrwxrwx"] for name in names
+    ]
     wide = replace(one, goal=Goal(patch=patch), solution="chmod -R 777 documents")
-    assert repair_of([wide], observer) == "too many lines would undo it"
+    assert repair_of([wide], observer) == "undoing it takes too many lines"
     before = observer.context(one.cwd).document
     facts = [["=", pointer("env", f"X{number}"), "1"] for number in range(FACTS + 1)]
     lengths = [len(told(before, Goal(patch=facts[:n]), [], bool) or ()) for n in (50, 51)]

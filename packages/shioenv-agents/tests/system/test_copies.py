@@ -13,7 +13,7 @@ import pytest
 
 import shioenv
 from shioenv.errors import EpisodeError
-from shioenv.live.asked import RepeatedShell
+from shioenv.live.model_shell import RepeatedShell
 from shioenv.system.store import System
 from shioenv_agents.fronts.trl import environments
 from shioenv_agents.tasks.env import TaskEnv

@@ -20,15 +20,15 @@ from shioenv_agents.tasks import certify
 from shioenv_agents.tasks.attacks import Attack
 from shioenv_agents.tasks.certificate import JudgeCertificate
 from shioenv_agents.tasks.certify import faults_now, judge_digests
-from shioenv_agents.tasks.harbor import certify as folders
-from shioenv_agents.tasks.harbor.certify import (
+from shioenv_agents.tasks.harbor import trial_certification as folders
+from shioenv_agents.tasks.harbor.task_folders import LIMITS, export_tasks, name_of
+from shioenv_agents.tasks.harbor.trial_certification import (
     certify_folders,
     court,
     folder_digests,
     folder_forgeries,
     folders_of,
 )
-from shioenv_agents.tasks.harbor.export import LIMITS, export_tasks, name_of
 from shioenv_agents.tasks.task import Task
 from support.known_tasks import known_tasks
 
@@ -91,10 +91,10 @@ def test_a_certificate_stands_in_its_folder(
     ("name", "old", "new", "fault"),
     [
         ("tests/goal.json", "site", "sight", "the goal was changed since"),
-        ("instruction.md", "gone", "there", "the prompt was changed since"),
-        ("tests/check.py", "missing", "passing", "not as the export writes it: tests/check.py"),
-        ("tests/test.sh", "exec", "echo", "not as the export writes it: tests/test.sh"),
-        ("tests/goal.json", "entries", "more", "not as the export writes it: tests/goal.json"),
+        ("instruction.md", "no longer exists", "exists", "the prompt was changed since"),
+        ("tests/check.py", "missing", "passing", "changed since the export: tests/check.py"),
+        ("tests/test.sh", "exec", "echo", "changed since the export: tests/test.sh"),
+        ("tests/goal.json", "entries", "more", "changed since the export: tests/goal.json"),
         ("solution/solve.sh", "unlink", "ls", "the solution passed 0 of 1 times"),
         ("task.toml", "300", "3", "the tests was changed since"),
     ],
@@ -149,10 +149,10 @@ def test_who_attacks_a_folder_is_not_paid_and_who_does_the_task_is(
 def test_what_is_no_folder_of_ours_is_refused(
     tmp_path: Path, exported: Path, tasks: list[Task]
 ) -> None:
-    with pytest.raises(TaskError, match="holds no folder"):
+    with pytest.raises(TaskError, match="contains no folder"):
         folders_of(tmp_path)
     (tmp_path / "other/tests").mkdir(parents=True)
     line = (exported / name_of(tasks[0]) / "tests/task.json").read_bytes()
     (tmp_path / "other/tests/task.json").write_bytes(line)
-    with pytest.raises(TaskError, match="another task"):
+    with pytest.raises(TaskError, match="contains the task"):
         folders_of(tmp_path)

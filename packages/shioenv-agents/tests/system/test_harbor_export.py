@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from shioenv.errors import OutputExistsError, TaskError, UsageError
 from shioenv.live.entered import EnteredMachine
 from shioenv.system.store import System
-from shioenv_agents.tasks.harbor.export import (
+from shioenv_agents.tasks.harbor.task_folders import (
     ANSWER,
     GOAL,
     HOOK,
@@ -35,7 +35,7 @@ MADE |= {"month": "Oct", "day": 16, "year": 2025, "time": "19:43"}
 def test_the_command_writes_a_folder_for_each_task(tmp_path: Path) -> None:
     write_tasks(EXPORTED, tmp_path / "tasks.jsonl")
     command = [sys.executable, "-m", "shioenv", "tasks", "export", str(tmp_path / "tasks.jsonl")]
-    command += ["--harbor", str(tmp_path / "out"), "--image", "example.org/x:1", "--json"]
+    command += ["--out", str(tmp_path / "out"), "--image", "example.org/x:1", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["written"] == 3
     gone, user, broken = (tmp_path / "out" / name_of(task) for task in EXPORTED)
@@ -83,14 +83,14 @@ def test_what_cannot_be_told_is_refused_by_its_reason(tmp_path: Path) -> None:
     refused = {
         "its history fails": replace(plain, history=["false"]),
         "the state of the shell": replace(plain, goal=Goal(patch=[["=", "/cwd", "/"]])),
-        "the host's name": replace(plain, goal=Goal(patch=[["=", "/hostname", "x"]])),
+        "it is about the host name": replace(plain, goal=Goal(patch=[["=", "/hostname", "x"]])),
         "the network": replace(plain, goal=Goal(patch=[["=", "/network/rules", []]])),
-        "times of files": replace(plain, goal=dated),
-        "Harbor or a container": replace(plain, goal=Goal(patch=[["r", "/fs/~1etc~1hosts"]])),
-        "other words": TASKS[1],
+        "it is about file times": replace(plain, goal=dated),
+        "Harbor or the container": replace(plain, goal=Goal(patch=[["r", "/fs/~1etc~1hosts"]])),
+        "another wording": TASKS[1],
         "a part of its solution": replace(plain, reduced=plain.solution),
         "other variables": replace(plain, goal=made, solution="echo $TERM > made"),
-        "something else": replace(plain, goal=made, solution="true"),
+        "another effect on a persistent": replace(plain, goal=made, solution="true"),
         "prints": replace(EXPORTED[1], solution="id -Gn; id -un"),
         "more than files": replace(plain, solution=f"{plain.solution}; hostname x"),
     }
@@ -101,21 +101,21 @@ def test_what_cannot_be_told_is_refused_by_its_reason(tmp_path: Path) -> None:
     assert sum(done.reasons.values()) == len(refused)
     with pytest.raises(OutputExistsError):
         export_tasks([plain], tmp_path / "out")
-    with pytest.raises(TaskError, match="no task can be told"):
+    with pytest.raises(TaskError, match="no task can be exported"):
         export_tasks(tasks[:1], tmp_path / "none")
     assert not (tmp_path / "none").exists()
-    with pytest.raises(TaskError, match="ids"):
+    with pytest.raises(TaskError, match="have the id"):
         export_tasks([plain, plain], tmp_path / "twice")
 
 
 @pytest.mark.parametrize("image", ["", "a b", "a\nRUN rm -r /", "--platform=x"])
 def test_an_image_is_a_reference(tmp_path: Path, image: str) -> None:
-    with pytest.raises(UsageError, match="no image reference"):
+    with pytest.raises(UsageError, match="not an image reference"):
         export_tasks(EXPORTED, tmp_path / "out", image=image)
     assert not (tmp_path / "out").exists()
 
 
 def test_one_image_is_not_that_of_two_systems(tmp_path: Path) -> None:
     tasks = [TASKS[0], replace(TASKS[0], id="other", system="ubuntu-24.04")]
-    with pytest.raises(UsageError, match="of 2: debian-12, ubuntu"):
+    with pytest.raises(UsageError, match="2 systems: debian-12, ubuntu"):
         export_tasks(tasks, tmp_path / "out", image="example.org/x:1")

@@ -80,7 +80,10 @@ def test_a_host_that_allows_no_further_namespace_is_named(place: Path) -> None:
     words = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
     done = subprocess.run([*words, *SHIOENV, "--", "true"], capture_output=True)
     assert done.returncode == 125
-    assert b"no preview on this host: make namespaces: No space left on device" in done.stderr
+    assert (
+        b"this host does not allow previews: make namespaces: No space left on device"
+        in done.stderr
+    )
 
 
 @pytest.mark.parametrize(("ending", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shioenv.live.entered import Command, EnteredMachine, group_of
-from shioenv.live.seat import CommandTimeoutError, Seat, finished, runner_seat, started
+from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished, runner_seat, started
 from shioenv.sandbox.base import MEBIBYTE, Entered, Limits
 from shioenv.system.store import System
 from support.fronts_tasks import sandboxes

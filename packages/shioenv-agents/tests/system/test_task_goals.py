@@ -18,9 +18,9 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.entered import Command, Running
 from shioenv.live.terminal import Terminal
 from shioenv.recording.session import SessionRecorder
-from shioenv.recording.text import read_arguments
-from shioenv_agents.tasks.check import Judge
+from shioenv.recording.text_score import read_arguments
 from shioenv_agents.tasks.episode import Episode
+from shioenv_agents.tasks.goal_check import Judge
 from shioenv_agents.tasks.make import made_of
 from shioenv_agents.tasks.task import Task
 
@@ -56,7 +56,7 @@ def test_times_of_directories_count_nowhere(
 ) -> None:
     made = task("mv data/empty logs/empty")
     assert made is not None
-    assert "just now" not in made.prompt
+    assert "modification time" not in made.prompt
     for rows in (
         ["mv data/empty logs/empty"],
         ["mkdir logs/empty; chown ubuntu:ubuntu logs/empty", "rmdir data/empty"],
@@ -226,7 +226,7 @@ def test_an_interrupted_row_loses_no_machine_that_was_entered(
     asyncio.run(Running(terminal.enter(Command(text="touch /tmp/mark"))).finish())
     terminal.run("ls /tmp/mark")
     with monkeypatch.context() as patched:
-        patched.setattr("shioenv.behavior.lines.LineRecorder.behavior", interrupted)
+        patched.setattr("shioenv.behavior.line_behaviors.LineRecorder.behavior", interrupted)
         with pytest.raises(KeyboardInterrupt):
             terminal.run("true")
     with pytest.raises(TerminalError, match="a command entered the machine"):
@@ -243,7 +243,7 @@ def test_rows_are_typed_again_after_an_interrupted_one(
     terminal = Terminal(observer, HOME)
     terminal.run("touch /tmp/mark; v=1")
     with monkeypatch.context() as patched:
-        patched.setattr("shioenv.behavior.lines.LineRecorder.behavior", interrupted)
+        patched.setattr("shioenv.behavior.line_behaviors.LineRecorder.behavior", interrupted)
         with pytest.raises(KeyboardInterrupt):
             terminal.run("v=2")
     assert terminal.run("ls /tmp/mark; echo $v").output == b"/tmp/mark\n1\n"

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from shioenv.behavior.observe import SandboxRunner
 from shioenv_agents.tasks.agents import SCRIPTS
 from shioenv_agents.tasks.certify import faults_now
+from shioenv_agents.tasks.make import reworded
 from shioenv_agents.tasks.task import LENGTHS, Task, length_of, read_tasks
 from support.paths import ROOT
 
@@ -31,6 +32,13 @@ def test_each_task_has_a_sound_certificate() -> None:
         assert task.certificate.prompt == hashlib.sha256(task.prompt.encode()).hexdigest()
         assert task.certificate.judged_by.tasks == 50
         assert [*task.solved_by] == [*SCRIPTS]
+
+
+@pytest.mark.parametrize("task", TASKS[::7], ids=lambda task: task.id)
+def test_prompts_are_in_the_present_wording(task: Task, observer: SandboxRunner) -> None:
+    """Otherwise the sample is due: certify it with `--rebase`, and let the scripts try it again."""
+    now = replace(task, system_digest=observer.system.digest)
+    assert reworded(now, observer).prompt == task.prompt
 
 
 @pytest.mark.parametrize("task", TASKS[::10], ids=lambda task: task.id)

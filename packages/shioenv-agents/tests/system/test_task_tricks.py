@@ -10,17 +10,17 @@ import pytest
 
 import shioenv.env  # noqa: F401 - registers the environment
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
-from shioenv.behavior.rows import Row, RowKind, request_of
+from shioenv.behavior.typed_rows import Row, RowKind, request_of
 from shioenv.domain.inputs import Session
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.terminal import Terminal
 from shioenv.recording.session import SessionRecorder
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv.sandbox.base import Limits, ShellMode
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
-from shioenv_agents.tasks.check import REASON
 from shioenv_agents.tasks.episode import Episode
+from shioenv_agents.tasks.goal_check import REASON
 from shioenv_agents.tasks.make import made_of
 from shioenv_agents.tasks.task import Task
 

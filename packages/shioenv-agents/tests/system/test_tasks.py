@@ -22,12 +22,12 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.resident import ResidentShell
 from shioenv.live.terminal import Terminal, contents
 from shioenv.recording.session import SessionRecorder
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv.system.store import System
 from shioenv_agents.tasks.certify import proof_faults
-from shioenv_agents.tasks.check import Judge, Verdict
+from shioenv_agents.tasks.goal_check import Judge, Verdict
 from shioenv_agents.tasks.make import made_of, unsuited
 from shioenv_agents.tasks.prompt import rephrased
 from shioenv_agents.tasks.task import GoalKind, Task, read_tasks, write_tasks
@@ -486,7 +486,7 @@ def test_tasks_of_another_build_are_not_proved(file: Path, tmp_path: Path) -> No
     write_tasks([good, replace(good, id="b", system_digest="cd" * 32)], tmp_path / "other.jsonl")
     done = CliRunner().invoke(app, ["tasks", "verify", str(tmp_path / "other.jsonl")])
     assert done.exit_code == 1
-    assert "task b was made on debian-12 with the digest cdcd" in done.stderr
+    assert "task b was made on the build cdcdcdcdcdcd… of debian-12" in done.stderr
 
 
 def test_a_history_comes_before_the_task(observer: SandboxRunner) -> None:
@@ -511,7 +511,7 @@ def test_a_model_that_cannot_be_asked_is_told_before_the_work(
 ) -> None:
     """The check comes before the dataset is read."""
     command = ["tasks", "make", str(tmp_path / "none"), "--out", str(tmp_path / "out")]
-    command += ["--prompt-model", "m"]
+    command += ["--language-model", "m"]
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     done = CliRunner().invoke(app, command)

@@ -44,7 +44,10 @@ def tasks(system: System) -> list[Task]:
 def test_a_fact_is_read_from_a_prompt(ppo: Any, tasks: list[Task]) -> None:
     told = {task.solution: ppo.facts(task.prompt) for task in tasks}
     (gone,) = told["rm data/data.csv"]
-    assert (gone.words, gone.line("rm -rf <0>")) == ("NAME is gone", "rm -rf data/data.csv")
+    assert (gone.words, gone.line("rm -rf <0>")) == (
+        "NAME no longer exists",
+        "rm -rf data/data.csv",
+    )
     assert gone.line("mv <0> <1>") is None
     (owner,) = told["chown root config"]
     assert owner.line("chown -h <last> <0>") == "chown -h root config"

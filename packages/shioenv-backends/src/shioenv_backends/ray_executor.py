@@ -299,7 +299,7 @@ class RayExecutor:
             for name, node in alive.items()
             if name not in self._refused
         }
-        for name, workers in spread(usable, working, self._wanted).items():
+        for name, workers in workers_per_node(usable, working, self._wanted).items():
             if name not in working and workers:
                 self._start(name, alive[name]["NodeManagerAddress"], workers)
         if not self._nodes:
@@ -317,7 +317,7 @@ class RayExecutor:
     def _nobody(self) -> ShioenvError:
         """Return the error that explains why no node is available."""
         nothing = GenerationError(
-            "the Ray cluster has no node with a processor left",
+            "the Ray cluster has no node with a free processor",
             hint="what is finished is kept: the same command goes on",
         )
         return next(iter(self._refused.values()), nothing)
@@ -430,7 +430,7 @@ class _Node:
     """The numbers of the node's unfinished tasks, in the order given."""
 
 
-def spread(
+def workers_per_node(
     processors: Mapping[str, int], working: Mapping[str, int], wanted: int | None
 ) -> dict[str, int]:
     """Return the number of workers for each node.
@@ -460,7 +460,7 @@ def _check(address: str) -> None:
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal()) or "//" in host:
         raise UsageError(
-            f"{address!r} is no address of a Ray cluster",
+            f"{address!r} is not an address of a Ray cluster",
             hint="HOST:PORT as ray start --head prints it, or auto on a node of the cluster",
         )
     try:

@@ -20,9 +20,9 @@ from shioenv.errors import HostError, SandboxError
 from shioenv.sandbox.backends import check_host
 from shioenv.sandbox.base import Request
 from shioenv.system.store import System
-from shioenv_backends.microvm.backend import STARTING_SECONDS
 from shioenv_backends.microvm.boot import build_microvm
 from shioenv_backends.microvm.firecracker import FirecrackerMachine
+from shioenv_backends.microvm.virtual_machine import STARTING_SECONDS
 from support.needs import MICROVM, needs
 from support.nightly import NIGHTLY
 

@@ -19,28 +19,28 @@ import pytest
 
 from shioenv.errors import SandboxError
 from shioenv.files.durable import sha256_of
-from shioenv.sandbox import conformance
+from shioenv.sandbox import sandbox_conformance
 from shioenv.sandbox.base import Request
-from shioenv.sandbox.conformance import LIMITS, Check
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.sandbox.sandbox_conformance import LIMITS, Check
 from shioenv.system.store import System
 from shioenv_backends.microvm import boot as building
-from shioenv_backends.microvm.backend import MicrovmSandbox
 from shioenv_backends.microvm.boot import build_microvm, find_microvm, make_disk
+from shioenv_backends.microvm.virtual_machine import MicrovmSandbox
 from support.needs import MICROVM, needs
 
 SLOWER = 60
 """Factor on the time limits of a run, for a host that is busy with other tests as well."""
 
 SHORT = (
-    conformance.output_and_exit_code,
-    conformance.messages_are_those_of_bash_c,
-    conformance.separate_channels,
-    conformance.standard_input_is_given,
-    conformance.process_ids_are_fixed,
-    conformance.shell_state_is_known,
-    conformance.changes_are_complete,
-    conformance.shell_is_pristine_again,
+    sandbox_conformance.output_and_exit_code,
+    sandbox_conformance.messages_are_those_of_bash_c,
+    sandbox_conformance.separate_channels,
+    sandbox_conformance.standard_input_is_given,
+    sandbox_conformance.process_ids_are_fixed,
+    sandbox_conformance.shell_state_is_known,
+    sandbox_conformance.changes_are_complete,
+    sandbox_conformance.shell_is_pristine_again,
 )
 
 pytestmark = [needs(*MICROVM), pytest.mark.xdist_group("microvm")]

@@ -12,10 +12,10 @@ import pytest
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.errors import SandboxError, ShioenvError, StartDirectoryError
-from shioenv.sandbox import conformance
+from shioenv.sandbox import sandbox_conformance as checks
 from shioenv.sandbox.base import Limits, Request
-from shioenv.sandbox.conformance import Check
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.sandbox.sandbox_conformance import Check
 from shioenv.system.store import System
 from shioenv_backends.microvm.bare import BareSandbox
 from shioenv_backends.microvm.boot import build_microvm
@@ -32,23 +32,23 @@ LIMITS = Limits(
     sandbox="microvm-bare",
 )
 HELD = (
-    conformance.output_and_exit_code,
-    conformance.messages_are_those_of_bash_c,
-    conformance.both_channels_in_order,
-    conformance.separate_channels,
-    conformance.standard_input_is_empty,
-    conformance.standard_input_is_given,
-    conformance.changes_are_complete,
-    conformance.output_is_bounded,
-    conformance.descriptors_are_closed,
+    checks.output_and_exit_code,
+    checks.messages_are_those_of_bash_c,
+    checks.both_channels_in_order,
+    checks.separate_channels,
+    checks.standard_input_is_empty,
+    checks.standard_input_is_given,
+    checks.changes_are_complete,
+    checks.output_is_bounded,
+    checks.descriptors_are_closed,
 )
 """The checks among those that hold which these tests run."""
 
 OTHERWISE = {
-    conformance.working_directory: "where a shell ends is part of its state, which is unknown",
-    conformance.shell_state_is_known: "reading it takes a library in the shell",
-    conformance.disk_is_bounded: "the disk has the room that its file system has",
-    conformance.the_host_is_out_of_reach: "an input is root of the machine: of its kernel as well",
+    checks.working_directory: "where a shell ends is part of its state, which is unknown",
+    checks.shell_state_is_known: "reading it takes a library in the shell",
+    checks.disk_is_bounded: "the disk has the room that its file system has",
+    checks.the_host_is_out_of_reach: "an input is root of the machine: of its kernel as well",
 }
 """The checks that do not hold, with the reason; these are no defects."""
 

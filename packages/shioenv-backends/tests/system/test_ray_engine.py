@@ -15,7 +15,7 @@ import pytest
 
 from shioenv.dataset.generate import Progress, Summary, generate
 from shioenv.dataset.manifest import read_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.verify import verify
 from shioenv.domain.record import NAMES
 from shioenv.errors import GenerationError, SystemNotBuiltError

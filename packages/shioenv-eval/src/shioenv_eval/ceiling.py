@@ -12,11 +12,11 @@ from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.sandbox.base import limits_from
-from shioenv_eval.mask import text_of
+from shioenv_eval.mask import output_text_of
 from shioenv_eval.metrics import Said, mark
 from shioenv_eval.patches import changed_contents, operations, reconciled
-from shioenv_eval.record import executed
 from shioenv_eval.suite import Suite, SuiteCase
+from shioenv_eval.suite_recorder import execute_input
 
 AIM = 0.99
 """Minimum share of inputs that must match outside what is volatile."""
@@ -89,7 +89,7 @@ def ceiling(
 
 
 def _executed(lane: Lane, task: tuple[int, tuple[str, State]]) -> Behavior:
-    return executed(lane, task[1])
+    return execute_input(lane, task[1])
 
 
 def why(case: SuiteCase, behavior: Behavior) -> str:
@@ -102,7 +102,7 @@ def why(case: SuiteCase, behavior: Behavior) -> str:
     found = []
     if behavior.exit_code != gold.exit_code:
         found.append(f"exit code {behavior.exit_code}, not {gold.exit_code}")
-    before, now = (text_of(one.output).split("\n") for one in (gold, behavior))
+    before, now = (output_text_of(one.output).split("\n") for one in (gold, behavior))
     if before != now and not case.mask.fits(behavior.output):
         differing = (
             n for n, pair in enumerate(zip(before, now, strict=False)) if pair[0] != pair[1]

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from shioenv.domain.answers import behavior_json, behavior_of
+from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.predictor import REPLY_SECONDS, PatchLevel, find_predictor, unable
 from shioenv.errors import (
     AnswerError,
@@ -24,14 +24,15 @@ from shioenv.errors import (
 from shioenv.execution.job import Tell, processes_here, silent
 from shioenv.files.durable import atomic_write, locked, storage_errors
 from shioenv.files.journal import Journal
-from shioenv_eval.asking import Bounds, PredictorPool
+from shioenv.text import short_repr
 from shioenv_eval.metrics import Said, Status
+from shioenv_eval.predictor_pool import Bounds, PredictorPool
 from shioenv_eval.results import (
     NO_ANSWERS,
     JudgedPredictor,
     TrainedOn,
-    judged,
-    results,
+    evaluation_results,
+    judge_predictor,
     trained_on,
 )
 from shioenv_eval.suite import Suite, read_suite, write_suite
@@ -53,10 +54,14 @@ class Evaluation:
     unable: Mapping[str, str] = field(default_factory=dict)
     """Reasons why predictors were not evaluated, by name: unable to run, or no valid answer."""
 
+    def __repr__(self) -> str:
+        names = [one.name for one in self.predictors]
+        return short_repr(self, {"suite": self.suite.head.name, "predictors": names})
+
     @cached_property
     def document(self) -> dict[str, Any]:
         """The document of `results` with `unable`, as a JSON object."""
-        return results(self.suite, self.predictors) | {"unable": dict(self.unable)}
+        return evaluation_results(self.suite, self.predictors) | {"unable": dict(self.unable)}
 
 
 def evaluate(
@@ -86,11 +91,11 @@ def evaluate(
     before anything is asked; UsageError if `out` holds an evaluation of another suite; those of
     directories.
     """
-    suite = suite if isinstance(suite, Suite) else read_suite(suite)
-    bounds = Bounds(timeout, start_timeout)
     names = list(dict.fromkeys(predictors))
     for name in names:
         find_predictor(name)
+    suite = suite if isinstance(suite, Suite) else read_suite(suite)
+    bounds = Bounds(timeout, start_timeout)
     count = processes_here(workers)
     found: list[JudgedPredictor] = []
     lacking: dict[str, str] = {}
@@ -128,7 +133,7 @@ def read_evaluation(directory: str | Path, of: Suite | None = None) -> Evaluatio
         plan = json.loads((directory / PLAN).read_bytes())
     except (OSError, ValueError):
         raise SuiteError(
-            f"{directory} holds no evaluation", hint="shioenv evaluate ... --out DIR makes one"
+            f"{directory} has no evaluation", hint="shioenv evaluate ... --out DIR makes one"
         ) from None
     suite = read_suite(directory / SUITE)
     if of is not None:
@@ -138,12 +143,12 @@ def read_evaluation(directory: str | Path, of: Suite | None = None) -> Evaluatio
         with _journal(directory, name) as journal:
             said = [journal.values.get(place) for place in range(len(suite.cases))]
         if None in said:
-            raise SuiteError(f"{directory} lacks answers of {name}", hint="evaluate it once more")
+            raise SuiteError(f"{directory} lacks answers of {name}", hint="evaluate it again")
         kept = [one for one in said if one is not None]
         level = PatchLevel(facts["patch_level"])
         known = facts["training"]
         training = None if known is None else TrainedOn.from_json(known)
-        found.append(judged(suite, kept, name, facts["version"], level, training))
+        found.append(judge_predictor(suite, kept, name, facts["version"], level, training))
     return Evaluation(suite, tuple(found), plan["unable"])
 
 
@@ -151,7 +156,7 @@ def _agree(directory: Path, there: Suite, suite: Suite) -> None:
     """Check that two suites are the same recording. Errors: UsageError."""
     if there.head.sha256 != suite.head.sha256 or not suite.head.sha256:
         raise UsageError(
-            f"{directory} holds an evaluation of another suite, or recording",
+            f"{directory} has an evaluation of another suite or recording",
             hint="choose another directory",
         )
 
@@ -203,14 +208,14 @@ def _judged(
     if answers and all(one.status in NO_ANSWERS for one in answers):
         _answers_file(directory, name).unlink(missing_ok=True)
         raise AnswerError(
-            f"none of its {total} answers is one; to {tasks[0][0]!r:.80}: {answers[0].why}",
-            hint="what an answer holds: docs/how-to/judge.md",
+            f"none of its {total} answers is valid; to {tasks[0][0]!r:.80}: {answers[0].why}",
+            hint="the format of answers: docs/how-to/judge.md",
         )
     training = None
     if about.training is not None:
         tell(f"the suite is compared with what {name} was trained on")
         training = trained_on(suite, about.training)
-    return judged(suite, answers, name, about.version, about.level, training)
+    return judge_predictor(suite, answers, name, about.version, about.level, training)
 
 
 @contextmanager
@@ -251,7 +256,7 @@ def said_json(said: Said) -> dict[str, Any]:
     }
 
 
-def said_of(document: Mapping[str, Any]) -> Said:
+def parse_said(document: Mapping[str, Any]) -> Said:
     """Parse the output of `said_json`. Errors: KeyError, ValueError, TypeError, AnswerError."""
     answer = document["answer"]
     return Said(
@@ -271,7 +276,7 @@ def _encoded(place: int, said: Said) -> bytes:
 
 def _decoded(line: bytes) -> tuple[int, Said] | None:
     document = json.loads(line)
-    return document["number"], said_of(document)
+    return document["number"], parse_said(document)
 
 
 def _note(

@@ -13,9 +13,9 @@ from typing import Any
 
 from shioenv.bash.normal import normal
 from shioenv.behavior.compare import nearest
-from shioenv.dataset.lines import read_lines, shipped_parser
+from shioenv.dataset.input_lines import read_lines, shipped_parser
 from shioenv.dataset.manifest import finished_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.inputs import SEPARATORS, Input, Role, without_start
 from shioenv.errors import InputError, UsageError
 from shioenv.files.regular import is_directory
@@ -119,7 +119,7 @@ class _Known:
     """The normal form; None if the input has none."""
 
 
-def leakage(
+def find_leaks(
     train: str | Path,
     test: str | Path,
     *,
@@ -137,15 +137,17 @@ def leakage(
     or for an unfinished dataset. UnknownDatasetError, DatasetCorruptError, ImportFileError.
     """
     if not 0 < threshold <= 1:
-        raise UsageError(f"a threshold is above 0 and at most 1, not {threshold}")
+        raise UsageError(
+            f"a threshold of {threshold} is out of range", hint="give more than 0 and at most 1"
+        )
     finder = _Finder(list(_inputs(Path(test))), threshold)
     if not finder.tests:
-        raise UsageError(f"{test} holds no input")
+        raise UsageError(f"{test} has no inputs")
     for number, known in enumerate(_inputs(Path(train))):
         finder.add(number, known)
         report(number + 1)
     if not finder.trained:
-        raise UsageError(f"{train} holds no input")
+        raise UsageError(f"{train} has no inputs")
     return finder.leakage()
 
 
@@ -291,8 +293,8 @@ def _known(shell_input: Input, cwd: str) -> _Known:
 
 
 def inputs_of(path: str | Path) -> Iterator[str]:
-    """Yield the inputs of a dataset or a file without their start directories, as `leakage` does.
+    """Yield the inputs of a dataset or a file without start directories, as `find_leaks` does.
 
-    Errors: those of `leakage`.
+    Errors: those of `find_leaks`.
     """
     return (known.text for known in _inputs(Path(path)))

@@ -72,7 +72,7 @@ class Mask:
         If the content of a file varies, its size is volatile too, even if the size was the same in
         all runs. `moved` is that of `operations`.
         """
-        texts = list(dict.fromkeys(text_of(run.output) for run in runs))
+        texts = list(dict.fromkeys(output_text_of(run.output) for run in runs))
         patches = [operations(run.patch, moved) for run in runs]
         paths = NoisyNames.of([_by_path(patch) for patch in patches])
         contents = NoisyNames.of([run.content_digests for run in runs])
@@ -90,7 +90,7 @@ class Mask:
 
         False if `lines` is None: then only the runs' own output is known.
         """
-        return self.lines is not None and _fits(self._compiled, text_of(output).split("\n"))
+        return self.lines is not None and _fits(self._compiled, output_text_of(output).split("\n"))
 
     def line_fits(self, number: int, line: str) -> bool:
         """Whether the output line with this number (from 0) matches the mask.
@@ -138,7 +138,7 @@ class Mask:
         )
 
 
-def text_of(output: bytes) -> str:
+def output_text_of(output: bytes) -> str:
     """Decode an output for comparison: CR LF becomes LF, nothing is stripped.
 
     Bytes that are not UTF-8 become surrogates, so that different bytes stay different.

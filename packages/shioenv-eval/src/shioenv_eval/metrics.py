@@ -15,7 +15,7 @@ from typing import Any
 from shioenv.behavior.compare import similarity
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import PatchLevel
-from shioenv_eval.mask import text_of
+from shioenv_eval.mask import output_text_of
 from shioenv_eval.patches import (
     Entries,
     Operations,
@@ -23,8 +23,8 @@ from shioenv_eval.patches import (
     changed_files,
     jaccard,
     leaves,
+    operation_paths,
     operations,
-    paths,
     reconciled,
 )
 from shioenv_eval.suite import SuiteCase
@@ -125,7 +125,9 @@ class _View:
         changes = operations(behavior.patch, moved, silent)
         if gold is not None:
             changes = reconciled(changes, gold.changes)
-        return cls(text_of(behavior.output), behavior.exit_code, changes, changed_files(changes))
+        return cls(
+            output_text_of(behavior.output), behavior.exit_code, changes, changed_files(changes)
+        )
 
 
 def mark(case: SuiteCase, said: Said, level: PatchLevel = PatchLevel.FULL) -> Marks:
@@ -176,7 +178,7 @@ def mark(case: SuiteCase, said: Said, level: PatchLevel = PatchLevel.FULL) -> Ma
         o_es=likeness,
         djs=djs,
         djs_all=1.0 if djs is None else djs,
-        djs_path=share(lambda one: paths(one.changes) if full else one.files),
+        djs_path=share(lambda one: operation_paths(one.changes) if full else one.files),
         djs_leaf=share(lambda one: leaves(one.changes)) if full else None,
         djs_files=share(lambda one: one.files),
     )

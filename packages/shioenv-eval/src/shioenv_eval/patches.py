@@ -104,7 +104,7 @@ def leaves(changes: Operations) -> Operations:
     return frozenset(found)
 
 
-def paths(changes: Operations) -> frozenset[tuple[str, str]]:
+def operation_paths(changes: Operations) -> frozenset[tuple[str, str]]:
     """Return the operations without their values."""
     return frozenset((code, path) for code, path, _ in changes)
 

@@ -97,7 +97,7 @@ class JudgedPredictor:
     """The cases in the training data; None if the predictor does not name its training data."""
 
 
-def judged(
+def judge_predictor(
     suite: Suite,
     said: Sequence[Said],
     name: str,
@@ -110,7 +110,7 @@ def judged(
     return JudgedPredictor(name, tuple(said), marks, version, level, training)
 
 
-def results(suite: Suite, predictors: Sequence[JudgedPredictor]) -> dict[str, Any]:
+def evaluation_results(suite: Suite, predictors: Sequence[JudgedPredictor]) -> dict[str, Any]:
     """Return all results of an evaluation as a JSON object.
 
     `predictors` holds for each name `version`, `patch_level` and the groups `single`, `multi` and

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.questions import Question, question_of
-from shioenv.domain.answers import behavior_json, behavior_of
+from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Pristine, State
@@ -24,6 +24,7 @@ from shioenv.errors import AnswerError, PatchError, SuiteError
 from shioenv.files.documents import parse_json
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.files.regular import LARGEST_LIST, read_regular
+from shioenv.text import short_repr
 from shioenv_eval.mask import Mask
 from shioenv_eval.patches import moves
 from shioenv_eval.utilities import utilities
@@ -40,6 +41,10 @@ class SuiteCase:
     """The behavior in each run, at least one, in the order of the runs."""
     moved: Mapping[str, Any] = field(default_factory=dict)
     """The values at the paths that the runs' patches move from, by path."""
+
+    def __repr__(self) -> str:
+        question = self.question
+        return short_repr(self, {"id": question.id, "input": question.input, "runs": self.runs})
 
     @cached_property
     def gold(self) -> tuple[Behavior, ...]:
@@ -79,9 +84,9 @@ class SuiteCase:
             runs = tuple(gold[number] for number in document["runs"])
             case = cls(question_of(document["question"], number, source), runs, document["moved"])
         except (AnswerError, PatchError, KeyError, TypeError, IndexError) as error:
-            raise SuiteError(f"{source}:{number}: no case of a suite: {error}") from None
+            raise SuiteError(f"{source}:{number}: not a case of a suite: {error}") from None
         if not runs:
-            raise SuiteError(f"{source}:{number}: a case that was never run")
+            raise SuiteError(f"{source}:{number}: the case has no run")
         return case
 
 
@@ -115,6 +120,10 @@ class Suite:
     head: Head
     cases: tuple[SuiteCase, ...]
 
+    def __repr__(self) -> str:
+        facts = {"name": self.head.name, "system": self.head.system, "inputs": len(self.cases)}
+        return short_repr(self, facts)
+
     @property
     def volatile(self) -> int:
         """The number of inputs with any variation."""
@@ -145,7 +154,7 @@ class Suite:
         }
 
 
-def digest_of(questions: Sequence[Question], system_digest: str, settings: Any) -> str:
+def head_digest(questions: Sequence[Question], system_digest: str, settings: Any) -> str:
     """Return the digest of a head: SHA-256 (hex) of questions, the system's digest and settings."""
     asked = [question.to_json() for question in questions]
     text = json.dumps([asked, system_digest, settings], sort_keys=True, ensure_ascii=False)
@@ -189,7 +198,7 @@ def read_suite(path: str | Path) -> Suite:
             raise SuiteError(f"{path} has schema {document['schema']}, not {SCHEMA}", hint=_HINT)
         head = Head(**document)
     except (ValueError, KeyError, TypeError):
-        raise SuiteError(f"{path} is no suite", hint=_HINT) from None
+        raise SuiteError(f"{path} is not a suite", hint=_HINT) from None
     if hashlib.sha256(body).hexdigest() != head.sha256:
         raise SuiteError(f"{path} was changed since it was recorded", hint=_HINT)
     return Suite(head, tuple(_cases(body, str(path))))
@@ -200,7 +209,7 @@ def _cases(body: bytes, source: str) -> Iterator[SuiteCase]:
         try:
             document = parse_json(line.decode("utf-8", "surrogatepass"))
         except ValueError as error:
-            raise SuiteError(f"{source}:{number}: no case of a suite: {error}") from None
+            raise SuiteError(f"{source}:{number}: not a case of a suite: {error}") from None
         yield SuiteCase.from_json(document, number, source)
 
 

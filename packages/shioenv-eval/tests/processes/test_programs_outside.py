@@ -230,7 +230,7 @@ def test_a_program_that_shuts_its_mouth_has_crashed(program: str) -> None:
     ("words", "why"),
     [
         ("cat /dev/zero", "more than 8 MiB|nobody asked for"),  # seen after the question, or before
-        ("sleep 600", "said nothing to its first line in 2 s"),
+        ("sleep 600", "did not answer its first line within 2 s"),
         ("true", "ended with status 0 before it answered its first line"),
         ("/nowhere/at/all", "No such file"),
         ("/etc/passwd", "Permission denied"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shioenv.domain.runner import State
-from shioenv_eval.asking import Bounds, PredictorPool
+from shioenv_eval.predictor_pool import Bounds, PredictorPool
 from support.installed import install_predictor
 
 PREDICTOR = """\

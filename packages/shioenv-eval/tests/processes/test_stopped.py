@@ -27,7 +27,7 @@ from shioenv.execution.supervised import ended, supervised
 from shioenv.sandbox.base import Limits
 from shioenv.system import stopped
 from shioenv.system.store import System
-from shioenv_eval import asking
+from shioenv_eval import predictor_pool
 from support.needs import needs
 from support.nightly import by_day
 from support.waiting import let_time_pass, wait_until
@@ -384,8 +384,8 @@ def test_only_a_stop_gives_a_predictor_more_time(
         return []
 
     monkeypatch.setattr(stopped, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(asking, "wait", wait)
-    pool: Any = object.__new__(asking.PredictorPool)
+    monkeypatch.setattr(predictor_pool, "wait", wait)
+    pool: Any = object.__new__(predictor_pool.PredictorPool)
     pool._workers = [SimpleNamespace(deadline=100.0)]
     assert pool._wait([], math.inf) == []
     assert (pool._workers[0].deadline > 100.0) == more

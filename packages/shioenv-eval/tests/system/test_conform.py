@@ -20,10 +20,10 @@ from shioenv.domain.predictor import PatchLevel
 from shioenv.domain.runner import State
 from shioenv.errors import PredictorError, UsageError
 from shioenv.system.store import System
-from shioenv_eval.asking import Bounds
-from shioenv_eval.conform.comparison import CaseComparison, compared
+from shioenv_eval.conform.comparison import CaseComparison, compare_with_machine
+from shioenv_eval.conform.finding_files import write_comparison
 from shioenv_eval.conform.truth import AskedCase, CaseMachine, Choice, TruthCase, truth_of
-from shioenv_eval.conform.write import write_comparison
+from shioenv_eval.predictor_pool import Bounds
 from support.nightly import LARGER, NIGHTLY, scaled
 
 SHIOENV = Path(sys.executable).with_name("shioenv")
@@ -140,7 +140,7 @@ def test_a_hostile_program_loses_its_cases_and_never_the_run(tmp_path: Path) -> 
 
 def compare(against: str, **settings: Any) -> CaseComparison:
     """Run a comparison whose answers are not kept."""
-    with compared(against, **settings) as comparison:
+    with compare_with_machine(against, **settings) as comparison:
         return comparison
 
 
@@ -234,7 +234,7 @@ def test_a_comparison_is_written_for_programs_and_people(tmp_path: Path) -> None
 
 
 def test_a_program_that_knows_files_is_not_asked_for_more(tmp_path: Path) -> None:
-    with pytest.raises(PredictorError, match="knows which files change"):
+    with pytest.raises(PredictorError, match="reports only the names of changed files"):
         compare(program(tmp_path), choice=Choice(("wc",), 1), level=PatchLevel.FULL, workers=1)
 
 
@@ -246,7 +246,7 @@ def test_there_is_at_least_one_case() -> None:
 @NIGHTLY
 def test_the_exit_status_says_whether_enough_is_right(tmp_path: Path) -> None:
     words = [str(SHIOENV), "conform", "--against", program(tmp_path), "--command", "whoami"]
-    words += ["--cases", "6", "--workers", "1", "--json"]
+    words += ["--count", "6", "--workers", "1", "--json"]
     for share, status in (("0", 0), ("1", 1)):
         done = subprocess.run(
             [*words, "--at-least", share], capture_output=True, text=True, check=False

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from shioenv.cli.main import app
 from shioenv.dataset.generate import generate
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.synthesis.drawing import Drawing
 
@@ -158,7 +158,7 @@ def test_an_export_comes_back_as_it_was(dataset: Path, shioenv: Shioenv) -> None
     assert "made by | import (records)" in _card(shioenv, "from-a.jsonl")
     assert (
         "keep their samplers"
-        in shioenv("import", "hub", "--out", "c", "--sampler", "x", status=2).stderr
+        in shioenv("import", "hub", "--out", "c", "--sampler-label", "x", status=2).stderr
     )
     released = shioenv("import", "a.jsonl", "--out", "released", "--format", "released")
     assert "reparsed    0" in released.stdout

@@ -17,9 +17,9 @@ from shioenv.cli.main import app
 from shioenv.domain.predictor import PatchLevel, Predictor, make_predictor
 from shioenv.domain.runner import State
 from shioenv.system.store import System
-from shioenv_eval.asking import Bounds, PredictorPool
 from shioenv_eval.metrics import Said
 from shioenv_eval.patches import changed_files, operations
+from shioenv_eval.predictor_pool import Bounds, PredictorPool
 from shioenv_eval.predictors.bashkit import Bashkit
 from shioenv_eval.predictors.sandbox import InPlace, in_place
 from support.needs import needs

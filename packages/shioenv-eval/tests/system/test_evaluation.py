@@ -16,8 +16,8 @@ from shioenv.cli.main import app
 from shioenv.errors import DatasetStorageError
 from shioenv_eval.ceiling import ceiling
 from shioenv_eval.evaluate import evaluate
-from shioenv_eval.record import recorded_suite
 from shioenv_eval.suite import Suite, read_suite, write_suite
+from shioenv_eval.suite_recorder import recorded_suite
 from support.nightly import NIGHTLY
 
 pytestmark = [
@@ -77,7 +77,7 @@ KILLED = """
 import os, signal, sys
 from functools import partial
 from pathlib import Path
-from shioenv_eval.record import recorded_suite
+from shioenv_eval.suite_recorder import recorded_suite
 from shioenv.files import unfinished
 inputs, cache, at = sys.argv[1:]
 unfinished.cache_directory = lambda: Path(cache)

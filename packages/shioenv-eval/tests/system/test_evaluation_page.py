@@ -11,9 +11,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select
 
 from shioenv_eval.evaluate import Evaluation
+from shioenv_eval.evaluation_page import evaluation_html as page_of
 from shioenv_eval.metrics import Said, Status
-from shioenv_eval.page import page as page_of
-from shioenv_eval.results import judged
+from shioenv_eval.results import judge_predictor
 from support.browser import BROWSER, cards, chromium, prefer, shown
 from support.evaluation_fakes import added, case, did, suite_of
 
@@ -32,7 +32,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     suite = suite_of(*cases)
     right = [Said(behavior=one.runs[0]) for one in cases]
     wrong = [*right[:20], Said(behavior=did("one\ntoo\n")), Said(Status.CRASHED, why=HOSTILE)]
-    both = (judged(suite, right, "sandbox", "1"), judged(suite, wrong, f"mine:{HOSTILE}", "1"))
+    both = (
+        judge_predictor(suite, right, "sandbox", "1"),
+        judge_predictor(suite, wrong, f"mine:{HOSTILE}", "1"),
+    )
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(page_of(Evaluation(suite, both)))
     return path

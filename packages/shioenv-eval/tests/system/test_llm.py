@@ -14,9 +14,9 @@ from shioenv.domain.runner import State
 from shioenv.errors import AnswerError, PredictorError
 from shioenv.execution.local import SerialExecutor
 from shioenv.irreducibility.scoring import UNSCORED
-from shioenv_eval.asking import said_of
 from shioenv_eval.evaluate import evaluate
 from shioenv_eval.metrics import Status
+from shioenv_eval.predictor_pool import ask_predictor
 from shioenv_eval.predictors.llm import PromptedModel, PromptOptions
 from shioenv_eval.suite import write_suite
 from support.chat_endpoint import Endpoint
@@ -133,12 +133,12 @@ def test_bad_replies_are_wrong_answers_that_are_counted(endpoint: Endpoint, tmp_
     model = made(endpoint, tmp_path / "replies")
     with pytest.raises(AnswerError):
         model.run("bad")
-    said = said_of(model, "bad", State(cwd=HOME))
+    said = ask_predictor(model, "bad", State(cwd=HOME))
     assert said.status is Status.INVALID
     assert said.behavior is not None
     assert said.behavior.output == b"half\n"
     assert said.tokens == (100, 7)
-    assert said_of(model, "unheard of", State(cwd=HOME)).status is Status.INVALID
+    assert ask_predictor(model, "unheard of", State(cwd=HOME)).status is Status.INVALID
     model.close()
 
 
@@ -148,7 +148,7 @@ def test_a_reply_that_does_not_end_is_no_answer(
     monkeypatch.setattr("shioenv.endpoint.RETRIES", 0)
     endpoint.replies["cd /home/ubuntu; long"] = "x" * (9 << 20)
     model = made(endpoint, tmp_path / "replies")
-    said = said_of(model, "long", State(cwd=HOME))
+    said = ask_predictor(model, "long", State(cwd=HOME))
     assert (said.status, said.why) == (Status.INVALID, "a reply of more than 8 MiB")
     model.close()
 

@@ -8,13 +8,13 @@ import pytest
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.grammar.examples import run_examples
 from shioenv.grammar.library import load_grammar, names_of_grammars
-from shioenv_eval.drafting.coverage import coverage
+from shioenv_eval.drafting.coverage import help_coverage
 
 
 @pytest.mark.parametrize("name", names_of_grammars())
 def test_no_option_is_missing_and_none_unknown(observer: SandboxRunner, name: str) -> None:
     grammar = load_grammar(name, versions=observer.system.versions)
-    found = coverage(grammar, lambda text: observer.run(text).text)
+    found = help_coverage(grammar, lambda text: observer.run(text).text)
     assert found.documented or not re.search(r"^ +-", observer.run(f"help {name}").text, re.M)
     assert [gap.option for gap in found.missing] == []
     assert [gap.option for gap in found.unknown] == []

@@ -17,11 +17,11 @@ import zstandard
 
 from shioenv.domain.runner import Runner
 from shioenv.errors import MissingExtraError, ModelError, did_you_mean
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.files.regular import read_regular
 from shioenv_model.memory.index import COLUMNS, ROWS, columns_of, write_rows
-from shioenv_model.memory.members import json_member, judged
+from shioenv_model.memory.members import json_member, raise_model_errors
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.sources import without as sources_without
 from shioenv_model.memory.world import World
@@ -141,7 +141,8 @@ def load_model(
     card = read_card(directory)
     if card.get("kind") == SEQ2SEQ:
         raise ModelError(
-            f"{name} is a sequence model, which stands beside a memory", hint=f"--seq2seq {name}"
+            f"{name} is a sequence model, which is used together with a memory",
+            hint=f"--seq2seq {name}",
         )
     memory = Memory(directory)
     written = None
@@ -207,7 +208,7 @@ def opened(path: Path) -> Path:
     """
     if path.is_dir():
         return path
-    with judged(path):
+    with raise_model_errors(path):
         packed = read_regular(path, _LARGEST_PACKED)
     digest = hashlib.sha256(packed).hexdigest()
     place = cache_directory() / "models" / "opened"
@@ -258,7 +259,7 @@ def pack(directory: Path, file: Path, *, hint: str = FEWER) -> int:
     packed = zstandard.ZstdCompressor(compression_params=settings).compress(archive.getvalue())
     if len(packed) > LARGEST_FILE:
         raise ModelError(
-            f"{file.name} has {len(packed) / 1e6:.1f} MB packed, {LARGEST_FILE / 1e6:.1f} at most",
+            f"{file.name} has {len(packed) / 1e6:.1f} MB packed, over {LARGEST_FILE / 1e6:.1f}",
             hint=hint,
         )
     with storage_errors(file):
@@ -294,7 +295,7 @@ def _members(packed: bytes, path: Path) -> Iterator[tuple[str, bytes]]:
 
     Errors: ModelError.
     """
-    with judged(path, "is no packed model"):
+    with raise_model_errors(path, "is no packed model"):
         size = zstandard.frame_content_size(packed)
         if not 0 <= size <= _LARGEST_OPEN:
             raise ValueError("it holds more than a model, or does not say how much it holds")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.errors import MissingExtraError, ModelError
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv_model.files import SUFFIX, located, opened, read_card
 
@@ -35,7 +35,7 @@ def get(repository: str, name: str | None = None) -> Path:
         with _said(repository):
             fetched = Path(hub.hf_hub_download(repository, FILE, local_dir=directory))
         if not read_card(opened(fetched)):
-            raise ModelError(f"what {repository} holds says nothing of itself")
+            raise ModelError(f"{repository} has no model card")
         file = cache_directory() / "models" / f"{called}{SUFFIX}"
         with storage_errors(file):
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -20,17 +20,18 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import with_contents
 from shioenv.domain.runner import Answer, Carried, Runner, State
 from shioenv.errors import Abstained, ContextError, PatchError
+from shioenv.text import short_repr
 from shioenv_model.bash.work import answering, aside
-from shioenv_model.commands import EXACT, GUESSED, Commands, VersionedGuesser, nothing
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.inputs import asks_of_start, is_asked_whole
+from shioenv_model.composition.composed_inputs import asks_of_start, is_asked_whole
+from shioenv_model.composition.program_evaluation import Walk
 from shioenv_model.composition.reading import read_program, refusal
-from shioenv_model.composition.shell import Walk
 from shioenv_model.composition.simple import CARRYING, is_walked
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.sources import ALL, Sources
 from shioenv_model.memory.world import World
 from shioenv_model.rules.registry import Step
+from shioenv_model.single_commands import EXACT, GUESSED, Commands, VersionedGuesser, nothing
 
 
 class Model:
@@ -79,6 +80,10 @@ class Model:
         self._stages_name = stages_name
         self._turn = RLock()
         self._reached: dict[tuple[str, tuple[str, ...]], tuple[State, float]] = {}
+
+    def __repr__(self) -> str:
+        facts = {"name": self.card.get("name", "memory"), "system": self.system}
+        return short_repr(self, {**facts, "digest": self.memory.digest})
 
     @property
     def version(self) -> str:
@@ -202,7 +207,8 @@ class Model:
             self.steps[:] = [Step(text, exact, ((text, 0.0),), asked=(EXACT,))]
             return replace(exact, carried=carried)
         try:
-            program = read_program(text)
+            options = {} if state.context is None else state.before.document["shell_options"]
+            program = read_program(text, extended=bool(options.get("extglob")))
             alone = is_asked_whole(text) and not asks_of_start(text)
             words = _words(program) if alone and state.context is None else ()
             if words and not is_walked(words):

@@ -27,7 +27,7 @@ def keep_private(directory: Path) -> None:
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise HostError(
-            f"{directory} is not this user's own directory: who owns it could change what is read",
+            f"{directory} belongs to another user, who could change its files",
             hint="choose another cache directory: SHIOENV_CACHE=DIR",
         )
     if stat.S_IMODE(status.st_mode) != stat.S_IRWXU:

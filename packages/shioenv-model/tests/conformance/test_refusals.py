@@ -11,7 +11,7 @@ from shioenv.bash.words import split_words
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv_model.memory.forms import Forms
-from shioenv_model.rules.refusals import REFUSALS, refused
+from shioenv_model.rules.usage_errors import REFUSALS, usage_error
 
 FORMS = Forms()
 REFUSED = r"""
@@ -150,7 +150,7 @@ def said_by_rule(text: str, observer: SandboxRunner) -> Behavior | None:
     """Return a rule's answer to an input, after checking that it is right."""
     state = observer.state()
     form = FORMS.form(split_words(text), state)
-    said = None if form is None else refused(form, state)
+    said = None if form is None else usage_error(form, state)
     if said is not None:
         right = observer.run(f"{text}; (exit $?)")
         assert (said.output, said.exit_code) == (right.output, right.exit_code), text

@@ -10,7 +10,7 @@ import pytest
 from shioenv.bash.words import split_words
 from shioenv.behavior.observe import SandboxRunner
 from shioenv_model.memory.forms import Forms
-from shioenv_model.rules.refusals import refused
+from shioenv_model.rules.usage_errors import usage_error
 
 FORMS = Forms()
 WRITTEN = (
@@ -39,7 +39,7 @@ def spoiled(random: Random) -> str:
 def is_refused(text: str, observer: SandboxRunner) -> bool:
     """Whether a rule predicts that a script is rejected. The prediction itself must be right."""
     form = FORMS.form(split_words(text), observer.state())
-    said = None if form is None else refused(form, observer.state())
+    said = None if form is None else usage_error(form, observer.state())
     if said is None:
         return False
     right = observer.run(f"{text} README.md; (exit $?)")

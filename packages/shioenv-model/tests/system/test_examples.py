@@ -9,7 +9,7 @@ from support.needs import needed_module
 
 needed_module("tokenizers")
 
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.inputs import without_start
 from shioenv.domain.record import Record
 from shioenv.execution.local import SerialExecutor
@@ -17,10 +17,10 @@ from shioenv.system.store import System
 from shioenv_model.memory.world import World
 from shioenv_model.sequence.codec import Codec
 from shioenv_model.sequence.compact import DocumentNames
-from shioenv_model.training.examples import Examples
 from shioenv_model.training.material import make_material
+from shioenv_model.training.material_samplers import PIPED, is_source, parted
 from shioenv_model.training.preparing import Shape, prepare
-from shioenv_model.training.samplers import PIPED, is_source, parted
+from shioenv_model.training.token_examples import Examples
 
 RECIPE = """
 schema = 1

@@ -11,11 +11,11 @@ from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.runner import State
 from shioenv.system.store import System
 from shioenv_model.composition.call import Call
+from shioenv_model.memory.example_records import Induced
 from shioenv_model.memory.forms import Forms
 from shioenv_model.memory.interpret import Interpreter
-from shioenv_model.memory.memory import kept_of, taken
+from shioenv_model.memory.memory import stored_behavior, taken
 from shioenv_model.memory.rewrite import Kept, Taken
-from shioenv_model.memory.samples import Induced
 from shioenv_model.worlds import world_called
 from support.seen import Seen
 
@@ -125,7 +125,7 @@ def kept(sandbox: SandboxRunner, text: str) -> Kept:
     """Return the kept record of a command, with its output on each channel."""
     apart = sandbox.execute(text, separate=True)
     told = replace(sandbox.run(text), stdout=apart.stdout, stderr=apart.stderr)
-    return kept_of(told)
+    return stored_behavior(told)
 
 
 @pytest.fixture(scope="module")

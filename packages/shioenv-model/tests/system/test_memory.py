@@ -62,7 +62,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory, system: System) -> Path:
 def remembered(
     dataset: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Remembering, Remembering]:
-    from shioenv_model.training.memory import train_memory
+    from shioenv_model.training.memory_training import train_memory
 
     directory = tmp_path_factory.mktemp("made") / "model"
     card = train_memory([dataset], directory, name="small", questions=40, seed=0)
@@ -77,7 +77,7 @@ import os, signal, sys
 from functools import partial
 from pathlib import Path
 from shioenv.files import unfinished
-from shioenv_model.training.memory import train_memory
+from shioenv_model.training.memory_training import train_memory
 dataset, directory, cache, what, at = sys.argv[1:]
 unfinished.cache_directory = lambda: Path(cache)
 def report(doing, done, total):
@@ -91,7 +91,7 @@ train_memory([Path(dataset)], Path(directory), name="small", questions=40, seed=
 def test_training_that_was_killed_goes_on(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shioenv_model.training import memory as training
+    from shioenv_model.training import memory_training as training
 
     kept = tmp_path / "cache" / "unfinished"
     for what, at in (("the distance", 5), ("the trees", 9)):
@@ -140,7 +140,7 @@ def test_training_that_was_killed_goes_on(
 def test_what_was_learned_is_kept_until_the_model_is_written(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shioenv_model.training import memory as training
+    from shioenv_model.training import memory_training as training
 
     monkeypatch.setattr("shioenv.files.unfinished.cache_directory", lambda: tmp_path / "cache")
     asked: list[int] = []
@@ -171,7 +171,7 @@ def test_a_dataset_of_another_build_is_refused(
     dataset: Path, tmp_path: Path, system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from shioenv_model.training.material import system_of
-    from shioenv_model.training.memory import train_memory
+    from shioenv_model.training.memory_training import train_memory
 
     assert system_of(dataset).digest == system.digest
     rebuilt = replace(system, digest="0" * 64)
@@ -184,7 +184,7 @@ def test_a_dataset_of_another_build_is_refused(
 def test_training_by_another_plan_takes_no_questions_over(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shioenv_model.training import memory as training
+    from shioenv_model.training import memory_training as training
 
     given = [dataset, tmp_path / "killed", tmp_path / "cache", "the trees", 9]
     words = [sys.executable, "-c", KILLED, *map(str, given)]
@@ -203,7 +203,7 @@ def test_records_are_added_to_a_model(
 ) -> None:
     from shioenv.dataset.external import CommandList, import_commands
     from shioenv.irreducibility.scoring import UNSCORED
-    from shioenv_model.training.memory import extend_memory, train_memory
+    from shioenv_model.training.memory_training import extend_memory, train_memory
 
     base = tmp_path / "base"
     known = train_memory([dataset], base, name="small", questions=40, seed=0)
@@ -224,7 +224,7 @@ def test_records_are_added_to_a_model(
     for text in ("cat nowhere.txt", "cat gone.txt", "echo hello > out.txt"):
         assert asked(larger, text).behavior == asked(remembered[0], text).behavior
     (base / "model.json").write_text(json.dumps({**known, "system_digest": "0" * 64}))
-    with pytest.raises(ModelError, match="no memory of debian-12"):
+    with pytest.raises(ModelError, match="not a memory of debian-12"):
         extend_memory(base, [tmp_path / "more"], tmp_path / "other", name="larger")
 
 

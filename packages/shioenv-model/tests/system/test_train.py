@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.inputs import Input
 from shioenv.errors import ModelError
 from shioenv.execution.local import SerialExecutor
 from shioenv.seeding import generator
-from shioenv.system.catalogue import catalogue, quoted
+from shioenv.system.catalogue import catalogue, quoted_name
 from shioenv.system.store import System
 from shioenv_model.files import load_model, pack
 from shioenv_model.training.material import (
@@ -19,9 +19,9 @@ from shioenv_model.training.material import (
     described,
     find_recipe,
     make_material,
-    probes,
+    probe_inputs,
 )
-from shioenv_model.training.samplers import OTHERS, PATHS, crossed, variants
+from shioenv_model.training.material_samplers import OTHERS, PATHS, crossed, variants
 from support.nightly import NIGHTLY
 
 RECIPE = """
@@ -47,7 +47,7 @@ seed = 3
 def test_a_model_is_made_from_a_recipe(
     tmp_path: Path, system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shioenv_model.training.memory import train_memory
+    from shioenv_model.training.memory_training import train_memory
 
     (tmp_path / "recipe.toml").write_text(RECIPE)
     told: list[str] = []
@@ -141,11 +141,11 @@ def test_crossed_inputs_have_every_class_of_operand_and_every_value(system: Syst
     assert {"head -n 0 -- data/numbers.txt", "head -n 65536 -- data/numbers.txt"} <= set(texts)
     asked = [text.removeprefix("head -n 5 -- ") for text in texts if text.startswith("head -n 5 ")]
     for token in PATHS:
-        assert any(each in {quoted(name) for name in names[token]} for each in asked), token
+        assert any(each in {quoted_name(name) for name in names[token]} for each in asked), token
     assert set(OTHERS) <= set(asked)
     misspelt = [each for each in asked if system.resolve(f"/home/ubuntu/{each.strip()}") is None]
     assert any(each.startswith("data/") for each in misspelt)
-    assert not {quoted(name) for name in names["Fifo"]} & set(asked)
+    assert not {quoted_name(name) for name in names["Fifo"]} & set(asked)
     owner = set(variants(Input.from_marked(["chown", "alice", "x"]), names, generator(1)))
     assert {f"chown {name} x" for name in names["Username"] if name != "alice"} <= owner
     modes = list(variants(Input.from_marked(["chmod", "644", "x"]), names, generator(1)))
@@ -164,8 +164,8 @@ def test_crossed_inputs_are_drawn_by_the_seed(system: System) -> None:
 
 
 def test_probes_ask_every_command_for_every_letter(system: System) -> None:
-    asked = probes(system, 100_000, 5)
+    asked = probe_inputs(system, 100_000, 5)
     assert {"ls", "ls --help", "ls -y", "ip addr", "ip addr -Z", "wc -l"} <= set(asked)
-    assert asked == probes(system, 100_000, 5)
-    assert asked != probes(system, 100_000, 6)
-    assert probes(system, 10, 5) == asked[:10]
+    assert asked == probe_inputs(system, 100_000, 5)
+    assert asked != probe_inputs(system, 100_000, 6)
+    assert probe_inputs(system, 10, 5) == asked[:10]

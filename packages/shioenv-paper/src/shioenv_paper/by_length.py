@@ -16,6 +16,7 @@ from shioenv.text import count as counted
 from shioenv.text import fixed, rounded, share
 from shioenv_eval.report.means import MeanDifference, Moments
 from shioenv_eval.report.tables import Table, grouped
+from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.length_groups import (
     FEW,
     FEW_OF_A_COMMAND,
@@ -31,7 +32,7 @@ from shioenv_paper.length_groups import (
     cells_of,
     gains_by_command,
     gains_of,
-    scores_of,
+    group_scores,
     to_rescore,
 )
 from shioenv_paper.reference import (
@@ -43,8 +44,7 @@ from shioenv_paper.reference import (
     rule_columns,
     scores_by_rule,
 )
-from shioenv_paper.results import Findings, columns, experiment
-from shioenv_paper.scores import COLUMNS, NAMES, ScoredRecord, made, ones, values
+from shioenv_paper.scores import COLUMNS, NAMES, ScoredRecord, make_dataset, ones, values
 from shioenv_paper.setting import ExperimentSetting
 
 NAME = "irreducibility-by-length"
@@ -55,21 +55,21 @@ PAPER_COUNT = 250_000
 
 
 @experiment(NAME)
-def run(
+def run_by_length(
     setting: ExperimentSetting, *, count: int = COUNT, scoring: Scoring = THE_PAPERS
 ) -> Findings:
     """Generate `count` inputs with each sampler, score some by other rules, and write the results.
 
     Errors: those of `experiment`, `made` and `scores_by_rule`.
     """
-    from shioenv_paper import charts
+    from shioenv_paper import experiment_charts
 
     drawings = {
         sampler: Drawing(sampler=sampler, policy="lengths", composite_share=0.0)
         for sampler in NAMES
     }
     datasets = {
-        sampler: made(setting, f"{sampler}-lengths", count, drawing, scoring)
+        sampler: make_dataset(setting, f"{sampler}-lengths", count, drawing, scoring)
         for sampler, drawing in drawings.items()
     }
     scores = [score for dataset in datasets.values() for score in dataset.scores]
@@ -83,7 +83,7 @@ def run(
         title="Irreducibility by number of arguments",
         data={"scores": columns(scores, *COLUMNS), "rules": rule_columns(ruled)},
         tables=list(_tables(scores, cells, ruled)),
-        chart=charts.by_length(scores, cells, scoring.budget),
+        chart=experiment_charts.by_length(scores, cells, scoring.budget),
         counts={
             sampler: {
                 **dataset.counts,
@@ -105,7 +105,7 @@ def run(
 
 def _summary(scores: Sequence[ScoredRecord], cells: Sequence[LengthCell]) -> dict[str, Any]:
     gains = [gain.value for n, gain in gains_of(scores, GROUPS["all inputs"]).items() if n > 1]
-    gcs = values(scores_of(scores, "gcs", 0))
+    gcs = values(group_scores(scores, "gcs", 0))
     return {
         "GCS above UCS, least": rounded(min(gains, default=None)),
         "GCS above UCS, most": rounded(max(gains, default=None)),
@@ -201,7 +201,7 @@ def _distribution_table(scores: Sequence[ScoredRecord]) -> Table:
     for sampler, name in NAMES.items():
         for least, label in ((0, "all with a score"), (2, "2 and more")):
             for group, holds in GROUPS.items():
-                numbers = values(scores_of(scores, sampler, least), holds)
+                numbers = values(group_scores(scores, sampler, least), holds)
                 total = len(numbers)
                 below = (sum(number <= bound for number in numbers) for bound in (0, 0.5))
                 shares = (share(part, total) for part in (*below, ones(numbers)))
@@ -226,7 +226,9 @@ OPERANDS: Mapping[str, Condition] = {
 
 def _operand_table(scores: Sequence[ScoredRecord]) -> Table:
     rows = []
-    for n, group in sorted(grouped(scores_of(scores, "gcs", 2), lambda s: s.n_arguments).items()):
+    for n, group in sorted(
+        grouped(group_scores(scores, "gcs", 2), lambda s: s.n_arguments).items()
+    ):
         groups = [Moments.of(values(group, holds)) for holds in OPERANDS.values()]
         cells = ((counted(moments.count), fixed(moments.mean)) for moments in groups)
         rows.append((str(n), *chain.from_iterable(cells)))
@@ -242,7 +244,7 @@ def _operand_table(scores: Sequence[ScoredRecord]) -> Table:
 
 def _command_table(scores: Sequence[ScoredRecord]) -> Table:
     rows = []
-    for command, group in grouped(scores_of(scores, "gcs", 2), lambda s: s.command).items():
+    for command, group in grouped(group_scores(scores, "gcs", 2), lambda s: s.command).items():
         if numbers := values(group):
             total = len(numbers)
             fails = sum(score.exit_code != 0 for score in group)

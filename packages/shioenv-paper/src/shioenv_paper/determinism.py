@@ -16,13 +16,21 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
 from shioenv.errors import UsageError
 from shioenv.execution.job import Executor
 from shioenv.files.durable import locked, storage_errors
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.traces import Sample
 from shioenv_eval.report.tables import Table, grouped
-from shioenv_paper.journal import agree
+from shioenv_paper.experiment_journal import agree
+from shioenv_paper.experiment_output import (
+    Findings,
+    columns,
+    experiment,
+    read_columns,
+    write_columns,
+)
 from shioenv_paper.repeats import (
     NO_CAUSE,
     REASONS,
@@ -30,20 +38,13 @@ from shioenv_paper.repeats import (
     Pass,
     RepeatVerdict,
     cause_of,
-    commands_of,
     executor_of,
     marked,
     masked,
     passes,
+    sample_commands,
     shows_clock,
     volatile_commands,
-)
-from shioenv_paper.results import (
-    Findings,
-    columns,
-    experiment,
-    read_columns,
-    write_columns,
 )
 from shioenv_paper.setting import ExperimentSetting, answers, stream_of
 
@@ -68,7 +69,7 @@ Digests = Mapping[str, str]
 
 
 @experiment(NAME)
-def run(
+def run_determinism(
     setting: ExperimentSetting,
     *,
     count: int = COUNT,
@@ -83,10 +84,10 @@ def run(
     DatasetBusyError; DatasetCorruptError. DatasetMismatchError if existing passes have other
     inputs.
     """
-    from shioenv_paper import charts
+    from shioenv_paper import experiment_charts
 
     if number_of_passes < 2:
-        raise UsageError("one pass has nothing to be compared with", hint="two at least")
+        raise UsageError("one run has nothing to be compared with", hint="give at least 2 runs")
     drawn = stream_of(setting.system, Drawing(policy="paper", seed=setting.seed), count)
     samples = list(drawn.samples)
     plan = {**drawn.origin, **setting.origin, "inputs": len(samples)}
@@ -102,7 +103,7 @@ def run(
             _cause_table(verdicts),
             _open_table(verdicts),
         ],
-        chart=charts.determinism(
+        chart=experiment_charts.draw_determinism(
             groups, shares, f"{count:,} inputs are byte-identical in {number_of_passes} passes"
         ),
         counts={"inputs": count, "passes": number_of_passes, "passes of earlier calls": reused},
@@ -155,6 +156,8 @@ def _digest(value: object) -> str:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, ContextPatch):
+        return value.operations
     return sorted(value.items()) if isinstance(value, Mapping) else value
 
 
@@ -199,7 +202,7 @@ def _verdicts(
             differing=len(different),
             time_of_day=clock or shows_clock(sample, declared),
             cause=causes.get(number, NO_CAUSE),
-            command=(marked(sample, declared) or commands_of(sample))[0],
+            command=(marked(sample, declared) or sample_commands(sample))[0],
         )
 
 

@@ -29,7 +29,7 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System
-from shioenv_paper.journal import InputJournal, Tried
+from shioenv_paper.experiment_journal import InputJournal, Tried
 from shioenv_paper.setting import ExperimentSetting, Stream, stream_of
 
 SLOW_SECONDS = 0.1
@@ -157,12 +157,12 @@ def masks_of(sub_inputs: bytes) -> set[int]:
     return {mask for mask in range(bits.bit_length()) if bits >> mask & 1}
 
 
-def set_of(masks: Iterable[int], n: int) -> bytes:
+def sub_input_set(masks: Iterable[int], n: int) -> bytes:
     """Return the set of sub-inputs for distinct masks; the input has n arguments."""
     return sum(1 << mask for mask in masks).to_bytes((1 << n) + 7 >> 3, "little")
 
 
-def executed(runner: Runner, task: tuple[int, Sample]) -> KnownInput | Passed:
+def execute_sub_inputs(runner: Runner, task: tuple[int, Sample]) -> KnownInput | Passed:
     """Execute all sub-inputs of a sample; return the result or the reason for skipping it.
 
     Errors: those of the runner.
@@ -199,8 +199,8 @@ def executed(runner: Runner, task: tuple[int, Sample]) -> KnownInput | Passed:
         exit_code=score.behavior.exit_code,
         noise_threshold=score.noise_threshold,
         seconds=round(time.perf_counter() - started, 3),
-        differs=set_of((mask_of(c.kept) for c in contrasts if c.difference), n),
-        differs_strict=set_of((mask_of(c.kept) for c in contrasts if c.strict), n),
+        differs=sub_input_set((mask_of(c.kept) for c in contrasts if c.difference), n),
+        differs_strict=sub_input_set((mask_of(c.kept) for c in contrasts if c.strict), n),
     )
 
 
@@ -214,7 +214,7 @@ _LINE: Decoder[Any] = Decoder(KnownInput | Passed)
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """The result of `collect`."""
+    """The result of `collect_exact_inputs`."""
 
     inputs: tuple[KnownInput, ...]
     """Sorted by number of arguments, then by position in the stream."""
@@ -224,7 +224,7 @@ class Collection:
     """Number of inputs reused from an earlier call."""
 
 
-def wanted(count: int, longest: int) -> dict[int, int]:
+def wanted_by_length(count: int, longest: int) -> dict[int, int]:
     """Return the number of inputs by length: `count`, or `SHORT_TIMES` as many below `LONG`."""
     lengths = range(SHORTEST, longest + 1)
     return {n: count if n >= LONG else SHORT_TIMES * count for n in lengths}
@@ -235,7 +235,7 @@ def stream(system: System, seed: int) -> Stream:
     return stream_of(system, Drawing(seed=seed, policy="lengths", composite_share=0.0), sys.maxsize)
 
 
-def collect(setting: ExperimentSetting, counts: Mapping[int, int]) -> Collection:
+def collect_exact_inputs(setting: ExperimentSetting, counts: Mapping[int, int]) -> Collection:
     """Collect inputs with all sub-inputs executed: `counts[n]` of n arguments, for each n.
 
     Results of earlier calls are reused. Samples are taken in stream order, except those that a
@@ -247,7 +247,7 @@ def collect(setting: ExperimentSetting, counts: Mapping[int, int]) -> Collection
     """
     drawn = stream(setting.system, setting.seed)
     plan = {"format": FORMAT, **drawn.origin, **setting.origin}
-    job, directory = setting.job(executed), setting.data / "exact"
+    job, directory = setting.job(execute_sub_inputs), setting.data / "exact"
     setting.check(directory, setting.executor)
     with InputJournal(directory, plan, _LINE.decode) as journal, setting.executor:
         candidates = _Candidates(drawn.samples)

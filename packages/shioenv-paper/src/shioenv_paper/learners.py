@@ -17,10 +17,10 @@ import numpy as np
 from shioenv.env.rewards import SEES_ALONE, Gate, necessary
 from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
 from shioenv.env.wrappers import LocalActions, ProductionHistory
-from shioenv_eval.report.drawing import require_libraries
+from shioenv_eval.report.chart_style import require_libraries
 from shioenv_eval.report.means import half_interval
 from shioenv_eval.report.tables import Table
-from shioenv_paper.results import Findings, columns, experiment
+from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.setting import ExperimentSetting
 
 NAME = "rl"
@@ -82,7 +82,7 @@ class Played:
 
 
 @experiment(NAME)
-def run(
+def run_learners(
     setting: ExperimentSetting,
     *,
     episodes: int = EPISODES,
@@ -96,7 +96,7 @@ def run(
     `experiment`; MissingExtraError without the extra `rl`.
     """
     require_libraries("this experiment", "rl", "sb3_contrib", "torch")
-    from shioenv_paper import charts
+    from shioenv_paper import experiment_charts
 
     played: list[Played] = []
     training: list[PolicyEpisode] = []
@@ -116,7 +116,7 @@ def run(
                 setting.report(f"training {regime}, seed {seed}", done + len(ended), episodes)
                 return done + len(ended)
 
-            choose = train(vector, seed, episodes, told)
+            choose = train_policy(vector, seed, episodes, told)
             judged = _judged(setting, sampler, choose, evaluated, seed)
             played.append(_played(regime, seed, *judged))
     names = [f.name for f in PolicyEpisode.__dataclass_fields__.values()]
@@ -124,8 +124,8 @@ def run(
     return Findings(
         title="What random and learned policies write",
         data={"training": columns(training, *names), "evaluation": columns(everything, *names)},
-        tables=(table(played, episodes),),
-        chart=charts.learning(training),
+        tables=(learners_table(played, episodes),),
+        chart=experiment_charts.learning(training),
         counts={
             "inputs trained on": len(training),
             "inputs judged": len(everything),
@@ -154,7 +154,7 @@ MEASURES: Final[dict[str, Callable[[Played], float]]] = {
 """The measures for evaluating policies, for each seed."""
 
 
-def table(played: Sequence[Played], episodes: int) -> Table:
+def learners_table(played: Sequence[Played], episodes: int) -> Table:
     """Return a table with one row per regime, with 95% intervals over seeds."""
     rows = [
         (regime, str(len(group)), *(_shown(*_mean(group, of)) for of in MEASURES.values()))
@@ -194,7 +194,7 @@ def _vector(
     )
 
 
-def train(
+def train_policy(
     vector: GrammarVectorEnv,
     seed: int,
     episodes: int,

@@ -127,12 +127,14 @@ def _pairs(
     """Return the scores of GCS and of UCS by group; groups that lack one are left out."""
     pairs = {}
     for place, group in grouped(filter(holds, scores), key).items():
-        gcs, ucs = (Moments.of(values(scores_of(group, sampler, 0))) for sampler in ("gcs", "ucs"))
+        gcs, ucs = (
+            Moments.of(values(group_scores(group, sampler, 0))) for sampler in ("gcs", "ucs")
+        )
         if gcs.count and ucs.count:
             pairs[place] = gcs, ucs
     return pairs
 
 
-def scores_of(scores: Sequence[ScoredRecord], sampler: str, least: int) -> list[ScoredRecord]:
+def group_scores(scores: Sequence[ScoredRecord], sampler: str, least: int) -> list[ScoredRecord]:
     """Return a sampler's scores of inputs with at least `least` arguments."""
     return [s for s in scores if s.sampler == sampler and s.n_arguments >= least]

@@ -13,8 +13,8 @@ from shioenv.text import count as counted
 from shioenv.text import fixed, rounded, share
 from shioenv_eval.report.means import Moments
 from shioenv_eval.report.tables import Table
-from shioenv_paper.results import Findings, columns, experiment
-from shioenv_paper.scores import COLUMNS, ScoredRecord, made, ones, values
+from shioenv_paper.experiment_output import Findings, columns, experiment
+from shioenv_paper.scores import COLUMNS, ScoredRecord, make_dataset, ones, values
 from shioenv_paper.setting import ExperimentSetting
 from shioenv_paper.training_sets import COMPOSITES
 
@@ -31,17 +31,17 @@ STEPS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 @experiment(NAME)
-def run(
+def run_policies(
     setting: ExperimentSetting, *, count: int = COUNT, scoring: Scoring = THE_PAPERS
 ) -> Findings:
     """Generate `count` inputs by each policy and write the results.
 
     Errors: those of `experiment` and `made`.
     """
-    from shioenv_paper import charts
+    from shioenv_paper import experiment_charts
 
     datasets = {
-        policy: made(
+        policy: make_dataset(
             setting,
             f"gcs-{policy}",
             count,
@@ -56,7 +56,7 @@ def run(
         title="Irreducibility by policy",
         data=data,
         tables=list(_tables(scores)),
-        chart=charts.policies(scores, scoring.budget),
+        chart=experiment_charts.draw_policies(scores, scoring.budget),
         counts={policy: dataset.counts for policy, dataset in datasets.items()},
         parameters={
             "inputs of each policy": count,

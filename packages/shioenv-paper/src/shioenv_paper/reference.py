@@ -34,8 +34,8 @@ from shioenv.seeding import generator
 from shioenv.synthesis.sample import sample
 from shioenv.synthesis.traces import Sample
 from shioenv_paper.exact import PassedOverError, scored, timely
-from shioenv_paper.journal import InputJournal, Tried
-from shioenv_paper.results import columns
+from shioenv_paper.experiment_journal import InputJournal, Tried
+from shioenv_paper.experiment_output import columns
 from shioenv_paper.scores import ScoredRecord
 from shioenv_paper.setting import ExperimentSetting, answers
 

@@ -1,6 +1,6 @@
 """Accuracy of models of each of the paper's five regimes, by number of inputs.
 
-Section 5 of the paper, with a memory of executed inputs in addition to its sequence models. Two
+Section 4.4 of the paper, with a memory of executed inputs in addition to its sequence models. Two
 regimes of ours complement the five. All regimes request equally many inputs. Regimes that select by
 a score draw from one GCS pool.
 """
@@ -20,26 +20,26 @@ import numpy as np
 
 from shioenv.dataset.generate import enlarged
 from shioenv.dataset.manifest import finished_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.record import Record
 from shioenv.errors import DatasetMismatchError, UsageError
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED, Scoring
 from shioenv.synthesis.drawing import Drawing
 from shioenv_eval.evaluate import PLAN as EVALUATED
 from shioenv_eval.evaluate import answers_beneath, evaluate, read_evaluation
-from shioenv_eval.report.drawing import require_libraries
+from shioenv_eval.report.chart_style import require_libraries
 from shioenv_eval.report.means import Resampled
 from shioenv_eval.report.tables import Table
 from shioenv_eval.results import JudgedPredictor
 from shioenv_eval.suite import Suite, read_suite
 from shioenv_model.files import CARD, read_card, write_card
 from shioenv_model.memory.index import Index
-from shioenv_model.training.examples import Examples
 from shioenv_model.training.material import described, world_in
-from shioenv_model.training.memory import learn, write_memory
-from shioenv_paper.journal import agree, compare
-from shioenv_paper.results import Findings, columns, experiment
-from shioenv_paper.scores import made
+from shioenv_model.training.memory_training import learn, write_memory
+from shioenv_model.training.token_examples import Examples
+from shioenv_paper.experiment_journal import agree, compare_plans
+from shioenv_paper.experiment_output import Findings, columns, experiment
+from shioenv_paper.scores import make_dataset
 from shioenv_paper.setting import ExperimentSetting
 from shioenv_paper.training_sets import COMPOSITES
 
@@ -162,7 +162,7 @@ class RegimeRow:
 
 
 @experiment(NAME)
-def run(
+def run_regimes(
     setting: ExperimentSetting,
     *,
     suites: Sequence[Path],
@@ -189,12 +189,12 @@ def run(
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(
             f"two suites are called {', '.join(twice)}, and the tables name suites by their files",
-            hint="copy one of them to a file of another name",
+            hint="rename one of the files",
         )
     needed = ("sklearn", "torch", "transformers") if training else ("sklearn",)
     for library in needed:
         require_libraries("this experiment", "train", library)
-    from shioenv_paper import charts
+    from shioenv_paper import experiment_charts
 
     asked = [read_suite(path) for path in suites]
     drawn = {"ucs": _ucs, "gcs": _gcs, "people": _people}
@@ -234,7 +234,7 @@ def run(
             *(_table(rows, name) for name in dict.fromkeys(row.suite for row in rows)),
             _differences(rights),
         ],
-        chart=charts.regimes(rows),
+        chart=experiment_charts.draw_regimes(rows),
         counts={name: finished_manifest(path).records for name, path in found.items()},
         parameters={
             "sizes": list(sizes),
@@ -257,12 +257,12 @@ def run(
 
 def _ucs(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
     drawing = Drawing(sampler="ucs", policy="paper", composite_share=COMPOSITES)
-    return made(setting, "ucs-unscored", count, drawing, UNSCORED).directory
+    return make_dataset(setting, "ucs-unscored", count, drawing, UNSCORED).directory
 
 
 def _people(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
     drawing = Drawing(policy="people", composite_share=COMPOSITES, mistakes=MISTAKES)
-    return made(setting, "people-unscored", count, drawing, UNSCORED).directory
+    return make_dataset(setting, "people-unscored", count, drawing, UNSCORED).directory
 
 
 def _gcs(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
@@ -273,7 +273,7 @@ def _gcs(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
     drawing = Drawing(sampler="gcs", policy="paper", composite_share=COMPOSITES)
     wanted = 2 * count
     while True:
-        dataset = made(setting, "gcs", wanted, drawing, scoring)
+        dataset = make_dataset(setting, "gcs", wanted, drawing, scoring)
         scores = [one.irreducibility for one in dataset.scores]
         fewest = min(sum(map(_high, scores)), sum(map(_low, scores)))
         if fewest >= count:
@@ -396,7 +396,7 @@ def _written(
         making.rename(examples)
     facts = Examples(examples).facts
     made_of = {"shape": msgspec.to_builtins(shape), "material": [described(pool)]}
-    compare(examples / "examples.json", facts, made_of)
+    compare_plans(examples / "examples.json", facts, made_of)
     if trains_here and not (run / "model" / CARD).exists():
         train(
             run, Examples(examples), plan,
@@ -414,7 +414,7 @@ def agree_on_training(run: Path, plan: Mapping[str, Any], minutes: float | None)
     """
     trained = run / "model"
     if (trained / CARD).exists():
-        compare(trained / CARD, read_card(trained).get("plan"), plan)
+        compare_plans(trained / CARD, read_card(trained).get("plan"), plan)
     if minutes is not None:
         run.mkdir(parents=True, exist_ok=True)
         agree(run / ASKED, {"plan": plan, "minutes": minutes})

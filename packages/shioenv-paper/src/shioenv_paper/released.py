@@ -26,7 +26,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from shioenv.dataset.lines import (
+from shioenv.dataset.input_lines import (
     Distinct,
     Rejection,
     read_lines,
@@ -161,7 +161,7 @@ def _files(source: Path) -> list[Path]:
     if is_directory(source):
         paths = [path for path in source.iterdir() if path.suffix in SUFFIXES]
         if not paths:
-            raise ImportFileError(f"{source} holds no file that ends in {', '.join(SUFFIXES)}")
+            raise ImportFileError(f"{source} has no file that ends in {', '.join(SUFFIXES)}")
         return sorted(paths, key=_numbered)
     return [source]
 

@@ -140,7 +140,7 @@ NO_CAUSE = Cause("", "")
 """The cause if there is nothing to explain."""
 
 
-def commands_of(sample: Sample) -> tuple[str, ...]:
+def sample_commands(sample: Sample) -> tuple[str, ...]:
     """Return the names of the grammars of a sample's commands, in order."""
     return tuple(part.grammar for part in sample.trace)
 
@@ -169,7 +169,7 @@ def shows_clock(sample: Sample, volatile: Container[str]) -> bool:
     inputs are all volatile.
     """
     present = show_present()
-    shows = not present.isdisjoint(commands_of(sample))
+    shows = not present.isdisjoint(sample_commands(sample))
     return shows and present.issuperset(marked(sample, volatile))
 
 
@@ -179,7 +179,7 @@ def cause_of(runner: Executing, task: tuple[int, Sample], *, volatile: Mapping[s
     The sample is recorded again if no grammar declares it volatile.
     """
     _, sample = task
-    commands = commands_of(sample)
+    commands = sample_commands(sample)
     declared = [name for name in commands if name in volatile]
     if declared:
         return Cause("declared", f"{declared[0]}: {volatile[declared[0]]}")
@@ -232,7 +232,7 @@ class RepeatVerdict:
     @property
     def commands(self) -> list[str]:
         """The names of the grammars of the input's commands, in order."""
-        return list(commands_of(self.sample))
+        return list(sample_commands(self.sample))
 
     @property
     def different(self) -> str:

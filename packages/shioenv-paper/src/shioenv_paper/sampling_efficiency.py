@@ -16,9 +16,9 @@ from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.text import fixed, share
 from shioenv_eval.report.means import Mean, Moments
 from shioenv_eval.report.tables import Table, grouped
-from shioenv_paper.exact import Collection, KnownInput, collect, wanted
-from shioenv_paper.replay import Accuracy, Cells, cells, replayed
-from shioenv_paper.results import Findings, columns, experiment
+from shioenv_paper.estimator_replay import Accuracy, Cells, cells, replayed
+from shioenv_paper.exact import Collection, KnownInput, collect_exact_inputs, wanted_by_length
+from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.setting import ExperimentSetting
 
 NAME = "sampling-efficiency"
@@ -31,7 +31,7 @@ BUDGETS = (4, 8, 16, 32, 64, 128)
 
 
 @experiment(NAME)
-def run(
+def run_sampling_efficiency(
     setting: ExperimentSetting,
     *,
     count: int = COUNT,
@@ -44,10 +44,10 @@ def run(
     many. Every estimator is replayed `replays` times on each input at each of `BUDGETS`. Errors:
     those of `experiment` and `collect`.
     """
-    from shioenv_paper import charts
+    from shioenv_paper import experiment_charts
 
-    lengths = wanted(count, longest)
-    collected = collect(setting, lengths)
+    lengths = wanted_by_length(count, longest)
+    collected = collect_exact_inputs(setting, lengths)
     accuracies = replayed(collected.inputs, BUDGETS, replays, setting)
     by_length = {n: cells(accuracy for accuracy in accuracies if accuracy.n == n) for n in lengths}
     return Findings(
@@ -57,8 +57,8 @@ def run(
             *(_error_table(name, by_length) for name in ESTIMATORS),
             _score_table(collected.inputs),
         ),
-        chart=charts.sampling_efficiency(by_length, len(collected.inputs), replays),
-        counts=counts(collected),
+        chart=experiment_charts.draw_sampling_efficiency(by_length, len(collected.inputs), replays),
+        counts=count_by_length(collected),
         parameters={
             "inputs of each length from 8": count,
             "longest": longest,
@@ -72,7 +72,7 @@ def run(
     )
 
 
-def counts(collected: Collection) -> dict[str, Any]:
+def count_by_length(collected: Collection) -> dict[str, Any]:
     """Count the inputs of each length, and the skipped ones by reason."""
     lengths = Counter(known.n for known in collected.inputs)
     return {

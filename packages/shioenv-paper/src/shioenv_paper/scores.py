@@ -11,7 +11,7 @@ from typing import Any
 
 from shioenv.dataset.generate import generate
 from shioenv.dataset.manifest import read_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.stats import command_of
 from shioenv.domain.inputs import Input
 from shioenv.domain.record import Record
@@ -75,7 +75,7 @@ class ScoredDataset:
         }
 
 
-def made(
+def make_dataset(
     setting: ExperimentSetting, name: str, count: int, drawing: Drawing, scoring: Scoring
 ) -> ScoredDataset:
     """Generate or reuse the dataset of this name in the setting's data.

@@ -24,7 +24,7 @@ Payload = TypeVar("Payload")
 Answer = TypeVar("Answer")
 
 
-def silent(what: str, done: int, total: int) -> None:
+def report_nothing(what: str, done: int, total: int) -> None:
     """Do nothing."""
 
 
@@ -44,7 +44,7 @@ class ExperimentSetting:
     """The executor of inputs. Results do not depend on its number of processes."""
     command: str = ""
     """The command line, as typed."""
-    report: Reporter = silent
+    report: Reporter = report_nothing
 
     @property
     def system(self) -> System:

@@ -24,6 +24,7 @@ from shioenv.synthesis.policy import STOP_PROBABILITY
 from shioenv.text import share
 from shioenv_eval.report.means import Moments
 from shioenv_eval.report.tables import Table
+from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.reference import (
     NOTE,
     RULES,
@@ -32,14 +33,13 @@ from shioenv_paper.reference import (
     rule_columns,
     scores_by_rule,
 )
-from shioenv_paper.results import Findings, columns, experiment
 from shioenv_paper.scores import (
     COLUMNS,
     NAMES,
     PAPER_TRAINING,
     ScoredDataset,
     ScoredRecord,
-    made,
+    make_dataset,
     ones,
     scores_of,
     values,
@@ -79,7 +79,7 @@ _CALLED = {**NAMES, GIVEN: "NL2CMD"}
 
 
 @experiment(NAME)
-def run(
+def run_training_sets(
     setting: ExperimentSetting,
     *,
     count: int = COUNT,
@@ -92,7 +92,7 @@ def run(
     settings. Errors: those of `experiment`, `made` and `scores_by_rule`; DatasetMismatchError if
     `nl2cmd` was scored on another system or with other settings.
     """
-    from shioenv_paper import charts
+    from shioenv_paper import experiment_charts
 
     given = {} if nl2cmd is None else {GIVEN: _given(setting, nl2cmd, scoring)}
     generated = {source: _scored(setting, source, count, scoring) for source in SOURCES}
@@ -117,7 +117,7 @@ def run(
             _length_table(datasets),
             _rule_table(rescorings),
         ],
-        chart=charts.training_sets(sets),
+        chart=experiment_charts.draw_training_sets(sets),
         counts={
             source: {
                 **dataset.counts,
@@ -142,7 +142,7 @@ def _scored(setting: ExperimentSetting, source: str, count: int, scoring: Scorin
     wanted, new = count, 0
     drawing = Drawing(sampler=source, policy="paper", composite_share=COMPOSITES)
     while True:
-        dataset = made(setting, source, wanted, drawing, scoring)
+        dataset = make_dataset(setting, source, wanted, drawing, scoring)
         new += dataset.new
         scored = len(values(dataset.scores))
         if scored >= count:

@@ -21,12 +21,12 @@ from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.irreducibility.scoring import THE_PAPERS
 from shioenv.synthesis.drawing import Drawing
-from shioenv_eval.record import recorded_suite
 from shioenv_eval.suite import write_suite
+from shioenv_eval.suite_recorder import recorded_suite
 from shioenv_paper import regimes
-from shioenv_paper.journal import JOURNAL
+from shioenv_paper.experiment_journal import JOURNAL
+from shioenv_paper.experiment_output import read_columns
 from shioenv_paper.regimes import POOLS, REGIMES
-from shioenv_paper.results import read_columns
 from shioenv_paper.setting import ExperimentSetting
 from shioenv_paper.training_sets import COMPOSITES
 from support.needs import needs
@@ -67,7 +67,7 @@ def answer(name: str, out: Path, *options: str) -> dict[str, Any]:
 
 
 def test_sampling_efficiency_then_estimators(out: Path) -> None:
-    size = ("--count", "1", "--longest", "4", "--replays", "2", "--workers", "1")
+    size = ("--count", "1", "--max-arguments", "4", "--estimates", "2", "--workers", "1")
     found = answer("sampling-efficiency", out, *size)
     assert found["counts"]["by number of arguments"] == {"2": 4, "3": 4, "4": 4}
     errors = read_columns(out / "sampling-efficiency" / "errors.parquet")
@@ -149,7 +149,7 @@ def asked_and_pool(out: Path, texts: dict[str, str], count: int) -> tuple[Path, 
 def test_regimes(out: Path) -> None:
     asked = {"ls": "single", "cat README.md": "single", "ls | wc -l": "multi"}
     suite, pool = asked_and_pool(out, asked, 45)
-    options = ["--suite", str(suite), "--sizes", "30", "--questions", "30"]
+    options = ["--suite", str(suite), "--memory-sizes", "30", "--questions", "30"]
     for name in POOLS:
         options += ["--pool", f"{name}={pool}"]
     found = answer("regimes", out, *options)
@@ -177,7 +177,7 @@ def test_regimes_of_sequence_models(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     setting = ExperimentSetting(out=tmp_path / "out", executor=LocalExecutor(1))
 
     def run(device: str = "cpu", plan: training.TrainingPlan = plan) -> tuple[list[str], list[int]]:
-        results = regimes.run(
+        results = regimes.run_regimes(
             setting, suites=[suite], pools=dict.fromkeys(("ucs", "gcs", "people"), pool),
             sizes=[150], questions=30, training=regimes.RegimeTraining(plan, 1, device),
         )  # fmt: skip
@@ -202,7 +202,7 @@ def test_regimes_of_sequence_models(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @NIGHTLY
 def test_determinism(out: Path) -> None:
-    found = answer("determinism", out, "--count", "40", "--passes", "3", "--seed", "3")
+    found = answer("determinism", out, "--count", "40", "--runs", "3", "--seed", "3")
     assert found["summary"]["identical or explained, of all inputs"] == 1
     inputs = read_columns(out / "determinism" / "inputs.parquet")
     assert sum(inputs["identical"]) >= 30
@@ -210,7 +210,7 @@ def test_determinism(out: Path) -> None:
 
 @NIGHTLY
 def test_a_killed_experiment_goes_on(tmp_path: Path) -> None:
-    size = ("--count", "1", "--longest", "5", "--replays", "1", "--workers", "1")
+    size = ("--count", "1", "--max-arguments", "5", "--estimates", "1", "--workers", "1")
     process = subprocess.Popen(
         command("sampling-efficiency", tmp_path, *size),
         stdout=subprocess.DEVNULL,

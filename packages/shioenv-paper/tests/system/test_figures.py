@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import shioenv
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.cli.main import app
-from shioenv_eval.report.drawing import DARK
+from shioenv_eval.report.chart_style import DARK
 
 pytestmark = pytest.mark.usefixtures("system")
 

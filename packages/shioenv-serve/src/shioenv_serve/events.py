@@ -17,7 +17,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from shioenv.dataset.sessions import TYPED
-from shioenv.domain.answers import behavior_json
+from shioenv.domain.answer_json import behavior_json
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import DatasetStorageError
 from shioenv.files.durable import storage_errors

@@ -39,7 +39,7 @@ Other statuses below 500 are client errors, the rest are server errors.
 """
 
 
-def refusal(
+def openai_error(
     status: int, message: str, code: str | None = None, param: str | None = None
 ) -> dict[str, Any]:
     """Return an error in OpenAI's format."""
@@ -219,11 +219,11 @@ class OpenAIFront:
         body = error.detail
         if isinstance(body, str):  # raised by Starlette: unknown path or method
             place = f"{request.method} {request.url.path}"
-            body = refusal(error.status_code, f"there is no {place:.200}", code="unknown_url")
+            body = openai_error(error.status_code, f"there is no {place:.200}", code="unknown_url")
         return JSONResponse(body, error.status_code, headers=error.headers)
 
     async def _broke(self, request: Request, error: Exception) -> Response:
-        return JSONResponse(refusal(500, "the server failed to answer"), 500)
+        return JSONResponse(openai_error(500, "the server failed to answer"), 500)
 
 
 def _asked(body: bytes, caller: str) -> tuple[ChatRequest, Conversation]:
@@ -245,7 +245,7 @@ def _asked(body: bytes, caller: str) -> tuple[ChatRequest, Conversation]:
 def _error(
     status: int, message: str, *, code: str | None = None, param: str | None = None, wait: int = 0
 ) -> HTTPException:
-    body: Any = refusal(status, message, code, param)
+    body: Any = openai_error(status, message, code, param)
     return HTTPException(status, body, {"Retry-After": str(wait)} if wait else None)
 
 

@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shioenv.execution.process import adopt_orphans
-from shioenv_serve.door import Door, place_of
+from shioenv_serve.listener import Door, socket_url
 
 LARGEST_BODY: Final = 1 << 20
 """Maximum bytes of a request's body; our choice: an input has 128 KiB at most."""
@@ -71,7 +71,7 @@ def serve(
     listening = door.opened()
     # asyncio sets this option only on sockets created as TCP, unlike those made here.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
-    said(f"running on http://{place_of(listening)} (Ctrl-C stops it)")
+    said(f"running on http://{socket_url(listening)} (Ctrl-C stops it)")
     configuration = uvicorn.Config(
         Bounded(application, refusal),
         http=protocol(refusal),

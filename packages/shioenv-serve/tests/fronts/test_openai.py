@@ -27,7 +27,7 @@ from shioenv.domain.behavior import Behavior  # noqa: E402
 from shioenv.domain.context import Context  # noqa: E402
 from shioenv.domain.runner import State  # noqa: E402
 from shioenv.domain.scripted import ScriptedRunner  # noqa: E402
-from shioenv.live.asked import AskedShell  # noqa: E402
+from shioenv.live.model_shell import AskedShell  # noqa: E402
 from shioenv.live.shells import Shells  # noqa: E402
 from shioenv_serve.events import EventLog  # noqa: E402
 from shioenv_serve.openai import OpenAIFront  # noqa: E402
@@ -501,7 +501,7 @@ def test_a_server_that_is_stopped_leaves_no_process(
     [
         (["--host", "0.0.0.0"], "--key-file"),
         (["--machine-below", "0.5"], "--model"),
-        (["--host", "192.0.2.1", "--key", "k"], "nothing can listen on 192.0.2.1"),
+        (["--host", "192.0.2.1", "--key", "k"], "cannot listen on 192.0.2.1"),
         (["--key", "two words"], "one word"),
         (["--key-file", "/nonexistent"], "cannot be read"),
         (["--model", "nosuch"], "nosuch"),

@@ -24,7 +24,7 @@ from shioenv.errors import SandboxError
 from shioenv.system.store import System
 from shioenv_serve.events import origin
 from shioenv_serve.ssh.machines import Machines
-from shioenv_serve.ssh.sessions import Visitor
+from shioenv_serve.ssh.visitor_channel import Visitor
 from support.needs import needs
 from support.ssh_server import OPTIONS, Server, Sitting, serving
 from support.waiting import PATIENCE, next_turn, wait_until
@@ -40,7 +40,14 @@ def server(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     pairs, key = directory / "pairs", directory / "key"
     pairs.write_text("*:hunter2\nroot:toor\n")
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    options = ["--policy", f"list:{pairs}", "--keys", f"{key}.pub", "--per-address", "30"]
+    options = [
+        "--passwords",
+        f"list:{pairs}",
+        "--authorized-keys",
+        f"{key}.pub",
+        "--per-address",
+        "30",
+    ]
     with serving(directory, *options) as running:
         yield running
         assert running.stop() == 0
@@ -481,7 +488,7 @@ def test_the_log_tells_what_ran_when_the_server_ended(system: System, tmp_path: 
 
 
 def test_a_model_answers_in_place_of_a_machine(system: System, tmp_path: Path) -> None:
-    with serving(tmp_path / "served", "--model", "default", "--policy", "try:1") as server:
+    with serving(tmp_path / "served", "--model", "default", "--passwords", "try:1") as server:
         done = server.ssh("root@127.0.0.1", "pwd; nosuchcommand")
         assert done.stdout == b"/home/ubuntu\nbash: line 1: nosuchcommand: command not found\n"
         assert done.returncode == 127
@@ -511,4 +518,4 @@ def test_elsewhere_than_on_this_host_a_policy_is_named(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(tmp_path), "--host", "0.0.0.0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 2
-    assert "--policy" in done.stderr
+    assert "--passwords" in done.stderr

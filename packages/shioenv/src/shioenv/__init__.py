@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from shioenv.behavior.observe import SandboxRunner, open_sandbox
     from shioenv.dataset.generate import generate
-    from shioenv.dataset.read import read_records
+    from shioenv.dataset.record_reader import read_records
     from shioenv.domain.behavior import Behavior
     from shioenv.domain.context import Context
     from shioenv.domain.inputs import Input
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from shioenv.live.answerer import load_model
     from shioenv.live.resident import open_shell
     from shioenv.live.shell import Shell
-    from shioenv.recording.text import score
+    from shioenv.recording.text_score import score
     from shioenv.sandbox.base import Limits
     from shioenv.synthesis.drawing import Drawing
     from shioenv.synthesis.sample import sample
@@ -62,9 +62,9 @@ _HOMES = {
     "load_model": "shioenv.live.answerer",
     "open_sandbox": "shioenv.behavior.observe",
     "open_shell": "shioenv.live.resident",
-    "read_records": "shioenv.dataset.read",
+    "read_records": "shioenv.dataset.record_reader",
     "sample": "shioenv.synthesis.sample",
-    "score": "shioenv.recording.text",
+    "score": "shioenv.recording.text_score",
 }
 
 __all__ = [

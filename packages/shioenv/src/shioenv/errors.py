@@ -37,6 +37,9 @@ class ShioenvError(Exception):
         if isinstance(named, FileNotFoundError | NotADirectoryError):
             self.exit_status = UsageError.exit_status
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.message[:140]!r:.150})"
+
     def __str__(self) -> str:
         hint = f"\n  {self.hint}" if self.hint else ""
         return f"{self.message} ({self.code}){hint}"

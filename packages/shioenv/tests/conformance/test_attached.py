@@ -18,8 +18,8 @@ import pytest
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import OutputExistsError
+from shioenv.live.asciicast import Cast
 from shioenv.live.attached import TerminalShell
-from shioenv.live.cast import Cast
 from shioenv.system.store import System
 from support.host_state import descendants
 from support.waiting import wait_until
@@ -148,7 +148,7 @@ def test_a_terminal_of_the_users_is_connected(runner: SandboxRunner, tmp_path: P
         shell.attach(ours, ours, recording=cast, at_prompt=at_prompt)
         typist.join()
     assert shell.ended
-    assert "/fs/typed" in str(seen)
+    assert "added typed" in str(seen)
     header, *events = map(json.loads, (tmp_path / "cast").read_text().splitlines())
     assert (header["version"], header["title"]) == (2, "a title")
     shown = "".join(data for _, kind, data in events if kind == "o")

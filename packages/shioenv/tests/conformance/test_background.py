@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
-from shioenv.behavior.rows import Row, RowKind
+from shioenv.behavior.typed_rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.irreducibility.scoring import Scoring

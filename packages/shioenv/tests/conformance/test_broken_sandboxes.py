@@ -13,7 +13,7 @@ import pytest
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.dataset.external import CommandList, import_commands
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.verify import verify
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import GenerationError, SandboxError
@@ -106,7 +106,7 @@ class Starved(NamespaceSandbox):
     starves = True
 
     def run(self, request: Request) -> Execution:
-        if self.starves and request.argument().endswith(b"history"):
+        if self.starves and request.argument().rstrip().endswith(b"history"):
             self.starves = False
             request = replace(request, wall_seconds=0.05)
         return super().run(request)

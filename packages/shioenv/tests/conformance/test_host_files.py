@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from shioenv.errors import SystemNotBuiltError
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.sandbox.base import Request
-from shioenv.sandbox.conformance import CHECKS, LIMITS, Check
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.lower import LowerForm
+from shioenv.sandbox.sandbox_conformance import CHECKS, LIMITS, Check
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.store import System
 from support.needs import needs

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
-from shioenv.behavior.rows import Row, RowKind
+from shioenv.behavior.typed_rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.inputs import Session
@@ -30,9 +30,9 @@ from shioenv.errors import (
     StartDirectoryError,
 )
 from shioenv.irreducibility.scoring import UNSCORED
-from shioenv.live.asked import HybridShell, RepeatedShell
-from shioenv.live.conformance import OTHERWISE, SCRIPTS, differences, refuses_lines
+from shioenv.live.model_shell import HybridShell, RepeatedShell
 from shioenv.live.resident import ResidentShell, open_shell, restore, shell_of
+from shioenv.live.shell_conformance import OTHERWISE, SCRIPTS, differences, refuses_lines
 from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox import backends as default
 from shioenv.sandbox.base import Limits, ShellMode
@@ -451,7 +451,7 @@ def test_where_no_shell_stays_lines_are_run_again(system: System) -> None:
         with shell_of(runner) as shell:
             shell.run("x=1; touch made")
             assert shell.run("echo $x; ls made").output == b"1\nmade\n"
-        with pytest.raises(SandboxError, match="no shell stays"):
+        with pytest.raises(SandboxError, match="persistent shells"):
             runner.start_shell(HOME, idle_seconds=1)
 
 

@@ -16,10 +16,10 @@ import pytest
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import SandboxError, SystemNotBuiltError
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.sandbox.base import Limits, Request, ShellMode
-from shioenv.sandbox.conformance import CHECKS, LIMITS, Check
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.sandbox.sandbox_conformance import CHECKS, LIMITS, Check
 from shioenv.system.store import System
 from support.needs import needs
 

@@ -12,7 +12,7 @@ from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.inputs import Input, Session
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.session import SessionRecorder
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 

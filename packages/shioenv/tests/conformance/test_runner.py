@@ -8,8 +8,8 @@ import pytest
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.conformance import CHECKS, run_checks
 from shioenv.domain.runner import Answer, State, answer_of
+from shioenv.domain.runner_conformance import CHECKS, run_checks
 from shioenv.domain.scripted import ScriptedRunner
 from shioenv.errors import Abstained, StartDirectoryError
 
@@ -122,7 +122,7 @@ def test_a_state_reads_the_machine_and_what_was_written(observer: SandboxRunner)
 @pytest.mark.parametrize("cwd", ["/no/such", "/etc/passwd"])
 def test_a_context_needs_a_directory(observer: SandboxRunner, cwd: str) -> None:
 
-    with pytest.raises(StartDirectoryError, match="is no directory of the system debian-12"):
+    with pytest.raises(StartDirectoryError, match="is not a directory of the system debian-12"):
         observer.context(cwd)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import shioenv
 from shioenv.behavior.observe import SandboxRunner
-from shioenv.behavior.rows import Row, RowKind
+from shioenv.behavior.typed_rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import StartDirectoryError
 from shioenv.live.resident import ResidentShell

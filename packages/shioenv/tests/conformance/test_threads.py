@@ -15,7 +15,7 @@ from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.scripted import ScriptedRunner
 from shioenv.errors import SandboxError, ShellEndedError
-from shioenv.live.asked import AskedShell, RepeatedShell
+from shioenv.live.model_shell import AskedShell, RepeatedShell
 from shioenv.live.resident import ResidentShell, open_shell
 from shioenv.live.terminal import Terminal
 from shioenv.sandbox.base import Limits, Request

@@ -13,7 +13,7 @@ from pickle import PicklingError
 import pytest
 
 from shioenv.dataset.generate import Progress
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.verify import verify
 from shioenv.errors import (
     DatasetBusyError,

@@ -11,7 +11,7 @@ from shioenv.domain.scripted import ScriptedRunner
 from shioenv.env.shio_env import ShIOEnv
 from shioenv.env.spaces import is_shell_text
 from shioenv.env.wrappers import ENCODINGS, IntegerObservation, texts
-from shioenv.recording.cache import MemoryCache
+from shioenv.recording.execution_cache import MemoryCache
 
 OPERATORS = ["|", "&&", "||", ";", ">", ">>"]
 ROWS, SEGMENTS, ARGUMENTS = 2, 1, 2

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from shioenv.behavior.compare import CAP, Channel
 from shioenv.dataset.export import export
 from shioenv.dataset.manifest import Plan
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.records import import_records, kind_of
 from shioenv.dataset.verify import verify
 from shioenv.dataset.write import ShardWriter

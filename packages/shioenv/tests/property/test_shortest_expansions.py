@@ -5,7 +5,6 @@ included.
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shioenv.grammar.check import Shortest, shortest_body, shortest_expansions, without_endless
 from shioenv.grammar.symbols import (
     Nonterminal,
     Production,
@@ -14,6 +13,7 @@ from shioenv.grammar.symbols import (
     TerminalText,
     reachable,
 )
+from shioenv.grammar.validation import Shortest, shortest_body, shortest_expansions, without_endless
 
 HEADS = [Nonterminal(f"x:{name}") for name in "abcdef"]
 TERMINALS = [TerminalText(""), TerminalText("-o"), TerminalText("=")]

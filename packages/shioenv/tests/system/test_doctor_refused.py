@@ -19,7 +19,7 @@ import pytest
 
 from shioenv import native
 from shioenv.errors import HostError
-from shioenv.system import refusals
+from shioenv.system import host_diagnosis
 from support.needs import needs
 
 SHIOENV = (sys.executable, "-m", "shioenv.cli.main")
@@ -186,7 +186,7 @@ def test_a_user_without_a_name(tmp_path: Path) -> None:
 )
 def test_a_container_of_few_rights(cause: str, lacking: str, fix: str) -> None:
     """It tests the reason alone: the user namespace of an invented user has all rights."""
-    ask = f"from shioenv.system import refusals; print(refusals.{cause}())"
+    ask = f"from shioenv.system import host_diagnosis; print(host_diagnosis.{cause}())"
     prefix = ("unshare", "-U", "-r", "setpriv", f"--bounding-set=-{lacking}")
     said = subprocess.run([*prefix, sys.executable, "-c", ask], capture_output=True, text=True)
     assert fix in said.stdout
@@ -230,16 +230,16 @@ SETTINGS = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_settings_of_other_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     value, fix = SETTINGS[name]
-    monkeypatch.setattr(refusals, "_setting", {name: value}.get)
+    monkeypatch.setattr(host_diagnosis, "_setting", {name: value}.get)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    found = refusals.no_user_namespace("E1 setresgid 0 in the user namespace")
+    found = host_diagnosis.no_user_namespace("E1 setresgid 0 in the user namespace")
     assert isinstance(found, HostError)
     assert name.replace("/", ".") in found.message
     assert fix in (found.hint or "")
 
 
 def test_the_apparmor_profile_is_for_the_helper_alone(tmp_path: Path) -> None:
-    command = refusals.apparmor_fix().removeprefix("as root: ").split(" > ")[0]
+    command = host_diagnosis.apparmor_fix().removeprefix("as root: ").split(" > ")[0]
     profile = subprocess.run(["sh", "-c", command], capture_output=True, text=True).stdout
     assert profile.splitlines()[2:] == [
         f'profile shioenv-sandbox "{native.sandbox_program()}" flags=(unconfined) {{',

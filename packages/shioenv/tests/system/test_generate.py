@@ -15,7 +15,7 @@ import pytest
 
 from faults import descendants
 from shioenv.dataset.generate import Summary, add_scores, generate
-from shioenv.dataset.read import read_contexts, read_records
+from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.stats import statistics
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.patch import ContextPatch
@@ -26,9 +26,9 @@ from shioenv.errors import (
     UnknownSamplerError,
 )
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.irreducibility.scoring import UNSCORED, Scoring
-from shioenv.recording.cache import CACHE_BYTES
+from shioenv.recording.execution_cache import CACHE_BYTES
 from shioenv.synthesis.drawing import Drawing
 from support.nightly import NIGHTLY
 from support.waiting import wait_until
@@ -337,6 +337,7 @@ def test_rows_of_inputs_are_recorded_one_after_the_other(tmp_path: Path) -> None
             context = ContextPatch.from_json(record.context_patch).apply(context)
     assert any(record.history and record.context_patch != "[]" for record in records)
     assert not replay(scored, count=4).differing
+    assert not replay(plain, count=12).differing, "resident shells record what repetition does"
     add_scores(plain, added, scoring=Scoring(budget=4))
     for whole, later in zip(records, read_records(added), strict=True):
         assert whole.history == later.history

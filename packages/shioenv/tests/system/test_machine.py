@@ -8,7 +8,7 @@ import pytest
 
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.system.catalogue import catalogue, quoted
+from shioenv.system.catalogue import catalogue, quoted_name
 from shioenv.system.store import System
 
 COMMANDS = (
@@ -117,7 +117,7 @@ def test_every_name_of_the_catalogue_exists(run: Run, system: System) -> None:
     tokens = catalogue(system)
     for token in ("File", "Directory", "Symlink", "Fifo", "GlobalFile", "GlobalDirectory",
                   "GlobalExecutable", "Executable"):  # fmt: skip
-        names = " ".join(quoted(name) for name in tokens[token])
+        names = " ".join(quoted_name(name) for name in tokens[token])
         assert run(f'for n in {names}; do [ -e "$n" ] || [ -L "$n" ] || echo "$n"; done') == ""
     for user in tokens["Username"]:
         assert run(f"id -un {user}") == f"{user}\n"

@@ -34,12 +34,12 @@ from shioenv.errors import (
     UnknownSystemError,
     UsageError,
 )
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.sandbox.namespaces.lower import LowerForm, keep
+from shioenv.sandbox.namespaces.lower import LowerForm, keep_namespaces
 from shioenv.system import build as building
 from shioenv.system import image
-from shioenv.system.catalogue import catalogue, quoted
+from shioenv.system.catalogue import catalogue, quoted_name
 from shioenv.system.declare import read_text
 from shioenv.system.idmap import find_idmap
 from shioenv.system.store import (
@@ -193,7 +193,7 @@ def test_the_catalogue_names_what_is_there(system: System) -> None:
 def test_names_are_quoted_for_the_shell() -> None:
     for name in ("plain.txt", "a file", "it's", "two\nlines", "-n", "$HOME", "star*", "é"):
         printed = subprocess.run(
-            ["bash", "-c", f"printf %s {quoted(name)}"], capture_output=True, check=True
+            ["bash", "-c", f"printf %s {quoted_name(name)}"], capture_output=True, check=True
         ).stdout.decode()
         assert printed.removeprefix("./") == name
 
@@ -402,7 +402,7 @@ def test_a_cache_that_may_not_be_read_is_said_to_be_just_that(
 def test_a_sandbox_does_not_open_over_files_that_were_changed(
     system: System, form: LowerForm
 ) -> None:
-    assert keep(system.path, 0, best=form).sum == system.tree_sums[form]
+    assert keep_namespaces(system.path, 0, best=form).sum == system.tree_sums[form]
     (system.rootfs / "etc/hostname").write_text("other\n")
     with pytest.raises(SystemCorruptError, match="were changed since it was built"):
         NamespaceSandbox(system, lower=form)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shioenv.dataset.external import CommandList, import_commands
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.verify import replay, verify
 from shioenv.execution.local import SerialExecutor
 from shioenv.irreducibility.scoring import UNSCORED

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from shioenv.cli import printing, shared
-from shioenv.cli.run import facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from shioenv_agents.preview.preview import Preview
+    from shioenv_agents.preview.layered_run import Preview
 
 app = typer.Typer()
 
@@ -56,42 +56,64 @@ def preview(
         str | None,
         typer.Option(
             metavar="DIR",
-            help="The directory to cover where the whole root cannot be (default: the working "
+            help="The directory to cover if the whole root cannot be covered (default: the working "
             "directory).",
         ),
     ] = None,
     hide: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH", help="Hide a path from the command. May be given again."),
+        typer.Option(metavar="PATH", help="Hide a path from the command. May be repeated."),
     ] = None,
     show: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PATH", help="Show a path that is hidden by default. May be given again."
+            metavar="PATH", help="Show a path that is hidden by default. May be repeated."
         ),
     ] = None,
     network: Annotated[
         bool, typer.Option("--network", help="Let the command use the host's network.")
     ] = False,
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Wall time (default: 600).")
+        float | None, typer.Option(metavar="SECONDS", help="Maximum wall time (default: 600).")
     ] = None,
+    apply: Annotated[
+        bool,
+        typer.Option(
+            "--apply",
+            help="Make the changes for real if the command succeeds; on a terminal, ask first.",
+        ),
+    ] = False,
     json: shared.Json = False,
 ) -> shared.Printout:
-    """Run a command of this host on layers in memory, and tell what it would have changed.
+    """Run a command on layers in memory and show what it would change.
 
-    The command has the user's own programs, files and rights. Nothing that the command writes
-    reaches the host. The command's input and output are those of the terminal; the patch and a
-    diff of contents follow on standard error. With --json all of that is one document.
+    The command has your programs, files and permissions, but nothing that it writes reaches the
+    host. Its input and output are those of the terminal; its changes and a diff of contents follow
+    on standard error. With --json, everything is one document.
 
-    The exit status is the command's own. 124 says that the time ran out, 125 that the preview
+    The exit status is the command's own. 124 means that the time ran out, 125 that the preview
     itself failed, 126 and 127 that the command could not be executed. A preview is a convenience
-    and no wall: docs/threat-model.md says what a hostile command can read and do.
+    and not a security boundary: docs/threat-model.md lists what a hostile command can read and do.
+
+    With --apply, the shown changes are made in the working directory (or --root DIR), all or none.
+    Nothing is changed if a file beneath them has changed since, or if another directory would
+    change. Old versions are kept in DIR/.shioenv-undo.
     """
     from dataclasses import replace
 
-    from shioenv_agents.preview.preview import USUAL_LIMITS
-    from shioenv_agents.preview.preview import preview as make_preview
+    from shioenv_agents.preview.layered_run import USUAL_LIMITS
+    from shioenv_agents.preview.layered_run import preview as make_preview
+
+    shown = False
+
+    def agreed(made: Preview) -> bool:
+        nonlocal shown
+        if made.behavior.exit_code != 0:
+            return False
+        if not json:
+            shown = True
+            _report(made)
+        return json or not sys.stdin.isatty() or typer.confirm("apply these changes?", err=True)
 
     limits = USUAL_LIMITS if timeout is None else replace(USUAL_LIMITS, wall_seconds=timeout)
     made = make_preview(
@@ -102,10 +124,17 @@ def preview(
         network=network,
         limits=limits,
         capture=json,
+        apply=agreed if apply else None,
     )
     if "background_seconds" in made.behavior.limits_hit:
         printing.remark(_CUT_OFF, dim=False)
-    return shared.Printout(document(command, made), _parts(made), status=made.behavior.exit_code)
+    found = document(command, made)
+    if apply:
+        found["undo"] = made.undo
+        if made.undo:
+            printing.remark(f"applied; old versions are in {printing.printable(made.undo)}")
+    parts = [b""] if shown else _parts(made)
+    return shared.Printout(found, parts, status=made.behavior.exit_code)
 
 
 def document(command: list[str], made: Preview) -> dict[str, Any]:
@@ -125,19 +154,24 @@ def document(command: list[str], made: Preview) -> dict[str, Any]:
 
 
 _CUT_OFF = (
-    "processes that the command left in the background were killed: "
+    "background processes of the command were killed: "
     "without a preview they may change more than is shown here"
 )
 
 
 def _parts(made: Preview) -> Iterator[bytes]:
     """Print the report on standard error, and yield nothing for standard output."""
-    from shioenv.domain.readable import changes
+    _report(made)
+    yield b""
 
-    told = [facts_of(made.behavior)]
+
+def _report(made: Preview) -> None:
+    from shioenv.domain.readable import changes, outcome
+
+    told = [outcome(made.behavior)]
     told += [f"  {change}" for change in changes(made.behavior.patch.operations, made.start)]
     if not made.whole:
-        told.append(f"covered: {', '.join(made.layers)}; the rest was read-only")
+        told.append(f"covered: {', '.join(made.layers)}; everything else was read-only")
     elif made.read_only:
         told.append(f"read-only: {', '.join(made.read_only)}")
     if made.hidden:
@@ -147,4 +181,3 @@ def _parts(made: Preview) -> Iterator[bytes]:
     if made.reachable:
         printing.remark(f"reachable: {', '.join(made.reachable)}")
     printing.diff(made.diff)
-    yield b""

@@ -12,9 +12,7 @@ from shioenv.cli.interrupts import stoppable
 
 app = typer.Typer()
 
-Tasks = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The tasks, as shioenv tasks make writes them.")
-]
+Tasks = Annotated[Path, typer.Argument(metavar="FILE", help="The file of tasks (JSON Lines).")]
 
 
 @shared.command(app, "shioenv serve openenv ./tasks.jsonl --port 8000")
@@ -24,10 +22,13 @@ def openenv(
     host: shared.Host = "127.0.0.1",
     port: shared.Port = 8000,
     max_turns: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Lines an agent may type at most.")
+        int, typer.Option(min=1, metavar="N", help="Maximum lines that an agent may type.")
     ] = 20,
     sessions: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Agents at once, each with its own sandbox.")
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Maximum concurrent sessions, each with a separate sandbox."
+        ),
     ] = 16,
     idle: Annotated[
         float,
@@ -35,15 +36,15 @@ def openenv(
             min=1,
             max=86_400,
             metavar="SECONDS",
-            help="How long a session waits for its client's next message.",
+            help="Maximum time between two messages of a client.",
         ),
     ] = 1800.0,
     limits: shared.LimitsOptions,
 ) -> None:
-    """Serve tasks by OpenEnv's protocol, over HTTP and WebSocket, until Ctrl-C.
+    """Serve tasks over OpenEnv's protocol, until Ctrl-C.
 
-    Whoever reaches the port can run anything in the sandboxes, and nothing outside of them. The
-    extra shioenv[openenv] is needed.
+    Anyone who can reach the port can run anything in the sandboxes, and nothing outside them. This
+    needs the extra shioenv[openenv].
     """
     from shioenv.errors import MissingExtraError
     from shioenv_agents.tasks.task import read_tasks
@@ -51,7 +52,7 @@ def openenv(
     tasks = read_tasks(file)
     try:
         from shioenv_agents.fronts.openenv import application
-        from shioenv_serve.door import Door
+        from shioenv_serve.listener import Door
         from shioenv_serve.serving import serve
     except ImportError:
         raise MissingExtraError("shioenv serve openenv", "openenv", "openenv") from None
@@ -59,5 +60,8 @@ def openenv(
         served = application(
             tasks, max_turns=max_turns, sessions=sessions, idle_seconds=idle, limits=limits.limits()
         )
-        printing.note(f"{len(tasks)} tasks, {sessions} sessions at most")
+        printing.note(
+            f"{printing.counted(len(tasks), 'task')}, "
+            f"at most {printing.counted(sessions, 'session')}"
+        )
         serve(served, Door(host, port), printing.note)

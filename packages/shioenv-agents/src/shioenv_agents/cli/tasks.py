@@ -1,4 +1,4 @@
-"""`shioenv tasks`: tasks for agents, made of records and proved."""
+"""`shioenv tasks`: make, certify, run and export tasks for agents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from shioenv_agents.tasks.task import Task
 
 app = typer.Typer(
-    name="tasks", no_args_is_help=True, help="Tasks for agents, each with a recorded solution."
+    name="tasks", no_args_is_help=True, help="Make, certify, run and export tasks for agents."
 )
 
 SHOWN = 20
@@ -26,15 +26,17 @@ SHOWN = 20
 
 AgentModel = Annotated[
     str | None,
-    typer.Option("--model", metavar="MODEL", help="A language model that tries the tasks as well."),
+    typer.Option(
+        "--language-model", metavar="MODEL", help="Also run this language model on the tasks."
+    ),
 ]
 URL_HELP = (
-    "The model's endpoint, which speaks OpenAI's protocol (default: OPENAI_BASE_URL). "
-    "The key is OPENAI_API_KEY."
+    "The model's endpoint, with OpenAI's protocol (default: OPENAI_BASE_URL). The key is "
+    "OPENAI_API_KEY."
 )
-AgentUrl = Annotated[str | None, typer.Option("--url", metavar="URL", help=URL_HELP)]
+AgentUrl = Annotated[str | None, typer.Option("--endpoint", metavar="URL", help=URL_HELP)]
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The tasks, as JSON Lines.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The file of tasks (JSON Lines).")]
 
 
 @shared.command(app, "shioenv tasks make ./dataset --out tasks.jsonl")
@@ -42,39 +44,40 @@ def make(
     directory: shared.Directory,
     *,
     out: Annotated[
-        Path, typer.Option(metavar="FILE", help="The file to write, as JSON Lines, a task a line.")
+        Path, typer.Option(metavar="FILE", help="The file of tasks to write (JSON Lines).")
     ],
     min_irreducibility: Annotated[
         float,
         typer.Option(
-            min=0, max=1, metavar="X", help="The least irreducibility of records that become tasks."
+            min=0, max=1, metavar="X", help="Minimum irreducibility of records that become tasks."
         ),
     ] = 0.7,
     prompt_model: Annotated[
         str | None,
         typer.Option(
+            "--language-model",
             metavar="MODEL",
-            help="A language model that tells each task in its own words as well (extra: "
-            "evaluation).",
+            help="Let this language model word each task before the facts (extra: llm).",
         ),
     ] = None,
     prompt_url: Annotated[
         str | None,
-        typer.Option(metavar="URL", help=URL_HELP),
+        typer.Option("--endpoint", metavar="URL", help=URL_HELP),
     ] = None,
     workers: shared.Workers = None,
     limits: shared.LimitsOptions,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Make tasks of a dataset's records: a state to bring about, an output to print, or both.
+    """Make tasks from the records of a dataset.
 
-    A record becomes a task if it ended with 0, is not volatile and is irreducible enough. Plain
-    English must tell what the input did, without telling how. A task is proved: the recorded input
-    passes the check. Doing nothing fails the check, and so does the input without one of its
-    arguments. A prompt always holds the facts; a model's words stand before the facts.
+    A task asks for a state of the machine, for an output, or for both. A record becomes a task if
+    its exit code is 0, it is not volatile, and it is irreducible enough. Its prompt must describe
+    the effect of the input in plain English without revealing the input. Each task is proved: the
+    recorded input passes the check, while doing nothing fails, and so does the input without one
+    of its arguments. With --language-model, the model's words precede the facts of the prompt.
     """
     from shioenv.dataset.manifest import read_manifest
-    from shioenv.dataset.read import read_records
+    from shioenv.dataset.record_reader import read_records
     from shioenv.errors import TaskError, UsageError
     from shioenv.files.durable import refuse_existing
     from shioenv_agents.tasks.make import make_tasks
@@ -82,7 +85,7 @@ def make(
     from shioenv_agents.tasks.task import write_tasks
 
     if prompt_url and not prompt_model:
-        raise UsageError("--prompt-url needs --prompt-model", hint="--prompt-model MODEL")
+        raise UsageError("--endpoint needs --language-model", hint="--language-model MODEL")
     if prompt_model:
         asked(prompt_url or "")
     refuse_existing(out)
@@ -100,8 +103,8 @@ def make(
     tasks = made.tasks
     if not tasks:
         raise TaskError(
-            f"no record of {directory} makes a task",
-            hint="a lower --min-irreducibility, or more records; --system is the dataset's own",
+            f"none of the {manifest.records:,} records of {directory} makes a task",
+            hint="lower --min-irreducibility, add records, or give the dataset's --system",
         )
     if prompt_model:
         with counting("prompts") as report:
@@ -127,9 +130,10 @@ def make(
 def verify(
     file: File, workers: shared.Workers = None, system: shared.SystemName = None
 ) -> shared.Printout:
-    """Prove every task: its solution passes, doing nothing fails, and a part of it fails.
+    """Prove every task of a file again.
 
-    The exit status is 0 where all are proved, else 1.
+    A task is proved if its solution passes, while doing nothing fails, and so does a part of the
+    solution. The exit status is 1 if a task is not proved.
     """
     from shioenv_agents.tasks.certify import verify_tasks
     from shioenv_agents.tasks.task import read_tasks
@@ -139,7 +143,7 @@ def verify(
         found = verify_tasks(tasks, system=system, workers=workers, report=report)
     faults = _faults(tasks, found)
     lines = list(_faulty(faults))
-    lines.append(f"{len(tasks) - len(faults)} of {len(tasks)} tasks are proved")
+    lines.append(f"proved: {len(tasks) - len(faults):,} of {printing.counted(len(tasks), 'task')}")
     document = {"tasks": len(tasks), "proved": len(tasks) - len(faults), "faulty": faults}
     return shared.Printout(document, lines, indent=2, status=1 if faults else 0)
 
@@ -148,27 +152,28 @@ def verify(
 def compose(
     file: File,
     *,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The file to write.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The file of tasks to write.")],
     lines: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Tasks of two to four lines, at most.")
+        int, typer.Option(min=0, metavar="N", help="Maximum tasks of two to four lines.")
     ] = 50,
     broken: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Tasks of broken machines, at most.")
+        int, typer.Option(min=0, metavar="N", help="Maximum tasks of broken machines.")
     ] = 50,
     seed: shared.Seed = 0,
     workers: shared.Workers = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Make longer tasks of tasks: of several lines, and of machines that have to be repaired.
+    """Compose longer tasks from the tasks of a file.
 
-    A task of several lines joins solutions; a later line takes up a file of an earlier one where
-    it can. On a broken machine the solutions of one or two tasks were typed already, and have to be
-    undone. Each task is proved: nothing passes, nor does the solution without one of its lines.
+    A task of several lines joins solutions; if possible, a later line uses a file that an earlier
+    one made. On a broken machine, the solutions of one or two tasks have been typed already and
+    must be undone. Each task is proved: its solution passes, while doing nothing fails, and so does
+    the solution without any one of its lines.
     """
     from shioenv.errors import TaskError
     from shioenv.files.durable import refuse_existing
-    from shioenv_agents.tasks.compose import composed_tasks
     from shioenv_agents.tasks.task import read_tasks, write_tasks
+    from shioenv_agents.tasks.task_composition import composed_tasks
 
     refuse_existing(out)
     with counting("tasks") as report:
@@ -183,73 +188,82 @@ def compose(
         )
     tasks = made.tasks
     if not tasks:
-        raise TaskError("no longer task could be made", hint="more tasks, or another --seed")
+        raise TaskError(
+            f"no longer task could be made of the tasks in {file}",
+            hint="give more tasks, or another --seed",
+        )
     write_tasks(tasks, out)
     several = sum(not task.history for task in tasks)
     document = {"file": str(out), "tasks": len(tasks), "lines": several, "refused": made.refused}
     document["broken"] = len(tasks) - several
-    line = f"{out}: {several:,} tasks of several lines, {len(tasks) - several:,} of broken machines"
+    number = printing.counted(several, "task")
+    line = f"{out}: {number} of several lines, {len(tasks) - several:,} of broken machines"
     return shared.Printout(document, [line], indent=2)
 
 
-@shared.command(app, "shioenv tasks certify ./tasks.jsonl --out certified.jsonl --k 20")
+@shared.command(app, "shioenv tasks certify ./tasks.jsonl --out certified.jsonl --runs 20")
 def certify(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE|DIR", help="The tasks, as JSON Lines, or a directory of Harbor's folders."
+            metavar="FILE|DIR",
+            help="A file of tasks (JSON Lines), or a directory of Harbor folders.",
         ),
     ],
     *,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE|DIR", help="What to write: the tasks, or folders, that pass every line."
-        ),
+        typer.Option(metavar="FILE|DIR", help="Where to write the tasks, or folders, that pass."),
     ] = None,
     k: Annotated[
         int,
         typer.Option(
-            "--k",
+            "--runs",
             min=1,
             metavar="N",
-            help="Runs of the solution, and of nothing; with --check at most, else as many as the "
-            "certificate names.",
+            help="Runs of the solution, and of nothing. With --check, the maximum; fewer if the "
+            "certificate has fewer.",
         ),
     ] = 20,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Check the certificates that the tasks have; write nothing."),
+        typer.Option("--check", help="Check existing certificates; write nothing."),
     ] = False,
     rebase: Annotated[
         bool,
-        typer.Option("--rebase", help="Take over tasks of another build of the same system."),
+        typer.Option("--rebase", help="Adopt tasks of another build or release, with new prompts."),
     ] = False,
     workers: shared.Workers = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Certify tasks: write those that pass every line, each with its certificate.
+    """Certify tasks, or check their certificates.
 
-    A task fails where its solution fails once in k runs, or under load. It fails where nothing or
-    a near miss passes, or another right answer does not. It fails where its prompt leaves the goal
-    open, and where its solution can be read. The judge is attacked first, once for each build. A
-    folder of Harbor is judged by its own files, and gets the file `certificate.json`. A command
-    that was stopped goes on where it was. --check runs again what the certificates name, and lists
-    the fields that it cannot find out. The exit status is 1 where a checked certificate no longer
-    holds, else 0.
+    With --out, tasks without faults are written, each with its certificate. It is a fault if the
+    solution fails in one of the runs, or under load. So is a prompt that leaves the goal open, and
+    a solution that can be read somewhere. Doing nothing and near misses must fail, and other
+    correct answers must pass. The judge is attacked first, once for each build. Harbor folders are
+    judged by their own files, and get a `certificate.json`. A stopped command resumes.
+
+    --check repeats what the certificates contain, and lists the fields that it cannot determine.
+    The exit status is 1 if a checked certificate no longer holds. --rebase rewrites the prompts of
+    tasks from another release in this release's wording.
     """
     from functools import partial
 
     from shioenv.errors import UsageError
     from shioenv_agents.tasks.certify import SEALED, UNSEALED, certify_file, recheck_tasks
-    from shioenv_agents.tasks.harbor.certify import certify_folders, recheck_folders
+    from shioenv_agents.tasks.harbor.trial_certification import certify_folders, recheck_folders
     from shioenv_agents.tasks.task import read_tasks
 
     if check == (out is not None):
-        raise UsageError("either --out or --check is needed", hint="--out FILE")
+        raise UsageError(
+            "tasks certify needs either --out or --check",
+            hint="add --out FILE to certify, or --check to check certificates",
+        )
     if rebase and (check or file.is_dir()):
         raise UsageError(
-            "--rebase takes over the tasks of a file", hint="certify the file, and export it anew"
+            "--rebase needs a file of tasks and --out",
+            hint="certify the file with --rebase, then export it again",
         )
     with counting("tasks") as report:
         if out is not None:
@@ -268,7 +282,9 @@ def certify(
                 found = again(tasks)
     faulty = _faults(tasks, found)
     lines = list(_faulty(faulty))
-    lines.append(f"{len(tasks) - len(faulty):,} of {len(tasks):,} tasks are certified")
+    lines.append(
+        f"certified: {len(tasks) - len(faulty):,} of {printing.counted(len(tasks), 'task')}"
+    )
     document = {"tasks": len(tasks), "certified": len(tasks) - len(faulty), "faulty": faulty}
     if check:
         document |= {"by_digest_alone": list(SEALED), "unchecked": list(UNSEALED)}
@@ -283,11 +299,11 @@ def _agents(model: str | None, url: str | None) -> dict[str, Agent]:
     from shioenv_agents.tasks.agents import AGENTS, prompted
 
     if url and not model:
-        raise UsageError("--url needs --model", hint="--model MODEL")
+        raise UsageError("--endpoint needs --language-model", hint="--language-model MODEL")
     if model in AGENTS:
         raise UsageError(
             f"{model!r} is a scripted agent, not a language model",
-            hint="--model takes a name that the model's endpoint knows",
+            hint="give a model of the endpoint; --agent selects scripted agents",
         )
     return {**AGENTS, **({model: prompted(model, url or "")} if model else {})}
 
@@ -310,20 +326,23 @@ def _faulty(faulty: list[dict[str, Any]]) -> Iterator[str]:
         yield f"and {len(faulty) - SHOWN} more (--json)"
 
 
-@shared.command(app, "shioenv tasks set ./tasks --count 300 --k 3", name="set")
+@shared.command(app, "shioenv tasks set ./tasks --count 300 --runs 3", name="set")
 def make_set(
     directory: Annotated[
         Path,
         typer.Argument(
             metavar="DIR",
-            help="The set's directory, made where it is missing. The same command goes on with it.",
+            help="The set's directory, created if missing. The same command resumes.",
         ),
     ],
     *,
-    count: Annotated[int, typer.Option(min=3, metavar="N", help="Tasks wanted.")] = 10_000,
+    count: Annotated[
+        int, typer.Option(min=3, metavar="N", help="Number of tasks to make.")
+    ] = 10_000,
     seed: shared.Seed = 0,
     k: Annotated[
-        int, typer.Option("--k", min=1, metavar="N", help="Runs of each solution, and of nothing.")
+        int,
+        typer.Option("--runs", min=1, metavar="N", help="Runs of each solution, and of nothing."),
     ] = 20,
     share: Annotated[
         float,
@@ -331,25 +350,26 @@ def make_set(
             min=0.001,
             max=1,
             metavar="X",
-            help="Share of the tasks of one line that hold the same command, at most. Of longer "
-            "tasks three times as many.",
+            help="Maximum share of one-line tasks with the same command; three times as much for "
+            "longer tasks.",
         ),
     ] = 0.05,
     without_harbor: Annotated[
-        bool, typer.Option("--without-harbor", help="Write no folders of Harbor.")
+        bool, typer.Option("--without-harbor", help="Write no Harbor folders.")
     ] = False,
     model: AgentModel = None,
     url: AgentUrl = None,
     workers: shared.Workers = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Make a set of certified tasks from a seed: draw, execute, compose, certify, try, split.
+    """Make a set of certified tasks from a seed.
 
-    A third are of one line, a third of several lines, a third of broken machines. No part of the
-    split holds a normal form of another part. Three scripted agents try each task, and so does a
-    language model where one is named. The manifest counts what was refused, and why. Ctrl-C or a
-    crash loses at most the step that was running. The exit status is 1 where tasks are missing in
-    the end, else 0.
+    The command draws and executes inputs, composes and certifies tasks, runs agents on them, and
+    splits them. A third of the tasks has one line, a third several lines, and a third is about
+    broken machines. No part of the split contains a normal form of another part. Three scripted
+    agents attempt each task, and so does the language model, if given. The manifest counts refused
+    tasks by reason. After Ctrl-C or a crash, the same command resumes. The exit status is 1 if
+    tasks are missing at the end.
     """
     from shioenv_agents.tasks.agents import SCRIPTS
     from shioenv_agents.tasks.sets import SetPlan
@@ -357,7 +377,7 @@ def make_set(
 
     agents = _agents(model, url)
     tried = (*SCRIPTS, *([model] if model else []))
-    stopped = f"stopped; what is finished is kept in {directory}, the same command goes on"
+    stopped = f"stopped; finished steps are kept in {directory}, and the same command resumes"
     with Meter(lasting=True, stopped=stopped) as meter:
         made = made_set(
             directory,
@@ -395,46 +415,47 @@ def evaluate(
     file: File,
     *,
     count: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Tasks, spread over the file.")
+        int, typer.Option(min=1, metavar="N", help="Number of tasks, spread over the file.")
     ] = 100,
     agent: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
             autocompletion=shared.completing("shioenv_agents.tasks.agents:AGENTS"),
-            help="A scripted agent: names, facts, model (the default: all three), recorded "
-            "(types the solution), idle (does nothing). May be repeated.",
+            help="A scripted agent: names, facts, model (default: these three), recorded (types "
+            "the solution), idle (does nothing). May be repeated.",
         ),
     ] = None,
     model: AgentModel = None,
     url: AgentUrl = None,
-    max_turns: Annotated[int, typer.Option(min=1, metavar="N", help="Lines a task at most.")] = 8,
+    max_turns: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum lines per task.")] = 8,
     figure: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="An SVG file of the results by kind and length; for dark pages beside it "
-            "FILE-dark.svg (extra: report).",
+            help="Write a chart of the results as SVG, and FILE-dark.svg for dark pages (extra: "
+            "report).",
         ),
     ] = None,
     workers: shared.Workers = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Have agents do tasks, and say how many each agent solved, by kind and length.
+    """Run agents on tasks and report the share solved, by kind and length.
 
-    The scripted agents are ours, and know how our prompts are worded. Their results say which
-    tasks are harder than others, and nothing about models. A language model is asked by any
-    endpoint that speaks OpenAI's protocol.
+    The scripted agents parse the wording of the prompts. Their results show which tasks are harder
+    than others, not what models can do. --language-model uses any endpoint with OpenAI's protocol.
     """
     from shioenv.errors import UsageError, did_you_mean
     from shioenv_agents.tasks.agents import AGENTS, SCRIPTS, attempts, results_of
     from shioenv_agents.tasks.task import read_tasks
-    from shioenv_eval.report.drawing import require_libraries
+    from shioenv_eval.report.chart_style import require_libraries
 
     agents = _agents(model, url)
     for name in agent or ():
         if name not in AGENTS:
-            raise UsageError(f"no agent is called {name!r}", hint=did_you_mean(name, list(AGENTS)))
+            raise UsageError(
+                f"unknown agent {name!r} for --agent", hint=did_you_mean(name, list(AGENTS))
+            )
     if figure is not None:
         require_libraries("a picture", "report", "altair", "vl_convert")
     names = list(dict.fromkeys((*(agent or SCRIPTS), *([model] if model else []))))
@@ -461,33 +482,35 @@ def evaluate(
         from shioenv_eval.report.solved import draw_results
 
         document["figures"] = [str(path) for path in draw_results(rows, figure)]
-        lines.append(f"drawn: {', '.join(document['figures'])}")
+        lines.append(f"written: {', '.join(document['figures'])}")
     return shared.Printout(document, lines, indent=2)
 
 
-@shared.command(app, "shioenv tasks export ./tasks.jsonl --harbor ./harbor")
+@shared.command(app, "shioenv tasks export ./tasks.jsonl --out ./harbor")
 def export(
     file: File,
     *,
     harbor: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="The directory to write, a folder of Harbor for a task."),
+        typer.Option(
+            "--out", metavar="DIR", help="The directory to write, with a folder for each task."
+        ),
     ],
     image: Annotated[
         str | None,
         typer.Option(
             metavar="IMAGE",
-            help="Where the system's image was pushed, for environments that pull images.",
+            help="Reference of the system's pushed image, for environments that pull it.",
         ),
     ] = None,
 ) -> shared.Printout:
-    """Write tasks as folders that `harbor run` takes.
+    """Export tasks as folders for `harbor run`.
 
-    A folder is judged in a machine of its own, by files alone. So tasks about the state of
-    the shell, the network, the host's name or times of files are refused. So is a task whose
-    solution does not pass there twice. A task's history is made part of its image.
+    A folder is judged on a separate machine, by files alone. Therefore tasks about the state of the
+    shell, the network, the host name or file times are refused. So are tasks whose solution does
+    not pass there twice. A task's history becomes part of its image.
     """
-    from shioenv_agents.tasks.harbor.export import export_tasks
+    from shioenv_agents.tasks.harbor.task_folders import export_tasks
     from shioenv_agents.tasks.task import read_tasks
 
     tasks = read_tasks(file)
@@ -500,7 +523,8 @@ def export(
         "reasons": done.reasons,
         "refused": done.refused,
     }
-    lines = [f"{harbor}: {len(done.written):,} folders of {len(tasks):,} tasks"]
+    folders = printing.counted(len(done.written), "folder")
+    lines = [f"{harbor}: {folders} of {printing.counted(len(tasks), 'task')}"]
     lines += [f"  {count:,} refused: {why}" for why, count in done.reasons.items()]
     return shared.Printout(document, lines, indent=2)
 
@@ -508,12 +532,14 @@ def export(
 @shared.command(app, "shioenv tasks show ./tasks.jsonl --count 3")
 def show(
     file: File,
-    count: Annotated[int, typer.Option(min=1, metavar="N", help="How many tasks.")] = 5,
+    count: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Number of tasks, spread over the file.")
+    ] = 5,
     solutions: Annotated[
-        bool, typer.Option("--solutions", help="Show the recorded inputs that do the tasks, too.")
+        bool, typer.Option("--solutions", help="Also show the recorded solutions.")
     ] = False,
 ) -> Iterator[shared.Printout]:
-    """Show tasks as agents are told them, spread over the file."""
+    """Show the prompts of some tasks, as agents receive them."""
     from itertools import islice
 
     from shioenv_agents.tasks.task import encode, read_tasks

@@ -25,13 +25,13 @@ from harbor.utils.path_filter import filter_paths_by_patterns
 
 from shioenv.errors import TransferError, UsageError
 from shioenv.live.entered import OUTPUT, Command, EnteredMachine, Finished
-from shioenv.live.seat import CommandTimeoutError, Seat, finished
+from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished
 from shioenv.sandbox.base import LARGEST, MEBIBYTE, FileChange, Limits
 from shioenv.system.store import System, find_system
 from shioenv_agents.fronts.transfer import pack, put, unpack
 from shioenv_agents.tasks.harbor.check import ARTIFACTS, EVIDENCE
 from shioenv_agents.tasks.harbor.evidence import evidence_of
-from shioenv_agents.tasks.harbor.export import HOOK, IMAGE, LABEL, PROOF_SECONDS, SHELL
+from shioenv_agents.tasks.harbor.task_folders import HOOK, IMAGE, LABEL, PROOF_SECONDS, SHELL
 
 MEMORY_MB: Final = 2048
 """Default memory in mebibytes."""
@@ -95,7 +95,7 @@ class Environment(BaseEnvironment):
     def _validate_definition(self) -> None:
         self._image = image_of(self.environment_dir / "Dockerfile")
         if self._layer is not None and not self._layer.is_dir():
-            raise UsageError(f"the layer {self._layer} is no directory")
+            raise UsageError(f"the layer {self._layer} is not a directory")
         self._system = self._image.system
         self._workdir = self.task_env_config.workdir or self._image.workdir
 
@@ -308,7 +308,7 @@ class Environment(BaseEnvironment):
         except RuntimeError as error:
             raise TransferError(f"{path}: {error}") from None
         if not done.whole:
-            raise TransferError(f"{path} has more than the {most:,} bytes that the machine holds")
+            raise TransferError(f"{path} is larger than the machine's limit of {most:,} bytes")
         if done.exit_code:
             said = done.errors.decode("utf-8", "replace").strip()
             raise TransferError(f"{path}: exit code {done.exit_code}: {said:.200}")
@@ -386,9 +386,9 @@ def image_of(dockerfile: Path) -> DockerImage:
         image = _LABEL.fullmatch(lines.pop(1))
     if image is None:
         raise UsageError(
-            f"the image of {dockerfile} is none of ours",
-            hint=f"its first line is to be FROM {IMAGE}/SYSTEM:DIGEST, or its second one "
-            f"LABEL {LABEL}=SYSTEM:DIGEST, as `shioenv tasks export` writes them",
+            f"{dockerfile} does not name a ShIOEnv system",
+            hint=f"begin it with FROM {IMAGE}/SYSTEM:DIGEST, or put LABEL {LABEL}=SYSTEM:DIGEST on "
+            "the second line, as `shioenv tasks export` does",
         )
     workdir, runs = "/", []
     for line in lines[1:]:
@@ -398,15 +398,15 @@ def image_of(dockerfile: Path) -> DockerImage:
             runs.append(Command(text=text, cwd=workdir))
         else:
             raise UsageError(
-                f"{dockerfile} does what no system of ours has: {line!r:.80}",
-                hint=f"WORKDIR and RUN {json.dumps([*SHELL, 'TEXT'])} are known",
+                f"{dockerfile} has an unsupported instruction: {line!r:.80}",
+                hint=f"use WORKDIR and RUN {json.dumps([*SHELL, 'TEXT'])} only",
             )
     system = find_system(image["name"])
     if not system.digest.startswith(image["digest"]):
         raise UsageError(
-            f"{dockerfile} is for {image['name']} with the digest {image['digest']:.12}…; "
-            f"here it has {system.digest:.12}…",
-            hint="export the tasks anew from tasks of this system",
+            f"{dockerfile} needs the build {image['digest']:.12}… of {image['name']}, but this is "
+            f"the build {system.digest:.12}…",
+            hint="export tasks of this build",
         )
     return DockerImage(system, workdir, tuple(runs))
 

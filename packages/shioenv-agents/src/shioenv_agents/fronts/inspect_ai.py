@@ -39,12 +39,12 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import InputError, ShioenvError
 from shioenv.live.entered import OUTPUT, Command
-from shioenv.live.seat import CommandTimeoutError, Seat, finished
+from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished
 from shioenv.live.terminal import Terminal
 from shioenv.sandbox.base import LARGEST, Entered, Limits
 from shioenv.system.store import find_system
-from shioenv_agents.tasks.check import Judge, Verdict, refuse_other
 from shioenv_agents.tasks.episode import MAX_TURNS, shown
+from shioenv_agents.tasks.goal_check import Judge, Verdict, refuse_other
 from shioenv_agents.tasks.task import Task, decode, encode, read_tasks
 
 NOT_EXECUTABLE = 126
@@ -293,14 +293,14 @@ def terminal() -> Tool:
     """Return the tool that types lines into the shell of the sample's sandbox `shioenv`."""
 
     async def execute(line: str) -> str:
-        """Type a line into a Bash shell and read what it prints. The shell goes on: its working
-        directory and its variables stay.
+        """Run a line in a Bash shell and return its output. The shell keeps its working directory
+        and its variables between calls.
 
         Args:
-            line: The line of Bash.
+            line: The line of Bash to run.
 
         Returns:
-            What it printed, and its exit code where that is not 0.
+            The output of the line, and its exit code unless it is 0.
 
         """
         return await sandbox().as_type(ShioenvSandbox).show(line)

@@ -108,9 +108,8 @@ class TaskEnvironment(Environment[TypedLine, Shown, TaskState]):
             raise EpisodeError(
                 "no episode is running",
                 hint="call reset first, in the same session. OpenEnv's sessions are WebSockets "
-                "(/ws, which TaskClient speaks). The server closes one that sends nothing for too "
-                "long (--idle), and TaskClient then opens a new one. Each plain HTTP request is a "
-                "session of its own.",
+                "(/ws, as TaskClient uses them). The server closes idle sessions (--idle), and "
+                "TaskClient then opens a new one. Each plain HTTP request is a separate session.",
             )
         turn = self._episode.act(action.line)
         self._state.step_count = self._episode.turns
@@ -142,7 +141,7 @@ class TaskEnvironment(Environment[TypedLine, Shown, TaskState]):
             return self._tasks[draw.randrange(len(self._tasks))]
         found = [task for task in self._tasks if task.id == name]
         if not found:
-            raise TaskError(f"no task is called {name!r}")
+            raise TaskError(f"unknown task {name!r}", hint="omit the id to get a random task")
         return found[0]
 
 
@@ -263,7 +262,7 @@ def _without_mcp(served: Any) -> None:
 async def _no_tools() -> dict[str, Any]:
     refusal = JsonRpcResponse.error_response(
         JsonRpcErrorCode.METHOD_NOT_FOUND,
-        "tasks have no MCP tools; OpenEnv's sessions are WebSockets (/ws)",
+        "tasks have no MCP tools; use OpenEnv's sessions over WebSocket (/ws)",
     )
     answer: dict[str, Any] = refusal.model_dump()
     return answer

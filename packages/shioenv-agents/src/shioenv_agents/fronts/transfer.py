@@ -105,16 +105,16 @@ def _entries(archive: IO[bytes], most_bytes: int) -> Iterator[tuple[str, bytes, 
         try:
             member = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         except tarfile.HeaderError as error:
-            raise TransferError(f"the archive of the machine cannot be read: {error}") from None
+            raise TransferError(f"the machine's archive cannot be read: {error}") from None
         if member.size < 0:
-            raise TransferError("the archive of the machine has an entry of a negative size")
+            raise TransferError("the machine's archive has an entry with a negative size")
         if member.size > most_bytes:
             raise TransferError(
-                f"the archive of the machine has an entry of more than {most_bytes:,} bytes"
+                f"the machine's archive has an entry of more than {most_bytes:,} bytes"
             )
         if member.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
             if member.size > _LONGEST_NAME:
-                raise TransferError(f"the archive of the machine has a name of {member.size} bytes")
+                raise TransferError(f"the machine's archive has a name of {member.size} bytes")
             text = archive.read(_padded(member.size))[: member.size].rstrip(b"\0")
             if member.type == tarfile.GNUTYPE_LONGNAME:
                 long_name = os.fsdecode(text)
@@ -126,9 +126,9 @@ def _entries(archive: IO[bytes], most_bytes: int) -> Iterator[tuple[str, bytes, 
 def _parts(name: str) -> tuple[str, ...]:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\0" in name:
-        raise TransferError(f"the archive of the machine has a name that leads out: {name!r:.80}")
+        raise TransferError(f"the machine's archive has a path outside the directory: {name!r:.80}")
     if len(path.parts) > _DEEPEST:
-        raise TransferError(f"the archive of the machine has a name of {len(path.parts)} parts")
+        raise TransferError(f"the machine's archive has a path of {len(path.parts)} components")
     return path.parts
 
 
@@ -136,7 +136,7 @@ def _directory(path: Path) -> None:
     try:
         path.mkdir(mode=0o755)
     except (FileExistsError, NotADirectoryError):
-        raise TransferError(f"{path} is no directory") from None
+        raise TransferError(f"{path} is not a directory") from None
 
 
 def _write(archive: IO[bytes], path: Path, size: int) -> None:
@@ -146,7 +146,7 @@ def _write(archive: IO[bytes], path: Path, size: int) -> None:
         while left:
             piece = archive.read(min(left, _PIECE))
             if not piece:
-                raise TransferError("the archive of the machine ends too early")
+                raise TransferError("the machine's archive is truncated")
             file.write(piece)
             left -= len(piece)
     archive.seek(_padded(size) - size, os.SEEK_CUR)

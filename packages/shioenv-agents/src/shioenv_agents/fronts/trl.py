@@ -24,7 +24,7 @@ from shioenv.sandbox.base import Limits
 from shioenv_agents.tasks.episode import MAX_TURNS, Episode
 from shioenv_agents.tasks.task import Task
 
-OVER = "[the task is done, or no line is left: nothing was run]"
+OVER = "[the task is over: the line was not run]"
 
 
 class TaskEnvironment:
@@ -51,7 +51,7 @@ class TaskEnvironment:
     def reset(self, task: str, **row: Any) -> None:
         """Begin the task of a row. Errors: TaskError for an unknown id."""
         if task not in self._tasks:
-            raise TaskError(f"no task is called {task!r}")
+            raise TaskError(f"unknown task {task!r}", hint="use rows of rows(tasks)")
         begun = self._tasks[task]
         if self._machine is None or self._machine.system.name != begun.system:
             if self._machine is not None:
@@ -61,14 +61,14 @@ class TaskEnvironment:
         self._episode = Episode(begun, self._machine, self._max_turns)
 
     def terminal(self, line: str) -> str:
-        """Type a line into a Bash shell and read what it prints. The shell goes on: its working
-        directory and its variables stay.
+        """Run a line in a Bash shell and return its output. The shell keeps its working directory
+        and its variables between calls.
 
         Args:
-            line: The line of Bash.
+            line: The line of Bash to run.
 
         Returns:
-            What it printed, and its exit code where that is not 0.
+            The output of the line, and its exit code unless it is 0.
 
         """
         if self._episode is None:

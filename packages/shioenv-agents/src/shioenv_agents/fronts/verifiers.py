@@ -11,12 +11,12 @@ from verifiers.v1.harnesses.null import NullHarnessConfig
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import UsageError
-from shioenv.live.seat import Seat, runner_seat
-from shioenv_agents.tasks.check import Verdict
-from shioenv_agents.tasks.episode import HOW, MAX_TURNS, Episode
+from shioenv.live.machine_thread import Seat, runner_seat
+from shioenv_agents.tasks.episode import MAX_TURNS, Episode, instructions
+from shioenv_agents.tasks.goal_check import Verdict
 from shioenv_agents.tasks.task import Task, decode, encode, read_tasks
 
-FORM = "Answer each time with the line alone, between <line> and </line>."
+FORM = "Reply with only the line, between <line> and </line>."
 
 _LINE = re.compile(r"<line>(.*?)</line>", re.DOTALL)
 
@@ -77,7 +77,7 @@ class ShioenvTaskset(vf.Taskset[ShioenvTask, ShioenvTasksetConfig]):
     def load(self) -> Iterator[ShioenvTask]:
         """Yield each task of the file. Errors: UsageError without a file, those of `read_tasks`."""
         if self.config.file is None:
-            raise UsageError("no file of tasks", hint="name it: --taskset.file FILE")
+            raise UsageError("no file of tasks is given", hint="add --taskset.file FILE")
         for task in read_tasks(self.config.file):
             data = ShioenvTaskData(id=task.id, name=task.id, line=encode(task).decode())
             yield ShioenvTask(data, self.config.task)
@@ -104,7 +104,7 @@ class ShioenvPlay(vf.Env[ShioenvPlayConfig]):
         seat = runner_seat(asked.system)
         try:
             episode = await seat.do(lambda machine: Episode(asked, machine, turns))
-            said = f"{asked.prompt}\n\n{HOW.format(turns=turns)} {FORM}"
+            said = f"{asked.prompt}\n\n{instructions(turns)} {FORM}"
             async with agents.player.interaction(task) as interaction:
                 try:
                     for _ in range(turns):
@@ -122,7 +122,7 @@ async def _answer(seat: Seat[SandboxRunner], episode: Episode, reply: str) -> st
     """Type the line in a reply, and return the answer to the model."""
     found = _LINE.search(reply)
     if found is None:
-        return f"[no line was found] {FORM}"
+        return f"[no line found] {FORM}"
     turn = await seat.do(lambda machine: episode.act(found[1].strip()))
     return turn.text
 

@@ -1,6 +1,6 @@
 """The two processes around a previewed command: a keeper, and process 1 of its namespaces.
 
-`shioenv_agents.preview.preview` starts the keeper: as root, or as id 0 of a user namespace that
+`shioenv_agents.preview.layered_run` starts the keeper: as root, or as id 0 of a user namespace that
 maps only an ordinary user. The keeper makes the namespaces and stays outside. Process 1 arranges
 the mounts, starts the command, and waits for it. The command has its caller's id, in a user
 namespace in which it cannot mount anything. Both processes end with the caller.
@@ -56,7 +56,10 @@ CUT_OFF = 3
 def main() -> None:
     """Run the keeper; `sys.argv[1]` is the descriptor of the socket to the caller."""
     control = socket.socket(fileno=int(sys.argv[1]))
-    plan = PreviewPlan.from_line(_line(control))
+    line = _line(control)
+    if not line:  # the caller has ended, or needs no preview
+        sys.exit()
+    plan = PreviewPlan.from_line(line)
     kernel.end_with_parent(plan.parent)
     ours, theirs = socket.socketpair()
     keeper = os.getpid()

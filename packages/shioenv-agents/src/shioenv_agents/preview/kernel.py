@@ -29,6 +29,7 @@ _OPEN_TREE_CLONE, _AT_EMPTY_PATH, _AT_RECURSIVE = 1, 0x1000, 0x8000
 _MOVE_MOUNT_F_EMPTY_PATH, _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NODEV = 4, 1, 4
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
+RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -130,3 +131,12 @@ def raise_loopback() -> None:
         request = struct.pack("16sH14x", b"lo", 0)
         name, flags = struct.unpack("16sH14x", fcntl.ioctl(asked, _SIOCGIFFLAGS, request))
         fcntl.ioctl(asked, _SIOCSIFFLAGS, struct.pack("16sH14x", name, flags | _IFF_UP))
+
+
+def rename(old: int, old_name: bytes, new: int, new_name: bytes, how: int) -> None:
+    """Rename a file between two open directories, never over another one.
+
+    `RENAME_NOREPLACE` fails if the new name exists; `RENAME_EXCHANGE` swaps two files.
+    """
+    result = _libc.renameat2(old, old_name, new, new_name, how)
+    _checked(result, f"rename {os.fsdecode(new_name)}")

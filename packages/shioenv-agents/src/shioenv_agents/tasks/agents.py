@@ -23,15 +23,13 @@ from shioenv.domain.runner import State
 from shioenv.endpoint import Endpoint
 from shioenv.errors import Abstained
 from shioenv.execution.lanes import Lane
-from shioenv.files.unfinished import Parts, digest_of
+from shioenv.files.unfinished import Parts, plan_digest
 from shioenv.live.answerer import Answerer, answerer_package, load_model
 from shioenv.protocols import EXECUTION
-from shioenv.recording.cache import sources_digest
+from shioenv.recording.execution_cache import sources_digest
 from shioenv_agents.tasks.episode import Episode
 from shioenv_agents.tasks.make import Report, on_machines, sandbox_of
-from shioenv_agents.tasks.prompt import CHANGED, MADE, REMOVED
 from shioenv_agents.tasks.task import LENGTHS, GoalKind, Task, length_of
-from shioenv_agents.tasks.variants import octal
 
 TURNS: Final = 8
 """Maximum lines that an agent may type, by default."""
@@ -96,7 +94,7 @@ def attempts(
     do = partial(_attempted, name=name, agent=agent or AGENTS[name], turns=turns)
     who = description_of(do.keywords["agent"])
     plan = [msgspec.to_builtins(list(tasks)), name, who, turns, EXECUTION]
-    digest = digest_of([plan, sources_digest(*_SOURCES)])
+    digest = plan_digest([plan, sources_digest(*_SOURCES)])
     with Parts(kept, f"tried-{digest[:24]}", msgspec.to_builtins, _attempt) as parts:
         return on_machines(do, tasks, system=system, workers=workers, report=report, parts=parts)
 
@@ -186,25 +184,12 @@ def idle(task: Task) -> Callable[[Sequence[str]], str | None]:
 def names(task: Task) -> Callable[[Sequence[str]], str | None]:
     """Guess one command from the kind of work, and pass it the names in the prompt."""
     said = _names(task.prompt)
-    by_kind = {
-        MADE["copy"]: "cp -r",
-        MADE["directory"]: "mkdir",
-        MADE["fifo"]: "mkfifo",
-        MADE["link"]: "ln -s",
-        MADE["file"]: "touch",
-        CHANGED["time"]: "touch",
-        CHANGED["name"]: "mv",
-        CHANGED["cwd"]: "cd",
-        REMOVED: "rm -r",
-    }
-    first = "ls"
-    for sentence, command in by_kind.items():
-        if sentence in task.prompt:
-            first = command
+    kind = task.prompt.partition("\n")[0].partition("`. ")[2]
+    first = next((command for begin, command in _KINDS.items() if kind.startswith(begin)), "ls")
     if "\n\nPrint " in task.prompt:
         first = "cat"
     words = [said[-1], said[0]] if first == "ln -s" and len(said) == 2 else said[:2]
-    return scripted(["ls", f"{first} {' '.join(map(quoted, words))}"])
+    return scripted(["ls", f"{first} {' '.join(words)}"])
 
 
 def facts(task: Task) -> Callable[[Sequence[str]], str | None]:
@@ -282,45 +267,70 @@ AGENTS: Final[dict[str, Agent]] = {
 # ---- parsing of prompts
 
 
+_KINDS: Final[Mapping[str, str]] = {
+    "Copy ": "cp -r",
+    "Create a director": "mkdir",
+    "Create some director": "mkdir",
+    "Create a named pipe": "mkfifo",
+    "Create some named pipes": "mkfifo",
+    "Create a symbolic link": "ln -s",
+    "Create a hard link": "ln",
+    "Create ": "touch",
+    "Change the modification time": "touch",
+    "Move or rename ": "mv",
+    "Change the shell's working directory": "cd",
+    "Remove ": "rm -r",
+}
+"""How sentences for the kind of work begin, and a command that may do that work."""
+
+
 def _names(prompt: str) -> list[str]:
-    """Return the distinct names in backquotes, without the start directory."""
+    """Return the distinct words in backquotes, quoted for Bash, without the start directory."""
     _, _, rest = prompt.partition("`.")
-    rest = rest.partition("\n\nNames that do not begin")[0]
+    rest = rest.partition("\n\nRelative paths start from")[0]
     return list(dict.fromkeys(re.findall(r"`([^`\n]+)`", rest)))
 
 
+_LINK: Final = "(?:the symbolic link )?"
 _FACTS: Final[tuple[tuple[str, str], ...]] = (
-    (r"`(.+)` is gone", "rm -rf {0}"),
-    (r"`(.+)` is called `(.+)`", "mv -T {0} {1}"),
-    (r"`(.+)` is a symbolic link to `(.+)`", "ln -sfn {1} {0}"),
-    (r"`(.+)` holds what `(.+)` held", "cat {1} > {0}"),
+    (r"`(.+)` no longer exists", "rm -rf {0}"),
+    (r"`(.+)` has been moved to `(.+)`", "mv -T {0} {1}"),
+    (r"`(.+)` is a hard link to `(.+)`", "ln -f {1} {0}"),
+    (r"`(.+)` has the original content of `(.+)`", "cat {1} > {0}"),
     (r"`(.+)` is empty", ": > {0}"),
-    (r"`(.+)` holds the first (\d+) bytes of what it held", "truncate -s {1} {0}"),
-    (r"`(.+)` has (\d+) bytes", "truncate -s {1} {0}"),
-    (r"the owner of `(.+)` is (\S+)", "chown -h {1} {0}"),
-    (r"the group of `(.+)` is (\S+)", "chgrp -h {1} {0}"),
-    (r"`(.+)` was last changed just now", "touch -c {0}"),
-    (r"`(.+)` was last changed on ([^,]+), ([^,]+) \(UTC\)", "TZ=UTC touch -hcd '{1} {2}' {0}"),
+    (r"`(.+)` contains only the first (\d+) bytes? of its original content", "truncate -s {1} {0}"),
+    (r"the size of `(.+)` is (\d+) bytes?", "truncate -s {1} {0}"),
+    (r"the symbolic link `(.+)` points to `(.+)`", "ln -sfn {1} {0}"),
+    (rf"the owner of {_LINK}`(.+)` is (\S+)", "chown -h {1} {0}"),
+    (rf"the group of {_LINK}`(.+)` is (\S+)", "chgrp -h {1} {0}"),
+    (rf"the modification time of {_LINK}`(.+)` is the current time", "touch -hc {0}"),
+    (rf"the modification time of {_LINK}`(.+)` is ([-\d]+ [\d:]+ UTC)", "touch -hcd '{1}' {0}"),
     (r"the shell's working directory is `(.+)`", "cd {0}"),
     (r"the shell's umask is (\d+)", "umask {0}"),
-    (r"the exported variable `(.+)` of the shell is `(.*)`", "export {0}={1}"),
-    (r"the exported variable `(.+)` of the shell is unset", "unset {0}"),
-    (r"the variable or setting `(.+)` of the shell is `(.*)`", "{0}={1}"),
+    (r"the shell exports the variable `(.+)` with the value `(.*)`", "export {0}={1}"),
+    (r"the shell exports no variable `(.+)`", "unset {0}"),
+    (r"the shell variable `(.+)` is not exported and has the value `(.*)`", "{0}={1}"),
+    (r"the shell alias `(.+)` has the value `(.*)`", "alias {0}={1}"),
+    (r"the host name is `(.+)`", "hostname {0}"),
 )
-"""The wording of each fact, and a command that achieves it; `by_fact` handles contents."""
+"""The wording of each fact, and a command that achieves it; `by_fact` handles contents.
+
+Words in backquotes are already quoted for Bash.
+"""
 
 
 LONGEST: Final = 4000
 """Maximum characters of a fact; longer lines are not parsed."""
 
-_PERMISSIONS: Final = r"([-dlpscb][rwxsStT-]{9})"
+_PERMISSIONS: Final = r"([0-7]{4}) \([rwxsStT-]{9}\)"
 _ENTRY: Final = (
-    rf"`(.+)` is a (file|directory|named pipe), {_PERMISSIONS}, "
-    r"of (\S+) and the group ([^,\s]+)"
+    rf"`(.+)` is a (regular file|directory|named pipe): permissions {_PERMISSIONS}, "
+    r"owner (\S+), group ([^,\s]+)"
 )
+_LINK_ENTRY: Final = r"`(.+)` is a symbolic link to `(.+)`: owner (\S+), group ([^,\s]+)"
 _SHOWN: Final = re.compile(
-    r"- `(?P<name>[^`\n]+)` (?P<how>holds this|ends with these lines, behind what it held)"
-    r"(?P<bare> \(without a newline at its end\))?:\n"
+    r"- `(?P<name>[^`\n]+)` contains (?P<how>exactly|its original content, followed by) this text, "
+    r"with(?P<bare>out)? a newline at the end:\n"
     r"(?P<fence>`{3,})\n(?P<text>.*?)\n(?P=fence)",
     re.DOTALL,
 )
@@ -331,83 +341,90 @@ def by_fact(prompt: str) -> Iterator[str]:
     later = []
     for match in _SHOWN.finditer(prompt):
         text = match["text"] + ("" if match["bare"] else "\n")
-        sign = ">" if match["how"] == "holds this" else ">>"
-        yield f"printf %s {quoted(text, always=True)} {sign} {quoted(match['name'])}"
+        sign = ">" if match["how"] == "exactly" else ">>"
+        yield f"printf %s {quoted(text, always=True)} {sign} {match['name']}"
     for line in _SHOWN.sub("", prompt).splitlines():
         fact = line.removeprefix("- ")
         if len(fact) > LONGEST:
             continue
         if entry := re.match(_ENTRY, fact):
-            name, make = quoted(entry[1]), {"directory": "mkdir", "named pipe": "mkfifo"}
-            if entry[2] in make:
-                yield f"{make[entry[2]]} {name}"
-            later.append(f"chown {entry[4]}:{entry[5]} {name}; chmod {octal(entry[3])} {name}")
-            if size := re.search(r", (\d+) bytes", fact):
+            name, kind, mode, owner, group = entry.groups()
+            if kind != "regular file":
+                yield f"{'mkdir' if kind == 'directory' else 'mkfifo'} {name}"
+            later.append(f"chown {owner}:{group} {name}; chmod {mode} {name}")
+            if size := re.search(r", size (\d+) bytes?", fact):
                 later.append(f"truncate -s {size[1]} {name}")
-        elif perms := re.fullmatch(rf"`(.+)` has the permissions {_PERMISSIONS}", fact):
-            yield f"chmod {octal(perms[2])} {quoted(perms[1])}"
+            if date := re.search(r", modified ([-\d]+ [\d:]+ UTC)$", fact):
+                later.append(f"touch -hcd '{date[1]}' {name}")
+        elif link := re.match(_LINK_ENTRY, fact):
+            yield "ln -sfn {1} {0} && chown -h {2}:{3} {0}".format(*link.groups())
+        elif perms := re.fullmatch(rf"the permissions of `(.+)` are {_PERMISSIONS}", fact):
+            yield f"chmod {perms[2]} {perms[1]}"
         else:
             for said, done in _FACTS:
                 if known := re.fullmatch(said, fact):
-                    yield done.format(*map(quoted, known.groups()))
+                    yield done.format(*known.groups())
                     break
     yield from later
     printed = re.search(
         r"^Print the lines of ((?:`[^`]+`(?:, then those of )?)+)\.?$", prompt, re.M
     )
     if printed:
-        yield f"cat {' '.join(map(quoted, re.findall('`([^`]+)`', printed[1])))}"
+        yield f"cat {' '.join(re.findall('`([^`]+)`', printed[1]))}"
 
 
 _STEPS: Final[tuple[tuple[str, str], ...]] = (
-    (r"in order.*as numbers.*backwards", "sort -rn"),
-    (r"in order.*as numbers", "sort -n"),
-    (r"in order.*backwards", "sort -r"),
-    (r"in order.*only once", "sort -u"),
-    (r"in order", "sort"),
-    (r"neighbours .*behind how many", "uniq -c"),
-    (r"one of all neighbours", "uniq -d"),
-    (r"neighbours", "uniq"),
-    (r"only the first line\b", "head -n 1"),
-    (r"only the first (\d+) lines", "head -n {0}"),
-    (r"only the last (\d+) lines", "tail -n {0}"),
-    (r"all but the last (\d+) lines", "head -n -{0}"),
-    (r"those from line (\d+) on", "tail -n +{0}"),
-    (r"only how many: (l|w)\w+$", "wc -{0}"),
-    (r"only the characters ([\d,-]+)", "cut -c {0}"),
-    (r"only the fields ([\d,-]+), which are separated by tabs", "cut -f {0}"),
-    (r"only the fields ([\d,-]+), which are separated by `(.)`", "cut -d {1} -f {0}"),
-    (r"broken after at most (\d+) characters", "fold -w {0}"),
-    (r"each one backwards", "rev"),
-    (r"behind its number and a blank", "cat -n"),
-    (r"do not contain .* `(.+)`", "grep -v {0}"),
-    (r"contain .* `(.+)`", "grep {0}"),
-    (r"without the characters `(.+)`", "tr -d {0}"),
-    (r"with `(.+)` turned into `(.+)`", "tr {0} {1}"),
+    (r"sort .*as numbers.*in reverse", "sort -rn"),
+    (r"sort .*as numbers", "sort -n"),
+    (r"sort .*in reverse", "sort -r"),
+    (r"sort .*only the first of equal", "sort -u"),
+    (r"sort ", "sort"),
+    (r"merge adjacent .* not repeated", "uniq -d"),
+    (r"merge adjacent .*number of merged", "uniq -c"),
+    (r"merge adjacent", "uniq"),
+    (r"lines that equal neither", "uniq -u"),
+    (r"only the first (?:line|(\d+) lines)$", "head -n {0}"),
+    (r"only the last (?:line|(\d+) lines)$", "tail -n {0}"),
+    (r"drop the last (?:line|(\d+) lines)$", "head -n -{0}"),
+    (r"the lines from line (\d+) on", "tail -n +{0}"),
+    (r"the number of (l|w)\w+$", "wc -{0}"),
+    (r"only characters? ([\d,-]+)", "cut -c {0}"),
+    (r"only fields? ([\d,-]+) of each line, with a tab", "cut -f {0}"),
+    (r"only fields? ([\d,-]+) of each line, with `([^`]+)`", "cut -d {1} -f {0}"),
+    (r"pieces of at most (\d+) columns?", "fold -w {0}"),
+    (r"reverse the order of the characters", "rev"),
+    (r"put its number", "cat -n"),
+    (r"do not (?:match|contain) the .* `([^`]+)`", "grep -v {0}"),
+    (r"(?:match|contain) the .* `([^`]+)`", "grep {0}"),
+    (r"delete the characters of the set `([^`]+)`", "tr -d {0}"),
+    (r"characters of the set `([^`]+)` by those of the set `([^`]+)`", "tr {0} {1}"),
 )
-"""The wording of each step of an output, and a filter that may implement it."""
+"""The wording of each step of an output, and a filter that may implement it.
+
+A number that is missing is 1.
+"""
 
 _WHOLE: Final[tuple[tuple[str, str], ...]] = (
-    (r"how many lines there are in (.+): numbers", "wc -l {0}"),
-    (r"how many words there are in (.+): numbers", "wc -w {0}"),
-    (r"how many .* there are in (.+): numbers", "wc {0}"),
-    (r"the names of what is in (`[^`]+`)", "ls {0}"),
-    (r"the paths of .* in (`[^`]+`) and below", "find {0}"),
-    (r"the last part of the path (.+), a line each", "basename -a {0}"),
-    (r"the path (.+) without its last part", "dirname {0}"),
-    (r"the absolute path that (`[^`]+`) leads to", "readlink -f {0}"),
-    (r"what the symbolic link (`[^`]+`) holds", "readlink {0}"),
-    (r"how much room all in (`[^`]+`) takes, in units", "du -sk {0}"),
-    (r"how much room .* (`[^`]+`) takes", "du -sb {0}"),
+    (r"the number of lines in (.+)", "wc -l {0}"),
+    (r"the number of words in (.+)", "wc -w {0}"),
+    (r"the numbers of .* in (.+)", "wc {0}"),
+    (r"the names of the entries of (`[^`]+`)", "ls {0}"),
+    (r"the paths of .* among (`[^`]+`) and everything", "find {0}"),
+    (r"the last component of (.+)", "basename -a {0}"),
+    (r"the paths? (.+) without (?:its|their) last", "dirname {0}"),
+    (r"the absolute path of (`[^`]+`)", "readlink -f {0}"),
+    (r"the target of the symbolic link (`[^`]+`)", "readlink {0}"),
+    (r"the total disk usage of (`[^`]+`), in units of 1024", "du -sk {0}"),
+    (r"the total apparent size of (?:each directory in )?(`[^`]+`)", "du -sb {0}"),
     (r"the absolute path of the working directory", "pwd"),
-    (r"the name of whoever runs this shell", "whoami"),
-    (r"the environment variables ([\w, ]+), in this order", "printenv {0}"),
-    (r"the names of the groups of whoever", "groups"),
-    (r"the kernel's release", "uname -r"),
-    (r"the machine's architecture", "uname -m"),
-    (r"the host's name", "uname -n"),
-    (r"the number of the user of", "id -u"),
-    (r"what kind of content (.+) holds", "file {0}"),
+    (r"your user name", "whoami"),
+    (r"the values? of the environment variables? (.+)", "printenv {0}"),
+    (r"the names of your groups", "groups"),
+    (r"the release of the kernel", "uname -r"),
+    (r"the hardware architecture", "uname -m"),
+    (r"the host name", "uname -n"),
+    (r"your user ID", "id -u"),
+    (r"the type of (.+), as determined", "file {0}"),
     (r"the sorted files (`.+`) and (`.+`) that are in both", "comm -12 {0} {1}"),
 )
 """The wording of each complete output, and a command that may print it."""
@@ -416,21 +433,22 @@ _WHOLE: Final[tuple[tuple[str, str], ...]] = (
 def proposals(prompt: str) -> Iterator[str]:
     """Yield pipelines that may print the requested output, the most likely first."""
     asked = prompt.partition("\n\nPrint ")[2].partition("\n\n")[0].rstrip(".")
-    begin, *steps = asked.split("; of these ")
-    files = re.findall(r"`([^`]+)`", begin)
-    line = f"cat {' '.join(map(quoted, files))}"
+    begin, *steps = asked.removeprefix("the result of these steps: take ").split("; ")
+    line = f"cat {_words(begin)}"
     for said, done in _WHOLE:
         if match := re.search(said, begin):
-            words = [
-                " ".join(map(quoted, re.findall(r"[^`,\s]+", text))) for text in match.groups()
-            ]
-            line = done.format(*words)
+            line = done.format(*map(_words, match.groups()))
             break
     pipelines = [line]
     for step in steps:
         for said, done in _STEPS:
             if match := re.search(said, step):
-                line += f" | {done.format(*map(quoted, match.groups()))}"
+                line += f" | {done.format(*(value or '1' for value in match.groups()))}"
                 pipelines.append(line)
                 break
     yield from reversed(pipelines)
+
+
+def _words(text: str) -> str:
+    """Return the words in backquotes, separated by spaces."""
+    return " ".join(word for word in re.findall("`([^`]+)`", text) if word != "total")

@@ -71,10 +71,10 @@ class Certificate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             (self.idle > 0, f"doing nothing passed {self.idle} of {self.k} times"),
             (self.loaded != 2, f"under load the solution passed {self.loaded} of 2 times"),
             (bool(self.mistaken), f"near misses pass: {_shown(self.mistaken)}"),
-            (bool(self.refused), f"right answers fail: {_shown(self.refused)}"),
+            (bool(self.refused), f"correct answers fail: {_shown(self.refused)}"),
             (bool(self.untold), f"underspecified: {_shown(self.untold)}"),
             (bool(self.leaks), f"the solution can be read: {_shown(self.leaks)}"),
-            (bool(self.altered), f"not as the export writes it: {_shown(self.altered)}"),
+            (bool(self.altered), f"changed since the export: {_shown(self.altered)}"),
             (bool(self.judged_by.forged), f"rewards forged: {_shown(self.judged_by.forged)}"),
         )
         return tuple(text for wrong, text in lines if wrong)

@@ -21,11 +21,12 @@ from msgspec.structs import replace
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.names import name_bytes
 from shioenv.errors import TaskError
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.files.durable import atomic_write, locked, refuse_existing, storage_errors
 from shioenv.files.journal import Journal
 from shioenv.live.terminal import Terminal, for_rows
@@ -34,9 +35,9 @@ from shioenv.system.store import System, find_system
 from shioenv_agents.protocols import JUDGE
 from shioenv_agents.tasks.attacks import ATTACKS, forgeries, kinds
 from shioenv_agents.tasks.certificate import Certificate, JudgeCertificate, digest_of
-from shioenv_agents.tasks.check import Judge, Verdict, refuse_other
 from shioenv_agents.tasks.determined import leaks, lines_of, untold
-from shioenv_agents.tasks.make import Report, on_machines, sandbox_of
+from shioenv_agents.tasks.goal_check import Judge, Verdict, refuse_other
+from shioenv_agents.tasks.make import Report, on_machines, reworded, sandbox_of
 from shioenv_agents.tasks.task import Task, bare, read_tasks, write_tasks
 from shioenv_agents.tasks.variants import ALTERNATIVES, candidates, near_misses, neighbours, reaches
 
@@ -111,7 +112,8 @@ class Trial:
         def read(name: str) -> bytes | None:
             if self.task.history:
                 return None
-            return self.machine.read(posixpath.normpath(posixpath.join(self.task.cwd, name)))
+            path = posixpath.join(self.task.cwd, os.fsdecode(name_bytes(name)))
+            return self.machine.read(posixpath.normpath(path))
 
         instant = self.machine.system.declaration.instant
         return untold(self.task, self._before.document, read, instant)
@@ -231,13 +233,15 @@ def certify_file(
     """Certify the tasks of a file, and return them in order, each with a new certificate.
 
     Tasks without `faults` are written to the new file `out`. With `rebase` the tasks are treated as
-    tasks of the present build of their system (`rebased`). Other options and errors are those of
-    `certify_into`; errors of `read_tasks`.
+    tasks of the present build of their system (`rebased`), and get prompts in this release's
+    wording (`reworded`). Other options and errors are those of `certify_into`; errors of
+    `read_tasks`.
     """
     refuse_existing(out)
     tasks = read_tasks(file)
     if rebase:
         tasks = rebased(tasks, _found(tasks, system))
+        tasks = on_machines(_reworded, tasks, system=system, workers=options.get("workers"))
     return certify_into(out, tasks, partial(write_tasks, path=out), system=system, **options)
 
 
@@ -261,12 +265,12 @@ def rebased(tasks: Sequence[Task], built: System) -> list[Task]:
         if changed:
             raise TaskError(
                 f"{changed}task {task.id} was changed since it was certified",
-                hint="certify the changed tasks without --rebase, where they were made",
+                hint="certify the changed task without --rebase, on the build that it names",
             )
         if task.system != built.name:
             raise TaskError(
-                f"task {task.id} was made on {task.system}, and not on a build of {built.name}",
-                hint=f"--system {task.system}",
+                f"task {task.id} was made on {task.system}, not on a build of {built.name}",
+                hint=f"use --system {task.system}",
             )
     return [replace(task, system_digest=built.digest, certificate=None) for task in tasks]
 
@@ -283,7 +287,10 @@ def certify_into(
     tasks = certify_tasks(tasks, kept=kept, **options)
     passed = [task for task in tasks if task.certificate and not task.certificate.faults]
     if not passed:
-        raise TaskError("no task passes every line", hint="--check names them; more records")
+        raise TaskError(
+            f"all tasks ({len(tasks):,}) have faults",
+            hint="shioenv tasks verify FILE lists faults; add more tasks",
+        )
     write(passed)
     rmtree(kept)
     return tasks
@@ -498,8 +505,8 @@ def _found(tasks: Sequence[Task], system: str | None) -> System:
     names = {system or task.system for task in tasks}
     if len(names) > 1:
         raise TaskError(
-            f"the tasks are of several systems: {', '.join(sorted(names))}",
-            hint="certify those of each system by themselves",
+            f"the tasks belong to several systems: {', '.join(sorted(names))}",
+            hint="certify the tasks of each system separately",
         )
     return find_system(names.pop())
 
@@ -513,6 +520,10 @@ def _certified(
 ) -> Certificate:
     task, near = asked[1].task, asked[1].near
     return certificate_of(task, near, sandbox_of(lane), k=k, judged_by=judged_by, court=court)
+
+
+def _reworded(lane: Lane, task: tuple[int, Task]) -> Task:
+    return reworded(task[1], sandbox_of(lane))
 
 
 def _loaded(lane: Lane, task: tuple[int, Task], *, court: Court) -> int:

@@ -8,18 +8,30 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain
 from typing import Any, Final
 
-from shioenv.bash.words import plain_words
-from shioenv.domain.behavior import NOTHING
-from shioenv.recording.text import read_arguments
+from shioenv.bash.words import plain_words, unquoted
+from shioenv.domain.names import name_text
+from shioenv.recording.text_score import read_arguments
 from shioenv.system.store import System
-from shioenv_agents.tasks.check import DATES, date_of, is_now
-from shioenv_agents.tasks.prompt import gives_away, shows_output, tells_how
+from shioenv_agents.tasks.goal_check import DATES, date_of, is_now
+from shioenv_agents.tasks.prompt import (
+    ENGLISH,
+    entry_text,
+    file_word,
+    gives_away,
+    is_worded,
+    mode,
+    number_of,
+    shows_output,
+    tells_how,
+    word,
+)
 from shioenv_agents.tasks.task import Fact, Task
 
 LARGEST: Final = 1 << 18
@@ -30,6 +42,9 @@ PEOPLES: Final = (
 )  # fmt: skip
 """Directories of files that people write, or that are specific to this machine."""
 
+OTHER_WORDING: Final = "the prompt is not in this release's wording (--rebase rewrites it)"
+"""The fault of a prompt that cannot be parsed."""
+
 Read = Callable[[str], bytes | None]
 """A callable that returns a pristine file's content by its name from the start directory."""
 
@@ -39,6 +54,9 @@ def untold(task: Task, before: Mapping[str, Any], read: Read, instant: datetime)
 
     `before` is the context at the task's start, and `instant` the system's present.
     """
+    if not is_worded(task.prompt):
+        yield OTHER_WORDING
+        return
     changed = task.goal.attributes
     for fact in task.goal.facts:
         if fact.area != "fs":
@@ -51,8 +69,10 @@ def untold(task: Task, before: Mapping[str, Any], read: Read, instant: datetime)
         if name not in task.goal.moved and not _holds(task, name, digest, read):
             yield f"content of {name}"
     if task.goal.output is not None:
-        asked = re.search(r"^(?:Print|And the last command you run prints) (.+)", task.prompt, re.M)
-        if asked is None or any(word not in task.prompt for word in _files_read(task, read)):
+        asked = re.search(
+            r"^(?:Print|The last command that you run must also print) (.+)", task.prompt, re.M
+        )
+        if asked is None or any(name not in task.prompt for name in _files_read(task, read)):
             yield "output"
 
 
@@ -64,36 +84,56 @@ def _told(
     instant: datetime,
 ) -> bool:
     """Whether the prompt states or implies a fact about a file."""
-    name = fact.names[0]
+    name = file_word(fact.names[0])
     about = "\n".join(line for line in prompt.splitlines() if f"`{name}`" in line)
     if fact.moved_to is not None:
-        return f"`{name}` is called `{fact.moved_to}`" in about
+        return f"`{name}` has been moved to `{file_word(fact.moved_to)}`" in about
     if fact.attribute is None and fact.code == "r":
-        return f"`{name}` is gone" in about
+        return f"`{name}` no longer exists" in about
     if fact.attribute is None:
         return all(_stands(value, about) for value in _needed(fact.value, instant))
-    if _stands(fact.value, about):
-        return True
-    old = before["fs"].get(name, {})
+    old = before["fs"].get(fact.names[0], {})
+    entry = {**old, **changed[fact.names[0]]}
+    kind = str(entry.get("perms", "-"))[0]
+    if kind != str(old.get("perms", kind))[0]:
+        return all(_stands(value, about) for value in _needed(entry, instant))
     if fact.attribute in DATES:
-        return is_now(date_of({**old, **changed[name]}), instant) and bool(about)
-    is_file = str(old.get("perms", "-")).startswith("-")
-    return fact.attribute in ("size", "links") and not is_file and bool(about)
+        is_told = is_now(date_of(entry), instant) or _stands(_minute(entry), about)
+        return is_told and bool(about)
+    if fact.attribute == "links" and kind == "d":
+        return True  # it follows from the directories in it
+    if fact.attribute == "size" and kind != "-":
+        return bool(about)
+    return _stands(_TEXTS.get(fact.attribute, str)(fact.value), about)
+
+
+_TEXTS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "perms": mode,
+    "target": file_word,
+    "size": lambda size: number_of(size, "byte"),
+    "links": lambda links: number_of(links, "hard link"),
+}
+"""How prompts write the values of attributes."""
 
 
 def _needed(entry: Mapping[str, Any], instant: datetime) -> Iterator[object]:
     """Yield the values of a new file that the prompt must state."""
-    kind = str(entry["perms"])[:1]
-    if kind == "l":
-        yield entry["target"]
-        return
-    yield from (entry["perms"], entry["owner"], entry["group"])
+    kind = str(entry["perms"])[0]
+    yield ENGLISH["types"][kind].format(target=file_word(str(entry.get("target") or "")))
+    if kind != "l":
+        yield mode(str(entry["perms"]))
+    yield from (entry["owner"], entry["group"])
     if kind == "-":
-        yield entry["size"]
-        if entry["links"] > 1:
-            yield entry["links"]
+        yield _TEXTS["size"](entry["size"])
+    if kind != "d" and entry["links"] > 1:
+        yield _TEXTS["links"](entry["links"])
     if kind != "d" and not is_now(date_of(entry), instant):
-        yield from date_of(entry)
+        yield _minute(entry)
+
+
+def _minute(entry: Mapping[str, Any]) -> str:
+    year, month, day, clock = date_of(entry)
+    return f"{datetime.strptime(f'{day} {month} {year}', '%d %b %Y'):%Y-%m-%d} {clock}"
 
 
 def _told_outside(prompt: str, fact: Fact, before: Mapping[str, Any]) -> bool:
@@ -101,13 +141,15 @@ def _told_outside(prompt: str, fact: Fact, before: Mapping[str, Any]) -> bool:
     if fact.code == "r":
         return _stands((fact.area, *fact.names)[-1], prompt)
     value = fact.value
+    if isinstance(value, bool):
+        return _stands("on" if value else "off", prompt)
     if not isinstance(value, list):
-        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        return _stands(shown, prompt)
+        shown = word(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return any(_stands(text, prompt) for text in (shown, str(value)))
     old = fact.before(before)
     before_it = old if isinstance(old, list) else []
     changed = [one for one in (*before_it, *value) if (one in before_it) != (one in value)]
-    return bool(changed) and all(json.dumps(one) in prompt for one in changed)
+    return bool(changed) and all(f"`{entry_text(str(one))}`" in prompt for one in changed)
 
 
 def _stands(value: object, text: str) -> bool:
@@ -117,41 +159,44 @@ def _stands(value: object, text: str) -> bool:
 
 def _holds(task: Task, name: str, digest: str, read: Read) -> bool:
     """Whether the prompt gives the content of a file, so that it could be written."""
-    begin = f"- `{name}` "
-    said, _, after = f"\n{task.prompt}".partition(f"\n{begin}holds ")[2].partition("\n")
+    file = re.escape(f"`{file_word(name)}`")
+    sizes = rf"^- (?:{file} is a regular file: .*, size|the size of {file} is) (\d+) bytes?\b"
+    match = re.search(sizes, task.prompt, re.M)
+    size = int(match[1]) if match else 0
     old = read(name) or b""
-    if f"{begin}is empty" in task.prompt:
-        return digest == NOTHING
     contents: list[bytes | None] = []
-    if match := re.fullmatch(r"what `(.+)` held", said):
-        contents.append(read(match[1]))
-    if match := re.fullmatch(r"the first (\d+) bytes of what it held", said):
-        contents.append(old[: int(match[1])])
-    if size := re.search(rf"`{re.escape(name)}` (?:is a file, .* |has )(\d+) bytes", task.prompt):
-        if said == "what it held, then zero bytes":
-            contents.append(old.ljust(int(size[1]), b"\0"))
-        elif said == "zero bytes alone":
-            contents.append(bytes(int(size[1])))
-    if said.startswith("this"):
-        contents.append(_fenced(after, said))
-    added = f"\n{task.prompt}".partition(f"\n{begin}ends with these lines, behind what it held")[2]
-    if added:
-        said, _, after = added.partition("\n")
-        contents.append(old + _fenced(after, said))
+    for line in re.split(rf"^- {file} ", task.prompt, flags=re.M)[1:]:
+        said, _, after = line.partition("\n")
+        if said == "is empty":
+            contents.append(b"")
+        elif match := re.fullmatch(
+            r"(?:has the original content of|is a hard link to) `(.+)`", said
+        ):
+            contents.append(read(name_text(os.fsencode(unquoted(match[1])))))
+        elif match := re.fullmatch(r"contains only the first (\d+) bytes? of its .*", said):
+            contents.append(old[: int(match[1])])
+        elif said == "contains its original content, followed by null bytes":
+            contents.append(old.ljust(size, b"\0"))
+        elif said == "contains only null bytes":
+            contents.append(bytes(size))
+        elif said.startswith("contains exactly this text"):
+            contents.append(_fenced(after, said))
+        elif said.startswith("contains its original content, followed by this text"):
+            contents.append(old + _fenced(after, said))
     return any(hashlib.sha256(one).hexdigest() == digest for one in contents if one is not None)
 
 
 def _fenced(after: str, said: str) -> bytes:
     fence, _, rest = after.partition("\n")
     text = rest.partition(f"\n{fence}")[0] if not rest.startswith(fence) else ""
-    return (text + ("" if "without a newline" in said else "\n")).encode()
+    return (text + ("" if said.endswith("without a newline at the end:") else "\n")).encode()
 
 
 def _files_read(task: Task, read: Read) -> Iterator[str]:
     """Yield words of the solution that name a file of the machine."""
-    for word in plain_words(task.solution):
-        if "/" in word.strip("/") and read(word) is not None:
-            yield word.rpartition("/")[2]
+    for name in plain_words(task.solution):
+        if "/" in name.strip("/") and read(name) is not None:
+            yield name.rpartition("/")[2]
 
 
 def leaks(task: Task, lines_of_machine: Mapping[str, str]) -> Iterator[str]:

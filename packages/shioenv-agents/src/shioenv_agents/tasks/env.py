@@ -19,7 +19,8 @@ from shioenv.errors import (
 )
 from shioenv.live.terminal import for_rows
 from shioenv.sandbox.base import Limits
-from shioenv_agents.tasks.episode import HOW, MAX_TURNS, SHOWN, Episode
+from shioenv.text import short_repr
+from shioenv_agents.tasks.episode import MAX_TURNS, SHOWN, Episode, instructions
 from shioenv_agents.tasks.task import Task, read_tasks
 
 MAX_LINE: Final = 4096
@@ -113,24 +114,33 @@ class TaskEnv(gymnasium.Env[str, str]):
         self.tasks = read_tasks(tasks) if isinstance(tasks, str | Path) else list(tasks)
         names = {task.system for task in self.tasks}
         if not self.tasks or max_turns < 1:
-            raise EnvironmentOptionError("there has to be a task, and a turn to do it in")
+            raise EnvironmentOptionError(
+                f"there are {len(self.tasks)} tasks, and max_turns is {max_turns}",
+                hint="give at least one task, and max_turns of at least 1",
+            )
         if system is None and len(names) > 1:
             raise EnvironmentOptionError(
-                f"the tasks are of several systems: {', '.join(sorted(names))}",
-                hint="one environment for each of them",
+                f"the tasks belong to several systems: {', '.join(sorted(names))}",
+                hint="create an environment for each system",
             )
         if render_mode not in (None, "ansi"):
-            raise EnvironmentOptionError(f"no render mode is called {render_mode!r}", hint="ansi")
+            raise EnvironmentOptionError(
+                f"unknown render_mode {render_mode!r}", hint="use 'ansi' or None"
+            )
         self.render_mode = render_mode
         self.max_turns = max_turns
         self.action_space = LongText(MAX_LINE)
         longest = max(len(task.prompt) for task in self.tasks)
-        self.observation_space = LongText(max(MAX_TEXT, longest + len(HOW) + 20))
+        self.observation_space = LongText(max(MAX_TEXT, longest + len(instructions(max_turns)) + 2))
         self._system, self._limits = system or self.tasks[0].system, limits
         self.beginnings: Beginnings | None = None
         """The start states of attempts; None before the first `reset`, and after `close`."""
         self._episode: Episode | None = None
         self._lines: list[str] = []
+
+    def __repr__(self) -> str:
+        facts = {"system": self._system, "tasks": len(self.tasks), "max_turns": self.max_turns}
+        return short_repr(self, facts)
 
     def __getstate__(self) -> object:
         """Return the state for a copy. Errors: EpisodeError after the first reset."""
@@ -177,8 +187,8 @@ class TaskEnv(gymnasium.Env[str, str]):
             raise EpisodeError("no episode is running", hint="call reset first")
         if not self.action_space.contains(action):
             raise ActionError(
-                f"{action!r:.60} is no line of Bash",
-                hint=f"a text of at most {MAX_LINE} characters without NUL",
+                f"the action {action!r:.60} is not in the action space",
+                hint=f"give a text of at most {MAX_LINE} characters without NUL",
             )
         return self._episode.typed(action)
 
@@ -210,7 +220,7 @@ class TaskEnv(gymnasium.Env[str, str]):
     def _named(self, name: object) -> Task:
         found = [task for task in self.tasks if task.id == name]
         if not found:
-            raise EnvironmentOptionError(f"no task is called {name!r}", hint="see env.tasks")
+            raise EnvironmentOptionError(f"unknown task {name!r}", hint="env.tasks lists the tasks")
         return found[0]
 
     @staticmethod

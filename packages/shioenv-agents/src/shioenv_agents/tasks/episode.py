@@ -10,7 +10,7 @@ from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import EpisodeError, InputError
 from shioenv.live.terminal import Terminal
-from shioenv_agents.tasks.check import Judge, Verdict
+from shioenv_agents.tasks.goal_check import Judge, Verdict
 from shioenv_agents.tasks.task import Task
 
 MAX_TURNS: Final = 20
@@ -20,8 +20,8 @@ SHOWN: Final = 8000
 """Maximum characters shown of an output; a longer output is cut in the middle."""
 
 HOW: Final = (
-    "You work one line of Bash at a time: answer with a line, and you are shown what it prints. "
-    "The shell goes on from line to line. You have {turns} lines at most."
+    "Work one line of Bash at a time: reply with a line, and you will see its output. The shell "
+    "keeps its state from line to line. You can type at most {lines}."
 )
 
 
@@ -61,7 +61,7 @@ class Episode:
     @property
     def prompt(self) -> str:
         """The first message for the agent: the task's prompt, and instructions."""
-        return f"{self.task.prompt}\n\n{HOW.format(turns=self.max_turns)}"
+        return f"{self.task.prompt}\n\n{instructions(self.max_turns)}"
 
     def fork(self) -> Episode:
         """Return an independent attempt that continues from this state."""
@@ -79,7 +79,7 @@ class Episode:
         Episodes of one machine may type concurrently, from threads. Errors: those of `act`.
         """
         if self.over:
-            raise EpisodeError("the episode is over", hint="begin another one")
+            raise EpisodeError("the episode is over", hint="begin another episode")
         try:
             return shown(self.terminal.run(line))
         except InputError as error:  # the line is invalid, for example because it holds a NUL
@@ -103,6 +103,11 @@ class Episode:
         return Turn(text, float(done), done, truncated, self.verdict)
 
 
+def instructions(turns: int) -> str:
+    """Return how an agent works that may type this number of lines."""
+    return HOW.format(lines="1 line" if turns == 1 else f"{turns} lines")
+
+
 def shown(behavior: Behavior, *, stays: bool = False) -> str:
     """Format a behavior for an agent.
 
@@ -111,15 +116,15 @@ def shown(behavior: Behavior, *, stays: bool = False) -> str:
     text = behavior.text
     if len(text) > SHOWN:
         half = SHOWN // 2
-        text = f"{text[:half]}\n[{len(text) - SHOWN} characters left out]\n{text[-half:]}"
+        text = f"{text[:half]}\n[{len(text) - SHOWN} characters omitted]\n{text[-half:]}"
     if behavior.timed_out:
-        what = "every process was ended" if stays else "all that this line did was taken back"
-        return f"{text}\n[ran out of time: {what}]".lstrip("\n")
+        what = "all processes were ended" if stays else "the effects of this line were undone"
+        return f"{text}\n[timed out: {what}]".lstrip("\n")
     notes = []
     if behavior.exit_code:
         notes.append(f"[exit code {behavior.exit_code}]")
     elif not text:
-        notes.append("[nothing was printed]")
+        notes.append("[no output]")
     if notes and text and not text.endswith("\n"):
         text += "\n"
     return text + "".join(notes)

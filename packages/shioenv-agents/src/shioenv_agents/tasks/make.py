@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import posixpath
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -13,9 +15,12 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from shioenv.bash.words import plain_words
 from shioenv.behavior.observe import SandboxRunner
+from shioenv.domain.behavior import NOTHING
 from shioenv.domain.context import Context
 from shioenv.domain.inputs import Input
+from shioenv.domain.names import name_bytes, name_text
 from shioenv.domain.patch import ContextPatch, without_contents
 from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.record import Record
@@ -23,15 +28,15 @@ from shioenv.domain.record import encode as encode_record
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.unfinished import Parts, digest_of
+from shioenv.files.unfinished import Parts, plan_digest
 from shioenv.live.terminal import Terminal, contents, for_rows
 from shioenv.protocols import EXECUTION
-from shioenv.recording.cache import sources_digest
+from shioenv.recording.execution_cache import sources_digest
 from shioenv.recording.session import ROW_END
+from shioenv.recording.text_score import read_arguments
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system
-from shioenv_agents.tasks.asking import asks
-from shioenv_agents.tasks.check import (
+from shioenv_agents.tasks.goal_check import (
     DATES,
     Judge,
     digest_in,
@@ -39,13 +44,18 @@ from shioenv_agents.tasks.check import (
     is_now,
     refuse_other,
 )
+from shioenv_agents.tasks.output_requests import asks
 from shioenv_agents.tasks.prompt import (
     ENGLISH,
-    MADE,
+    SEVERAL,
+    UNDONE,
     Content,
     family,
+    file_word,
     gives_away,
     like,
+    makes,
+    number_of,
     shown,
     shows_output,
     told,
@@ -62,8 +72,8 @@ LONGEST_OUTPUT: Final = 4000
 MIN_IRREDUCIBILITY: Final = 0.7
 """Default minimum irreducibility of a record that becomes a task."""
 
-UNTELLABLE: Final = "no prompt tells its goal"
-GIVEN_AWAY: Final = "its prompt would give it away"
+UNTELLABLE: Final = "its goal cannot be described"
+GIVEN_AWAY: Final = "its prompt would reveal the solution"
 UNSOLVED: Final = "its solution does not pass"
 IDLE: Final = "doing nothing passes"
 REDUCED: Final = "a part of its solution passes"
@@ -123,7 +133,11 @@ def make_tasks(
         what="record",
     )
     found: dict[int, Task | str] = {}
-    plan = [built.digest, [encode_record(one).decode() for one in chosen], repr(limits)]
+    plan = [
+        built.digest,
+        [encode_record(one).decode() for one in chosen],
+        repr(limits and asdict(limits)),
+    ]
     with LocalExecutor(workers) as executor, parts_of(kept, "made", plan) as parts:
         answers = parts.completed(partial(executor.map, job), enumerate(chosen))
         for number, task in answers:
@@ -137,7 +151,7 @@ def make_tasks(
 
 def parts_of(kept: Path | None, name: str, plan: object) -> Parts[Task | str]:
     """Open the tasks made by earlier calls with the same plan and code, by number."""
-    digest = digest_of([plan, EXECUTION, sources_digest(*_SOURCES)])
+    digest = plan_digest([plan, EXECUTION, sources_digest(*_SOURCES)])
     return Parts(
         kept,
         f"{name}-{digest[:24]}",
@@ -186,15 +200,18 @@ def unsuited(record: Record, system: str, min_irreducibility: float) -> str | No
     """
     score = record.irreducibility
     reasons = (
-        (record.system != system or not record.cwd, "a record of another system"),
+        (record.system != system or not record.cwd, "it belongs to another system"),
         (record.exit_code != 0, "its input failed"),
-        (record.mistake is not None, "its input holds a mistake"),
-        (record.timed_out or record.output_truncated or record.patch_truncated, "a limit was met"),
-        (bool(record.limits_hit), "a limit was met"),
+        (record.mistake is not None, "its input contains a mistake"),
+        (
+            record.timed_out or record.output_truncated or record.patch_truncated,
+            "it reached a limit",
+        ),
+        (bool(record.limits_hit), "it reached a limit"),
         (record.volatile, "its input is volatile"),
         (record.n_arguments == 0, "its input has no argument"),
         (ROW_END in record.input_args, "its input has several rows"),
-        (score is None or score < min_irreducibility, "its input can do with less"),
+        (score is None or score < min_irreducibility, "its irreducibility is too low or unknown"),
     )
     return next((why for wrong, why in reasons if wrong), None)
 
@@ -229,12 +246,12 @@ def made_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | 
     behavior = terminal.run(solution)
     goal = goal_of(terminal, behavior.patch, behavior.content_digests, before)
     if any(set("*?[") & set(name) for name in goal.made):
-        return "a pattern that matched nothing names its file"
+        return "its file is named by a pattern that matched nothing"
     if (behavior.exit_code, behavior.output) != (record.exit_code, record.output_bytes):
-        return "its input does something else in a shell that stays"
+        return "its input has another effect in a persistent shell"
     output = _output(shell_input, terminal, goal.digests)
     if not goal.patch and not behavior.content_digests and output is None:
-        return "it changes nothing, and no template asks for its output"
+        return "it changes nothing, and its output cannot be described"
     draft = Task(
         id=f"{record.session_id:06}",
         prompt="",
@@ -314,7 +331,7 @@ def _output(shell_input: Input, terminal: Terminal, digests: Mapping[str, str]) 
         return None
     written_to = [name for name, one in digests.items() if one == sha256(printed).hexdigest()]
     if written_to:
-        return str(ENGLISH["prompt"]["of_file"].format(name=written_to[0]))
+        return str(ENGLISH["prompt"]["of_file"].format(name=file_word(written_to[0])))
     spans = list(shell_input.spans())
     begin = 0
     for number, (start, _) in enumerate(spans):
@@ -369,32 +386,54 @@ def prompt_of(
     lines = told(before.document, goal, [*described.values()], lambda date: is_now(date, instant))
     if lines is None or (not lines and output is None):
         return None
-    kind = kind or family(draft.commands, {fact.area for fact in goal.facts})
-    if kind == MADE["archive"] and any(
-        one == like("zeros", name) for name, one in described.items()
-    ):
+    is_archive = any(makes(name) == "archive" for name in draft.commands)
+    if is_archive and any(one == like("zeros", name) for name, one in described.items()):
         return None  # an archive of nothing, which no prompt describes
     return written(
         user=str(before.document["user"]),
         cwd=draft.cwd,
-        kind=kind,
+        kind=kind or family(draft.commands, goal, before.document),
         state=lines,
         asked=output,
     )
 
 
+def reworded(task: Task, machine: SandboxRunner) -> Task:
+    """Return the task with the prompt that this release writes for it, without a certificate.
+
+    Words of a language model before the facts are kept. If the goal cannot be described after the
+    solution has run here, the task is returned unchanged. Errors: those of sandboxes.
+    """
+    terminal = Terminal(machine, task.cwd, task.history)
+    before = terminal.before()
+    terminal.run(task.solution)
+    output = None
+    if task.goal.output is not None:
+        shell_input = read_arguments(task.solution, machine.system).input
+        output = _output(shell_input, terminal, task.goal.digests)
+    kind = next((one for one in (SEVERAL, UNDONE) if one in task.prompt), None)
+    prompt = prompt_of(task, terminal, before, output, kind)
+    if prompt is None or (output is None) != (task.goal.output is None):
+        return task
+    words, _, _ = task.prompt.partition("You are ")
+    return replace(task, prompt=words + prompt, certificate=None)
+
+
 def _content(draft: Task, terminal: Terminal, name: str, content: bytes | None) -> Content | None:
     """Describe a file's content: by another file, by its old content, as text, or not (None)."""
     machine, cwd = terminal.machine, draft.cwd
-    for word in () if draft.history else draft.solution.split():
-        if word != name and digest_in(machine, cwd, word) == draft.goal.digests[name]:
-            return like("copy", name, other=word)
+    if draft.goal.digests[name] == NOTHING:
+        return like("empty", name)
+    for other in () if draft.history else _others(draft, name):
+        if digest_in(machine, cwd, other) == draft.goal.digests[name]:
+            how = "hard" if _is_hard_link(draft.goal, name, other) else "copy"
+            return like(how, name, other=file_word(other))
     if content is None or sha256(content).hexdigest() != draft.goal.digests[name]:
         return None
-    path = name if name.startswith("/") else f"{cwd.rstrip('/')}/{name}"
+    path = posixpath.join(cwd, os.fsdecode(name_bytes(name)))
     old = None if draft.history else machine.read(path)
     if old and old.startswith(content):
-        return like("first", name, count=len(content))
+        return like("first", name, size=number_of(len(content), "byte"))
     if len(content) > len(old or b"") and content.strip(b"\0") == (old or b""):
         return like("longer" if old else "zeros", name)
     try:
@@ -406,3 +445,20 @@ def _content(draft: Task, terminal: Terminal, name: str, content: bytes | None) 
     if old and content.startswith(old) and old.endswith(b"\n"):
         return shown(name, content[len(old) :].decode(), added=True)
     return shown(name, text)
+
+
+def _others(draft: Task, name: str) -> list[str]:
+    """Return the words of the solution that may name a file with the content of another one.
+
+    A file whose name the other name extends comes first: `x` of a backup `x~`.
+    """
+    words = (os.fsencode(word) for word in plain_words(draft.solution))
+    others = [one for one in map(name_text, words) if one != name]
+    return sorted(others, key=lambda one: not name.startswith(one))
+
+
+def _is_hard_link(goal: Goal, name: str, other: str) -> bool:
+    """Whether a goal makes a file another name of an existing file, by their numbers of links."""
+    made = [fact.value for fact in goal.facts if fact.names == (name,) and fact.code == "a"]
+    links = goal.attributes.get(other, {}).get("links", 1)
+    return bool(made) and links > 1 and made[0]["links"] == links

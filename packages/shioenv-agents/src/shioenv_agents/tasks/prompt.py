@@ -1,7 +1,7 @@
 """Prompts for agents: the goal in plain English, without the way to reach it.
 
-A sentence for the family of commands describes the kind of work. The goal's facts follow, each as a
-line about the final state. An output is described by `asking`, never shown. The wording is in
+A sentence describes the kind of work. The goal's facts follow, each as a line about the final
+state. `output_requests` describes an output, which is never shown. The wording is in
 `english.toml`.
 """
 
@@ -17,13 +17,15 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from shioenv.bash.words import quoted
+from shioenv.domain.context import MONTHS
+from shioenv.domain.modes import mode_of
+from shioenv.domain.names import name_bytes
 from shioenv.endpoint import Endpoint, ReplyFile
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.files.documents import parse_toml
-from shioenv.grammar.arguments import on_files
-from shioenv.grammar.library import load_grammar, shipped_headers
-from shioenv.grammar.traits import OF_FILES
-from shioenv_agents.tasks.check import date_of, is_directory
+from shioenv.grammar.library import shipped_headers
+from shioenv_agents.tasks.goal_check import DATES, date_of
 from shioenv_agents.tasks.task import Fact, Goal, GoalKind, Task
 
 LONGEST: Final = 2000
@@ -37,17 +39,27 @@ ENGLISH: Final[Mapping[str, Any]] = parse_toml(
 )
 """The English of prompts."""
 
-KINDS: Final[Mapping[str, Any]] = ENGLISH["kinds"]
-MADE: Final[Mapping[str, str]] = KINDS["made"]
-CHANGED: Final[Mapping[str, str]] = KINDS["changed"]
-REMOVED: Final[str] = KINDS["removed"]
-"""`MADE`, `CHANGED` and `REMOVED`: sentences for the kind of work.
+SEVERAL: Final[str] = ENGLISH["kinds"]["several"]
+UNDONE: Final[str] = ENGLISH["kinds"]["undone"]
+"""`SEVERAL` and `UNDONE`: the sentences of composed tasks."""
 
-The key is what the command makes, changes or removes.
-"""
-
+_KINDS: Final[Mapping[str, Any]] = ENGLISH["kinds"]
 _FILES: Final[Mapping[str, str]] = ENGLISH["files"]
 _PROMPT: Final[Mapping[str, str]] = ENGLISH["prompt"]
+
+_KIND_OF_ATTRIBUTE: Final[Mapping[str, str]] = {
+    "perms": "mode", "owner": "owner", "group": "owner", "target": "target", "size": "content",
+    **dict.fromkeys(DATES, "time"),
+}  # fmt: skip
+"""The kind of work that changes an attribute of a file. A number of links has none."""
+
+_AGREEING: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(("archive", "download", "pieces"), frozenset({"created", "content"})),
+    "copy": frozenset({"created", "content", "mode", "owner", "time"}),
+    "name": frozenset({"moved", "removed"}),
+    "owner": frozenset({"owner"}),
+}
+"""The kinds of facts that agree with what a command does; a task needs one of them."""
 
 IsNow = Callable[[tuple[Any, ...]], bool]
 """Whether a file time, as returned by `date_of`, is the session's own."""
@@ -61,31 +73,110 @@ class Content(NamedTuple):
     """The number of characters of the content that the line shows."""
 
 
-def family(commands: Sequence[str], areas: Collection[str]) -> str:
-    """Return the sentence for the kind of work that an input does.
+# ---- words in backquotes
 
-    It depends on the areas of the context that the input changes. For files, it depends on the last
-    command that is known to change files.
+_PLAIN: Final = re.compile(r"(?!~)[\w@%+=:,./~-]+")
+"""A word that Bash takes literally, also one with letters beyond ASCII."""
+
+
+def word(text: str) -> str:
+    """Return a text as a Bash word on one line, without backquotes; quoted only if necessary."""
+    if _PLAIN.fullmatch(text):
+        return text
+    return quoted(text) if _is_shown(text) else f"$'{''.join(map(_escaped, text))}'"
+
+
+def file_word(name: str) -> str:
+    """Return the Bash word for a file's name in `fs`."""
+    return word(name_bytes(name).decode("utf-8", "surrogateescape"))
+
+
+def _is_shown(text: str) -> bool:
+    return text.isprintable() and "`" not in text
+
+
+def _escaped(character: str) -> str:
+    if character in "\\'":
+        return f"\\{character}"
+    if _is_shown(character):
+        return character
+    known = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+    octets = character.encode("utf-8", "surrogateescape")
+    return known.get(character) or "".join(f"\\{octet:03o}" for octet in octets)
+
+
+# ---- the kind of work
+
+
+def family(commands: Collection[str], goal: Goal, before: Mapping[str, Any]) -> str:
+    """Return the sentence for the kind of work that reaches a goal.
+
+    It depends on the facts of the goal. A single command is more specific, if the facts agree with
+    what it does. `before` is the context at the task's start.
     """
-    for area in ("network", "cwd", "env", "limits"):
-        if area in areas:
-            return CHANGED[area]
-    of_files = [said for name in commands if (said := _of_files(name))]
-    return of_files[-1] if of_files else str(KINDS["else"])
+    found: dict[str, dict[str, str]] = {}
+    for kind, name, noun in _kinds(goal, before):
+        found.setdefault(kind, {})[name] = noun
+    if "shell" in found:
+        found.pop("env", None)
+    changed = {name for kind in found if kind != "time" for name in found[kind]}
+    if "time" in found and changed.issuperset(found["time"]):
+        del found["time"]
+    done = {makes(name) for name in commands} - {None}
+    by_command = done.pop() if len(done) == 1 else None
+    agreeing = [found[kind] for kind in found if kind in _AGREEING.get(by_command or "", ())]
+    files = {name: noun for names in agreeing for name, noun in names.items()}
+    if files and not (by_command == "copy" and set(files.values()) == {"l"}):
+        return str(_KINDS["commands"][by_command].format(files=_noun(files)))
+    if len(found) != 1:
+        return SEVERAL
+    ((kind, files),) = found.items()
+    return str(_KINDS[kind].format(files=_noun(files)))
 
 
-def _of_files(name: str) -> str | None:
-    """Return the sentence for a command's kind of work on files; None if it is unknown."""
-    if name not in shipped_headers():
+def _kinds(goal: Goal, before: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield the kind of work of each fact, with the file's name, and the key of its noun."""
+    for fact in goal.facts:
+        if fact.file is None:
+            areas = {"umask", "settings", "shell_options", "functions", "aliases"}
+            area = "shell" if fact.area in areas else fact.area
+            yield "network" if area == "firewall" else area, "", "-"
+            continue
+        entry = before["fs"].get(fact.file, {})
+        if fact.attribute is None and fact.code in "a=":
+            entry = fact.value
+            is_hard = entry["perms"].startswith("-") and entry["links"] > 1
+            yield "created", fact.file, "hard" if is_hard else entry["perms"][0]
+            continue
+        noun = str(entry.get("perms", "-"))[0]
+        if fact.attribute is None:
+            yield "moved" if fact.code == "m" else "removed", fact.file, noun
+        elif noun != (new := str(goal.attributes[fact.file].get("perms", noun))[0]):
+            yield "created", fact.file, new
+        elif kind := _KIND_OF_ATTRIBUTE.get(fact.attribute):
+            yield kind, fact.file, noun
+    for name in sorted(set(goal.digests) - set(goal.made) - goal.moved):
+        was = str(before["fs"].get(name, {}).get("perms", "-"))
+        if was.startswith("-"):
+            yield "content", name, "-"
+
+
+def makes(command: str) -> str | None:
+    """Return what a command makes or changes, by its traits, or `removed`; None if nothing."""
+    if command not in shipped_headers():
         return None
-    traits = shipped_headers()[name].traits
-    if traits.removes:
-        return REMOVED
-    if traits.makes:
-        return MADE[traits.makes]
-    if traits.changes in OF_FILES:
-        return CHANGED[traits.changes]
-    return KINDS["found"] if on_files(load_grammar(name)) else None
+    traits = shipped_headers()[command].traits
+    return "removed" if traits.removes else traits.makes or traits.changes
+
+
+def _noun(files: Mapping[str, str]) -> str:
+    keys = set(files.values())
+    key = keys.pop() if len(keys) == 1 else "mixed" if "d" in keys else "-"
+    one, some = ENGLISH["nouns"].get(key, ENGLISH["nouns"]["-"])
+    return str(one if len(files) == 1 else some)
+
+
+# ---- facts
 
 
 def told(
@@ -99,11 +190,12 @@ def told(
     lines: list[str | None] = []
     for fact in goal.facts:
         if fact.area != "fs":
-            lines.append(_outside(before, fact))
+            lines.extend(_outside(before, fact))
         elif fact.attribute is None or fact.code == "m":
             lines.append(_whole_file(fact, is_now))
     for name, attributes in goal.attributes.items():
-        lines.extend(_changes(name, attributes, before["fs"].get(name, {}), is_now))
+        written = name in goal.digests
+        lines.extend(_changes(name, attributes, before["fs"].get(name, {}), is_now, written))
     lines.extend(content and content.line for content in contents)
     known = [line for line in lines if line is not None]
     shown = sum(content.shown for content in contents if content)
@@ -133,7 +225,7 @@ def written(*, user: str, cwd: str, kind: str, state: Sequence[str], asked: str 
     `kind` is the sentence of `family`, `state` are the lines of `told`, and `asked` is the output
     to print (None: any).
     """
-    parts = [_PROMPT["begin"].format(user=user, cwd=cwd)]
+    parts = [_PROMPT["begin"].format(user=user, cwd=word(cwd))]
     if state:
         parts[0] += f" {kind}"
         parts.append(_PROMPT["state"])
@@ -143,87 +235,182 @@ def written(*, user: str, cwd: str, kind: str, state: Sequence[str], asked: str 
     elif asked is not None:
         parts.append(f"{_PROMPT['print']}{asked}")
         parts.append(f"{_PROMPT['alone']}{_PROMPT['nothing']}")
-    if any("`" in line for line in (*state, asked or "")):
-        parts.append(_PROMPT["relative"].format(cwd=cwd))
+    lines = [line.partition("\n")[0] for line in (*state, asked or "")]
+    words = [word for line in lines for word in re.findall("`[^`]*`", line)]
+    if words:
+        is_quoted = any("'" in word for word in (*words, word(cwd)))
+        end = _PROMPT["quoted"] if is_quoted else ""
+        parts.append(_PROMPT["relative"].format(cwd=word(cwd)) + end)
     return "\n\n".join(parts)
+
+
+def is_worded(prompt: str) -> bool:
+    """Whether a prompt describes its goal in the wording of `written`."""
+    begins = (_PROMPT["state"], _PROMPT["print"], _PROMPT["and_prints"])
+    return any(line.startswith(begins) for line in prompt.splitlines())
 
 
 def like(how: str, name: str, **values: object) -> Content:
     """Describe a content without showing it; `how` is the key of a sentence in `contents`."""
-    return Content(ENGLISH["contents"][how].format(name=name, **values))
+    return Content(ENGLISH["contents"][how].format(name=file_word(name), **values))
 
 
 def shown(name: str, text: str, *, added: bool = False) -> Content:
     """Show a content; with `added`, only the part after the old content."""
     if not text:
         return like("empty", name)
-    end = "" if text.endswith("\n") else ENGLISH["contents"]["no_newline"]
-    fence = "````" if "```" in text else "```"
-    told = like(
-        "added" if added else "whole", name, end=end, fence=fence, text=text.removesuffix("\n")
-    )
+    end = ENGLISH["contents"]["newline" if text.endswith("\n") else "no_newline"]
+    told = like("added" if added else "whole", name, end=end, **_fenced(text.removesuffix("\n")))
     return Content(told.line, len(text))
 
 
+def number_of(count: int, noun: str) -> str:
+    """Return a count and its noun, in the plural unless the count is 1: `3 bytes`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def minute(entry: Mapping[str, Any]) -> str:
+    """Return a file's modification time, as `2025-09-30 15:15 UTC`."""
+    year, month, day, time = date_of(entry)
+    return f"{year}-{MONTHS.index(month) + 1:02}-{day:02} {time} UTC"
+
+
+def mode(perms: str) -> str:
+    """Return permissions in octal and in letters, without the letter for the kind of file."""
+    return f"{mode_of(perms):04o} ({perms[1:]})"
+
+
+def _fenced(text: str) -> dict[str, str]:
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    return {"text": text, "fence": "`" * max(3, longest + 1)}
+
+
 def _whole_file(fact: Fact, is_now: IsNow) -> str:
-    name = fact.names[0]
+    name = file_word(fact.names[0])
     if fact.code == "m":
-        return _FILES["moved"].format(name=name, moved_to=fact.moved_to)
+        return _FILES["moved"].format(name=name, moved_to=file_word(str(fact.moved_to)))
     if fact.code == "r":
         return _FILES["gone"].format(name=name)
-    entry = fact.value
-    kind = ENGLISH["types"].get(str(entry["perms"])[:1], "file")
-    if kind == "symbolic link":
-        return _FILES["link"].format(name=name, target=entry.get("target", ""))
-    said = _FILES["new"].format(**{**entry, "name": name, "kind": kind})
-    if kind == "file":
-        said += _FILES["new_size"].format(**entry)
-        if entry["links"] > 1:
-            said += _FILES["new_links"].format(**entry)
-    if not (is_directory(entry) or is_now(date_of(entry))):
-        said += _FILES["new_date"].format(date=_FILES["moment"].format(**entry))
-    return said
+    return _entry(fact.names[0], fact.value, is_now)
+
+
+def _entry(name: str, entry: Mapping[str, Any], is_now: IsNow) -> str:
+    """Return the line with everything that a prompt names of a file that is new."""
+    perms, parts = str(entry["perms"]), ENGLISH["entry"]
+    kind = ENGLISH["types"][perms[0]].format(target=file_word(str(entry.get("target") or "")))
+    said = [] if perms[0] == "l" else [parts["perms"].format(perms=mode(perms))]
+    said += [parts[key].format(**{key: entry[key]}) for key in ("owner", "group")]
+    if perms[0] == "-":
+        said.append(parts["size"].format(size=number_of(entry["size"], "byte")))
+    if perms[0] != "d" and entry["links"] > 1:
+        said.append(parts["links"].format(links=number_of(entry["links"], "hard link")))
+    if not (perms[0] == "d" or is_now(date_of(entry))):
+        said.append(parts["date"].format(date=minute(entry)))
+    return str(parts["begin"].format(name=file_word(name), kind=kind)) + ", ".join(said)
 
 
 def _changes(
-    name: str, attributes: Mapping[str, Any], was: Mapping[str, Any], is_now: IsNow
+    name: str, attributes: Mapping[str, Any], was: Mapping[str, Any], is_now: IsNow, written: bool
 ) -> Iterator[str]:
-    """Yield lines for the changes of an existing file."""
+    """Yield lines for the changes of an existing file; `written`: another line tells its content.
+
+    The time of such a file follows from its content.
+    """
     entry = {**was, **attributes}
-    kind = str(entry.get("perms", "-"))[:1]
-    untold = {"links"} if kind == "d" else {"size"} if kind == "l" else set()
-    for key in ("perms", "owner", "group", "target", "links", "size"):
+    kind = str(entry.get("perms", "-"))[0]
+    if kind != str(was.get("perms", kind))[0]:
+        yield _entry(name, entry, is_now)
+        return
+    what = _FILES["itself"].format(name=file_word(name)) if kind == "l" else f"`{file_word(name)}`"
+    values: dict[str, Callable[[Any], str]] = {
+        "perms": mode, "owner": str, "group": str, "target": file_word,
+        "links": lambda count: number_of(count, "hard link"),
+        "size": lambda count: number_of(count, "byte"),
+    }  # fmt: skip
+    untold = {"-": set(), "d": {"links", "size"}, "l": {"perms", "size"}}.get(kind, {"size"})
+    for key, text in values.items():
         if key in attributes and key not in untold:
-            yield _FILES[key].format(name=name, value=attributes[key])
-    dates = {"month", "day", "year", "time"} & set(attributes)
-    if dates and not is_now(date_of(entry)):
-        yield _FILES["date"].format(name=name, date=_FILES["moment"].format(**entry))
-    elif dates == set(attributes):
-        yield _FILES["now"].format(name=name)
+            yield _FILES[key].format(what=what, **{key: text(attributes[key])})
+    dates = set(DATES) & set(attributes)
+    if dates and kind != "d":
+        if not is_now(date_of(entry)):
+            yield _FILES["date"].format(what=what, date=minute(entry))
+        elif dates == set(attributes) and not written:
+            yield _FILES["now"].format(what=what)
 
 
-def _outside(before: Mapping[str, Any], fact: Fact) -> str | None:
-    """Return the line for a fact outside the file system; None if there is no wording for it."""
+# ---- facts outside the file system
+
+
+def _outside(before: Mapping[str, Any], fact: Fact) -> list[str | None]:
+    """Return the lines for a fact outside the file system; `[None]` if there is no wording."""
     if fact.code == "m":
-        return None
-    value = fact.value
-    if fact.area in ENGLISH["areas"]:
-        return str(ENGLISH["areas"][fact.area].format(value=value))
-    if fact.area in ENGLISH["named"] and len(fact.names) == 1:
-        what = ENGLISH["named"][fact.area].format(fact.names[0])
-        if fact.code == "r":
-            return f"{what} is unset"
-        return f"{what} is {f'`{value}`' if isinstance(value, str) else json.dumps(value)}"
-    place = " ".join([fact.area, *fact.names])
+        return [None]
+    if fact.area == "hostname":
+        return [ENGLISH["machine"]["hostname"].format(value=word(str(fact.value)))]
+    if fact.area in ("network", "firewall"):
+        return _of_machine(before, fact)
+    if fact.area == "cwd":
+        return [ENGLISH["shell"]["cwd"].format(value=file_word(str(fact.value)))]
+    if fact.area == "umask":
+        return [ENGLISH["shell"]["umask"].format(value=fact.value)]
+    return [_of_shell(fact) if len(fact.names) == 1 else None]
+
+
+def _of_shell(fact: Fact) -> str | None:
+    """Return the line for a fact about a named value of the shell."""
+    texts, name, value = ENGLISH["shell"], fact.names[0], fact.value
     if fact.code == "r":
-        return f"of {place} nothing is left"
+        text = ENGLISH["unset"].get(fact.area)
+        return None if text is None else str(text.format(name=word(name)))
+    if isinstance(value, bool):
+        state = "on" if value else "off"
+        return str(texts["option"].format(name=word(name.removeprefix("-o ")), value=state))
+    if fact.area not in texts or not isinstance(value, str):
+        return None
+    if fact.area == "functions":
+        return str(texts["functions"].format(name=word(name), **_fenced(value)))
+    if fact.area == "limits":
+        return str(texts["limits"].format(name=name, value=value))
+    key = "declared" if fact.area == "settings" and value.startswith("declare ") else fact.area
+    return str(texts[key].format(name=word(name), value=word(value)))
+
+
+def _of_machine(before: Mapping[str, Any], fact: Fact) -> list[str | None]:
+    """Return the lines for a fact about the network or the firewall."""
+    texts, value = ENGLISH["machine"], fact.value
+    if fact.code == "r":
+        return [_place(fact, ENGLISH["gone"])]
+    place = _place(fact, ENGLISH["places"])
     if not isinstance(value, list):
-        return f"{place} is {json.dumps(value, ensure_ascii=False)}"
+        said = f"`{entry_text(value)}`" if isinstance(value, str) else json.dumps(value)
+        return [texts["value"].format(place=place, value=said)]
     old = fact.before(before)
     was = old if isinstance(old, list) else []
-    said = [f"lacks {json.dumps(line)}" for line in was if line not in value]
-    said += [f"has {json.dumps(line)}" for line in value if line not in was]
-    return f"{place}: {', '.join(said)}" if said else None
+    lines: list[str | None] = [
+        texts[how].format(value=entry_text(str(line)), place=place)
+        for how, lines, others in (("lacks", was, value), ("has", value, was))
+        for line in lines
+        if line not in others
+    ]
+    return lines or [None]
+
+
+def entry_text(text: str) -> str:
+    """Return a value of the machine as it stands between backquotes: literal where possible."""
+    return text if _is_shown(text) else word(text)
+
+
+def _place(fact: Fact, places: Mapping[str, str]) -> str:
+    """Return the text for a place in the machine's values."""
+    keys = (fact.area, *fact.names)
+    for form, text in places.items():
+        parts = form.split(" ")
+        if len(parts) == len(keys):
+            pairs = list(zip(parts, keys, strict=True))
+            if all(part in (key, "{}") for part, key in pairs):
+                return str(text.format(*(key for part, key in pairs if part == "{}")))
+    return str(places["other"].format(" ".join(keys)))
 
 
 def gives_away(prompt: str, solution: str, segments: Sequence[str]) -> bool:
@@ -248,10 +435,10 @@ TOKENS: Final = 400
 """Maximum tokens of a reply."""
 
 INSTRUCTIONS: Final = """\
-You will be shown what has to be done on a Linux machine. Say it as a colleague would who wants \
-it done: plain English, one to three sentences, what for if that is easy to guess. Name no \
-command, no option and no flag. Contents of files are listed elsewhere: do not repeat them. Reply \
-with these sentences alone.
+The user's message describes a task on a Linux machine. Ask for the same as a colleague would, in \
+one to three sentences of plain English. Mention the purpose if it is easy to guess. Do not name \
+any command, option or flag. Do not repeat the contents of files, because they are listed \
+elsewhere. Reply with only these sentences.
 """
 
 

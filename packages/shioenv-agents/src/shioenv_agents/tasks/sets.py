@@ -20,24 +20,24 @@ import msgspec
 from msgspec.structs import replace
 
 from shioenv.dataset.generate import Destination, Progress, generate
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.split import Shares, group_of_input
 from shioenv.errors import TaskError, UsageError
 from shioenv.execution.local import LocalExecutor
 from shioenv.files.durable import atomic_write, locked, storage_errors
 from shioenv.grammar.library import shipped_headers
 from shioenv.guests import package_version
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import grammars_for
 from shioenv.system.store import System, find_system
 from shioenv_agents.tasks.agents import AGENTS, SCRIPTS, Agent, Attempt, attempts, description_of
 from shioenv_agents.tasks.certify import certify_tasks
-from shioenv_agents.tasks.compose import composed_tasks
-from shioenv_agents.tasks.harbor.export import export_tasks, name_of, refusal
+from shioenv_agents.tasks.harbor.task_folders import export_tasks, name_of, refusal
 from shioenv_agents.tasks.make import MadeTasks, make_tasks
 from shioenv_agents.tasks.task import LENGTHS, GoalKind, Task, bare, decode, encode, length_of
+from shioenv_agents.tasks.task_composition import composed_tasks
 
 RECORDS: Final = 2000
 """Maximum records of a round."""
@@ -93,7 +93,10 @@ class SetPlan:
 
     def __post_init__(self) -> None:
         if self.count < len(LENGTHS) or not 0 < self.share <= 1:
-            raise UsageError(f"a set has at least {len(LENGTHS)} tasks, and a share is above 0")
+            raise UsageError(
+                f"a set of {self.count} tasks with a share of {self.share} is not possible",
+                hint=f"use at least {len(LENGTHS)} tasks, and a share above 0",
+            )
 
     def wanted(self, length: str) -> int:
         """Return the wanted number of tasks of a length."""
@@ -264,7 +267,7 @@ def make_set(
                 exported.append(_exported(directory, place, list(new), tell))
             barren = barren + 1 if 50 * counted[-1].tasks < missing else 0
         if not gathered.tasks:
-            raise TaskError("no task could be made", hint="another --seed, or a larger --count")
+            raise TaskError("no task could be made", hint="use another --seed or a larger --count")
         return MadeSet(directory, _finished(directory, gathered, counted, exported, built))
 
 
@@ -453,13 +456,13 @@ def _begun(directory: Path, plan: SetPlan, built: System, agents: Mapping[str, s
     content = json.dumps(document, sort_keys=True).encode()
     if not file.exists():
         if any(entry.name != ROUNDS for entry in directory.iterdir()):
-            raise TaskError(f"{directory} holds something else", hint="name a new directory")
+            raise TaskError(f"{directory} is not a set of tasks", hint="name a new directory")
         atomic_write(file, content)
     elif file.read_bytes() != content:
         raise TaskError(
-            f"{directory} holds the set of another plan, of another agent or model behind its "
-            "name, or of another build of the system",
-            hint="give the options that it was begun with, or name a new directory",
+            f"{directory} contains a set with other options, another agent or model, or another "
+            "build of the system",
+            hint="use the options of that set, or name a new directory",
         )
 
 
@@ -477,7 +480,9 @@ def _read(file: Path, gathered: _Gathered) -> _Round:
     try:
         about = msgspec.json.decode(first, type=_Round)
     except msgspec.DecodeError:
-        raise TaskError(f"{file} is no round", hint="remove it: it is made again") from None
+        raise TaskError(
+            f"{file} is not a round of a set", hint="remove it, and it will be made again"
+        ) from None
     for line in lines:
         part, _, text = line.partition(b" ")
         gathered.add(part.decode(), decode(text, str(file)))

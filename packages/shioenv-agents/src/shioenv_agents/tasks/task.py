@@ -23,6 +23,7 @@ from shioenv.errors import PatchError, TaskError
 from shioenv.files.documents import fault
 from shioenv.files.durable import new_file
 from shioenv.files.regular import LARGEST_LIST, read_regular
+from shioenv.text import short_repr
 from shioenv_agents.tasks.certificate import Certificate
 
 SCHEMA_VERSION: Final = 1
@@ -184,6 +185,9 @@ class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """For each agent that tried the task, whether it reached the goal."""
     schema_version: int = SCHEMA_VERSION
 
+    def __repr__(self) -> str:
+        return short_repr(self, {"id": self.id, "prompt": self.prompt, "solution": self.solution})
+
     @property
     def kind(self) -> GoalKind:
         """The subject of the task's goal."""
@@ -211,21 +215,24 @@ def decode(line: bytes | str, place: str = "a line") -> Task:
         task = _TASK.decode(line)
         task.goal.facts  # noqa: B018 - an invalid patch fails here, not in an episode
     except (ValueError, RecursionError, msgspec.DecodeError) as error:
-        raise TaskError(f"{place} is no task: {fault(error)}") from None
+        raise TaskError(f"{place} is not a task: {fault(error)}") from None
     except PatchError as error:
-        raise TaskError(f"{place} is no task: {error.message}") from None
+        raise TaskError(f"{place} is not a task: {error.message}") from None
     if task.schema_version != SCHEMA_VERSION:
         raise TaskError(
-            f"{place} is a task of schema version {task.schema_version}, this is {SCHEMA_VERSION}",
+            f"{place} has schema version {task.schema_version}, and this release reads version "
+            f"{SCHEMA_VERSION}",
             hint="read it with the release that wrote it",
         )
     if not IDS.fullmatch(task.id):
         raise TaskError(
-            f"{place} is no task: {task.id!r:.60} is no id",
-            hint="an id is 1 to 100 letters, digits, dots, underscores and dashes, and not . or ..",
+            f"{place} is not a task: {task.id!r:.60} is not a valid id",
+            hint="use 1 to 100 letters, digits, dots, underscores and dashes, but not . or ..",
         )
     if not task.cwd.startswith("/"):
-        raise TaskError(f"{place} is no task: {task.cwd!r:.60} is no start directory")
+        raise TaskError(
+            f"{place} is not a task: the start directory {task.cwd!r:.60} is not absolute"
+        )
     return task
 
 
@@ -256,7 +263,9 @@ def read_tasks(path: str | Path) -> list[Task]:
         raise TaskError(f"{path} cannot be read: {error.strerror}", named=error) from None
     tasks = [decode(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line]
     if not tasks:
-        raise TaskError(f"{path} holds no task", hint="shioenv tasks make DIR --out FILE")
+        raise TaskError(
+            f"{path} contains no tasks", hint="make some: shioenv tasks make DIR --out FILE"
+        )
     return tasks
 
 

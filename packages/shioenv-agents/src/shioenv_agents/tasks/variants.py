@@ -23,10 +23,11 @@ from shioenv.domain.modes import mode_of
 from shioenv.domain.names import name_bytes
 from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.library import load_grammar, names_of_grammars
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv.system.store import System
-from shioenv_agents.tasks.check import OWN
+from shioenv_agents.tasks.goal_check import OWN
 from shioenv_agents.tasks.make import wanted
+from shioenv_agents.tasks.prompt import file_word
 from shioenv_agents.tasks.task import Fact, GoalKind, Task
 
 NEAR_MISSES: Final = 20
@@ -313,12 +314,13 @@ def changing(file: str, key: str, value: object) -> str | None:
 
 def _written(task: Task, name: str, file: str, after: str, *, second: bool) -> str | None:
     """Return a command that writes the content in the prompt, or copies the file named there."""
+    said = f"- `{file_word(name)}` "
     for line in task.prompt.splitlines():
-        if line == f"- `{name}` is empty":
+        if line == f"{said}is empty":
             return f"{'truncate -s 0' if second else ': >'} {file}; {after}"
-        if line.startswith(f"- `{name}` holds what `") and line.endswith("` held"):
-            like = _word(line.split("` holds what `", 1)[1].removesuffix("` held"))
-            if like is None:
+        if line.startswith(f"{said}has the original content of `"):
+            like = line.split("` has the original content of `", 1)[1].removesuffix("`")
+            if like.startswith("-"):
                 return None
             copied = f"dd status=none if={like} of={file}" if second else f"cat {like} > {file}"
             return f"{copied}; {after}"
@@ -333,15 +335,13 @@ def _written(task: Task, name: str, file: str, after: str, *, second: bool) -> s
 
 def _shown(prompt: str, name: str) -> str | None:
     """Return a file's complete content from the fences in a prompt; None if there is none."""
-    for end, begin in (("\n", f"- `{name}` holds this:\n"), ("", _WITHOUT.format(name))):
+    for end, how in (("\n", "with"), ("", "without")):
+        begin = f"- `{file_word(name)}` contains exactly this text, {how} a newline at the end:\n"
         _, found, rest = prompt.partition(begin)
         fence, _, rest = rest.partition("\n")
         if found:
             return rest.partition(f"\n{fence}")[0] + end
     return None
-
-
-_WITHOUT: Final = "- `{}` holds this (without a newline at its end):\n"
 
 
 def octal(perms: str) -> str:

@@ -35,7 +35,7 @@ class TaskVectorEnv(SameStepVectorEnv):
         """
         require_count("num_envs", num_envs)
         if options.get("render_mode") is not None:
-            raise EnvironmentOptionError("a vector is not rendered", hint="leave render_mode out")
+            raise EnvironmentOptionError("vectors cannot be rendered", hint="omit render_mode")
         known = read_tasks(tasks) if isinstance(tasks, str | Path) else list(tasks)
         self._own = [TaskEnv(known, **options) for _ in range(num_envs)]
         super().__init__(self._own)

@@ -38,9 +38,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ("options", "names"),
     [
         ([], [*SCRIPTS]),
-        (["--model", "gpt-x"], [*SCRIPTS, "gpt-x"]),
+        (["--language-model", "gpt-x"], [*SCRIPTS, "gpt-x"]),
         (["--agent", "idle", "--agent", "idle"], ["idle"]),
-        (["--agent", "idle", "--model", "gpt-x", "--url", "http://x"], ["idle", "gpt-x"]),
+        (
+            ["--agent", "idle", "--language-model", "gpt-x", "--endpoint", "http://x"],
+            ["idle", "gpt-x"],
+        ),
     ],
 )
 def test_a_model_tries_as_well(asked: list[str], options: list[str], names: list[str]) -> None:
@@ -53,9 +56,9 @@ def test_a_model_tries_as_well(asked: list[str], options: list[str], names: list
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--url", "http://x"], "--url needs --model"),
-        (["--model", "facts"], "'facts' is a scripted agent"),
-        (["--model", "idle", "--url", "http://x"], "'idle' is a scripted agent"),
+        (["--endpoint", "http://x"], "--endpoint needs --language-model"),
+        (["--language-model", "facts"], "'facts' is a scripted agent"),
+        (["--language-model", "idle", "--endpoint", "http://x"], "'idle' is a scripted agent"),
     ],
 )
 @pytest.mark.parametrize("command", [["evaluate", str(FILE)], ["set", "SET"]])

@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 
 from shioenv.cli.main import app
 from shioenv_agents.tasks import sets
-from shioenv_agents.tasks.harbor import export
-from shioenv_agents.tasks.harbor.export import ExportedTasks
+from shioenv_agents.tasks.harbor import task_folders
+from shioenv_agents.tasks.harbor.task_folders import ExportedTasks
 from shioenv_agents.tasks.sets import MadeSet, SetPlan
 from shioenv_agents.tasks.task import read_tasks, write_tasks
 from support.scripted_tasks import record, task, use_scripted_machines
@@ -44,7 +44,7 @@ def test_make_writes_the_tasks_of_records(
     records = [record("rm b"), record("cp a n"), record("rm b", exit_code=1)]
     manifest = SimpleNamespace(records=3)
     monkeypatch.setattr("shioenv.dataset.manifest.read_manifest", lambda path: manifest)
-    monkeypatch.setattr("shioenv.dataset.read.read_records", lambda path, **how: records)
+    monkeypatch.setattr("shioenv.dataset.record_reader.read_records", lambda path, **how: records)
     monkeypatch.setattr("shioenv.cli.printing.note_unfinished", lambda *given: None)
     out = tmp_path / "out"
     done = run("make", tmp_path, "--out", out, "--json")
@@ -61,27 +61,27 @@ def test_make_writes_the_tasks_of_records(
     assert "2 tasks of 3 records (66.7%): 2 state" in text.replace("\n", " ")
     records[:] = []
     assert "makes a task" in run("make", tmp_path, "--out", tmp_path / "none").stderr
-    assert run("make", tmp_path, "--out", tmp_path / "x", "--prompt-url", "u").exit_code == 2
+    assert run("make", tmp_path, "--out", tmp_path / "x", "--endpoint", "u").exit_code == 2
 
 
 def test_verify_exits_with_1_where_a_proof_fails(file: Path, tmp_path: Path) -> None:
     done = run("verify", file)
-    assert (done.exit_code, done.stdout) == (0, "2 of 2 tasks are proved\n")
+    assert (done.exit_code, done.stdout) == (0, "proved: 2 of 2 tasks\n")
     sound, other = read_tasks(file)
     write_tasks([sound, replace(other, solution=":")], tmp_path / "wrong")
     done = run("verify", tmp_path / "wrong")
     assert done.exit_code == 1
     assert done.stdout.splitlines() == [
         "t1: :: the recorded solution fails: /fs/a/perms",
-        "1 of 2 tasks are proved",
+        "proved: 1 of 2 tasks",
     ]
     assert printed(run("verify", tmp_path / "wrong", "--json"))["proved"] == 1
 
 
 def test_certify_writes_what_check_reads(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "certified"
-    done = run("certify", file, "--out", out, "--k", 1)
-    assert (done.exit_code, done.stdout) == (0, "2 of 2 tasks are certified\n")
+    done = run("certify", file, "--out", out, "--runs", 1)
+    assert (done.exit_code, done.stdout) == (0, "certified: 2 of 2 tasks\n")
     assert run("certify", out, "--check").exit_code == 0
     sound, other = read_tasks(out)
     write_tasks([sound, replace(other, prompt=f"{other.prompt} More.")], tmp_path / "edited")
@@ -89,7 +89,7 @@ def test_certify_writes_what_check_reads(file: Path, tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert printed(done)["faulty"][0]["faults"] == ["the prompt was changed since"]
     assert printed(done)["unchecked"] == ["id", "solved_by"]
-    rebased = run("certify", out, "--out", tmp_path / "rebased", "--rebase", "--k", 1)
+    rebased = run("certify", out, "--out", tmp_path / "rebased", "--rebase", "--runs", 1)
     assert rebased.exit_code == 0, rebased.output
     refused = run("certify", tmp_path / "edited", "--out", tmp_path / "x", "--rebase")
     assert "task t1 was changed since it was certified" in refused.stderr
@@ -120,7 +120,7 @@ def test_compose_writes_longer_tasks(file: Path, tmp_path: Path) -> None:
 
 def test_show_tells_the_prompt_and_hides_the_solution(file: Path) -> None:
     done = run("show", file, "--count", 1)
-    assert done.stdout.startswith("task t0 (state)\n  You are root, in a shell in `/home/ubuntu`.")
+    assert done.stdout.startswith("task t0 (state)\n  You are root, in a Bash shell whose")
     assert "$ rm b" not in done.stdout
     assert "  $ rm b\n" in run("show", file, "--count", 1, "--solutions").stdout
     assert json.loads(run("show", file, "--count", 1, "--json").stdout)["id"] == "t0"
@@ -130,10 +130,10 @@ def test_export_tells_what_was_refused(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = ExportedTasks(("shioenv-t0",), {"t1": "times of files"})
-    monkeypatch.setattr(export, "export_tasks", lambda tasks, out, **how: done)
-    told = run("export", file, "--harbor", tmp_path / "harbor").stdout.splitlines()
+    monkeypatch.setattr(task_folders, "export_tasks", lambda tasks, out, **how: done)
+    told = run("export", file, "--out", tmp_path / "harbor").stdout.splitlines()
     assert told[-1] == "  1 refused: times of files"
-    assert told[-2].endswith("1 folders of 2 tasks")
+    assert told[-2].endswith("1 folder of 2 tasks")
 
 
 @pytest.mark.parametrize(("tasks", "status"), [(3, 0), (2, 1)])
@@ -150,7 +150,7 @@ def test_set_exits_with_1_where_tasks_are_missing(
         return MadeSet(directory, manifest)
 
     monkeypatch.setattr(sets, "make_set", made)
-    done = run("set", tmp_path / "set", "--count", 3, "--k", 1)
+    done = run("set", tmp_path / "set", "--count", 3, "--runs", 1)
     assert done.exit_code == status
     assert f"{tasks} of 3, of 20 records" in done.stdout
     assert "1 folders" in done.stdout
@@ -160,7 +160,7 @@ def test_set_exits_with_1_where_tasks_are_missing(
 def test_an_unknown_agent_is_refused(file: Path) -> None:
     done = run("evaluate", file, "--agent", "fact")
     assert done.exit_code == 2
-    assert "no agent is called 'fact'" in done.stderr
+    assert "unknown agent 'fact'" in done.stderr
     assert "facts" in done.stderr
 
 

@@ -15,7 +15,6 @@ import tempfile
 import termios
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import fields, replace
 from io import BytesIO
 from pathlib import Path
@@ -29,11 +28,11 @@ from hypothesis import strategies as st
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import HostError, SandboxError, UsageError
 from shioenv.sandbox.base import FileChange, FileStat
-from shioenv.system import refusals
-from shioenv_agents.preview import inside, mounts, preview
+from shioenv.system import host_diagnosis
+from shioenv_agents.preview import inside, keeper, layered_run, mounts
+from shioenv_agents.preview.layered_run import USUAL_LIMITS, Watch
 from shioenv_agents.preview.plan import PreviewPlan
-from shioenv_agents.preview.preview import USUAL_LIMITS, Watch
-from shioenv_agents.preview.terminal import kept_streams
+from shioenv_agents.preview.terminal_state import kept_streams
 from shioenv_agents.preview.texts import LARGEST_TEXT, read_at
 from support.waiting import wait_until
 
@@ -87,7 +86,7 @@ def test_inside_is_by_whole_names(path: str, directory: str) -> None:
     path, directory = (os.path.normpath("/" + name.strip("/")) for name in (path, directory))
     expected = Path(path).is_relative_to(directory)
     assert mounts._inside(path.encode(), directory.encode()) is expected
-    assert preview._inside(path, directory) is expected
+    assert layered_run._inside(path, directory) is expected
 
 
 def test_sockets_that_may_be_written_to_are_special(tmp_path: Path) -> None:
@@ -165,28 +164,28 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_paths_are_hidden_and_shown_by_their_real_names(home: Path) -> None:
     usual = (str(home / ".aws"), str(home / ".ssh"))
-    assert preview._hidden([], []) == usual
+    assert layered_run._hidden([], []) == usual
     (home / "link").symlink_to("token")
-    assert preview._hidden(["~/link"], ["~/.aws"]) == (usual[1], str(home / "token"))
-    with pytest.raises(UsageError, match="nothing to hide at /no/such"):
-        preview._hidden(["/no/such"], [])
-    with pytest.raises(UsageError, match="is not hidden") as caught:
-        preview._hidden([], [str(home / ".ssj")])
+    assert layered_run._hidden(["~/link"], ["~/.aws"]) == (usual[1], str(home / "token"))
+    with pytest.raises(UsageError, match="--hide /no/such does not exist"):
+        layered_run._hidden(["/no/such"], [])
+    with pytest.raises(UsageError, match="is not a hidden path") as caught:
+        layered_run._hidden([], [str(home / ".ssj")])
     assert ".ssh" in (caught.value.hint or "")
 
 
 def test_homes_and_the_directories_to_layer(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert preview._homes() == {home}
+    assert layered_run._homes() == {home}
     other = pwd.struct_passwd(("other", "x", 7, 7, "", "/other", "/bin/sh"))
     monkeypatch.setattr(pwd, "getpwnam", {"other": other}.__getitem__)
     monkeypatch.setattr(pwd, "getpwall", lambda: [other])
     monkeypatch.setattr(os, "geteuid", lambda: 7)
-    assert preview._homes() == {home}
+    assert layered_run._homes() == {home}
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert preview._homes() == {home, Path("/other")}
-    assert preview._directories("/here") == (str(home), "/here")
+    assert layered_run._homes() == {home, Path("/other")}
+    assert layered_run._directories("/here") == (str(home), "/here")
     monkeypatch.setenv("HOME", "/")
-    assert preview._directories("/here") == ("/here",)
+    assert layered_run._directories("/here") == ("/here",)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +198,7 @@ def test_who_may_mount(
     text = f"Name:\tx\nCapPrm:\t00000000ffffffff\nCapEff:\t{capabilities}\n"
     monkeypatch.setattr(Path, "read_text", lambda _: text)
     monkeypatch.setattr(os, "geteuid", lambda: uid)
-    assert preview._may_mount() is may
+    assert keeper.may_mount() is may
 
 
 def test_sockets_are_listed_by_the_real_names_of_their_directories(
@@ -209,17 +208,18 @@ def test_sockets_are_listed_by_the_real_names_of_their_directories(
     rows = [b"Num", b"0: 2 0 0 1 1 9 %s/link/a b" % bytes(tmp_path), b"0: 2 0 0 1 1 9 @abstract",
             b"0: 2 0 0 1 1 9", b"0: 2 0 0 1 1 9 /top"]  # fmt: skip
     monkeypatch.setattr(Path, "read_bytes", lambda _: b"\n".join(rows))
-    assert preview._sockets() == tuple(sorted(["/top", f"{tmp_path}/a b"]))
+    assert layered_run._sockets() == tuple(sorted(["/top", f"{tmp_path}/a b"]))
 
 
 def test_wrong_usage_starts_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
     for words, options, said in (
-        ([], {}, "no command"), (["true"], {"root": "/no/such"}, "/no/such is no directory"),
-        (["true"], {"root": ".ssh"}, "is hidden by"),
+        ([], {}, "no command"),
+        (["true"], {"root": "/no/such"}, "--root /no/such is not a directory"),
+        (["true"], {"root": ".ssh"}, "lies in the hidden path"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=said):
-            preview.preview(words, **options)  # type: ignore[arg-type]
+            layered_run.preview(words, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -228,24 +228,24 @@ def test_wrong_usage_starts_nothing(home: Path, monkeypatch: pytest.MonkeyPatch)
 )
 def test_a_scan_that_failed_is_an_error(head: bytes, said: str) -> None:
     with pytest.raises(SandboxError, match=said):
-        preview._told(BytesIO(head))
-    assert preview._told(BytesIO(b"S0 1 0 0\nmore")) == ((), True)
+        layered_run._told(BytesIO(head))
+    assert layered_run._told(BytesIO(b"S0 1 0 0\nmore")) == ((), True)
 
 
 def test_names_that_moved_are_absolute() -> None:
     patch = ContextPatch((("m", "/fs/a", "/fs/~1b"), ("r", "/fs/c")))
-    assert preview._moved(patch, b"/start") == {b"/start/a", b"/b"}
+    assert layered_run._moved(patch, b"/start") == {b"/start/a", b"/b"}
 
 
 def test_a_refusal_names_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = preview._refused({"refused": "make namespaces: No space left on device"})
+    error = layered_run._refused({"refused": "make namespaces: No space left on device"})
     assert isinstance(error, HostError)
-    assert "no preview on this host: make namespaces" in str(error)
+    assert "this host does not allow previews: make namespaces" in str(error)
     assert "--root DIR" in (error.hint or "")
-    monkeypatch.setattr(refusals, "covered_proc", lambda: ["a", "b", "c", "d"])
-    covered = preview._refused({"refused": "mount proc on /x: Operation not permitted"})
+    monkeypatch.setattr(host_diagnosis, "covered_proc", lambda: ["a", "b", "c", "d"])
+    covered = layered_run._refused({"refused": "mount proc on /x: Operation not permitted"})
     assert "covered: a, b, c (" in str(covered)
-    assert covered.hint == refusals.WHOLE_PROC_FIX
+    assert covered.hint == host_diagnosis.WHOLE_PROC_FIX
 
 
 @pytest.mark.parametrize(
@@ -268,8 +268,8 @@ class Keeper:
         limits = replace(USUAL_LIMITS, **changes.pop("limits", {}))
         self.signals: list[int] = []
         ours, self.socket = socket.socketpair()
-        running = preview._Running.__new__(preview._Running)
-        running._plan, running._limits, running._stack = plan(**changes), limits, ExitStack()
+        running = layered_run._Running.__new__(layered_run._Running)
+        running._plan, running._limits = plan(**changes), limits
         running._output, running._drained, running._reached = bytearray(), 0, []
         running._control, running._pipe = ours, None
         running._process = SimpleNamespace(send_signal=self.signals.append)  # type: ignore
@@ -301,10 +301,10 @@ def test_the_keeper_says_how_the_command_ended(
 def test_a_keeper_that_refuses_or_is_killed_is_an_error() -> None:
     refusing, killed = Keeper(), Keeper()
     refusing.socket.send(b'{"refused": "no"}\nE')
-    with pytest.raises(HostError, match="no preview on this host: no"):
+    with pytest.raises(HostError, match="this host does not allow previews: no"):
         refusing.running._wait()
     killed.socket.close()
-    with pytest.raises(SandboxError, match="the keeper of the preview was killed"):
+    with pytest.raises(SandboxError, match="a process of the preview was killed"):
         killed.running._wait()
 
 
@@ -443,7 +443,7 @@ def test_a_file_is_fed_through_a_pipe(tmp_path: Path) -> None:
     os.dup2(given_file, 0)
     reading = None
     try:
-        reading = Keeper().running._standard_input()
+        reading = keeper.standard_input()
         assert reading is not None
         assert stat.S_ISFIFO(os.fstat(reading).st_mode)
         with os.fdopen(reading, "rb") as pipe:
@@ -459,7 +459,7 @@ def test_a_pipe_is_passed_on_as_it_is() -> None:
     ends = os.pipe()
     os.dup2(ends[0], 0)
     try:
-        assert Keeper().running._standard_input() is None
+        assert keeper.standard_input() is None
     finally:
         os.dup2(before, 0)
         for end in (before, *ends):

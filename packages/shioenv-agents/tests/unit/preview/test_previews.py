@@ -20,7 +20,7 @@ from previewing import CHANGES, applied, captured, digest, fill, listed, running
 from shioenv.cli.main import app
 from shioenv.errors import UsageError
 from shioenv_agents.preview.inside import _KEPT
-from shioenv_agents.preview.preview import USUAL_LIMITS
+from shioenv_agents.preview.layered_run import USUAL_LIMITS
 
 pytestmark = pytest.mark.xdist_group("preview")
 
@@ -41,7 +41,7 @@ def test_what_is_told_is_what_running_does_and_nothing_is_done(
 ) -> None:
     monkeypatch.setenv("HOME", str(place.parent))
     if not whole:  # as an ordinary user
-        monkeypatch.setattr("shioenv_agents.preview.preview._may_mount", lambda: False)
+        monkeypatch.setattr("shioenv_agents.preview.keeper.may_mount", lambda: False)
     before, was = digest(place), listed(place)
     made = captured("sh", "-c", CHANGES)
     assert made.behavior.output == b""
@@ -129,9 +129,9 @@ def test_hidden_paths(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hidden = {path for path in made.hidden if Path(path).is_relative_to(place)}
     assert hidden == {str(place / name) for name in (".ssh", ".netrc", "token")}
     assert captured("cat", ".netrc", show=["~/.netrc"]).behavior.output == b"secret"
-    with pytest.raises(UsageError, match="is not hidden"):
+    with pytest.raises(UsageError, match="is not a hidden path"):
         captured("true", show=["token"])
-    with pytest.raises(UsageError, match="is hidden by"):
+    with pytest.raises(UsageError, match="lies in the hidden path"):
         captured("true", root=".ssh")
 
 
@@ -187,7 +187,7 @@ def test_a_command_has_no_way_out(
     place: Path, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refusals, and the visible parts of the host, in the order of `TRIES`."""
-    may_mount = "shioenv_agents.preview.preview._may_mount"
+    may_mount = "shioenv_agents.preview.keeper.may_mount"
     monkeypatch.setattr(may_mount, lambda: whole and os.geteuid() == 0)
     with subprocess.Popen(["sleep", "600"]) as outside:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shioenv.domain.inputs import Input
-from shioenv_agents.tasks.asking import asks
+from shioenv_agents.tasks.output_requests import asks
 
 
 def asked(text: str) -> str | None:
@@ -18,43 +18,70 @@ def asked(text: str) -> str | None:
     return asks(Input.from_marked(words))
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("wc -l data/a.csv", "how many lines there are in `data/a.csv`: "),
-        (
-            "sort -rn sizes.txt | head -n3",
-            "the lines of `sizes.txt`; of these in order, as n",
-        ),
-        (
-            "ls -S logs | head -n 3",
-            "`logs`, a line each, the largest first; of these only the",
-        ),
-        ("cut -d, -f2 a.csv", "the lines of `a.csv`; of these only the fields 2, which are sep"),
-        (
-            "grep -ic 'a b' a.txt",
-            "expression `a b`, in capitals or small letters, and of them",
-        ),
-        ("find logs -type f -name '*.log'", "paths of all regular files in `logs` and below"),
-        ("basename -s .txt a/b.txt", "the last part of the path `a/b.txt`, without `.txt`"),
-        ("stat --format='%n %s' a", "`a` a line each of this form: `<name> <size in bytes>`."),
-        ("tail -n +2 a | uniq -c", "from line 2 on; of these neighbours that are equal only once"),
-        ("cat a b", "the lines of `a`, then those of `b`."),
-        ("cut -d' ' -f2 a", "separated by ` `"),
-        ("cut -d ' ' -f 2 a", "separated by ` `"),
-        ("cut -f2 -d, -d , a", "separated by `,`"),
-        ("head --lin=5 a", "of `a`; of these only the first 5 lines"),
-        ("basename -s ' x' 'a x'", "the path `a x`, without ` x` at its end"),
-        ("basename '' x", "the last part of the path ``, without `x`"),
-        ("cut -d '' -f1 a", "separated by ``"),
-        ("wc -l -- -w", "how many lines there are in `-w`"),
-        ("sort --reverse --key 2n a", "by the fields 2 to the last one, as numbers"),
-    ],
-)
-def test_what_is_printed_is_told(text: str, said: str) -> None:
-    told = asked(text)
-    assert told is not None
-    assert said in told
+STEPS = "the result of these steps: take "
+
+SAID = {
+    "cat a b": "the lines of `a`, then those of `b`.",
+    "cat -n a": f"{STEPS}the lines of `a`; put its number and a space before each line.",
+    "head --lin=5 a": f"{STEPS}the lines of `a`; keep only the first 5 lines.",
+    "head -n 1 a": f"{STEPS}the lines of `a`; keep only the first line.",
+    "head -n -2 a": f"{STEPS}the lines of `a`; drop the last 2 lines.",
+    "sort -rn sizes.txt | head -n3": f"{STEPS}the lines of `sizes.txt`; sort the lines, as numbers,"
+    " in reverse order; keep only the first 3 lines.",
+    "sort -s -t: -k2,3 a": f"{STEPS}the lines of `a`; sort the lines by fields 2 to 3, with `:`"
+    " between fields, leaving equal lines in their original order.",
+    "sort --key 2n a": f"{STEPS}the lines of `a`; sort the lines by the text from field 2 to the"
+    " end of the line, as numbers.",
+    "tail -n +2 a | uniq -c": f"{STEPS}the lines of `a`; keep only the lines from line 2 on; merge"
+    " adjacent equal lines into one, with the number of merged lines and a space before each.",
+    "wc -l data/a.csv": "the number of lines in `data/a.csv`, then its name, on one line.",
+    "wc -l -- -w": "the number of lines in `-w`, then its name, on one line.",
+    "cat a | wc -lw": f"{STEPS}the lines of `a`; replace everything by the numbers of lines and"
+    " words, on one line.",
+    "cut -d, -f2 a.csv": f"{STEPS}the lines of `a.csv`; keep only field 2 of each line, with `,`"
+    " between fields, leaving lines without it as they are.",
+    "cut -d ' ' -s -f 2- a": f"{STEPS}the lines of `a`; keep only fields 2- of each line, with"
+    " `' '` between fields, dropping lines without it.",
+    "cut -c1-5 a": f"{STEPS}the lines of `a`; keep only characters 1-5 of each line.",
+    "grep -ic 'a b' a.txt": f"{STEPS}the lines of `a.txt`; replace everything by the number of"
+    " lines that match the basic regular expression `'a b'`, ignoring case.",
+    "grep -Fv x a": f"{STEPS}the lines of `a`; keep only the lines that do not contain the text"
+    " `x`.",
+    "cat a | tr a-z A-Z": f"{STEPS}the lines of `a`; replace the characters of the set `a-z` by"
+    " those of the set `A-Z`, in order.",
+    "ls -S logs | head -n 3": f"{STEPS}the names of the entries of `logs`, excluding those that"
+    " begin with a dot, one per line, the largest first; keep only the first 3 lines.",
+    "ls -Ar": "the names of the entries of `.`, including those that begin with a dot, one per"
+    " line, in reverse alphabetical order.",
+    "find logs -type f -name '*.log'": "the paths of all regular files among `logs` and everything"
+    " below it, whose names match the shell pattern `'*.log'`, each path beginning with `logs`,"
+    " one per line, unsorted, in directory order.",
+    "find -maxdepth 1 -user bob": "the paths of all files of any type among `.` and everything"
+    " below it, at most 1 level below it, that belong to the user `bob`, each path beginning with"
+    " `.`, one per line, unsorted, in directory order.",
+    "basename -s .txt a/b.txt": "the last component of the path `a/b.txt`, without `.txt` at its"
+    " end.",
+    "basename -a a/b c/d": "the last component of each of the paths `a/b`, `c/d`, one per line.",
+    "basename -s ' x' 'a x'": "the last component of the path `'a x'`, without `' x'` at its end.",
+    "basename '' x": "the last component of the path `''`, without `x` at its end.",
+    "dirname a/b c/d": "the paths `a/b`, `c/d` without their last components, one per line.",
+    "readlink -m x": "the absolute path of `x`, which need not exist, with all symbolic links"
+    " resolved.",
+    "stat --format='%n %s' a": 'one line of the form "<name> <size in bytes>" for `a`.',
+    "stat -c %U a b": 'one line of the form "<owner>" for each of `a`, `b`.',
+    "whoami": "your user name.",
+    "id -u": "your user ID.",
+    "id -gn bob": "the name of the primary group of the user `bob`.",
+    "printenv LANG": "the value of the environment variable `LANG`.",
+    "uname -rs": "the name of the kernel and the release of the kernel, in this order on one line.",
+    "comm -12 a b": "the lines of the sorted files `a` and `b` that are in both.",
+    "du -sk a": "the total disk usage of `a`, in units of 1024 bytes, then its path, on one line.",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_an_output_is_described_completely(text: str) -> None:
+    assert asked(text) == SAID[text]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +100,9 @@ def test_what_is_printed_is_told(text: str, said: str) -> None:
         "grep x",
         "cat a | cat b",
         "cut -f1 -c2 a",
+        "cut -d '' -f1 a",  # a NUL
+        "sort -r -k 2n a",  # the key does not inherit the order
+        "wc -l -",
         "uname extra",
         "cowsay hello",
         "head -n 1 -n 2 a",

@@ -38,7 +38,7 @@ def test_every_fact_of_a_file_counts(field: str) -> None:
 def test_what_is_extra_is_named() -> None:
     assert verdict({**DONE, "/x": FILE})[1] == ["/x"]
     assert verdict(DONE, other=["the network"])[1] == ["the network"]
-    assert verdict(DONE, truncated=True)[1] == ["more than can be told"]
+    assert verdict(DONE, truncated=True)[1] == ["more changes than can be listed"]
 
 
 def test_what_the_harness_makes_is_not_extra() -> None:
@@ -93,19 +93,19 @@ def test_the_program_writes_a_reward(tmp_path: Path) -> None:
 PRINTED = "the number of lines of `a`."
 
 
-@pytest.mark.parametrize("state", [[], ["`b` is gone"]])
+@pytest.mark.parametrize("state", [[], ["`b` no longer exists"]])
 def test_a_prompt_is_told_in_the_words_of_a_file(state: list[str]) -> None:
     prompt = written(user="root", cwd="/", kind="Print it.", state=state, asked=PRINTED)
     other = in_file(prompt, "/answer")
     assert other is not None
-    assert f"`/answer` {'holds ' if state else ''}{PRINTED}" in other
+    assert f"`/answer` {PRINTED}" in other
     assert "last command" not in other
-    assert "Nothing on the machine changes" not in other
+    assert "Leave the machine unchanged." not in other
     assert other.splitlines()[0] == prompt.splitlines()[0]
     assert other.splitlines()[-1] == prompt.splitlines()[-1]
 
 
 def test_a_prompt_in_other_words_is_not_told() -> None:
-    prompt = written(user="root", cwd="/", kind="Made.", state=["`b` is gone"], asked=None)
+    prompt = written(user="root", cwd="/", kind="Made.", state=["`b` no longer exists"], asked=None)
     assert in_file(prompt, "/answer") is None
     assert in_file("Print the number of lines.", "/answer") is None

@@ -11,9 +11,16 @@ import pytest
 from msgspec.structs import replace
 
 from shioenv.errors import TaskError
-from shioenv_agents.tasks.harbor import certify
-from shioenv_agents.tasks.harbor.certify import altered_files, folders_of
-from shioenv_agents.tasks.harbor.export import DOCKERFILE, GOAL, SETTINGS, name_of, told, write
+from shioenv_agents.tasks.harbor import trial_certification
+from shioenv_agents.tasks.harbor.task_folders import (
+    DOCKERFILE,
+    GOAL,
+    SETTINGS,
+    name_of,
+    told,
+    write,
+)
+from shioenv_agents.tasks.harbor.trial_certification import altered_files, folders_of
 from shioenv_agents.tasks.task import Goal, Task
 
 TASK = Task(
@@ -96,12 +103,12 @@ def test_a_linked_directory_is_refused(folder: Path, tmp_path: Path, name: str) 
 
 def test_what_a_folder_holds_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(certify, "ENTRIES", 10)
+        patch.setattr(trial_certification, "ENTRIES", 10)
         with pytest.raises(TaskError, match="more than 10 files"):
             folders_of(folder.parent)
-        patch.setattr(certify, "ENTRIES", 11)
+        patch.setattr(trial_certification, "ENTRIES", 11)
         assert folders_of(folder.parent) == [TASK]
-    os.truncate(folder / GOAL, certify.BYTES)
+    os.truncate(folder / GOAL, trial_certification.BYTES)
     with pytest.raises(TaskError, match="bytes"):
         folders_of(folder.parent)
 

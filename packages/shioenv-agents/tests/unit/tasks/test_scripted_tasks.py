@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from shioenv.errors import ActionError, EnvironmentOptionError, EpisodeError, TaskError
 from shioenv.live.terminal import Terminal
-from shioenv.recording.text import read_arguments
-from shioenv_agents.tasks import agents, certify, compose, make
+from shioenv.recording.text_score import read_arguments
+from shioenv_agents.tasks import agents, certify, make, task_composition
 from shioenv_agents.tasks import env as task_env
 from shioenv_agents.tasks.agents import attempts, results_of
 from shioenv_agents.tasks.attacks import ATTACKS, forgeries
@@ -30,13 +30,13 @@ from shioenv_agents.tasks.certify import (
     sealed,
     verify_tasks,
 )
-from shioenv_agents.tasks.check import Judge
-from shioenv_agents.tasks.compose import composed_tasks, of_lines, repair_of
 from shioenv_agents.tasks.episode import SHOWN, Episode, shown
-from shioenv_agents.tasks.harbor.export import refusal
-from shioenv_agents.tasks.make import made_of, make_tasks, proved_with_part, unsuited
+from shioenv_agents.tasks.goal_check import Judge
+from shioenv_agents.tasks.harbor.task_folders import refusal
+from shioenv_agents.tasks.make import made_of, make_tasks, proved_with_part, reworded, unsuited
 from shioenv_agents.tasks.prompt import in_file
 from shioenv_agents.tasks.task import Goal, GoalKind, Task, read_tasks, write_tasks
+from shioenv_agents.tasks.task_composition import composed_tasks, of_lines, repair_of
 from support.scripted_tasks import (
     MACHINE,
     STOOD,
@@ -49,60 +49,74 @@ from support.scripted_tasks import (
 from support.toy_machine import DIGEST, FILES, HOME, SYSTEM, ToyMachine
 
 MADE = {
-    "rm b": ["`b` is gone"],
-    "mv a data/n": ["`a` is called `data/n`"],
+    "rm b": ["`b` no longer exists"],
+    "mv a data/n": ["`a` has been moved to `data/n`"],
     "cp a n": [
-        "`n` is a file, -rw-r--r--, of root and the group root, 8 bytes",
-        "`n` holds what `a` held",
+        "`n` is a regular file: permissions 0644 (rw-r--r--), owner root, group root, size 8 bytes",
+        "`n` has the original content of `a`",
     ],
-    "chmod 600 a": ["`a` has the permissions -rw-------"],
+    "chmod 600 a": ["the permissions of `a` are 0600 (rw-------)"],
     "chown adm a": ["the owner of `a` is adm"],
     "chown adm:sys a": ["the owner of `a` is adm", "the group of `a` is sys"],
-    "mkdir n": ["`n` is a directory, drwxr-xr-x, of root and the group root"],
-    "mkfifo n": ["`n` is a named pipe, prw-r--r--, of root and the group root"],
-    "ln -s a n": ["`n` is a symbolic link to `a`"],
-    "touch a": ["`a` was last changed just now"],
-    "touch n": ["`n` is a file, -rw-r--r--, of root and the group root, 0 bytes", "`n` is empty"],
-    "truncate -s 3 a": [
-        "`a` has 3 bytes",
-        "`a` holds the first 3 bytes of what it held",
+    "mkdir n": ["`n` is a directory: permissions 0755 (rwxr-xr-x), owner root, group root"],
+    "mkfifo n": ["`n` is a named pipe: permissions 0644 (rw-r--r--), owner root, group root"],
+    "ln -s a n": ["`n` is a symbolic link to `a`: owner root, group root"],
+    "touch a": ["the modification time of `a` is the current time"],
+    "touch n": [
+        "`n` is a regular file: permissions 0644 (rw-r--r--), owner root, group root, size 0 bytes",
+        "`n` is empty",
     ],
-    "truncate -s 9 a": ["`a` has 9 bytes", "`a` holds what it held, then zero bytes"],
+    "truncate -s 3 a": [
+        "the size of `a` is 3 bytes",
+        "`a` contains only the first 3 bytes of its original content",
+    ],
+    "truncate -s 9 a": [
+        "the size of `a` is 9 bytes",
+        "`a` contains its original content, followed by null bytes",
+    ],
     "truncate -s 4 n": [
-        "`n` is a file, -rw-r--r--, of root and the group root, 4 bytes",
-        "`n` holds zero bytes alone",
+        "`n` is a regular file: permissions 0644 (rw-r--r--), owner root, group root, size 4 bytes",
+        "`n` contains only null bytes",
     ],
     "sort -r b a > n": [
-        "`n` is a file, -rw-r--r--, of root and the group root, 14 bytes",
-        "`n` holds this:\n```\ntwo\nother\none\n```",
+        "`n` is a regular file: permissions 0644 (rw-r--r--), owner root, group root, "
+        "size 14 bytes",
+        "`n` contains exactly this text, with a newline at the end:\n```\ntwo\nother\none\n```",
     ],
     "echo more >> a": [
-        "`a` has 13 bytes",
-        "`a` ends with these lines, behind what it held:\n```\nmore\n```",
+        "the size of `a` is 13 bytes",
+        "`a` contains its original content, followed by this text, with a newline at the end:\n"
+        "```\nmore\n```",
     ],
     "printf x > n": [
-        "`n` is a file, -rw-r--r--, of root and the group root, 1 bytes",
-        "`n` holds this (without a newline at its end):\n```\nx\n```",
+        "`n` is a regular file: permissions 0644 (rw-r--r--), owner root, group root, size 1 byte",
+        "`n` contains exactly this text, without a newline at the end:\n```\nx\n```",
     ],
-    "export LANG=de": ["the exported variable `LANG` of the shell is `de`"],
-    "unset LANG": ["the exported variable `LANG` of the shell is unset"],
+    "export LANG=de": ["the shell exports the variable `LANG` with the value `de`"],
+    "unset LANG": ["the shell exports no variable `LANG`"],
     "cd data": ["the shell's working directory is `/home/ubuntu/data`"],
     "umask 0077": ["the shell's umask is 0077"],
-    "hostname other": ["the host is called other"],
+    "hostname other": ["the host name is `other`"],
 }
-"""Sentences of a prompt about the end state, by the input that the task is made from."""
+"""Sentences of a prompt about the final state, by the input that the task is made from."""
 
 KINDS = {
-    "rm b": "Something has to go.",
-    "mv a data/n": "Something has to be moved or renamed.",
-    "cp a n": "Something has to be copied.",
-    "chmod 600 a": "Who may do what with some files has to change.",
-    "mkdir n": "Directories are wanted.",
-    "mkfifo n": "A named pipe is wanted.",
-    "ln -s a n": "A link has to be made.",
-    "sort -r b a > n": "Files have to be written.",
-    "export LANG=de": "The shell's environment has to change.",
-    "cd data": "The shell has to be somewhere else.",
+    "rm b": "Remove a file.",
+    "mv a data/n": "Move or rename a file.",
+    "cp a n": "Copy a file.",
+    "chmod 600 a": "Change the permissions of a file.",
+    "chown adm:sys a": "Change the owner or group of a file.",
+    "mkdir n": "Create a directory.",
+    "mkfifo n": "Create a named pipe.",
+    "ln -s a n": "Create a symbolic link.",
+    "touch a": "Change the modification time of a file.",
+    "touch n": "Create a file.",
+    "truncate -s 3 a": "Change the content of a file.",
+    "sort -r b a > n": "Create a file.",
+    "export LANG=de": "Change the shell's environment.",
+    "cd data": "Change the shell's working directory.",
+    "umask 0077": "Change the shell's settings.",
+    "hostname other": "Change the host name.",
 }
 
 
@@ -110,11 +124,11 @@ KINDS = {
 def test_each_fact_of_a_goal_is_told(text: str) -> None:
     found = task(text)
     facts = "\n".join(f"- {line}" for line in MADE[text])
-    begin = f"You are root, in a shell in `{HOME}`. "
+    begin = f"You are root, in a Bash shell whose working directory is `{HOME}`. "
     assert found.prompt.startswith(begin + KINDS.get(text, ""))
-    assert f"as it was:\n\n{facts}" in found.prompt
+    assert f"leave everything else unchanged:\n\n{facts}\n" in f"{found.prompt}\n"
     assert found.kind is GoalKind.STATE
-    assert "`" not in facts or found.prompt.endswith(f"are relative to `{HOME}`.")
+    assert "`" not in facts or found.prompt.endswith(f"Relative paths start from `{HOME}`.")
     assert certificate_of(found, (), MACHINE, k=1, judged_by=STOOD).untold == ()
 
 
@@ -128,24 +142,25 @@ def test_a_moved_file_keeps_its_content() -> None:
 
 def test_an_output_is_asked_for() -> None:
     found = task("sort -r a")
-    asked = "the lines of `a`; of these in order, backwards."
-    end = "The last command you run prints that and nothing else. Nothing on the machine changes."
+    asked = "the result of these steps: take the lines of `a`; sort the lines, in reverse order."
+    alone = "The last command that you run must print this and nothing else."
+    end = f"{alone} Leave the machine unchanged."
     assert f"\n\nPrint {asked}\n\n{end}" in found.prompt
     assert (found.kind, found.goal.output) == (GoalKind.OUTPUT, "two\none\n")
     told = in_file(found.prompt, "/answer")
     assert told is not None
-    assert f"Write into the file `/answer` {asked}" in told
+    assert f"\n\nWrite to the file `/answer` {asked}\n\nThe file must contain nothing" in told
     both = task("rm b; sort -r a")
-    assert f"\n\nAnd the last command you run prints {asked}" in both.prompt
+    assert f"\n\nThe last command that you run must also print {asked}" in both.prompt
     assert both.kind is GoalKind.BOTH
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("touch 'n*'", "a pattern that matched nothing names its file"),
+        ("touch 'n*'", "its file is named by a pattern that matched nothing"),
         ("pwd", make.GIVEN_AWAY),
-        ("pwd --nothing", "it changes nothing, and no template asks for its output"),
+        ("pwd --nothing", "it changes nothing, and its output cannot be described"),
         ("rm b b", make.REDUCED),
         ("printf '\\x01' > n", None),
         ("echo x; rm b", None),
@@ -159,7 +174,7 @@ def test_what_makes_no_task_says_why(text: str, why: str | None) -> None:
 
 def test_a_record_of_another_behavior_makes_no_task() -> None:
     other = record("sort -r a", output_bytes=b"x\n")
-    assert made_of(other, MACHINE) == "its input does something else in a shell that stays"
+    assert made_of(other, MACHINE) == "its input has another effect in a persistent shell"
 
 
 @pytest.mark.parametrize(
@@ -174,16 +189,16 @@ def test_a_draft_that_is_not_proved_is_no_task(solution: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"system": "other"}, "a record of another system"),
-        ({"cwd": ""}, "a record of another system"),
+        ({"system": "other"}, "it belongs to another system"),
+        ({"cwd": ""}, "it belongs to another system"),
         ({"exit_code": 1}, "its input failed"),
-        ({"mistake": "an option"}, "its input holds a mistake"),
-        ({"timed_out": True}, "a limit was met"),
-        ({"limits_hit": ("processes",)}, "a limit was met"),
+        ({"mistake": "an option"}, "its input contains a mistake"),
+        ({"timed_out": True}, "it reached a limit"),
+        ({"limits_hit": ("processes",)}, "it reached a limit"),
         ({"volatile": True}, "its input is volatile"),
         ({"n_arguments": 0}, "its input has no argument"),
-        ({"irreducibility": None}, "its input can do with less"),
-        ({"irreducibility": 0.5}, "its input can do with less"),
+        ({"irreducibility": None}, "its irreducibility is too low or unknown"),
+        ({"irreducibility": 0.5}, "its irreducibility is too low or unknown"),
         ({"irreducibility": 0.7}, None),
     ],
 )
@@ -257,12 +272,12 @@ def test_a_task_of_another_build_is_refused() -> None:
 def test_an_output_is_shown_with_its_exit_code() -> None:
     run = typed("cat missing")
     assert shown(run) == "cat: No such file\n[exit code 1]"
-    assert shown(typed(":")) == "[nothing was printed]"
+    assert shown(typed(":")) == "[no output]"
     long = typed(f"echo {'x' * 2 * SHOWN}")
-    assert f"[{SHOWN + 1} characters left out]" in shown(long)
+    assert f"[{SHOWN + 1} characters omitted]" in shown(long)
     slow = dataclasses.replace(run, timed_out=True)
-    assert shown(slow).endswith("[ran out of time: all that this line did was taken back]")
-    assert shown(slow, stays=True).endswith("[ran out of time: every process was ended]")
+    assert shown(slow).endswith("[timed out: the effects of this line were undone]")
+    assert shown(slow, stays=True).endswith("[timed out: all processes were ended]")
 
 
 # ---- certificates
@@ -311,7 +326,7 @@ def test_each_fault_is_named() -> None:
     }  # fmt: skip
     faults = replace(found, **wrong).faults
     assert len(faults) == len(wrong)
-    assert "right answers fail: a, b, c and 1 more" in faults
+    assert "correct answers fail: a, b, c and 1 more" in faults
 
 
 def certified(text: str = "chmod 600 a") -> Task:
@@ -380,7 +395,7 @@ def test_records_become_tasks(serial: None) -> None:
     assert [one.solution for one in found.tasks] == texts[:2]
     assert set(found.refused) == {
         "its input failed",
-        "it changes nothing, and no template asks for its output",
+        "it changes nothing, and its output cannot be described",
     }
     assert done == [(1, 3), (2, 3), (3, 3)]
 
@@ -411,8 +426,22 @@ def test_tasks_are_certified_and_checked_again(serial: None, tmp_path: Path) -> 
     assert recheck_tasks([tasks[0]]) == [("there is no certificate",)]
     assert not (tmp_path / "out.partial").exists()
     write_tasks([open_], tmp_path / "open")
-    with pytest.raises(TaskError, match="no task passes"):
+    with pytest.raises(TaskError, match="have faults"):
         certify_file(tmp_path / "open", tmp_path / "none", k=1)
+
+
+def test_rebased_tasks_get_prompts_in_the_present_wording(serial: None, tmp_path: Path) -> None:
+    tasks = [task(text) for text in ("rm b", "sort -r a", "rm b; sort -r a")]
+    words = "Please tidy up.\n\n"
+    old = [
+        replace(one, id=str(number), prompt=f"{words}You are root. Old words.")
+        for number, one in enumerate(tasks)
+    ]
+    write_tasks(old, tmp_path / "tasks")
+    found = certify_file(tmp_path / "tasks", tmp_path / "out", k=1, rebase=True)
+    assert [one.prompt for one in found] == [words + one.prompt for one in tasks]
+    unknown = replace(old[0], goal=replace(tasks[0].goal, digests={"b": "0" * 64}))
+    assert reworded(unknown, MACHINE) == unknown
 
 
 def test_certifying_goes_on_where_it_was_stopped(
@@ -436,8 +465,10 @@ def test_longer_tasks_are_composed(serial: None) -> None:
     broken = [one for one in found.tasks if one.history]
     assert several
     assert broken
-    assert all("Several things have to be done." in one.prompt for one in several)
-    assert all("what somebody did here has to be undone" in one.prompt for one in broken)
+    assert all("Make several changes." in one.prompt for one in several)
+    assert all(
+        "Someone made unwanted changes to this machine. Undo them." in one.prompt for one in broken
+    )
     assert verify_tasks(found.tasks) == [()] * len(found.tasks)
     with pytest.raises(TaskError, match="about a state"):
         composed_tasks([task("sort -r a")], lines=1, broken=1)
@@ -451,6 +482,7 @@ def test_longer_tasks_are_composed(serial: None) -> None:
         ("mv a n", ["mv n a"]),
         ("export LANG=de", ["export LANG='C'"]),
         ("cp a b", None),
+        ("ln -sf data/c a", None),
         ("hostname other", None),
         ("cd data", None),
     ],
@@ -467,12 +499,12 @@ def test_what_a_line_did_is_undone(harm: str, rows: list[str] | None) -> None:
 
 def test_lines_that_are_not_all_needed_make_no_task() -> None:
     base = task("chmod 600 a")
-    found = compose._made(MACHINE, base, (), ["rm b", "ls"], ["rm", "ls"], kind="")
+    found = task_composition._made(MACHINE, base, (), ["rm b", "ls"], ["rm", "ls"], kind="")
     assert found == make.REDUCED
 
 
 def test_lines_need_others_that_begin_where_they_do() -> None:
-    assert of_lines([task("rm b")], Random(0), MACHINE) == "too few lines begin in its directory"
+    assert of_lines([task("rm b")], Random(0), MACHINE) == "too few tasks begin in its directory"
 
 
 def test_agents_try_tasks(serial: None) -> None:
@@ -512,7 +544,7 @@ def test_the_environment_plays_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
         env.step("x\0")
     assert env.step("ls")[1:4] == (0.0, False, False)
     assert env.step("rm b")[1:4] == (1.0, True, False)
-    assert str(env.render()).endswith("$ rm b\n[nothing was printed]")
+    assert str(env.render()).endswith("$ rm b\n[no output]")
     env.reset(seed=1)
     assert env.step(":")[3] is False
     assert env.step(":")[1:4] == (0.0, False, True)
@@ -542,11 +574,11 @@ def test_an_environment_that_cannot_be_is_refused(given: dict[str, Any]) -> None
         ("rm b", None),
         ("mv a data/n", None),
         ("sort -r a", None),
-        ("hostname x", "the host's name"),
-        ("cd data", "the state of the shell"),
-        ("touch a", "times of files"),
+        ("hostname x", "it is about the host name"),
+        ("cd data", "it is about the state of the shell"),
+        ("touch a", "it is about file times"),
         ("echo more >> a", None),
-        ("cp a /tests/n", "a file where Harbor or a container has its own"),
+        ("cp a /tests/n", "it changes a file that belongs to Harbor or the container"),
     ],
 )
 def test_what_harbor_cannot_be_told_says_why(text: str, why: str | None) -> None:

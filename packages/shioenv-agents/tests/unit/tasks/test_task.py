@@ -54,9 +54,9 @@ def test_what_a_goal_is_about() -> None:
         ({"goal": {"patch": [["?", "/fs/x"]]}}, "not an operation"),
         ({"goal": {"patch": [["r", "fs"]]}}, "not a JSON Pointer"),
         ({"irreducibility": 2}, "irreducibility"),
-        ({"cwd": "home"}, "no start directory"),
+        ({"cwd": "home"}, "is not absolute"),
         *(
-            ({"id": name}, "is no id")
+            ({"id": name}, "is not a valid id")
             for name in ("", ".", "..", "a/b", "x/../../escaped", "a\n", "\0", "a b", "a" * 101)
         ),
         ({"schema_version": 99}, "schema version 99"),

@@ -20,9 +20,9 @@ from shioenv.sandbox.namespaces.wire import Ask
 from shioenv.system.contents import read_contents
 from shioenv.system.declare import Machine
 from shioenv.system.store import System
-from shioenv_backends.microvm.backend import STARTING_SECONDS, MicrovmSandbox
 from shioenv_backends.microvm.channel import SupervisorStream
 from shioenv_backends.microvm.qemu import Hardware, accelerator
+from shioenv_backends.microvm.virtual_machine import STARTING_SECONDS, MicrovmSandbox
 
 _LEAST_MEMORY = 192 * MEBIBYTE
 """Minimum memory for the guest's kernel."""

@@ -29,7 +29,7 @@ from urllib.request import urlopen
 from uuid import UUID
 
 from shioenv.errors import BuildToolError, HostError, SystemBuildError, SystemNotBuiltError
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.files.durable import atomic_write, sha256_of
 from shioenv.native import built
 from shioenv.system import build as building
@@ -128,7 +128,7 @@ def find_microvm(system: System) -> Microvm:
         made_with, key = record["helpers"], record["key"]
     except (OSError, ValueError, KeyError):
         raise SystemNotBuiltError(
-            f"the system {system.name} has no microVM yet", hint=hint
+            f"the microVM of the system {system.name} has not been built", hint=hint
         ) from None
     found = Microvm(system.path / "microvm" / key, record)
     if made_with != _helpers() or not found.disk.exists():
@@ -152,7 +152,7 @@ def build_microvm(
     SystemBuildError if the kernel is not available, SystemStorageError.
     """
     cache = cache_directory()
-    with building.storage_errors(cache), building.build_lock(cache, report):
+    with building.system_storage_errors(cache), building.build_lock(cache, report):
         package = _downloaded(KERNEL, cache, report) if kernel is None else kernel
         sha256 = KERNEL.sha256 if kernel is None else sha256_of(package)
         key = _key(system, sha256)
@@ -257,7 +257,7 @@ def read_kernel(package: Path) -> UnpackedKernel:
     except (OSError, tarfile.TarError, lzma.LZMAError, ValueError) as error:
         raise SystemBuildError(f"{package} cannot be read as a package: {error}") from error
     if not image:
-        raise SystemBuildError(f"{package} holds no kernel", hint="give a linux-image package")
+        raise SystemBuildError(f"{package} has no kernel", hint="give a linux-image package")
     return UnpackedKernel(release, image, modules)
 
 
@@ -297,14 +297,14 @@ def uncompressed(image: bytes) -> bytes:
     if image.startswith(b"\x7fELF"):
         return image
     if image[0x202:0x206] != b"HdrS":
-        raise SystemBuildError("the kernel is no image of Linux for x86")
+        raise SystemBuildError("the kernel is not a Linux image for x86")
     begin = (image[0x1F1] + 1) * 512 + int.from_bytes(image[0x248:0x24C], "little")
     payload = image[begin : begin + int.from_bytes(image[0x24C:0x250], "little")]
     if payload.startswith(b"\x28\xb5\x2f\xfd"):
         return _unzstd(payload[:-4])  # the last four bytes are the length
     if payload.startswith(b"\xfd7zXZ\0"):
         return lzma.LZMADecompressor().decompress(payload)
-    raise SystemBuildError("the kernel is compressed in another way than with zstd or xz")
+    raise SystemBuildError("the kernel is not compressed with zstd or xz")
 
 
 def _field(module: bytes, key: bytes) -> str:

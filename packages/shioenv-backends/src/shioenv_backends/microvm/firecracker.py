@@ -27,8 +27,8 @@ from shioenv.errors import HostError, SandboxError
 from shioenv.sandbox.base import MEBIBYTE
 from shioenv_backends.microvm.boot import Microvm
 from shioenv_backends.microvm.channel import FrameKind, GuestChannel
-from shioenv_backends.microvm.kept import NAMES, keep, open_kept
 from shioenv_backends.microvm.qemu import KVM, may_open_kvm
+from shioenv_backends.microvm.saved_machines import NAMES, open_kept, save_machine
 
 PROGRAM = "firecracker"
 PORT = 52
@@ -45,7 +45,7 @@ def find_firecracker() -> str:
     found = shutil.which(PROGRAM)
     if found is None or shutil.which("setpriv") is None:
         raise HostError(
-            f"{PROGRAM if found is None else 'setpriv'} is missing: machines run in it",
+            f"{PROGRAM if found is None else 'setpriv'} is missing; --sandbox firecracker needs it",
             hint="put a release of Firecracker (github.com/firecracker-microvm/firecracker) where "
             "PATH has it; --sandbox microvm runs in QEMU"
             if found is None
@@ -54,7 +54,7 @@ def find_firecracker() -> str:
     return found
 
 
-def version() -> str:
+def firecracker_version() -> str:
     """Return the first line of `firecracker --version`."""
     command = [find_firecracker(), "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -98,7 +98,7 @@ class FirecrackerTemplate:
             for name in NAMES:
                 os.link(self._place / name, work / name)
 
-        keep(place, write)
+        save_machine(place, write)
         self.close()
         self._place, self._kept = place, True
 

@@ -10,14 +10,14 @@ from typing import Any
 from shioenv.errors import HostError, ShioenvError
 from shioenv.sandbox.base import Limits, Sandbox, ShellMode
 from shioenv.system.bootstrap import Progress
-from shioenv.system.host import HostCheck, try_it
+from shioenv.system.host_checks import HostCheck, try_it
 from shioenv.system.store import System
-from shioenv_backends.microvm.backend import FirecrackerSandbox, MicrovmSandbox
 from shioenv_backends.microvm.bare import BareSandbox
 from shioenv_backends.microvm.boot import build_microvm, find_microvm
 from shioenv_backends.microvm.firecracker import find_firecracker
-from shioenv_backends.microvm.firecracker import version as firecracker_version
+from shioenv_backends.microvm.firecracker import firecracker_version as firecracker_version
 from shioenv_backends.microvm.qemu import KVM, accelerator, find_qemu, may_open_kvm
+from shioenv_backends.microvm.virtual_machine import FirecrackerSandbox, MicrovmSandbox
 
 
 class MicrovmBackend:

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.errors import HostError, SandboxError
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.files.durable import atomic_write
 from shioenv.sandbox.base import MEBIBYTE
 from shioenv_backends.microvm.boot import Microvm
 from shioenv_backends.microvm.channel import FrameKind, GuestChannel
-from shioenv_backends.microvm.kept import copy, keep, open_kept
+from shioenv_backends.microvm.saved_machines import copy, open_kept, save_machine
 
 PROGRAM = "qemu-system-x86_64"
 KVM = "/dev/kvm"
@@ -51,7 +51,7 @@ def find_qemu() -> str:
     found = shutil.which(PROGRAM)
     if found is None or shutil.which("setpriv") is None:
         raise HostError(
-            f"{PROGRAM if found is None else 'setpriv'} is missing: microVMs run in it",
+            f"{PROGRAM if found is None else 'setpriv'} is missing; --sandbox microvm needs it",
             hint="apt-get install qemu-system-x86 util-linux",
         )
     return found
@@ -85,7 +85,7 @@ class Hardware:
         A saved state can be loaded if this text is the same as when it was saved.
         """
         commands = (_command(PROGRAM, self, (0, 0, 0, 0), restored=how) for how in (False, True))
-        return repr([version(), *commands])
+        return repr([qemu_version(), *commands])
 
 
 class MachineTemplate:
@@ -116,7 +116,7 @@ class MachineTemplate:
             copy(self.memory, work / "memory")
             copy(self.state, work / "state")
 
-        keep(place, write)
+        save_machine(place, write)
 
     def close(self) -> None:
         """Free memory and state. Running machines are not affected."""
@@ -127,7 +127,7 @@ class MachineTemplate:
             setattr(self, name, -1)
 
 
-def version() -> str:
+def qemu_version() -> str:
     """Return the first line of `qemu-system-x86_64 --version`."""
     done = subprocess.run([find_qemu(), "--version"], capture_output=True, text=True, check=True)
     return done.stdout.partition("\n")[0]

@@ -10,7 +10,7 @@ import pytest
 from shioenv.dataset.generate import run
 from shioenv.errors import HostError, MissingExtraError, UsageError
 from shioenv.execution.local import executor_named
-from shioenv_backends.ray_executor import Priority, spread
+from shioenv_backends.ray_executor import Priority, workers_per_node
 from support.dataset_fakes import plan, samples
 
 
@@ -30,10 +30,10 @@ def test_missing_ray_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_engines_and_addresses_that_cannot_be_meant(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no engine is called 'rya'"):
         make(tmp_path / "a", "rya")
-    with pytest.raises(UsageError, match="an address is a Ray cluster's"):
+    with pytest.raises(UsageError, match="--address needs --engine ray"):
         make(tmp_path / "a", "local", "auto")
     assert not (tmp_path / "a").exists()
-    with pytest.raises(UsageError, match="'ray://here:1' is no address"):
+    with pytest.raises(UsageError, match="'ray://here:1' is not an address"):
         make(tmp_path / "b", address="ray://here:1")
 
 
@@ -55,7 +55,7 @@ def test_a_cluster_that_does_not_answer(tmp_path: Path) -> None:
 def test_workers_are_spread_evenly(
     wanted: int | None, working: dict[str, int], shares: dict[str, int]
 ) -> None:
-    assert spread({"a": 4, "b": 1, "c": 0}, working, wanted) == shares
+    assert workers_per_node({"a": 4, "b": 1, "c": 0}, working, wanted) == shares
 
 
 def test_a_priority_that_cannot_be_had_is_refused() -> None:

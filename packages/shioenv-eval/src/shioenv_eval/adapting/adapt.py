@@ -19,10 +19,10 @@ from shioenv.dataset.questions import Question
 from shioenv.errors import UsageError
 from shioenv.files.documents import parse_toml
 from shioenv.files.durable import atomic_write, storage_errors
-from shioenv.grammar.spelling import SHOWN, SUBSTITUTION, VARIABLE, plain
+from shioenv.grammar.spelling import SHOWN, SUBSTITUTION, VARIABLE, received_form
 from shioenv.seeding import generator
 from shioenv.system.store import System
-from shioenv_eval.adapting.names import SystemNames
+from shioenv_eval.adapting.replacement_names import SystemNames
 from shioenv_eval.adapting.roles import roles_of
 from shioenv_eval.adapting.unfit import unfit
 from shioenv_eval.places import PlacedWord, Places, read_places
@@ -157,7 +157,7 @@ class _Template:
         return random.choice([value for value in values if value not in used] or values)
 
 
-def adapt(
+def adapt_inputs(
     questions: Iterable[Question],
     system: System,
     *,
@@ -182,7 +182,7 @@ def adapt(
     too long inputs, and duplicates. Errors: UsageError for a count below 1, StartDirectoryError.
     """
     if count is not None and count < 1:
-        raise UsageError(f"at least one input is made, not {count}")
+        raise UsageError(f"cannot make {count} inputs", hint="give at least 1")
     aside: list[tuple[Question, str]] = []
     made: list[Question] = []
     seen: set[tuple[object, ...]] = set()
@@ -271,7 +271,7 @@ def _made(roles: Mapping[str, str]) -> Iterator[str]:
     gives the last part of its path, or `index.html`.
     """
     for word, role in roles.items():
-        text = plain(word).translate(SHOWN)
+        text = received_form(word).translate(SHOWN)
         if role in ("new", "made"):
             name = re.split(f"[{VARIABLE}{SUBSTITUTION}{{]", text)[0]
             yield posixpath.normpath(name if name == text else f"{name}*") if name else "."
@@ -286,7 +286,7 @@ def _elsewhere(commands: Iterable[str], names: SystemNames) -> tuple[str, ...] |
     """
     found = names.elsewhere
     for command in commands:
-        words = [plain(word).translate(SHOWN) for word in split_words(command)]
+        words = [received_form(word).translate(SHOWN) for word in split_words(command)]
         if words and words[0] in ("cd", "pushd"):
             target = words[-1] if len(words) > 1 else "~"
             if target.startswith("~"):
@@ -317,7 +317,7 @@ def _pieces(
         if role is None and (generic := _generic_variable(word.text, known)) is not None:
             slots.append(_of_variable(word, generic))
             continue
-        if role is None or SUBSTITUTION in plain(written) or _is_set(written, known):
+        if role is None or SUBSTITUTION in received_form(written) or _is_set(written, known):
             continue
         if not names.fits(role, written):
             slots.append((word.start + start, word.end, _Slot(role, written)))
@@ -372,7 +372,7 @@ def _role(word: str, roles: Mapping[str, str]) -> tuple[int, str | None]:
 
 def _is_set(word: str, known: frozenset[str]) -> bool:
     """Whether a word contains a variable that may be set, so that the word's value is unknown."""
-    if VARIABLE not in plain(word):
+    if VARIABLE not in received_form(word):
         return False
     names = {match[1] or match[2] for match in _VARIABLE.finditer(word)}
     return not names or not names.isdisjoint(known)

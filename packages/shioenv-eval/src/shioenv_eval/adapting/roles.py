@@ -11,7 +11,7 @@ from shioenv.bash.words import split_words
 from shioenv.grammar.describe import ArgumentKind, DescribedSegment, Describer
 from shioenv.grammar.kinds import KINDS
 from shioenv.grammar.library import load_grammars, shipped_headers
-from shioenv.grammar.spelling import plain
+from shioenv.grammar.spelling import received_form
 from shioenv.grammar.traits import PATHS, RoleChange, Traits, read_operands
 from shioenv_eval.places import Places
 
@@ -71,7 +71,7 @@ def roles_of(places: Places) -> dict[str, str]:
 
 
 def _of_segment(segment: DescribedSegment) -> Iterator[tuple[str, str]]:
-    name = segment.grammar or plain(segment.command).rpartition("/")[2]
+    name = segment.grammar or received_form(segment.command).rpartition("/")[2]
     traits = traits_of(name) or Traits()
     options = {argument.option for argument in segment.arguments if argument.option}
     creating = name == "tar" and not options.isdisjoint(("-c", "--create", "-r", "-u"))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from shioenv.bash.words import split_words
-from shioenv.grammar.spelling import plain
+from shioenv.grammar.spelling import received_form
 from shioenv.grammar.traits import Traits
 from shioenv_eval.adapting.roles import traits_of
 from shioenv_eval.places import Places
@@ -44,7 +44,7 @@ def unfit(text: str, places: Places) -> str | None:
         if word.sign and word.sign.startswith((">", "&>")) and _DISKS.fullmatch(word.text):
             return "dangerous: it writes to a disk"
     for command in places.commands:
-        words = [plain(word) for word in split_words(command)]
+        words = [received_form(word) for word in split_words(command)]
         if words and (reason := _reason(words, text)) is not None:
             return reason
     return "endless: a loop" if _FOREVER.search(text) and "break" not in text else None

@@ -24,11 +24,12 @@ LINES = 16
 
 
 Count = Annotated[
-    int, typer.Option("--cases", min=1, metavar="N", help="Cases drawn. 20,000 have every option.")
+    int,
+    typer.Option("--count", min=1, metavar="N", help="Number of cases; 20,000 cover every option."),
 ]
 
 app = typer.Typer(
-    name="conform", help="Hold a shell, an emulator or another system to the machine."
+    name="conform", help="Compare a shell, an emulator or another system with the machine."
 )
 
 
@@ -40,8 +41,8 @@ def conform(
         typer.Option(
             metavar="PREDICTOR|CMD",
             autocompletion=shared.completing("shioenv.domain.predictor:predictor_names"),
-            help="What is compared: a predictor as `evaluate --predictor` has it, or a command "
-            "that answers a line of JSON with another one.",
+            help="A predictor as for `evaluate --predictor`, or a command that answers each line "
+            "of JSON with a line of JSON.",
         ),
     ] = None,
     against_system: Annotated[
@@ -49,7 +50,7 @@ def conform(
         typer.Option(
             metavar="NAME",
             autocompletion=shared.complete_systems,
-            help="Compare another built system: what it does is executed.",
+            help="Compare another built system instead.",
         ),
     ] = None,
     command: shared.CommandNames = None,
@@ -60,21 +61,21 @@ def conform(
         typer.Option(
             metavar="output|files|full",
             autocompletion=shared.completing("output", "files", "full"),
-            help="What is compared beside output and exit code: nothing, which files changed, or "
-            "the whole context patch (default: all that the other side knows).",
+            help="Compare output and exit code only, also the names of changed files, or the whole "
+            "context patch (default: everything that the other side reports).",
         ),
     ] = None,
     at_least: Annotated[
         float,
         typer.Option(
-            min=0, max=1, metavar="SHARE", help="The exit status is 1 where less is right."
+            min=0, max=1, metavar="SHARE", help="Exit with status 1 if the accuracy is below this."
         ),
     ] = 0.0,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Write results.json, junit.xml, report.html, and a script for each finding.",
+            help="Directory for results.json, junit.xml, report.html and a script per finding.",
         ),
     ] = None,
     workers: shared.Workers = None,
@@ -84,31 +85,31 @@ def conform(
         typer.Option(
             min=0.1,
             metavar="SECONDS",
-            help="How long the other side may take to be ready (default: 900).",
+            help="Time limit for the other side to start (default: 900).",
         ),
     ] = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Compare a shell, an emulator or another system with what the machine does, case by case.
+    """Compare a shell, emulator or other system with the machine.
 
     Cases come from the grammars: each option alone, pairs of options, operands, mistakes, several
-    commands, lines in a row. The machine executes each case once for all comparisons. Each
-    difference is made minimal: arguments and files are left out while both sides still differ.
-    A finding has both answers as a diff, and a script. An answer that is late or none counts as a
-    difference.
+    commands, sequences of lines. The machine executes each case once, for all comparisons. Each
+    difference is minimized: arguments and files are removed while the two sides still differ. A
+    finding consists of both answers as a diff, and a script. Late and missing answers count as
+    differences.
     """
     from shioenv.bash.words import quoted
     from shioenv.domain.predictor import PatchLevel
     from shioenv.errors import UsageError
     from shioenv.files.durable import refuse_unwritable
-    from shioenv_eval.asking import Bounds
-    from shioenv_eval.conform.comparison import compared
+    from shioenv_eval.conform.comparison import compare_with_machine
+    from shioenv_eval.conform.finding_files import RESULTS, write_comparison
     from shioenv_eval.conform.truth import Choice
-    from shioenv_eval.conform.write import RESULTS, write_comparison
+    from shioenv_eval.predictor_pool import Bounds
 
     if (against is None) == (against_system is None):
         raise UsageError(
-            "what is compared is either a predictor or a system",
+            "give either --against or --against-system",
             hint="--against bashkit, --against ./my-shell.py, --against-system NAME",
         )
     if level is not None and level not in list(PatchLevel):
@@ -117,7 +118,7 @@ def conform(
         refuse_unwritable(out / RESULTS)
     with (
         Meter(lasting=True, stopped="stopped; what was executed is kept: run this again") as meter,
-        compared(
+        compare_with_machine(
             against if against is not None else f"sandbox:{against_system}",
             system=system,
             choice=Choice(tuple(command or ()), cases, seed),
@@ -136,7 +137,7 @@ def conform(
         parts.append(f"written: {quoted(str(out))}")
     low = done.share < at_least
     if low:
-        printing.note(f"error: {done.share:.4f} are right, and {at_least:g} are asked for")
+        printing.note(f"error: the accuracy is {done.share:.4f}, below --at-least {at_least:g}")
     return shared.Printout(document, parts, indent=2, status=1 if low else 0)
 
 
@@ -172,23 +173,23 @@ def _parts(document: dict[str, Any]) -> Iterator[Table | str]:
         yield f"and {len(findings) - SHOWN:,} more findings: --out DIR"
 
 
-@shared.command(app, "shioenv conform export ./shell-truth --cases 20000")
+@shared.command(app, "shioenv conform export ./shell-truth --count 20000")
 def export(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to create.")],
     command: shared.CommandNames = None,
     cases: Count = 20_000,
     seed: shared.Seed = 0,
     licence: Annotated[
-        str, typer.Option("--license", metavar="ID", help="Licence that the dataset card names.")
+        str, typer.Option("--license", metavar="ID", help="License in the dataset card.")
     ] = "unknown",
     workers: shared.Workers = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Write cases with what the machine does, as data that needs no ShIOEnv.
+    """Export cases with ground truth, for use without ShIOEnv.
 
-    The directory is a Hugging Face dataset of two splits, and has a checker in Python. Cases of
-    the split `portable` need the home tree alone. To find these, they are executed once more
-    on a machine that lacks everything else.
+    The directory is a Hugging Face dataset with two splits and a checker in Python. Cases of the
+    split `portable` need only the home tree. To find them, all cases are also executed on a machine
+    that has nothing else.
     """
     from shioenv.bash.words import quoted
     from shioenv_eval.conform.data import export_truth

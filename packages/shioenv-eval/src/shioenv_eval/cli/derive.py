@@ -14,26 +14,30 @@ app = typer.Typer()
 
 @shared.command(app, "shioenv system derive another --seed 7 --out ./another")
 def derive(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the new system is called.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new system.")],
     *,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same system.")] = 0,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Made where it is missing.")],
+    seed: Annotated[
+        int, typer.Option(help="Random seed. The same seed gives the same system.")
+    ] = 0,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Directory for its files, created if missing.")
+    ],
     base: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
             autocompletion=shared.complete_systems,
-            help="The declared system that the new one is drawn from (default: debian-12).",
+            help="Declared system to vary (default: debian-12).",
         ),
     ] = None,
 ) -> shared.Printout:
-    """Write another system, drawn from a declared one: other users, another tree, other names.
+    """Write a variant of a system with other users, files and names.
 
-    The programs stay the same, so that a model can be asked about a machine that it never saw.
+    The programs are the same. Use it to test a model on a machine that is not in its training data.
     `shioenv system build DIR/NAME.toml` builds the new system.
     """
     from shioenv.system.declare import load_declaration
-    from shioenv_eval.derive import derive as draw
+    from shioenv_eval.derived_system import derive_system as draw
 
     file = draw(base, name, seed, out)
     declaration = load_declaration(str(file))

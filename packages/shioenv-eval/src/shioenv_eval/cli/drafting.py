@@ -34,21 +34,20 @@ def coverage(
         typer.Argument(
             metavar="[COMMANDS]...",
             autocompletion=shared.complete_commands,
-            help="Names of grammars, a set of them (paper, all), or paths of .grammar files "
-            "(default: all of --grammars, else all shipped).",
+            help="Grammars by name, a set (paper, all), or paths of .grammar files "
+            "(default: all in --grammars, else all shipped).",
         ),
     ] = None,
     own: shared.GrammarDirectory = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Compare grammars with the options that the system's own help texts document.
+    """Compare grammars with the options in the commands' help texts.
 
-    A missing option is one that the help shows and the grammar lacks. An unknown option is one
-    that only the grammar has. Either is excused by a reason in the grammar file. The exit status
-    is 1 where an option is missing or unknown.
+    A missing option is only in the help text; an unknown option is only in the grammar. A reason
+    in the grammar file excuses either. The exit status is 1 if an option is missing or unknown.
     """
     from shioenv.grammar.library import own_grammars
-    from shioenv_eval.drafting.coverage import coverage as covered
+    from shioenv_eval.drafting.coverage import help_coverage as covered
 
     asked = asked_grammars(grammars, own_grammars(own))
     with opened(system) as sandbox:
@@ -88,23 +87,22 @@ def _covered(results: list[Coverage]) -> Iterator[str | Table]:
 
 @shared.command(app, "shioenv grammar draft nl > nl.grammar")
 def draft(
-    command: Annotated[str, typer.Argument(help="A program of the system, or a builtin of bash.")],
+    command: Annotated[str, typer.Argument(help="A program of the system, or a builtin of Bash.")],
     manual: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The command's manual page in roff (default: the system's, else this host's).",
+            help="The command's manual page in roff (default: from the system, else this host).",
         ),
     ] = None,
     system: shared.SystemName = None,
 ) -> None:
-    """Write a first grammar of a command from the system's own help text and manual page.
+    """Draft a grammar from a command's help text and manual page.
 
-    The grammar has every option that the help shows, and passes `grammar check`. Values, weights
-    and examples are a beginning, and comments say what was guessed. Redirect the grammar into
-    NAME.grammar and go on from there.
+    The grammar has all options of the help text, and passes `grammar check`. Values, weights and
+    examples are guesses, marked by comments. Redirect it to NAME.grammar and improve it.
     """
-    from shioenv_eval.drafting.draft import draft as drafted
+    from shioenv_eval.drafting.draft import draft_grammar as drafted
 
     with opened(system) as sandbox:
         execute = executing(sandbox)
@@ -113,7 +111,7 @@ def draft(
         text = drafted(command, execute, package=package, version=version, manual=page)
     guesses = sum(line.startswith("# - ") for line in text.splitlines())
     if guesses:
-        printing.note(f"{guesses} guesses stand in the comment above the examples")
+        printing.note(f"{guesses} guesses are listed in the comment above the examples")
     printing.write(text.encode())
 
 
@@ -135,7 +133,7 @@ def _manual(command: str, file: Path | None, system: System) -> str:
         if (content := system.content(place)) is not None:
             return manual_text(content)
     for place in filter(os.path.isfile, places):
-        printing.note(f"the manual page is this host's, {place}: the system has none")
+        printing.note(f"using the manual page {place} of this host: the system has none")
         return manual_text(read_regular(place, LARGEST))
     return ""
 

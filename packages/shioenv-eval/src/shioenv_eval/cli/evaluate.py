@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from shioenv_eval.evaluate import Evaluation
 
-app = typer.Typer(name="evaluate", help="Judge predictors by what a suite's inputs really do.")
+app = typer.Typer(name="evaluate", help="Evaluate predictors on a suite and report accuracy.")
 
 
 AnswerSeconds = Annotated[
-    float, typer.Option(min=0.1, metavar="SECONDS", help="How long an answer may take.")
+    float, typer.Option(min=0.1, metavar="SECONDS", help="Time limit for an answer.")
 ]
 
 
@@ -33,26 +33,26 @@ def evaluate(
             "--predictor",
             metavar="NAME[:ARGS]",
             autocompletion=shared.completing("shioenv.domain.predictor:predictor_names"),
-            help="What is judged: sandbox, trivial, errors, recording:FILE, command:PROG, "
-            "default, memory:DATASET, bashkit, just-bash, cowrie, llm:MODEL, or one of "
-            "another package. The option may be given again.",
+            help="sandbox, trivial, errors, recording:FILE, command:PROG, default, memory:DATASET, "
+            "bashkit, just-bash, cowrie, llm:MODEL, or a predictor of another package. "
+            "Repeatable.",
         ),
     ] = None,
     suite: Annotated[
-        Path | None, typer.Option(metavar="SUITE", help="The suite that predictors are judged by.")
+        Path | None, typer.Option(metavar="SUITE", help="The suite with the ground truth.")
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Answers and results are kept in DIR. The same command goes on where an "
-            "earlier one was stopped, and adds predictors.",
+            help="Directory for answers and results. The same command resumes, and adds "
+            "predictors.",
         ),
     ] = None,
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="W", help="Processes of each predictor (default: one per processor)."
+            min=1, metavar="W", help="Processes per predictor (default: one per processor)."
         ),
     ] = None,
     timeout: AnswerSeconds = 30.0,
@@ -61,24 +61,24 @@ def evaluate(
         typer.Option(
             min=0.1,
             metavar="SECONDS",
-            help="How long a predictor may take to be ready (default: 900). A program has 120 "
-            "of them to answer its first line.",
+            help="Time limit for a predictor to start (default: 900); a program must answer its "
+            "first line within 120.",
         ),
     ] = None,
 ) -> shared.Printout:
-    """Ask predictors about every input of a suite, and tell how right they are.
+    """Evaluate predictors on a suite and report accuracy.
 
-    Each metric comes with a 95% interval, for single-step inputs, multi-step inputs and all. Pairs
-    of predictors come with their differences. A predictor that dies, answers too late, or gives
-    something else than an answer counts as wrong there. A predictor without any answer is not
-    judged. The exit status is 1 where a predictor could not run here, or gave no answer.
+    Each metric has a 95% interval, for single-step inputs, multi-step inputs and all. Differences
+    between predictors are reported too. A crash, a late answer and an invalid answer count as
+    wrong. A predictor without any answer is not evaluated. The exit status is 1 if a predictor
+    could not run here, or gave no answer.
     """
     from shioenv.errors import UsageError
     from shioenv_eval.evaluate import evaluate as evaluate_predictors
 
     if not predictor or suite is None:
         raise UsageError(
-            "an evaluation needs a predictor and a suite",
+            "--predictor and --suite are required",
             hint="shioenv evaluate --predictor sandbox --suite FILE",
         )
     stopped = "stopped" if out is None else f"stopped; answers are kept in {out}: run this again"
@@ -150,20 +150,18 @@ def _unanswered(done: Evaluation) -> Iterator[str]:
 
 @shared.command(app, "shioenv evaluate report ./evaluation")
 def report(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where an evaluation was kept.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory of an evaluation.")],
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.html", help="Where the page is written (default: report.html in DIR)."
-        ),
+        typer.Option(metavar="FILE.html", help="File to write (default: report.html in DIR)."),
     ] = None,
 ) -> shared.Printout:
-    """Show an evaluation as one HTML page: scores, utilities, and every answer beside the gold.
+    """Write an evaluation as one HTML page.
 
-    The page needs no network and no other file. The page shows each mistake of a predictor, since
-    mistakes tell what to make better.
+    It shows scores, utilities, and each answer next to the ground truth. The page needs no network
+    and no other file.
     """
-    from shioenv_eval.page import write_page
+    from shioenv_eval.evaluation_page import write_page
     from shioenv_eval.report.template import FILE
 
     done = write_page(directory, out)
@@ -175,11 +173,11 @@ def report(
 
 @shared.command(app, "shioenv evaluate table ./evaluation")
 def table(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where an evaluation was kept.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory of an evaluation.")],
 ) -> shared.Printout:
-    """Print an evaluation as Markdown, with the paper's numbers beside ours."""
+    """Print an evaluation as Markdown, next to the paper's results."""
     from shioenv_eval.evaluate import read_evaluation
-    from shioenv_eval.page import markdown
+    from shioenv_eval.evaluation_page import markdown
 
     done = read_evaluation(directory)
     return shared.Printout(done.document, [markdown(done).rstrip()], indent=2)
@@ -188,17 +186,19 @@ def table(
 @shared.command(app, "shioenv evaluate prepare cowrie just-bash")
 def prepare(
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Predictors, as `--predictor` has them.")
+        list[str], typer.Argument(metavar="NAME...", help="Predictors, as for --predictor.")
     ],
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Prepare predictors before an evaluation: their installation, and what they make of a system.
+    """Install predictors and prepare their data for a system.
 
-    The exit status is 3 where a predictor cannot run here.
+    The exit status is 3 if a predictor cannot run here.
     """
-    from shioenv.domain.predictor import make_predictor
+    from shioenv.domain.predictor import find_predictor, make_predictor
     from shioenv.system.store import find_system
 
+    for name in names:
+        find_predictor(name)
     built = find_system(system)
     ready = {}
     for name in names:

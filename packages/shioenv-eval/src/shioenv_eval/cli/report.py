@@ -31,26 +31,24 @@ def report_dataset(
     directory: shared.Directory,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.html", help="Where the page is written (default: report.html in DIR)."
-        ),
+        typer.Option(metavar="FILE.html", help="File to write (default: report.html in DIR)."),
     ] = None,
     json: shared.Json = False,
 ) -> shared.Printout:
-    """Draw a dataset as one HTML page: charts, facts, and samples to search and browse.
+    """Write a report on a dataset as one HTML page.
 
-    The page needs no network and no other file. With --json the numbers are printed, and the page
-    is written only where --out asks for it.
+    It has charts, statistics, and samples to search and browse, and needs no network and no other
+    file. With --json the statistics are printed, and the page is written only if --out is given.
     """
     from shioenv.dataset.manifest import read_manifest
-    from shioenv_eval.report.page import collect, write_report
+    from shioenv_eval.report.dataset_page import collect_page_data, write_report
     from shioenv_eval.report.template import FILE
 
     printing.note_unfinished(directory, read_manifest(directory))
     path = directory / FILE if out is None else out
     with counting("records") as progress:
         if json and out is None:
-            statistics = collect(directory, report=progress)[1]
+            statistics = collect_page_data(directory, report=progress)[1]
             return shared.Printout(statistics.to_json(), indent=2)
         statistics = write_report(directory, out, report=progress)
     size = path.stat().st_size / 1e6
@@ -65,50 +63,52 @@ def report_dataset(
 )
 def report_grammars(
     count: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Inputs of gcs that are executed.")
+        int, typer.Option(min=1, metavar="N", help="Inputs of gcs to execute.")
     ] = 20_000,
     ucs_count: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Inputs of ucs that are executed.")
+        int, typer.Option(min=1, metavar="N", help="Inputs of ucs to execute.")
     ] = 5_000,
     round_trip: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Inputs of gcs that are parsed back.")
+        int, typer.Option(min=1, metavar="N", help="Inputs of gcs to parse back.")
     ] = 100_000,
     seed: shared.Seed = 0,
-    workers: Annotated[int, typer.Option(min=1, metavar="W", help="Processes.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, metavar="W", help="Worker processes.")] = 2,
     system: shared.SystemName = None,
     against: Annotated[
         Path | None,
         typer.Option(
-            "--against",
+            "--compare-with",
             metavar="INPUTS",
-            help="Instead, compare what each policy draws with the inputs in this file, one a "
-            "line (- is stdin).",
+            help="Instead, compare the policies with the inputs in this file, one a line (- is "
+            "stdin).",
         ),
     ] = None,
     draws: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Inputs drawn by each policy, for --against.")
+        int,
+        typer.Option(min=1, metavar="N", help="Inputs of each policy, for --compare-with."),
     ] = 5000,
     markdown: Annotated[
         bool,
         typer.Option(
-            "--markdown", help="Print the page docs/grammars.md, or with --against its last part."
+            "--markdown",
+            help="Print as Markdown, as in docs/grammars.md.",
         ),
     ] = False,
 ) -> shared.Printout:
-    """Measure the grammars on a system: size, options covered, misuse, exit codes, speed.
+    """Measure grammars: size, coverage, misuse, exit codes, speed.
 
-    Single commands are sampled, and each is executed once, which takes a few minutes. Misuse is a
-    failure that the program blames on the command line as typed. The exit status is 1 where a
-    number is not what it must be.
+    Single commands are sampled and executed once each, which takes a few minutes. Misuse is a
+    failure that the program attributes to the command line. The exit status is 1 if a goal is
+    missed.
 
-    With --against nothing is executed. The report then says which of people's inputs the grammars
-    derive on the system. It compares what the policies mixed, people and paper draw with those
-    inputs, and with a table of usage.
+    With --compare-with, nothing is executed. The report counts the given inputs that the grammars
+    derive on the system. It compares the inputs drawn by the policies mixed, people and paper with
+    the given ones, and with a table of usage.
     """
     if against is not None:
         return _against(against, draws, seed, system, markdown=markdown)
     from shioenv.execution.local import LocalExecutor
-    from shioenv_eval.report.grammar_report import grammar_report, page
+    from shioenv_eval.report.grammar_report import grammar_report, grammars_page
 
     made = grammar_report(
         inputs=count,
@@ -119,19 +119,19 @@ def report_grammars(
         executor=LocalExecutor(workers),
         tell=printing.note,
     )
-    parts = [page(made).encode()] if markdown else _goals(made)
+    parts = [grammars_page(made).encode()] if markdown else _goals(made)
     return shared.Printout(made.to_json(), parts, indent=2, status=0 if made.reached else 1)
 
 
 def _against(
     file: Path, draws: int, seed: int, system: str | None, *, markdown: bool
 ) -> shared.Printout:
-    from shioenv_eval.report.likeness import compare
+    from shioenv_eval.report.likeness import compare_with_people
 
     texts = stdin.given_lines(file)
-    made = compare(texts, draws=draws, seed=seed, system=system)
+    made = compare_with_people(texts, draws=draws, seed=seed, system=system)
     if markdown:
-        made_by = f"`shioenv grammar report --against INPUTS --draws {draws} --seed {seed}`"
+        made_by = f"`shioenv grammar report --compare-with INPUTS --draws {draws} --seed {seed}`"
         source = f"Made by {made_by}, of {len(texts):,} inputs that people wrote."
         return shared.Printout(made.to_json(), [made.markdown(source).encode()], indent=2)
     table = printing.table(("", *made.policies))
@@ -158,32 +158,31 @@ def leakage(
         Path,
         typer.Argument(
             metavar="TRAIN",
-            help="A dataset, or a file with an input (or a record) on each line (- is stdin).",
+            help="Training set: a dataset, or a file with an input or record on each line (- is "
+            "stdin).",
         ),
     ],
     test: Annotated[
         Path,
         typer.Argument(
             metavar="TEST",
-            help="The test set: a dataset, or a file with an input (or a record) on each line.",
+            help="Test set: a dataset, or a file with an input or record on each line.",
         ),
     ],
     threshold: Annotated[
         float,
-        typer.Option(
-            min=0.01, max=1, metavar="X", help="Similarity from which an input is a near duplicate."
-        ),
+        typer.Option(min=0.01, max=1, metavar="X", help="Minimum similarity of near duplicates."),
     ] = 0.9,
 ) -> shared.Printout:
-    """Tell how many inputs of a test set a training set gives away.
+    """Count test inputs that also occur in a training set.
 
-    There are four levels. exact: the same line in the same start directory, where both are known.
-    reordered: the same arguments in another order, or elsewhere. near: the same commands and a
-    similar line. form: the same but for numbers and names. Each test input counts once, for the
-    strongest level. The exit status is 1 where an input is exact, else 0.
+    There are four levels. exact: the same line and the same start directory, if both are known.
+    reordered: the same arguments in another order, or another directory. near: the same commands
+    and a similar line. form: the same except for numbers and names. Each test input counts once, at
+    the strictest level. The exit status is 1 if there is an exact one.
     """
     from shioenv.errors import UsageError
-    from shioenv_eval.leakage import leakage as find_leakage
+    from shioenv_eval.leakage import find_leaks as find_leakage
 
     if str(train) == str(test) == "-":
         raise UsageError("both sets cannot be standard input", hint="name a file for one of them")

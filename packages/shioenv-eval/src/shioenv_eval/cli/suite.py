@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="suite",
     no_args_is_help=True,
-    help="Suites: inputs with what they really do, to judge predictors by.",
+    help="Record and inspect suites: inputs with ground truth, for evaluation.",
 )
 
 SHOWN = 20
 """Maximum number of printed utilities of a suite, and of output lines and changes of a case."""
 
-File = Annotated[Path, typer.Argument(metavar="SUITE", help="The suite's file.")]
+File = Annotated[Path, typer.Argument(metavar="SUITE", help="File of the suite.")]
 
 
 @shared.command(app, "shioenv suite record public-dev --out dev.suite")
@@ -34,29 +34,28 @@ def record(
         Path,
         typer.Argument(
             metavar="INPUTS",
-            help="A file with an input on each line, as text or as JSON (- is stdin). public, "
-            "public-dev and public-test are inputs that come with shioenv.",
+            autocompletion=shared.completing("public", "public-dev", "public-test"),
+            help="A file with an input on each line, as text or JSON (- is stdin), or the included "
+            "public, public-dev or public-test.",
         ),
     ],
     *,
-    out: Annotated[Path, typer.Option(metavar="SUITE", help="The file to write.")],
-    runs: Annotated[
-        int, typer.Option(min=2, metavar="N", help="Runs of each input, the last one later.")
-    ] = 5,
+    out: Annotated[Path, typer.Option(metavar="SUITE", help="File to write.")],
+    runs: Annotated[int, typer.Option(min=2, metavar="N", help="Runs of each input.")] = 5,
     workers: shared.Workers = None,
     limits: shared.LimitsOptions,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Run every input several times and keep what it does, and what of that varies.
+    """Record a suite: run each input several times.
 
-    The last run is in another sandbox, and at least 61 seconds after the others. A JSON line holds
-    `input`, and perhaps `id`, `cwd`, `kind`, `steps` and `history`. `steps` is single or multi;
-    `history` holds the inputs before it in the same shell. Other fields are kept. A command that
-    was stopped goes on where it is run again.
+    The last run is in another sandbox, at least 61 seconds after the others, to find effects that
+    vary. A JSON line has `input`, and optionally `id`, `cwd`, `kind`, `steps` and `history`.
+    `steps` is single or multi; `history` has the earlier inputs of the same shell. Other fields are
+    kept. The same command resumes an interrupted one.
     """
     from shioenv.files.durable import refuse_unwritable
-    from shioenv_eval.record import recorded_suite
     from shioenv_eval.suite import write_suite
+    from shioenv_eval.suite_recorder import recorded_suite
 
     inputs = stdin.given(inputs)
     refuse_unwritable(out)
@@ -89,36 +88,34 @@ def adapt(
         Path,
         typer.Argument(
             metavar="INPUTS",
-            help="A file with an input on each line, as text or as JSON (- is stdin).",
+            help="A file with an input on each line, as text or JSON (- is stdin).",
         ),
     ],
     *,
-    out: Annotated[
-        Path, typer.Option(metavar="FILE", help="The file to write, as JSON, an input a line.")
-    ],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write, as JSON Lines.")],
     count: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="N",
-            help="Inputs in all (default: one of each line). A line that leaves a choice gives "
+            help="Number of inputs (default: one per line). A line with placeholders can give "
             "several.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Draws the names.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for the choice of names.")] = 0,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Rewrite any inputs so that a system has the files, users and hosts that the inputs name.
+    """Adapt inputs to the files, users and hosts of a system.
 
-    A file that the system lacks becomes a file of its type that the system has. So do directories,
-    users, groups, hosts, interfaces and generic words (File, <file name>, $FILE). Equal words of
-    an input become equal words; sudo is taken off. Some inputs are set aside in FILE.aside, with
-    the reason: dangerous, endless, or with placeholders that stand for nothing in particular. The
-    other inputs can be recorded as a suite, or imported as a dataset.
+    A file that the system lacks is replaced by an existing file of the same type. The same holds
+    for directories, users, groups, hosts, interfaces and placeholders (File, <file name>, $FILE).
+    Equal words of an input are replaced equally; sudo is removed. Inputs that are dangerous,
+    endless, or have unclear placeholders are written to FILE.aside, with the reason. The result can
+    be recorded as a suite, or imported as a dataset.
     """
     from shioenv.dataset.questions import read_questions
     from shioenv.system.store import find_system
-    from shioenv_eval.adapting.adapt import adapt as adapt_questions
+    from shioenv_eval.adapting.adapt import adapt_inputs as adapt_questions
     from shioenv_eval.adapting.adapt import write_adapted
 
     questions = read_questions(stdin.given(inputs))
@@ -142,7 +139,7 @@ def adapt(
 
 @shared.command(app, "shioenv suite stats dev.suite")
 def stats(file: File) -> shared.Printout:
-    """Count what a suite holds: steps, kinds, utilities, and how much of it varies."""
+    """Print statistics: steps, kinds, utilities, volatility."""
     from shioenv_eval.suite import read_suite
 
     facts = read_suite(file).stats()
@@ -164,15 +161,15 @@ def stats(file: File) -> shared.Printout:
 @shared.command(app, "shioenv suite show dev.suite --volatile")
 def show(
     file: File,
-    count: Annotated[int, typer.Option(min=1, metavar="N", help="Cases shown at most.")] = 10,
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of cases.")] = 10,
     case: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="Only the case of this id.")
+        str | None, typer.Option("--id", metavar="ID", help="Only the case with this id.")
     ] = None,
     volatile: Annotated[
-        bool, typer.Option("--volatile", help="Only cases of which something varies.")
+        bool, typer.Option("--volatile", help="Only cases with varying effects.")
     ] = False,
 ) -> shared.Printout:
-    """Show inputs of a suite with what they do."""
+    """Show inputs of a suite with their effects."""
     from shioenv_eval.suite import read_suite
 
     cases = [
@@ -186,10 +183,10 @@ def show(
 
 @shared.command(app, "shioenv suite check dev.suite")
 def check(file: File, workers: shared.Workers = None) -> shared.Printout:
-    """Check a suite: its file, and the ceiling, which is what the sandbox itself reaches today.
+    """Check a suite, and measure the sandbox's own accuracy on it.
 
-    Every input runs once more on the system. Each miss outside of what is volatile is printed with
-    what differs. The exit status is 1 where less than 0.99 of the inputs are right.
+    Each input is run once more on the system. Differences other than volatile ones are printed. The
+    exit status is 1 if the accuracy is below 0.99.
     """
     from shioenv_eval.ceiling import AIM, ceiling
     from shioenv_eval.suite import read_suite

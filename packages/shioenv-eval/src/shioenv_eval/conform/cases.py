@@ -24,10 +24,10 @@ from shioenv.seeding import generator
 from shioenv.synthesis.compose import PIPE, command_tokens, token
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.policy import settings_named
-from shioenv.synthesis.sample import place_of, sample
+from shioenv.synthesis.sample import prepare_drawing, sample
 from shioenv.synthesis.samplers import HORIZON, Sampler
 from shioenv.synthesis.traces import DrawingPlace
-from shioenv.synthesis.usage import shipped_usage
+from shioenv.synthesis.usage_tables import shipped_usage
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System
 
@@ -122,7 +122,7 @@ class CaseStream:
         settings = replace(settings_named("mixed"), usage_share=0.0, stop=0.8)
         sampler = partial(Sampler, "gcs", policy=settings.chooser, horizon=HORIZON)
         values = catalogue(system, self._cwd)
-        self._place: DrawingPlace = place_of(
+        self._place: DrawingPlace = prepare_drawing(
             sampler, self._grammars, InputParser(self._grammars), settings, values
         )
 

@@ -17,20 +17,20 @@ from shioenv.domain.predictor import PatchLevel, find_predictor, predictor_names
 from shioenv.errors import PredictorError, did_you_mean
 from shioenv.execution.job import Tell, processes_here, silent
 from shioenv.files.unfinished import unfinished
+from shioenv.grammar.library import check_known, chosen_grammars
 from shioenv.protocols import EXECUTION
-from shioenv.recording.cache import sources_digest
+from shioenv.recording.execution_cache import sources_digest
 from shioenv.system.store import System, find_system
 from shioenv.text import rounded
-from shioenv_eval.asking import Bounds, PredictorPool, Ready
 from shioenv_eval.conform.cases import KINDS
 from shioenv_eval.conform.findings import (
     CaseFinding,
-    difference,
     finding_json,
     findings_of,
-    script,
+    format_difference,
+    reproduction_script,
 )
-from shioenv_eval.conform.shrink import Files, Sides, name_of
+from shioenv_eval.conform.shrink import Files, Sides, case_key
 from shioenv_eval.conform.truth import CaseMachine, Choice, TruthCase, truth_of
 from shioenv_eval.conform.verdicts import (
     CaseVerdict,
@@ -38,6 +38,7 @@ from shioenv_eval.conform.verdicts import (
     classes_of,
 )
 from shioenv_eval.metrics import Said
+from shioenv_eval.predictor_pool import Bounds, PredictorPool, Ready
 
 USUAL = Bounds()
 EVERYTHING = Choice()
@@ -78,11 +79,11 @@ class CaseComparison:
 
     def shown(self, finding: CaseFinding) -> list[str]:
         """Return the diff of a finding."""
-        return difference(finding, self.level, self.system.name, self.title)
+        return format_difference(finding, self.level, self.system.name, self.title)
 
     def script(self, finding: CaseFinding) -> str:
         """Return the script of a finding."""
-        return script(finding, self.system, self._files, self.other, self.name)
+        return reproduction_script(finding, self.system, self._files, self.other, self.name)
 
     @cached_property
     def _files(self) -> Files:
@@ -175,7 +176,7 @@ def predictor_of(against: str) -> str:
 
 
 @contextmanager
-def compared(
+def compare_with_machine(
     against: str,
     *,
     system: str | None = None,
@@ -193,8 +194,10 @@ def compared(
     then restarted. Answers are kept until the block ends. Errors: those of `find_system`,
     `truth_of` and `PredictorPool`; PredictorError for a level beyond the predictor's.
     """
-    built = find_system(system)
     name = predictor_of(against)
+    find_predictor(name)
+    check_known(chosen_grammars(choice.commands))
+    built = find_system(system)
     count = processes_here(workers)
     start = built.declaration.start_directory
     with CaseMachine(built, workers) as machine:
@@ -237,7 +240,7 @@ def _verdicts(
     truth: Sequence[TruthCase], sides: Sides, level: PatchLevel, progress: Progress
 ) -> Iterator[CaseVerdict]:
     """Yield the verdict of each steady case, in order."""
-    steady = {name_of(one.asked): one for one in truth if one.behavior is not None}
+    steady = {case_key(one.asked): one for one in truth if one.behavior is not None}
     said: dict[str, Said] = {}
     for key, answer in sides.answers({key: one.asked for key, one in steady.items()}):
         said[key] = answer
@@ -250,6 +253,7 @@ def _verdicts(
 def _level(level: PatchLevel | None, known: PatchLevel, name: str) -> PatchLevel:
     if level is PatchLevel.FULL and known is PatchLevel.FILES:
         raise PredictorError(
-            f"{name} knows which files change, and nothing else of a patch", hint="--level files"
+            f"{name} reports only the names of changed files, not whole patches",
+            hint="--level files",
         )
     return known if level is None else level

@@ -16,7 +16,6 @@ from shioenv.domain.predictor import PatchLevel
 from shioenv.domain.readable import changes, readable_name
 from shioenv.system.store import IndexEntry, System
 from shioenv.text import visible
-from shioenv_eval.asking import Ready
 from shioenv_eval.conform.shrink import (
     Compared,
     Files,
@@ -26,9 +25,10 @@ from shioenv_eval.conform.shrink import (
     shrunk,
 )
 from shioenv_eval.conform.verdicts import CaseVerdict, Classes
-from shioenv_eval.mask import text_of
+from shioenv_eval.mask import output_text_of
 from shioenv_eval.metrics import Said, Status
 from shioenv_eval.patches import changed_files, operations
+from shioenv_eval.predictor_pool import Ready
 from shioenv_eval.report.tables import grouped
 
 CASES = 5
@@ -155,7 +155,9 @@ def _classes(sides: Sides, reduced: Reduced) -> Classes:
     return _compared(sides, reduced).classes
 
 
-def difference(finding: CaseFinding, level: PatchLevel, machine: str, other: str) -> list[str]:
+def format_difference(
+    finding: CaseFinding, level: PatchLevel, machine: str, other: str
+) -> list[str]:
     """Return a unified diff of both answers: output, exit code, changes.
 
     The machine's lines are marked `-`.
@@ -171,7 +173,7 @@ def difference(finding: CaseFinding, level: PatchLevel, machine: str, other: str
 
 
 def _shown(behavior: Behavior, level: PatchLevel) -> Iterator[str]:
-    text = text_of(behavior.output)
+    text = output_text_of(behavior.output)
     yield from visible(text).removesuffix("\n").split("\n") if text else ()
     if text and not text.endswith("\n"):
         yield "(no newline at the end)"
@@ -187,7 +189,9 @@ def _shown(behavior: Behavior, level: PatchLevel) -> Iterator[str]:
             yield f"content of {readable_name(name)} {digest[:16]}"
 
 
-def script(finding: CaseFinding, system: System, files: Files, other: Ready, name: str) -> str:
+def reproduction_script(
+    finding: CaseFinding, system: System, files: Files, other: Ready, name: str
+) -> str:
     """Return a Bash script that reproduces the difference on a Debian root.
 
     The script creates the files itself. Its exit status is 0 if the two differ, 1 if they agree, 2

@@ -23,7 +23,6 @@ from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Argument, Input, Rol
 from shioenv.domain.predictor import PatchLevel
 from shioenv.files.unfinished import Parts
 from shioenv.system.store import IndexEntry, System
-from shioenv_eval.asking import PredictorPool
 from shioenv_eval.conform.truth import (
     AskedCase,
     CaseMachine,
@@ -31,8 +30,9 @@ from shioenv_eval.conform.truth import (
     truth_json,
 )
 from shioenv_eval.conform.verdicts import Classes, classes_of
-from shioenv_eval.evaluate import said_json, said_of
+from shioenv_eval.evaluate import parse_said, said_json
 from shioenv_eval.metrics import Said
+from shioenv_eval.predictor_pool import PredictorPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Sides:
     ) -> None:
         self._machine, self._other, self._level = machine, other, level
         self._truths = Parts[Behavior | None](kept, "truths", truth_json, behavior_of_truth)
-        self._answers = Parts[Said](kept, "answers", said_json, said_of)
+        self._answers = Parts[Said](kept, "answers", said_json, parse_said)
         self.known: dict[tuple[str, tuple[str, ...], str], Compared | None] = {}
         """Comparisons by `AskedCase.key`; None if the machine's own runs disagree."""
 
@@ -113,7 +113,7 @@ class Sides:
 
         Errors: those of executors and pools.
         """
-        new = {name_of(one): one for one in asked if one.key not in self.known}
+        new = {case_key(one): one for one in asked if one.key not in self.known}
         truths = self._truths.values
         left = [name for name in new if name not in truths]
         tasks = ((number, new[name]) for number, name in enumerate(left))
@@ -150,7 +150,7 @@ class Sides:
         return dict(self._other.said([(number, one.task) for number, one in asked.items()]))
 
 
-def name_of(asked: AskedCase) -> str:
+def case_key(asked: AskedCase) -> str:
     """Return the key under which answers about a case are cached."""
     return json.dumps(asked.key)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias, TypeVar
 
-from shioenv.domain.answers import behavior_json, behavior_of
+from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.runner import State
@@ -20,12 +20,12 @@ from shioenv.errors import UsageError
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.files.durable import storage_errors, waiting
 from shioenv.files.unfinished import Parts
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.protocols import EXECUTION
-from shioenv.recording.cache import sources_digest
+from shioenv.recording.execution_cache import sources_digest
 from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox.base import LIMITS
 from shioenv.system.store import System
@@ -155,7 +155,7 @@ class Choice:
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise UsageError(f"{self.count} cases", hint="at least 1")
+            raise UsageError(f"cannot draw {self.count} cases", hint="give at least 1")
 
 
 def truth_of(

@@ -9,7 +9,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.pointer import pointer
 from shioenv.domain.predictor import PatchLevel
 from shioenv_eval.conform.truth import TruthCase
-from shioenv_eval.mask import text_of
+from shioenv_eval.mask import output_text_of
 from shioenv_eval.metrics import Said, Status
 from shioenv_eval.patches import (
     changed_contents,
@@ -65,7 +65,7 @@ def classes_of(truth: Behavior, said: Said, level: PatchLevel) -> Classes:
     found = set()
     if behavior.exit_code != truth.exit_code:
         found.add(DifferenceClass.EXIT_CODE)
-    if text_of(behavior.output) != text_of(truth.output):
+    if output_text_of(behavior.output) != output_text_of(truth.output):
         found.add(_class_of_output(truth, behavior))
     if _patches_differ(truth, behavior, level):
         found.add(DifferenceClass.PATCH)
@@ -81,8 +81,8 @@ def _class_of_output(truth: Behavior, behavior: Behavior) -> DifferenceClass:
     """
     if truth.stdout is None or truth.stdout == truth.output:
         return DifferenceClass.OUTPUT
-    said = iter(text_of(behavior.output).splitlines())
-    there = all(line in said for line in text_of(truth.stdout).splitlines())
+    said = iter(output_text_of(behavior.output).splitlines())
+    there = all(line in said for line in output_text_of(truth.stdout).splitlines())
     return DifferenceClass.STANDARD_ERROR if there else DifferenceClass.OUTPUT
 
 

@@ -59,12 +59,14 @@ def help_command(header: Header) -> str:
     return header.traits.help or usual
 
 
-def coverage(grammar: Grammar, ask: Ask) -> Coverage:
+def help_coverage(grammar: Grammar, ask: Ask) -> Coverage:
     """Compare the grammar with its command's help text on the target system."""
-    return compare(grammar, read_help(grammar.name, ask(f"{help_command(grammar.header)} 2>&1")))
+    return compare_with_help(
+        grammar, read_help(grammar.name, ask(f"{help_command(grammar.header)} 2>&1"))
+    )
 
 
-def compare(grammar: Grammar, documented: Help) -> Coverage:
+def compare_with_help(grammar: Grammar, documented: Help) -> Coverage:
     """Compare the grammar with a parsed help text."""
     written = written_options(grammar, documented)
     declared = written_options(grammar, documented, slots_only=True)

@@ -88,7 +88,9 @@ def _instead(command: str, execute: Execute) -> str:
     )
 
 
-def draft(command: str, execute: Execute, *, package: str, version: str, manual: str = "") -> str:
+def draft_grammar(
+    command: str, execute: Execute, *, package: str, version: str, manual: str = ""
+) -> str:
     """Write the text of a first grammar file for `command`.
 
     `package` is the command's package, `version` that package's version; both are for the header.

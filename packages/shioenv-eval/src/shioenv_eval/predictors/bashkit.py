@@ -20,7 +20,7 @@ from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import State
 from shioenv.errors import MissingExtraError
 from shioenv.system.store import IndexEntry, find_system
-from shioenv_eval.predictors.tree import ShownFile, changes, is_program, loaded
+from shioenv_eval.predictors.tree import ShownFile, file_changes_patch, is_program, loaded
 
 BUILT_IN = frozenset({"/", "/bin", "/dev", "/proc", "/sys"})
 """Directories that bashkit provides itself, or does not allow to be created."""
@@ -209,7 +209,7 @@ class Bashkit:
         finally:
             after = self._shown(watched)
             self._put_back(after)
-        patch = changes(*_differing(before, after), cwd)
+        patch = file_changes_patch(*_differing(before, after), cwd)
         output = f"{done.stdout}{done.stderr}".encode("utf-8", "surrogateescape")
         behavior = Behavior(exit_code=done.exit_code & 0xFF, output=output, patch=patch)
         return behavior, any(

@@ -8,13 +8,13 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from shioenv.domain.answers import answer_from
+from shioenv.domain.answer_json import answer_from
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import PredictorError, ShioenvError
 from shioenv.system.store import find_system
-from shioenv_eval.predictors.lines import LineProcess
+from shioenv_eval.predictors.line_program import LineProcess
 from shioenv_eval.predictors.tree import laid_out
 
 
@@ -36,7 +36,7 @@ class CommandPredictor:
         try:
             self._words = shlex.split(setting.text)
         except ValueError as error:
-            raise PredictorError(f"{setting.text!r} is no command: {error}") from None
+            raise PredictorError(f"{setting.text!r} is not a command: {error}") from None
         if not self._words:
             raise PredictorError("no program is named", hint="command:./predict.py")
         self._start = setting.start

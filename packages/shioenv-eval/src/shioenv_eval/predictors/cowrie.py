@@ -26,14 +26,14 @@ from typing import Any
 from shioenv.bash.words import quoted
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import started
+from shioenv.domain.inputs import published_input
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import State
 from shioenv.errors import AnswerError
 from shioenv.grammar.library import names_of_grammars
 from shioenv.system.store import System, find_system
-from shioenv_eval.predictors.lines import LineProcess, installed, told
+from shioenv_eval.predictors.line_program import LineProcess, installed, run_installer
 from shioenv_eval.predictors.tree import changed_file
 
 VERSION = "3.1.4"
@@ -121,13 +121,13 @@ class Cowrie:
         cwd = state.cwd if state else self._start
         history = state.history if state else ()
         known: dict[str, Any] = {}
-        said = self._asked(started(cwd, "\n".join([*history, shell_input])))
+        said = self._asked(published_input(cwd, "\n".join([*history, shell_input])))
         output = base64.b64decode(said["output_b64"])
         if history:
-            before = self._asked(started(cwd, "\n".join(history)))
+            before = self._asked(published_input(cwd, "\n".join(history)))
             printed, known = base64.b64decode(before["output_b64"]), before["files"]
             if known and not said["files"] and _REFUSED.match(output):
-                said, known = self._asked(started(cwd, shell_input)), {}
+                said, known = self._asked(published_input(cwd, shell_input)), {}
                 output = base64.b64decode(said["output_b64"])
             output = output.removeprefix(printed)
         changed = said["files"]
@@ -192,12 +192,12 @@ def interpreter() -> Path:
 
 
 def _install(directory: Path) -> None:
-    told((sys.executable, "-m", "venv", directory / "venv"), "cowrie")
+    run_installer((sys.executable, "-m", "venv", directory / "venv"), "cowrie")
     python = directory / "venv" / "bin" / "python"
     packages = (f"cowrie=={VERSION}", "paramiko>=3.4")
     pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    told((python, *pip, *packages), "cowrie", env=environment)
+    run_installer((python, *pip, *packages), "cowrie", env=environment)
 
 
 def _configure(directory: Path, system: System, python: Path) -> None:
@@ -212,7 +212,7 @@ def _configure(directory: Path, system: System, python: Path) -> None:
         "    found.update(getattr(module, 'commands', {}))\n"
         "print(json.dumps(sorted(found)))"
     )
-    own = set(json.loads(told((python, "-c", asking), "cowrie", env=environment)))
+    own = set(json.loads(run_installer((python, "-c", asking), "cowrie", env=environment)))
     own = {name.rpartition("/")[2] for name in own}
     with open_sandbox(system) as sandbox:
         _text_commands(directory, sandbox, own)

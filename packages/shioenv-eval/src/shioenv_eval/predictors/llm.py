@@ -16,13 +16,13 @@ from typing import Any
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import started
+from shioenv.domain.inputs import published_input
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.predictor import PatchLevel, Setting, make_predictor
 from shioenv.domain.runner import State
 from shioenv.endpoint import Endpoint, ReplyFile
 from shioenv.errors import AnswerError, PatchError, PredictorError
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 
 SHOWN = 5
 """Number of nearest records shown by our prompt."""
@@ -104,7 +104,7 @@ class PromptOptions:
         unknown = sorted(set(given) - set(cls.__slots__) | ({"model"} & set(given)))
         if not model or unknown:
             raise PredictorError(
-                f"llm cannot take {', '.join(unknown) or 'no model'}",
+                f"llm does not support {', '.join(unknown) or 'an empty model'}",
                 hint="llm:MODEL,prompt=paper|nearest,memory=DATASET,replay=FILE,url=URL,"
                 "price=IN/OUT",
             )
@@ -112,7 +112,7 @@ class PromptOptions:
         if options.prompt not in PROMPTS:
             raise PredictorError(f"no prompt is called {options.prompt!r}", hint="paper or nearest")
         if (options.prompt == "nearest") != bool(options.memory):
-            raise PredictorError("the prompt nearest, and it alone, needs memory=DATASET")
+            raise PredictorError("memory=DATASET and prompt=nearest need each other")
         if options.price and not _PRICE.fullmatch(options.price):
             raise PredictorError(f"a price is like 0.15/0.60, not {options.price!r}")
         return options
@@ -173,7 +173,7 @@ class PromptedModel:
             reply = self._replay.keep(request, self._endpoint.reply(request))
         self.tokens = (reply["prompt_tokens"], reply["completion_tokens"])
         self.cost = self._options.cost(self.tokens)
-        return parsed(reply["text"])
+        return parse_reply(reply["text"])
 
     def close(self) -> None:
         """Close the sandbox that provides contexts."""
@@ -185,14 +185,14 @@ class PromptedModel:
         yield {"role": "system", "content": content}
         if self._memory is not None:
             for kept in reversed(self._memory.nearest(text, cwd, SHOWN)):
-                yield {"role": "user", "content": started(kept.cwd, kept.text)}
+                yield {"role": "user", "content": published_input(kept.cwd, kept.text)}
                 output, patch = kept.behavior.text[:LONGEST_SHOWN], kept.behavior.patch.to_json()
                 said = f"<OUT>{output}</OUT> <DIFF>{patch}</DIFF>"
                 yield {
                     "role": "assistant",
                     "content": f"{said} <EXIT>{kept.behavior.exit_code}</EXIT>",
                 }
-        yield {"role": "user", "content": started(cwd, text)}
+        yield {"role": "user", "content": published_input(cwd, text)}
 
     def _context(self, cwd: str, history: tuple[str, ...]) -> str:
         """Return the context before the input in the format of the paper's prompt.
@@ -212,7 +212,7 @@ class PromptedModel:
         return self._contexts[cwd, history]
 
 
-def parsed(reply: str) -> Behavior:
+def parse_reply(reply: str) -> Behavior:
     """Parse the behavior in a reply.
 
     The output is the text between the first `<OUT>` and the last `</OUT>` before `<DIFF>`. A

@@ -13,7 +13,7 @@ from shioenv.domain.names import file_key
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import escape
 from shioenv.system.store import DEVICES, IndexEntry, System
-from shioenv_eval.predictors.lines import installed
+from shioenv_eval.predictors.line_program import installed
 
 LARGEST = 64 * 1024
 """Maximum size in bytes of loaded contents; larger files, which are programs, are empty."""
@@ -101,7 +101,7 @@ def changed_file(verb: str, path: str, start: str) -> Operation:
     return ("a", pointer, {}) if verb == "added" else ("=", f"{pointer}/content", True)
 
 
-def changes(before: Tree, after: Tree, start: str) -> ContextPatch:
+def file_changes_patch(before: Tree, after: Tree, start: str) -> ContextPatch:
     """Return the patch at the level of files: added, removed and changed files.
 
     Times of directories are ignored, since only some emulators set them for new entries.

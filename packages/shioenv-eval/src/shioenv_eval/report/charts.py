@@ -12,8 +12,8 @@ import altair as alt
 
 from shioenv.dataset.stats import BINS, GroupStatistics, Scores, Statistics
 from shioenv.text import count, fixed, share, visible
-from shioenv_eval.report.drawing import ACCENT, PADDING, SOFT, element
-from shioenv_eval.report.panels import bars, chart, counted, histogram, score
+from shioenv_eval.report.chart_style import ACCENT, PADDING, SOFT, svg_element
+from shioenv_eval.report.panels import bars, chart, count_axis, histogram, score_axis
 from shioenv_eval.report.tables import Table
 
 WIDTH = 400
@@ -60,10 +60,10 @@ class Figure:
     @property
     def svg(self) -> str:
         """The chart as an `<svg>` element that adapts to the width of the page."""
-        return element(self.chart, self.spoken, WIDTH)
+        return svg_element(self.chart, self.spoken, WIDTH)
 
 
-def figures(statistics: Statistics) -> dict[str, Figure]:
+def dataset_figures(statistics: Statistics) -> dict[str, Figure]:
     """Return every figure of the page by its id; empty figures are left out."""
     total, commands = statistics.records, statistics.by_command
     exits = statistics.by_exit_code.items()
@@ -117,7 +117,7 @@ def figures(statistics: Statistics) -> dict[str, Figure]:
 def _distribution(scores: Scores) -> Figure:
     parts = [f"{index / BINS:.2f} to {(index + 1) / BINS:.2f}" for index in range(BINS)]
     rows = _shares(zip(parts, scores.bins, strict=True), scores.scored)
-    bar = histogram(scores.bins, "irreducibility (0 to 1)", counted("value"))
+    bar = histogram(scores.bins, "irreducibility (0 to 1)", count_axis("value"))
     return Figure(
         "distribution",
         f"Histogram of irreducibility from 0 to 1: mean {fixed(scores.mean, 2)}, "
@@ -150,10 +150,10 @@ def _by_arguments(groups: Mapping[int, GroupStatistics]) -> Figure:
     means = [f"{fixed(scored[n].mean_irreducibility, 2)} with {n}" for n in scored]
     whole = chart(rows).encode(x=_arguments_axis(scored))
     middle = whole.mark_rule(strokeWidth=7, strokeCap="round", color=SOFT).encode(
-        y=alt.Y(**score("lower")), y2="upper:Q"
+        y=alt.Y(**score_axis("lower")), y2="upper:Q"
     )
     points = whole.mark_point(filled=True, color=ACCENT, opacity=1).encode(
-        y=alt.Y(**score("mean")),
+        y=alt.Y(**score_axis("mean")),
         size=alt.condition("datum.records < 10", alt.value(18), alt.value(60)),
     )
     return Figure(
@@ -202,7 +202,7 @@ def _columns(
 ) -> Figure:
     """Draw vertical bars, one for each number of records."""
     rows = ({table.headers[0]: place, "records": records} for place, records in numbers)
-    bar = chart(rows).mark_bar().encode(x=x, y=alt.Y(**counted("records")))
+    bar = chart(rows).mark_bar().encode(x=x, y=alt.Y(**count_axis("records")))
     return Figure(name, spoken, bar.properties(width=WIDTH, height=HEIGHT), table)
 
 
@@ -238,7 +238,7 @@ def _scored_ranking(
     points = chart(rows).mark_point(filled=True, color=ACCENT, size=55, opacity=1)
     right = points.encode(
         y=alt.Y("label:N", sort=None, title=None, axis=alt.Axis(labels=False, grid=True)),
-        x=alt.X(**score("mean", "mean irreducibility", grid=True, values=[0, 0.5, 1])),
+        x=alt.X(**score_axis("mean", "mean irreducibility", grid=True, values=[0, 0.5, 1])),
     )
     return Figure(
         name,
@@ -325,7 +325,7 @@ def _shares(named: Iterable[tuple[object, int]], total: int) -> list[tuple[str, 
 
 
 def _few_ticks() -> alt.X:
-    return alt.X(**counted("records", ticks=3, grid=True))
+    return alt.X(**count_axis("records", ticks=3, grid=True))
 
 
 def _label_axis(gutter: float) -> dict[str, float]:

@@ -19,17 +19,17 @@ from shioenv.execution.job import Executor, NumberedJob, Tell, silent
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import PAPER, load_grammars
 from shioenv.grammar.parse import InputParser
-from shioenv.grammar.symbols import count as size_of
+from shioenv.grammar.symbols import count_grammars_size as size_of
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System, find_system
 from shioenv.text import count
-from shioenv_eval.drafting.coverage import coverage
+from shioenv_eval.drafting.coverage import help_coverage
 from shioenv_eval.report.tables import Table, grouped
 
 COMMANDS, NONTERMINALS, PRODUCTIONS = 86, 803, 6222
-"""The paper's grammars (Table of Appendix C), by its own counting rule."""
+"""The paper's grammars (Section 4.1), by its own counting rule."""
 
 MISUSE, MISUSE_OF_A_COMMAND, EXIT_0, SPEED = 0.03, 0.10, 0.75, 5000
 """Goals: maximum misuse overall and for a command, minimum share of exit code 0, minimum speed.
@@ -76,7 +76,7 @@ class EndCounts:
         return {**asdict(self), **shares}
 
 
-def ended(exit_code: int, output: str, *, timed_out: bool = False) -> EndCounts:
+def classify_end(exit_code: int, output: str, *, timed_out: bool = False) -> EndCounts:
     """Classify one input; of a long output the first and the last 2,048 characters are judged."""
     if len(output) > JUDGED_CHARACTERS:
         half = JUDGED_CHARACTERS // 2
@@ -84,11 +84,11 @@ def ended(exit_code: int, output: str, *, timed_out: bool = False) -> EndCounts:
     return EndCounts(1, int(is_misuse(exit_code, output)), int(exit_code == 0), int(timed_out))
 
 
-def tried(runner: Runner, task: tuple[int, Sample]) -> tuple[str, EndCounts]:
+def try_sample(runner: Runner, task: tuple[int, Sample]) -> tuple[str, EndCounts]:
     """Execute a sample once; return the grammar of its first command and the outcome."""
     _, sample = task
     behavior = runner.run(sample.input.text, State(cwd=sample.cwd))
-    how = ended(behavior.exit_code, behavior.text, timed_out=behavior.timed_out)
+    how = classify_end(behavior.exit_code, behavior.text, timed_out=behavior.timed_out)
     return sample.trace[0].grammar, how
 
 
@@ -218,14 +218,16 @@ def grammar_report(
     size = size_of(grammars)
     tell("options: comparing with the system's help texts")
     with open_sandbox(built) as sandbox:
-        covered = [coverage(grammar, lambda text: sandbox.run(text).text) for grammar in grammars]
+        covered = [
+            help_coverage(grammar, lambda text: sandbox.run(text).text) for grammar in grammars
+        ]
     tell(f"parsing back {round_trip:,} inputs")
     stream = _stream("gcs", built, seed, max(round_trip, inputs))
     started = time.process_time()
     drawn = list(stream)
     speed = len(drawn) / (time.process_time() - started)
     otherwise = _parsed_otherwise(drawn[:round_trip], executor)
-    job = NumberedJob(tried, system=system or built.name, what="input")
+    job = NumberedJob(try_sample, system=system or built.name, what="input")
 
     def endings(sampler: str, samples: Sequence[Sample]) -> Endings:
         tell(f"executing {len(samples):,} inputs of {sampler}")
@@ -277,7 +279,7 @@ def _parser() -> InputParser:
     return InputParser(load_grammars())
 
 
-def page(report: GrammarReport) -> str:
+def grammars_page(report: GrammarReport) -> str:
     """Return the page `docs/grammars.md` as Markdown, with a final newline."""
     lines = [
         "# The grammars, measured",

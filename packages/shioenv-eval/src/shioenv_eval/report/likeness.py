@@ -13,11 +13,17 @@ from shioenv.bash.words import split_words
 from shioenv.domain.inputs import DUPLICATIONS, REDIRECTIONS, Input, Role
 from shioenv.grammar.describe import ArgumentKind, DescribedSegment, Describer, Description
 from shioenv.grammar.parse import InputParser
-from shioenv.grammar.spelling import SHOWN, plain
+from shioenv.grammar.spelling import SHOWN, received_form
 from shioenv.grammar.symbols import Grammar
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import grammars_on, sample
-from shioenv.synthesis.usage import Usage, count_usage, operands, option_names, shipped_usage
+from shioenv.synthesis.usage_tables import (
+    Usage,
+    count_usage,
+    operand_texts,
+    option_names,
+    shipped_usage,
+)
 from shioenv.system.store import find_system
 from shioenv_eval.report.tables import Table
 
@@ -159,7 +165,7 @@ COMPARED = ("mixed", "people", "paper")
 """The policies that are compared."""
 
 
-def compare(
+def compare_with_people(
     texts: Sequence[str],
     *,
     draws: int,
@@ -186,12 +192,12 @@ def compare(
         began = time.process_time()
         inputs += [one.input for one in stream]
         milliseconds[policy] = 1000 * (time.process_time() - began) / max(1, draws - 1)
-        made[policy] = likeness(inputs, describer, grammars, shipped_usage(), forms)
+        made[policy] = measure_likeness(inputs, describer, grammars, shipped_usage(), forms)
     return Comparison(
         derivable=derivable(theirs),
         means=(
             sum(len(list(option_names(one))) for one in segments) / commands,
-            sum(len(list(operands(one.arguments))) for one in segments) / commands,
+            sum(len(list(operand_texts(one.arguments))) for one in segments) / commands,
         ),
         policies=made,
         milliseconds=milliseconds,
@@ -223,7 +229,7 @@ def derivable(descriptions: Iterable[Description]) -> Derivable:
     return Derivable(counts["inputs"], share("options"), share("operands"), share("commands"))
 
 
-def likeness(
+def measure_likeness(
     drawn: Sequence[Input],
     describer: Describer,
     grammars: Iterable[Grammar],
@@ -248,7 +254,7 @@ def likeness(
     return Likeness(
         drawn=len(drawn),
         options=sum(map(len, names)) / len(segments),
-        operands=sum(len(list(operands(one.arguments))) for one in segments) / len(segments),
+        operands=sum(len(list(operand_texts(one.arguments))) for one in segments) / len(segments),
         repeated=Share(sum(len(set(each)) < len(each) for _, each in several), len(several)),
         repeated_in_vain=Share(
             sum(_in_vain(known[one.grammar or ""], one, each) for one, each in several),
@@ -355,7 +361,7 @@ def _forms(words: Iterable[str], command: str) -> Iterator[str]:
     before = ""
     for argument in words:
         for word in split_words(argument):
-            form = _form(plain(word).translate(SHOWN), command)
+            form = _form(received_form(word).translate(SHOWN), command)
             if form != "A" or before != "A":
                 yield form
             before = form

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 import altair as alt
 
-from shioenv_eval.report.drawing import ACCENT, INK, STYLES, Style
+from shioenv_eval.report.chart_style import ACCENT, INK, STYLES, Style
 
 PAPER = ACCENT
 """The colour of the paper's numbers; only they are drawn as diamonds."""
@@ -34,7 +34,9 @@ def sized(panel: Panel, title: str, width: int, height: int) -> Panel:
     return panel.properties(title=heading, width=width, height=height)
 
 
-def score(field: str, title: str | None = "irreducibility (0 to 1)", **axis: Any) -> dict[str, Any]:
+def score_axis(
+    field: str, title: str | None = "irreducibility (0 to 1)", **axis: Any
+) -> dict[str, Any]:
     """Return the arguments of an axis from 0 to 1 (`alt.X`, `alt.Y`) for a field of scores."""
     return {
         "shorthand": f"{field}:Q",
@@ -44,7 +46,7 @@ def score(field: str, title: str | None = "irreducibility (0 to 1)", **axis: Any
     }
 
 
-def counted(field: str, title: str = "records", ticks: int = 4, **axis: Any) -> dict[str, Any]:
+def count_axis(field: str, title: str = "records", ticks: int = 4, **axis: Any) -> dict[str, Any]:
     """Return the arguments of an axis of whole numbers (`alt.X`, `alt.Y`) for a field of counts."""
     shown = alt.Axis(tickCount=ticks, tickMinStep=1, format="~s", **axis)
     return {"shorthand": f"{field}:Q", "title": title, "axis": shown}
@@ -135,5 +137,5 @@ def histogram(values: Sequence[float], x_title: str | None, y: Mapping[str, Any]
         {"from": place / len(values), "to": (place + 1) / len(values), "value": value}
         for place, value in enumerate(values)
     )
-    x = alt.X(**score("from", x_title, format=".1f"), bin=alt.BinParams(binned=True))
+    x = alt.X(**score_axis("from", x_title, format=".1f"), bin=alt.BinParams(binned=True))
     return chart(rows).mark_bar(binSpacing=1.5).encode(x=x, x2="to:Q", y=alt.Y(**y))

@@ -8,8 +8,8 @@ from typing import Any
 
 import altair as alt
 
-from shioenv_eval.report.drawing import picture, write_pictures
-from shioenv_eval.report.panels import chart, score, sized, styled
+from shioenv_eval.report.chart_style import picture, write_pictures
+from shioenv_eval.report.panels import chart, score_axis, sized, styled
 
 
 def draw_results(rows: Sequence[Mapping[str, Any]], file: Path) -> list[Path]:
@@ -31,7 +31,7 @@ def draw_results(rows: Sequence[Mapping[str, Any]], file: Path) -> list[Path]:
         ]
         whole = chart(shown).encode(
             y=alt.Y("label:N", sort=None, title=None),
-            x=alt.X(**score("share", "share of tasks solved" if by == "all" else None)),
+            x=alt.X(**score_axis("share", "share of tasks solved" if by == "all" else None)),
         )
         series = styled("agent", agents, "agent")
         del series["strokeDash"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from shioenv.errors import UsageError
 from shioenv.text import count, fixed, share, visible
-from shioenv_eval.report.drawing import require_libraries
+from shioenv_eval.report.chart_style import require_libraries
 
 LIBRARIES = ("jinja2",)
 """The libraries for rendering pages, from the extra `report`."""

@@ -3,7 +3,7 @@
 from shioenv.grammar.library import load_grammar
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar
-from shioenv_eval.drafting.coverage import Gap, compare, coverage, help_command
+from shioenv_eval.drafting.coverage import Gap, compare_with_help, help_command, help_coverage
 from shioenv_eval.drafting.help import read_help
 
 HELP = """Usage: tool [OPTION]... [FILE]...
@@ -26,7 +26,7 @@ def test_missing_unknown_and_excused_are_told_apart() -> None:
         "<n> = 5\noptions\n  -a\n  -q, --quiet\n  --lines=<n>\n  --extra\n"
         "omit -i, --interactive: waits for an answer\nundocumented --extra: in the manual page\n"
     )
-    found = compare(tool, read_help("tool", HELP))
+    found = compare_with_help(tool, read_help("tool", HELP))
     assert [gap.option for gap in found.missing] == ["--all", "--help"]
     assert [gap.option for gap in found.unknown] == ["--quiet", "-q"]
     assert found.excused == (
@@ -43,13 +43,13 @@ def test_options_in_clusters_and_braces_count() -> None:
         "start tool -a<ns> <ns>i {--lines=<n> x} <rest>\n<rest> = --all | --interactive | --help\n"
         "<n> = 5 | {-n 5} | -5\n"
     )
-    assert compare(tool, read_help("tool", HELP)).complete
+    assert compare_with_help(tool, read_help("tool", HELP)).complete
 
 
 def test_operands_of_dd_may_be_named_without_their_sign() -> None:
     dd = grammar("start dd bs=<n> oseek=1\n<n> = 5\nomit if: reads\n", "dd")
     text = "  bs=BYTES  a\n  if=FILE  b\n  seek=N  (or oseek=N) c\n"
-    found = compare(dd, read_help("dd", text))
+    found = compare_with_help(dd, read_help("dd", text))
     assert [gap.option for gap in found.missing] == ["seek="]
     assert [gap.option for gap in found.excused] == ["if="]
 
@@ -57,7 +57,7 @@ def test_operands_of_dd_may_be_named_without_their_sign() -> None:
 def test_any_abbreviation_of_an_option_of_ip_will_do() -> None:
     ip = grammar("start ip <option>* dev lo\noptions %no-clusters\n  -stat\n  -x\n", "ip-addr")
     text = "OPTIONS := { -s[tatistics] | -j[son] }\n\nUsage: ip address show [ dev NAME ]\n"
-    found = compare(ip, read_help("ip-addr", text))
+    found = compare_with_help(ip, read_help("ip-addr", text))
     assert [gap.option for gap in found.missing] == ["-json", "show"]
     assert [gap.option for gap in found.unknown] == ["-x"]
 
@@ -69,7 +69,7 @@ def test_each_command_is_asked_in_its_own_way() -> None:
         asked.append(text)
         return HELP
 
-    coverage(grammar("start tool -a\n"), ask)
+    help_coverage(grammar("start tool -a\n"), ask)
     assert asked == ["tool --help 2>&1"]
     assert help_command(load_grammar("cd").header) == "help cd"
     assert help_command(load_grammar("ip-addr").header) == "ip help; ip address help"

@@ -6,8 +6,8 @@ import pytest
 
 from shioenv.errors import GrammarError
 from shioenv.grammar.library import check_grammars, load_grammar
-from shioenv_eval.drafting.coverage import compare
-from shioenv_eval.drafting.draft import Execute, draft
+from shioenv_eval.drafting.coverage import compare_with_help
+from shioenv_eval.drafting.draft import Execute, draft_grammar
 from shioenv_eval.drafting.help import read_help
 
 TOOL = """Usage: tool [OPTION]... [FILE]...
@@ -43,36 +43,40 @@ def answering(name: str, text: str, kind: str = "file") -> Execute:
 
 
 def test_a_draft_has_every_option_and_passes_the_check(tmp_path: Path) -> None:
-    text = draft("tool", answering("tool", TOOL), package="tools", version="1.2")
+    text = draft_grammar("tool", answering("tool", TOOL), package="tools", version="1.2")
     check(tmp_path, "tool", text)
     assert "start     tool <option>* <files>" in text
     assert "manual    tool(1), tools 1.2" in text
     assert "  -n, --lines=<count>\n" in text
     assert "<kind-value> = one | two" in text
     assert "example tool documents/notes.txt\n  exit 3\n  prints tool: no\n" in text
-    assert compare(load_grammar("tool", directory=tmp_path), read_help("tool", TOOL)).complete
+    assert compare_with_help(
+        load_grammar("tool", directory=tmp_path), read_help("tool", TOOL)
+    ).complete
 
 
 def test_words_without_a_dash_and_commands_of_two_words(tmp_path: Path) -> None:
-    text = draft("ps", answering("ps", LETTERS), package="p", version="1")
+    text = draft_grammar("ps", answering("ps", LETTERS), package="p", version="1")
     check(tmp_path, "ps", text)
     assert "{p <Pid>}" in text
     assert "  --sort\n" in text
     shown = "Usage: ip address show [ dev NAME ]\n"
-    text = draft("ip-addr", answering("ip", shown), package="p", version="1")
+    text = draft_grammar("ip-addr", answering("ip", shown), package="p", version="1")
     check(tmp_path, "ip-addr", text)
     assert "start     ip addr <word>*" in text
 
 
 def test_a_builtin_is_asked_for_its_help_and_may_have_no_option(tmp_path: Path) -> None:
-    text = draft("true", answering("true", "true: true\n", "builtin"), package="b", version="1")
+    text = draft_grammar(
+        "true", answering("true", "true: true\n", "builtin"), package="b", version="1"
+    )
     check(tmp_path, "true", text)
     assert "options" not in text
 
 
 def test_a_command_that_is_not_there_is_refused() -> None:
     with pytest.raises(GrammarError, match="no command 'nope'"):
-        draft("nope", lambda _: (1, ""), package="p", version="1")
+        draft_grammar("nope", lambda _: (1, ""), package="p", version="1")
 
 
 @pytest.mark.parametrize(
@@ -91,5 +95,5 @@ def test_what_to_draft_instead_is_said(command: str, hint: str) -> None:
         return (0, "ls\ngrep\nsed\n") if text == "compgen -c" else (1, "")
 
     with pytest.raises(GrammarError) as caught:
-        draft(command, execute, package="p", version="1")
+        draft_grammar(command, execute, package="p", version="1")
     assert caught.value.hint == hint

@@ -14,10 +14,10 @@ import pytest
 from shioenv.dataset.questions import question_of
 from shioenv.errors import UsageError
 from shioenv.grammar.library import load_grammars, names_of_grammars
-from shioenv.grammar.tokens import FALLBACK, STAND_IN, SYSTEM_TOKENS, VOCABULARY
+from shioenv.grammar.system_tokens import FALLBACK, STAND_IN, SYSTEM_TOKENS, VOCABULARY
 from shioenv.system.store import System
-from shioenv_eval.adapting.adapt import Adapted, adapt, placeholder_table
-from shioenv_eval.adapting.names import SystemNames
+from shioenv_eval.adapting.adapt import Adapted, adapt_inputs, placeholder_table
+from shioenv_eval.adapting.replacement_names import SystemNames
 from shioenv_eval.adapting.roles import _WITHOUT_GRAMMAR, OF_OPERANDS, roles_of
 from shioenv_eval.places import read_places
 from support.nightly import LARGER, by_day, scaled
@@ -49,7 +49,7 @@ def adapted(*texts: str, **options: Any) -> Adapted:
         question_of({"input": text}, number, "test") for number, text in enumerate(texts, 1)
     ]
     system = SimpleNamespace(declaration=SimpleNamespace(start_directory=HOME))
-    return adapt(questions, cast("System", system), **options)
+    return adapt_inputs(questions, cast("System", system), **options)
 
 
 def one(text: str, seed: int = 0) -> str:
@@ -176,7 +176,7 @@ def test_names_hold_wherever_an_input_goes() -> None:
 def test_what_a_history_made_is_there() -> None:
     line = {"input": "cat a/x b.csv", "history": ["mkdir a", "cd a", "touch x"], "id": "x"}
     system = cast("System", SimpleNamespace(declaration=SimpleNamespace(start_directory=HOME)))
-    (made,) = adapt([question_of(line, 1, "test")], system).questions
+    (made,) = adapt_inputs([question_of(line, 1, "test")], system).questions
     assert made.history == tuple(line["history"])
     assert re.fullmatch(rf"cat a/x {HOME}/data/\w+\.csv", made.input), made.input
 
@@ -257,7 +257,7 @@ def test_equal_words_become_equal_ones_and_others_others() -> None:
 def test_a_history_has_the_same_words() -> None:
     line = {"input": "cat foo.csv", "history": ["sudo head foo.csv"], "id": "x", "kind": "mine"}
     system = cast("System", SimpleNamespace(declaration=SimpleNamespace(start_directory=HOME)))
-    (made,) = adapt([question_of(line, 1, "test")], system).questions
+    (made,) = adapt_inputs([question_of(line, 1, "test")], system).questions
     assert made.history == (made.input.replace("cat", "head"),)
     assert (made.cwd, made.kind, made.extra) == (HOME, "mine", {"template": "x"})
 
@@ -269,7 +269,7 @@ def test_several_of_one_template_differ_and_there_are_no_more_than_choices() -> 
         "ls -a", "cat data/data.csv data/users.csv", "cat data/users.csv data/data.csv",
     }  # fmt: skip
     assert len(adapted("ls -a", "ls", count=1).questions) == 1
-    with pytest.raises(UsageError, match="at least one"):
+    with pytest.raises(UsageError, match="cannot make 0 inputs"):
         adapted("ls", count=0)
 
 

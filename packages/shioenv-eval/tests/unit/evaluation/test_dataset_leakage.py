@@ -9,10 +9,10 @@ import pytest
 
 import shioenv_eval.leakage as leakage_module
 from shioenv.behavior.compare import nearest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.split import Shares, split
 from shioenv.errors import DatasetCorruptError, UnknownDatasetError, UsageError
-from shioenv_eval.leakage import Leakage, LeakLevel, leakage
+from shioenv_eval.leakage import Leakage, LeakLevel, find_leaks
 from support.dataset_fakes import make, sample
 
 
@@ -23,7 +23,7 @@ def files(tmp_path: Path, train: list[str], test: list[str]) -> tuple[Path, Path
 
 
 def found(tmp_path: Path, train: list[str], test: list[str], threshold: float = 0.9) -> Leakage:
-    return leakage(*files(tmp_path, train, test), threshold=threshold)
+    return find_leaks(*files(tmp_path, train, test), threshold=threshold)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_datasets_own_inputs_are_all_found_in_it(tmp_path: Path, form: str) ->
         "record": (tmp_path / "dataset/data/00000.ndjson").read_text().splitlines(),
     }[form]
     _, test = files(tmp_path, [], lines)
-    for result in (leakage(tmp_path / "dataset", test), leakage(test, tmp_path / "dataset")):
+    for result in (find_leaks(tmp_path / "dataset", test), find_leaks(test, tmp_path / "dataset")):
         assert result.count(LeakLevel.EXACT) == result.known_commands == 30
         assert not result.ok
 
@@ -125,7 +125,7 @@ def test_how_many_wait_to_be_compared_changes_nothing(
 ) -> None:
     train = [f"{command} -a word{number}" for number in range(50) for command in ("ls", "cat")]
     paths = files(tmp_path, train, ["ls -a word777", "cat -a wort3", "ls -b", "df -a word7"])
-    whole = leakage(*paths, threshold=0.8)
+    whole = find_leaks(*paths, threshold=0.8)
     compared: list[int] = []
 
     def counted(texts: list[str], others: list[str], threshold: float) -> object:
@@ -134,7 +134,7 @@ def test_how_many_wait_to_be_compared_changes_nothing(
 
     monkeypatch.setattr(leakage_module, "nearest", counted)
     monkeypatch.setattr(leakage_module, "BATCH", 30)
-    assert leakage(*paths, threshold=0.8) == whole
+    assert find_leaks(*paths, threshold=0.8) == whole
     assert whole.count(LeakLevel.NEAR) == 2
     assert compared == [15, 15] * 3 + [5, 5]
 
@@ -146,22 +146,22 @@ def test_a_dataset_that_is_changed_or_unfinished_is_refused(tmp_path: Path) -> N
     content = manifest.read_text()
     manifest.write_text(json.dumps({**json.loads(content), "count": 99}))
     with pytest.raises(UsageError, match="not finished: 30 of 99 records"):
-        leakage(tmp_path / "dataset", test)
+        find_leaks(tmp_path / "dataset", test)
     manifest.write_text(content)
     shard = tmp_path / "dataset/data/00000.ndjson"
     shard.write_bytes(shard.read_bytes().replace(b'"exit_code":0', b'"exit_code":1', 1))
     with pytest.raises(DatasetCorruptError, match="was changed"):
-        leakage(test, tmp_path / "dataset")
+        find_leaks(test, tmp_path / "dataset")
 
 
 def test_misuse_is_refused(tmp_path: Path) -> None:
     train, test = files(tmp_path, ["ls"], [])
-    with pytest.raises(UsageError, match="holds no input"):
-        leakage(train, test)
+    with pytest.raises(UsageError, match="has no inputs"):
+        find_leaks(train, test)
     with pytest.raises(UsageError, match="threshold"):
-        leakage(train, train, threshold=0)
+        find_leaks(train, train, threshold=0)
     with pytest.raises(UnknownDatasetError):
-        leakage(tmp_path / "nothing", train)
+        find_leaks(tmp_path / "nothing", train)
 
 
 def test_nearest_agrees_with_comparing_one_by_one() -> None:
@@ -190,6 +190,6 @@ def test_the_parts_of_a_split_give_nothing_away_but_similar_inputs(tmp_path: Pat
     )
     make(tmp_path / "dataset", 336, stream=inputs)
     split(tmp_path / "dataset", tmp_path / "parts", Shares(test=0.25))
-    found = leakage(tmp_path / "parts" / "train", tmp_path / "parts" / "test")
+    found = find_leaks(tmp_path / "parts" / "train", tmp_path / "parts" / "test")
     for level in (LeakLevel.EXACT, LeakLevel.REORDERED, LeakLevel.FORM):
         assert found.count(level) == 0

@@ -18,13 +18,13 @@ from shioenv.errors import OutputExistsError, SystemDeclarationError
 from shioenv.system.declare import load_declaration, read_text, systems_directory
 from shioenv.system.home import load_home
 from shioenv.system.home_files import HomeEntry
-from shioenv_eval.derive import derive
+from shioenv_eval.derived_system import derive_system
 
 
 @pytest.mark.parametrize("base", ["debian-12", "ubuntu-24.04"])
 @pytest.mark.parametrize("seed", range(4))
 def test_it_is_a_declaration_whose_tree_can_be_read(base: str, seed: int, tmp_path: Path) -> None:
-    file = derive(base, "another", seed, tmp_path / "another")
+    file = derive_system(base, "another", seed, tmp_path / "another")
     before, after = load_declaration(base), load_declaration(str(file))
     assert after.name == "another"
     assert after.distribution == before.distribution
@@ -43,14 +43,14 @@ def test_it_is_a_declaration_whose_tree_can_be_read(base: str, seed: int, tmp_pa
 
 def test_the_same_seed_gives_the_same_system_and_another_another(tmp_path: Path) -> None:
     places = [("one", 1), ("two", 1), ("three", 2)]
-    made = [load_home(load_declaration(str(derive(None, "x", seed, tmp_path / name))))
+    made = [load_home(load_declaration(str(derive_system(None, "x", seed, tmp_path / name))))
             for name, seed in places]  # fmt: skip
     assert made[0] == made[1]
     assert made[0] != made[2]
 
 
 def test_names_of_the_first_system_are_gone(tmp_path: Path) -> None:
-    file = derive(None, "another", 5, tmp_path)
+    file = derive_system(None, "another", 5, tmp_path)
     text = file.read_text()
     home = text.partition("[machine.kernel]")[0].partition("[session]")[2]
     assert "ubuntu" not in home
@@ -60,14 +60,14 @@ def test_names_of_the_first_system_are_gone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../x", "X", "debian 12", "a.toml", ""])
 def test_what_is_no_name_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
     with pytest.raises(SystemDeclarationError, match=r"\$\.name: expected"):
-        derive(None, name, 5, tmp_path / "out")
+        derive_system(None, name, 5, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_with_a_system_is_left_alone(tmp_path: Path) -> None:
-    derive(None, "another", 5, tmp_path)
-    with pytest.raises(OutputExistsError, match="has a system already"):
-        derive(None, "another", 6, tmp_path)
+    derive_system(None, "another", 5, tmp_path)
+    with pytest.raises(OutputExistsError, match="already has a system"):
+        derive_system(None, "another", 6, tmp_path)
 
 
 SHIPPED_FILES = Path(str(systems_directory())) / "home" / "files"
@@ -82,7 +82,7 @@ def of_system(text: str) -> list[str]:
 @pytest.mark.parametrize("seed", [1, 2, 7, 11, 23, 40])
 def test_paths_of_the_system_stay_what_they_are(seed: int, tmp_path: Path) -> None:
     """This holds for any names that the tree's own `bin`, `tmp` and `www` get."""
-    derive(None, "another", seed, tmp_path)
+    derive_system(None, "another", seed, tmp_path)
     seen = 0
     for file in (tmp_path / "home" / "files").rglob("*"):
         if file.is_file():
@@ -97,7 +97,7 @@ def test_paths_of_the_system_stay_what_they_are(seed: int, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("seed", [1, 2, 7, 11, 23, 40])
 def test_its_scripts_are_programs_and_its_links_lead_somewhere(seed: int, tmp_path: Path) -> None:
-    new = load_home(load_declaration(str(derive(None, "another", seed, tmp_path))))
+    new = load_home(load_declaration(str(derive_system(None, "another", seed, tmp_path))))
     old = load_home(load_declaration())
     scripts = [entry.data.decode() for entry in new if entry.data.startswith(b"#!")]
     known = {entry.data.splitlines()[0] for entry in old if entry.data.startswith(b"#!")}
@@ -165,7 +165,7 @@ def test_names_are_changed_where_they_are_meant(seed: int, tmp_path: Path) -> No
         },
         x=TEXT.format(tool="bin/tool", top="bin", ours="ubuntu", theirs="local"),
     )
-    drawn = load_declaration(str(derive(str(file), "drawn", seed, tmp_path / "drawn")))
+    drawn = load_declaration(str(derive_system(str(file), "drawn", seed, tmp_path / "drawn")))
     ours, theirs = drawn.users[0].name, drawn.users[1].name
     tree = {entry.path: entry for entry in load_home(drawn)}
     (tool,) = (entry for entry in tree.values() if entry.data)
@@ -197,7 +197,7 @@ def test_another_system_is_drawn_from_a_sound_one_alone(
     change(data)
     (tmp_path / "base.toml").write_text(tomli_w.dumps({**data, "name": "base"}))
     with pytest.raises(SystemDeclarationError):
-        derive(str(tmp_path / "base.toml"), "another", 1, tmp_path / "out")
+        derive_system(str(tmp_path / "base.toml"), "another", 1, tmp_path / "out")
 
 
 def test_no_file_outside_the_tree_is_read(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_no_file_outside_the_tree_is_read(tmp_path: Path) -> None:
     data["name"], data["home"]["source"] = "base", str(tree)
     (tmp_path / "base.toml").write_text(tomli_w.dumps(data))
     with pytest.raises(SystemDeclarationError, match="beneath files/"):
-        derive(str(tmp_path / "base.toml"), "another", 1, tmp_path / "out")
+        derive_system(str(tmp_path / "base.toml"), "another", 1, tmp_path / "out")
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
@@ -221,4 +221,4 @@ def test_it_is_drawn_from_a_file_of_an_editor_elsewhere(newline: str, tmp_path: 
     """The file begins with a byte order mark, or its lines end in CR LF."""
     text = f"\ufeff{read_text()}".replace('name = "debian-12"', 'name = "theirs"', 1)
     (tmp_path / "theirs.toml").write_text(text, encoding="utf-8", newline=newline)
-    assert derive(str(tmp_path / "theirs.toml"), "drawn", 1, tmp_path / "drawn").exists()
+    assert derive_system(str(tmp_path / "theirs.toml"), "drawn", 1, tmp_path / "drawn").exists()

@@ -8,7 +8,7 @@ import pytest
 
 from shioenv.endpoint import ReplyFile
 from shioenv.errors import AnswerError, PredictorError
-from shioenv_eval.predictors.llm import PromptOptions, parsed
+from shioenv_eval.predictors.llm import PromptOptions, parse_reply
 
 
 @pytest.mark.parametrize(
@@ -25,12 +25,12 @@ from shioenv_eval.predictors.llm import PromptOptions, parsed
     ],
 )
 def test_the_output_stands_between_its_tags(reply: str, output: bytes) -> None:
-    behavior = parsed(reply)
+    behavior = parse_reply(reply)
     assert (behavior.output, behavior.exit_code, behavior.patch.operations) == (output, 0, ())
 
 
 def test_patch_and_exit_code_are_read() -> None:
-    behavior = parsed('<OUT></OUT> <DIFF>[["r", "/fs/a"]]</DIFF> <EXIT>3</EXIT>')
+    behavior = parse_reply('<OUT></OUT> <DIFF>[["r", "/fs/a"]]</DIFF> <EXIT>3</EXIT>')
     assert behavior.patch.operations == (("r", "/fs/a"),)
     assert behavior.exit_code == 3
 
@@ -49,7 +49,7 @@ def test_patch_and_exit_code_are_read() -> None:
 )
 def test_what_is_no_answer_keeps_what_was_received(reply: str, received: bytes) -> None:
     with pytest.raises(AnswerError) as caught:
-        parsed(reply)
+        parse_reply(reply)
     assert caught.value.received.output == received
 
 

@@ -12,9 +12,9 @@ import pytest
 from shioenv.domain.predictor import PatchLevel
 from shioenv.errors import SuiteError, UsageError
 from shioenv_eval.evaluate import Evaluation, evaluate
+from shioenv_eval.evaluation_page import calibration, evaluation_html, heat_map, write_page
 from shioenv_eval.metrics import Said, Status
-from shioenv_eval.page import calibration, heat_map, page, write_page
-from shioenv_eval.results import judged
+from shioenv_eval.results import judge_predictor
 from shioenv_eval.suite import read_suite, write_suite
 from support.evaluation_fakes import added, case, did, suite_of
 
@@ -33,12 +33,12 @@ def evaluation(*said: Said, level: PatchLevel = PatchLevel.FULL) -> Evaluation:
         case(did("one\ntwo\n", added("a")), text="ls"),
         case(did("1\n"), did("2\n"), text=f"echo '{HOSTILE}' | cat"),
     )
-    return Evaluation(suite, (judged(suite, said, f"mine:{HOSTILE}", "1", level),))
+    return Evaluation(suite, (judge_predictor(suite, said, f"mine:{HOSTILE}", "1", level),))
 
 
 def test_every_answer_stands_beside_the_gold() -> None:
     answers = Said(behavior=did("one\ntoo\n", added("b"), exit_code=1)), Said(behavior=did("2\n"))
-    html = page(evaluation(*answers))
+    html = evaluation_html(evaluation(*answers))
     first, second = shown(html)
     (answer,) = first["a"]
     assert answer["o"] == [["=", "one"], ["-", "two"], ["+", "too"]]
@@ -53,14 +53,16 @@ def test_every_answer_stands_beside_the_gold() -> None:
 
 def test_at_the_level_of_files_patches_say_no_more() -> None:
     answers = Said(behavior=did("", added("a", owner="x"))), Said(Status.CRASHED, why="it died")
-    first, second = shown(page(evaluation(*answers, level=PatchLevel.FILES)))
+    first, second = shown(evaluation_html(evaluation(*answers, level=PatchLevel.FILES)))
     assert first["a"][0]["p"] == [["=", "added a"]]
     assert second["a"][0]["k"] == "crashed"
     assert second["a"][0]["o"] == [["-", "1"]]
 
 
 def test_nothing_an_input_says_becomes_markup_and_nothing_is_loaded() -> None:
-    html = page(evaluation(Said(behavior=did(HOSTILE)), Said(Status.ABSTAINED, why=HOSTILE)))
+    html = evaluation_html(
+        evaluation(Said(behavior=did(HOSTILE)), Said(Status.ABSTAINED, why=HOSTILE))
+    )
     assert "<b>x</b>" not in html
     assert html.count("</script>") == 2
     assert not re.search(r"(src|href)=\"(?!#|data:)", html)
@@ -69,8 +71,8 @@ def test_nothing_an_input_says_becomes_markup_and_nothing_is_loaded() -> None:
 
 def test_long_outputs_are_cut_and_that_is_said() -> None:
     suite = suite_of(case(did("".join(f"{n}\n" for n in range(500)))))
-    one = judged(suite, [Said(behavior=did("x\n"))], "mine")
-    (only,) = shown(page(Evaluation(suite, (one,))))
+    one = judge_predictor(suite, [Said(behavior=did("x\n"))], "mine")
+    (only,) = shown(evaluation_html(Evaluation(suite, (one,))))
     rows = only["a"][0]["o"]
     assert len(rows) == 121
     assert rows[-1] == ["…", "and 381 more lines"]
@@ -91,11 +93,11 @@ def test_the_surest_answers_are_told_by_themselves() -> None:
         Said(behavior=did("x\n"), confidence=0.8),
         Said(Status.ABSTAINED),
     ]
-    rows = {row["part"]: row for row in calibration(judged(suite, said, "mine"))}
+    rows = {row["part"]: row for row in calibration(judge_predictor(suite, said, "mine"))}
     assert (rows[0.5]["n"], rows[0.5]["right"], rows[0.5]["said"]) == (2, 1.0, pytest.approx(0.85))
     assert (rows[1.0]["right"], rows[1.0]["said"]) == (0.5, pytest.approx(2.1 / 4))
     sure = [Said(behavior=did("x\n"), confidence=1.0)] * 4
-    assert calibration(judged(suite, sure, "mine")) == []
+    assert calibration(judge_predictor(suite, sure, "mine")) == []
 
 
 def test_a_page_is_written_of_what_was_kept(tmp_path: Path) -> None:
@@ -112,7 +114,10 @@ def test_a_page_is_written_of_what_was_kept(tmp_path: Path) -> None:
 def test_predictors_of_different_levels_share_a_page() -> None:
     suite = suite_of(case(did("x\n", added("a"))))
     said = [Said(behavior=did("x\n", added("a", owner="alice")))]
-    both = judged(suite, said, "whole"), judged(suite, said, "files", level=PatchLevel.FILES)
-    html = page(Evaluation(suite, both, {"third": "it lacks node"}))
+    both = (
+        judge_predictor(suite, said, "whole"),
+        judge_predictor(suite, said, "files", level=PatchLevel.FILES),
+    )
+    html = evaluation_html(Evaluation(suite, both, {"third": "it lacks node"}))
     assert "whole \u2212 files" in html
     assert "third" in html

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from shioenv.domain.runner import State
-from shioenv_eval.asking import PredictorPool
 from shioenv_eval.metrics import Said, Status
+from shioenv_eval.predictor_pool import PredictorPool
 from support.installed import install_predictor
 
 PREDICTOR = """\

@@ -14,7 +14,7 @@ from shioenv.bash.normal import is_single
 from shioenv.dataset.questions import read_questions
 from shioenv.errors import SuiteError, UsageError
 from shioenv.grammar.library import PAPER, load_grammars
-from shioenv_eval.suite import digest_of, read_suite, write_suite
+from shioenv_eval.suite import head_digest, read_suite, write_suite
 from shioenv_eval.utilities import utilities
 from support.evaluation_fakes import ENTRY, case, did, suite_of
 from support.paths import ROOT
@@ -91,14 +91,14 @@ def test_inputs_are_text_or_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("", "holds no inputs"),
+        ("", "has no inputs"),
         ('{"input": 7}', "inputs:1: expected text"),
         ('ls\n{"inputs": "x"}', "inputs:2: no JSON object"),
         ('{"input": "x"', "inputs:1: no JSON"),
         ('{"input": "x", "steps": "many"}', "single or multi"),
         ('{"input": "x", "history": "y"}', "list of texts"),
         ('{"input": "x", "cwd": 1}', "`cwd`"),
-        ('{"input": "x", "id": 2}\nls', "two inputs are called 2"),
+        ('{"input": "x", "id": 2}\nls', "two inputs have the id 2"),
         ('ls\n{"input": "echo \\ud800"}', "inputs:2: half a character"),
         ('{"input": "x", "history": ["\\udc80"]}', "inputs:1: half a character"),
         ('{"input": "x", "note": "\\ud83d"}', "inputs:1: half a character"),
@@ -163,12 +163,12 @@ def test_the_digest_is_of_inputs_system_and_settings(tmp_path: Path) -> None:
     path = tmp_path / "inputs"
     path.write_text("ls\npwd\n")
     questions = read_questions(path)
-    digest = digest_of(questions, "a", {"runs": 5})
-    assert digest == digest_of(read_questions(path), "a", {"runs": 5})
+    digest = head_digest(questions, "a", {"runs": 5})
+    assert digest == head_digest(read_questions(path), "a", {"runs": 5})
     for other in (
-        digest_of(questions[:1], "a", {"runs": 5}),
-        digest_of(questions, "b", {"runs": 5}),
-        digest_of(questions, "a", {"runs": 6}),
+        head_digest(questions[:1], "a", {"runs": 5}),
+        head_digest(questions, "b", {"runs": 5}),
+        head_digest(questions, "a", {"runs": 6}),
     ):
         assert other != digest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shioenv.domain.patch import ContextPatch
 from shioenv_eval.patches import changed_files, operations
-from shioenv_eval.predictors.tree import ShownFile, changes
+from shioenv_eval.predictors.tree import ShownFile, file_changes_patch
 
 FILE = ShownFile("file", 0o644, 100.0, b"x")
 DIRECTORY = ShownFile("directory", 0o755, 100.0)
@@ -12,7 +12,7 @@ BEFORE = {"/home/u": DIRECTORY, "/home/u/a": FILE, "/home/u/b": FILE, "/etc/c": 
 
 
 def told(after: dict[str, ShownFile]) -> frozenset[tuple[str, str]]:
-    patch = changes(BEFORE, after, "/home/u")
+    patch = file_changes_patch(BEFORE, after, "/home/u")
     assert isinstance(patch, ContextPatch)
     return changed_files(operations(patch))
 

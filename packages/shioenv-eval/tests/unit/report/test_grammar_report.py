@@ -3,13 +3,19 @@
 from dataclasses import replace
 from datetime import date
 
-from shioenv_eval.report.grammar_report import EndCounts, Endings, GrammarReport, ended, page
+from shioenv_eval.report.grammar_report import (
+    EndCounts,
+    Endings,
+    GrammarReport,
+    classify_end,
+    grammars_page,
+)
 
 
 def trial(
     grammar: str, exit_code: int, output: str = "", *, timed_out: bool = False
 ) -> tuple[str, EndCounts]:
-    return grammar, ended(exit_code, output, timed_out=timed_out)
+    return grammar, classify_end(exit_code, output, timed_out=timed_out)
 
 
 DONE = Endings.of(
@@ -47,7 +53,7 @@ def test_each_number_is_held_against_what_it_must_be() -> None:
 
 
 def test_the_page_shows_every_number() -> None:
-    text = page(REPORT)
+    text = grammars_page(REPORT)
     assert "seed 7" in text
     assert "| GCS inputs that exit 0 | at least 75% | 97.0% | yes |" in text
     assert "| `ls` | paper | 100 | 1.0% | 99.0% | 2 | 0.0% | 50.0% |" in text

@@ -10,14 +10,14 @@ from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import draw_samples
-from shioenv.synthesis.usage import shipped_usage
+from shioenv.synthesis.usage_tables import shipped_usage
 from shioenv_eval.report.likeness import (
     Comparison,
     Derivable,
     Likeness,
     Share,
     divergence,
-    likeness,
+    measure_likeness,
     normal_form,
     normal_forms,
 )
@@ -30,7 +30,7 @@ def likeness_of(policy: str, count: int) -> Likeness:
     drawn = draw_samples(drawing, count=count, catalogue=stand_in_catalogue())
     grammars = load_grammars()
     inputs = [one.input for one in drawn]
-    return likeness(inputs, Describer(grammars), grammars, shipped_usage(), frozenset())
+    return measure_likeness(inputs, Describer(grammars), grammars, shipped_usage(), frozenset())
 
 
 def test_a_comparison_is_a_part_of_a_page() -> None:

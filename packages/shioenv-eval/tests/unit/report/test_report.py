@@ -35,11 +35,11 @@ from shioenv.domain.readable import changes
 from shioenv.domain.record import ContentDigest, Effect, Record, ScoredSegment
 from shioenv.errors import DatasetCorruptError, DatasetStorageError, MissingExtraError, UsageError
 from shioenv.text import visible
-from shioenv_eval.report import drawing
-from shioenv_eval.report import samples as samples_module
-from shioenv_eval.report.charts import RANKED, figures
-from shioenv_eval.report.page import collect, write_report
-from shioenv_eval.report.samples import argument_levels
+from shioenv_eval.report import browsed_records as samples_module
+from shioenv_eval.report import chart_style
+from shioenv_eval.report.browsed_records import argument_levels
+from shioenv_eval.report.charts import RANKED, dataset_figures
+from shioenv_eval.report.dataset_page import collect_page_data, write_report
 from shioenv_eval.report.template import FILE
 from support.dataset_fakes import HOME, plan
 
@@ -201,7 +201,7 @@ def naive_quartile(scores: list[float], share: float) -> float:
 
 def test_the_numbers_are_those_of_a_naive_recount(tmp_path: Path) -> None:
     records = some_records()
-    _, found, _ = collect(dataset(tmp_path, records))
+    _, found, _ = collect_page_data(dataset(tmp_path, records))
     assert found.records == len(records)
     for n, spread in found.by_arguments.items():
         group = [one for one in records if one.n_arguments == n]
@@ -239,7 +239,7 @@ def test_what_inputs_change_is_told_by_their_patches(tmp_path: Path) -> None:
         {"network", "limits and umask", "other"},
     )
     records = some_records()
-    _, found, _ = collect(dataset(tmp_path, records))
+    _, found, _ = collect_page_data(dataset(tmp_path, records))
     naive = Counter(
         effect
         for one in records
@@ -298,8 +298,8 @@ def test_a_dataset_without_records_is_a_page_too(tmp_path: Path) -> None:
 
 
 def test_every_axis_says_what_it_counts(tmp_path: Path) -> None:
-    found = collect(dataset(tmp_path, some_records()))[1]
-    for name, figure in figures(found).items():
+    found = collect_page_data(dataset(tmp_path, some_records()))[1]
+    for name, figure in dataset_figures(found).items():
         axes = re.findall(r"[XY]-axis( titled '[^']+')? for a (\w+) scale", figure.svg)
         assert len(axes) >= 2, name
         for title, scale in axes:
@@ -307,17 +307,17 @@ def test_every_axis_says_what_it_counts(tmp_path: Path) -> None:
 
 
 def test_every_colour_of_a_chart_has_one_for_dark_pages(tmp_path: Path) -> None:
-    found = collect(dataset(tmp_path, some_records()))[1]
-    for name, figure in figures(found).items():
+    found = collect_page_data(dataset(tmp_path, some_records()))[1]
+    for name, figure in dataset_figures(found).items():
         colours = set(re.findall(r'(?:fill|stroke)="([^"]+)"', figure.svg)) - {"none"}
         assert colours, name
-        assert colours <= set(drawing.DARK), name
+        assert colours <= set(chart_style.DARK), name
 
 
 def test_long_rankings_are_cut_in_the_chart_and_whole_in_the_table(tmp_path: Path) -> None:
     records = [record(n, [f"command{n}"]) for n in range(RANKED + 10)]
-    _, found, _ = collect(dataset(tmp_path, records))
-    figure = figures(found)["commands"]
+    _, found, _ = collect_page_data(dataset(tmp_path, records))
+    figure = dataset_figures(found)["commands"]
     assert len(re.findall(r">command\d+</text>", figure.svg)) == RANKED
     assert len(figure.table.rows) == RANKED + 10
 
@@ -351,7 +351,7 @@ def test_samples_are_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_pieces_of_an_input_are_the_input() -> None:
     for input_args in [*INPUTS, ["> x"], [">", "file"], ["ls", "-l<ns>", "<ns>T 32", "2>&1"]]:
         one = record(0, input_args)
-        pieces = samples_module.sample(one)["i"]
+        pieces = samples_module.browsed_record(one)["i"]
         assert "".join(text for text, _ in pieces) == one.input
         assert pieces[0] == [f"cd {HOME}; ", "d"]
 
@@ -368,7 +368,7 @@ def test_pieces_of_a_session_are_the_session() -> None:
             ScoredSegment(command="ls", n_arguments=1, irreducibility=0.0),
         ],
     )
-    pieces = samples_module.sample(one)["i"]
+    pieces = samples_module.browsed_record(one)["i"]
     assert "".join(text for text, _ in pieces) == one.input
     assert [piece for piece in pieces if piece[1] in "msiu" and piece[1]] == [
         ["documents", "m"],
@@ -378,7 +378,7 @@ def test_pieces_of_a_session_are_the_session() -> None:
 
 def test_an_input_that_its_arguments_do_not_give_is_shown_as_it_is() -> None:
     one = record(0, ["ls", "-l"], input="something else")
-    assert samples_module.sample(one)["i"] == [["something else", ""]]
+    assert samples_module.browsed_record(one)["i"] == [["something else", ""]]
 
 
 def effect(leave_one_out: bool | None, contribution: float | None) -> Effect:
@@ -556,7 +556,7 @@ def test_the_page_names_nothing_outside_itself_and_admits_its_own_script_only(
 def test_what_is_missing_is_named_with_its_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (drawing, errors):
+    for module in (chart_style, errors):
         monkeypatch.setattr(module, "find_spec", lambda name: None)
     words = "altair, jinja2 and vl-convert, which are not installed"
     with pytest.raises(MissingExtraError, match=words) as caught:
@@ -576,7 +576,7 @@ def test_a_page_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
 
 def test_progress_counts_every_record(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    collect(dataset(tmp_path, some_records(5)), report=lambda *one: told.append(one))
+    collect_page_data(dataset(tmp_path, some_records(5)), report=lambda *one: told.append(one))
     assert told == [(n, 5) for n in range(1, 6)]
 
 
@@ -585,7 +585,7 @@ def test_a_page_is_not_made_of_changed_records(tmp_path: Path) -> None:
     shard = directory / "data/00000.ndjson"
     shard.write_bytes(shard.read_bytes().replace(b'"exit_code":0', b'"exit_code":1'))
     with pytest.raises(DatasetCorruptError, match="was changed"):
-        collect(directory)
+        collect_page_data(directory)
 
 
 def test_a_directory_is_no_page(tmp_path: Path) -> None:
@@ -598,7 +598,7 @@ def test_the_subcommand_prints_the_numbers_or_writes_the_page(tmp_path: Path) ->
     directory = dataset(tmp_path / "d", some_records(20))
     done = CliRunner().invoke(app, ["dataset", "report", str(directory), "--json"])
     assert done.exit_code == 0, done.output
-    found = collect(directory)[1]
+    found = collect_page_data(directory)[1]
     assert json.loads(done.stdout) == json.loads(json.dumps(found.to_json()))
     assert not (directory / FILE).exists()
     out = tmp_path / "page.html"

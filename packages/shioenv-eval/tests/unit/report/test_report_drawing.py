@@ -6,8 +6,8 @@ import re
 
 import altair as alt
 
-from shioenv_eval.report.drawing import PAGE, PICTURE, STYLES, element, picture
-from shioenv_eval.report.panels import bars, chart, counted, means, score, styled, titled
+from shioenv_eval.report.chart_style import PAGE, PICTURE, STYLES, picture, svg_element
+from shioenv_eval.report.panels import bars, chart, count_axis, means, score_axis, styled, titled
 
 ROWS = [
     {"n": n, "mean": n / 4, "low": n / 4 - 0.1, "high": n / 4 + 0.1, "s": name}
@@ -18,7 +18,7 @@ ROWS = [
 
 def lines() -> alt.LayerChart:
     x, series = alt.X("n:Q", title="n"), styled("s", ("a", "b"), "series")
-    return means(ROWS, x, lambda field: alt.Y(**score(field)), series, interval="band")
+    return means(ROWS, x, lambda field: alt.Y(**score_axis(field)), series, interval="band")
 
 
 def texts(svg: str) -> list[str]:
@@ -46,7 +46,7 @@ def test_means_have_axes_titles_and_an_interval_for_each_series() -> None:
 
 def test_bars_keep_the_order_of_their_rows() -> None:
     rows = [{"label": label, "records": number} for label, number in (("z", 1), ("a", 5))]
-    svg = element(bars(rows, alt.X(**counted("records")), step=18), "spoken <&", 200)
+    svg = svg_element(bars(rows, alt.X(**count_axis("records")), step=18), "spoken <&", 200)
     assert [text for text in texts(svg) if text in "az"] == ["z", "a"]
     assert 'role="img" aria-label="spoken &lt;&amp;"' in svg
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from shioenv.bash.words import unquoted
 from shioenv.errors import Abstained
 from shioenv_model.bash.work import spend
 
@@ -66,6 +67,12 @@ def wrapped(number: int) -> int:
 def _is_name(token: str) -> bool:
     """Whether a token is a variable or an array element."""
     return token[:1].isalpha() or token[:1] == "_"
+
+
+def _unquoted_subscript(name: str) -> str:
+    """Remove quotes from the subscript of an array element."""
+    base, bracket, key = name.partition("[")
+    return f"{base}[{unquoted(key[:-1])}]" if bracket and "'" in key else name
 
 
 class _Expression:
@@ -281,8 +288,8 @@ class _Expression:
         return value
 
     def _read(self, name: str) -> int:
-        text = self._variable(name)
-        if text is None or self._skipping:
+        text = None if self._skipping else self._variable(_unquoted_subscript(name))
+        if text is None:
             return 0
         return _Expression(text, self._variable, None, self._depth + 1).value()
 
@@ -291,7 +298,7 @@ class _Expression:
         if not self._skipping:
             if self._assign is None:
                 raise self._refusal()
-            self._assign(name, str(value))
+            self._assign(_unquoted_subscript(name), str(value))
         return value
 
     def _apply(self, operator: str, left: int, right: int, behind: int | None = None) -> int:

@@ -20,6 +20,10 @@ _LARGEST = 1 << 20
 """The largest supported index, our own limit."""
 
 
+class BadSubscript(Abstained):
+    """An index before the first element, or a very large one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Array:
     """The elements of an array by subscript, in Bash's order."""
@@ -60,7 +64,7 @@ class Array:
             return str(key)
         index = key if key >= 0 else self.next_index() + key
         if not 0 <= index < _LARGEST:
-            raise Abstained("a bad array subscript")
+            raise BadSubscript("a bad array subscript")
         return str(index)
 
     def next_index(self) -> int:

@@ -9,7 +9,9 @@ from shioenv.bash.read import Reader
 from shioenv.errors import Abstained
 from shioenv_model.bash.work import COPIED, spend
 
-_SEQUENCE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?|(\w)\.\.(\w)(?:\.\.(-?\d+))?", re.ASCII)
+_SEQUENCE = re.compile(
+    r"([-+]?\d+)\.\.([-+]?\d+)(?:\.\.(-?\d+))?|(\w)\.\.(\w)(?:\.\.(-?\d+))?", re.ASCII
+)
 _MOST_FIELDS = 10_000
 _DEEPEST = 40
 _MOST_DIGITS = 18

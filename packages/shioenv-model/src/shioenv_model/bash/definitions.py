@@ -45,6 +45,20 @@ def definition(function: Function) -> str:
     return f"{{ \n{' ' * _STEP}{_command(body, _STEP)}{redirects}\n}}"
 
 
+def command_text(command: Command) -> str | None:
+    """Return a command as `$BASH_COMMAND` shows it; None if its format is not implemented."""
+    try:
+        if isinstance(command, For):
+            word = "select" if command.menu else "for"
+            words = ['"$@"'] if command.words is None else map(_word, command.words)
+            return f"{word} {command.name} in {' '.join(words)}"
+        if isinstance(command, Case):
+            return f"case {_word(command.word)} in "
+        return _command(command, 0)
+    except Abstained:
+        return None
+
+
 def _program(program: Program, indent: int) -> str:
     """Format a list of commands, one per line; the last one has no `;`."""
     return " " * indent + _inline(program, indent)

@@ -6,33 +6,30 @@ The order: braces, tildes, parameters, substitutions, arithmetic, splitting, pat
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from shioenv.bash.read import Reader
-from shioenv.bash.words import ansi
-from shioenv.bash.words import quoted as quoted_word
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, evaluate
-from shioenv_model.bash.arrays import Array
+from shioenv_model.bash.arrays import Array, written
 from shioenv_model.bash.braces import braces
-from shioenv_model.bash.patterns import SPECIAL, escaped, is_pattern, matches, paths
+from shioenv_model.bash.modifiers import Modifiers, single_quoted, unescaped_ansi
+from shioenv_model.bash.patterns import EXTENDED, SPECIAL, escaped, is_pattern, paths
 from shioenv_model.bash.work import COPIED, spend
 
 _PARAMETER = re.compile(r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[(?:[^][]|\[[^][]*\])+\])?", re.ASCII)
-_NAMED = re.compile(r"([A-Za-z_]\w*)(\[[^][]+\])?", re.ASCII)
+_INDIRECT = re.compile(r"[A-Za-z_]\w*(?:\[[^][]+\])?|\d+|[@*#?]", re.ASCII)
 _ALL = re.compile(r"\$(?:@|\{!?(?:@|[A-Za-z_]\w*\[@\])[^}]*\})")
 """Expansions that yield any number of words inside double quotes, possibly none."""
 _DEFAULT = re.compile(r"(:?)([-=+?])")
-_CASE = re.compile(r"(\^\^?|,,?|~~?)(.*)", re.DOTALL)
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*(?:\[[^][]*\])?\+?=", re.ASCII)
 """The prefix of an argument whose tildes are expanded as in an assignment."""
 _TILDE = re.compile(r"~([\w.+-]*)(?=/|$)", re.ASCII)
 _PLAIN_UNQUOTED = re.compile(r"[^\\'\"`$<>~:]+")
-_PLAIN_QUOTED = re.compile(r"[^\\`$]+")
-_GLOB_OPTIONS = ("nullglob", "failglob", "dotglob", "extglob", "nocaseglob", "globstar")
+_PLAIN_QUOTED = re.compile(r"[^\\`$\"]+")
 _MOST_DIGITS = 18
 _FIELD = 10
 """Steps charged for each word, in addition to its length."""
@@ -58,6 +55,14 @@ class Scope(Protocol):
 
         Errors: Abstained if the text is unknown.
         """
+        ...
+
+    def resolved(self, name: str) -> str:
+        """Follow a reference (`declare -n`) to the variable or element that it stands for."""
+        ...
+
+    def attributes(self, name: str) -> str:
+        """Return the attributes of a variable as letters of `declare`; empty for none."""
         ...
 
     def array(self, name: str) -> Array | None:
@@ -90,20 +95,20 @@ class _Segment:
 
 
 _BREAK = _Segment(None, quoted=True)
+_BREAK_OF_STAR = _Segment(None, quoted=False, splits=True)
+_BREAK_OF_AT = _Segment(None, quoted=False)
+"""Separators of the unquoted `$*` and `$@`."""
 
 
-LONGEST_REPLACED = 1_000
-"""Maximum characters of a value in which a pattern is replaced.
-
-Each start offset is tried with each end, so the work is quadratic.
-"""
-
-
-class Expander:
+class Expander(Modifiers):
     """Expands words against a scope."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
+
+    @property
+    def _document(self) -> Mapping[str, Any]:
+        return self._scope.state.before.document
 
     def fields(self, word: str) -> list[str]:
         """Expand an argument into words. Errors: Abstained."""
@@ -119,8 +124,20 @@ class Expander:
 
         With `assigned`, the word is the value of an assignment: tildes after `:` are expanded too.
         """
-        segments = self._word(word, assigned=assigned)
-        return "".join(" " if each.text is None else each.text for each in segments)
+        return self._joined(self._word(word, assigned=assigned))
+
+    def _joined(self, segments: list[_Segment]) -> str:
+        star = " "
+        if _BREAK_OF_STAR in segments:
+            ifs = self._scope.variable("IFS")
+            star = " " if ifs is None else ifs[:1]
+        return "".join(
+            (star if each.splits else " ") if each.text is None else each.text for each in segments
+        )
+
+    def pieces(self, word: str) -> list[tuple[str, bool]]:
+        """Expand a word without splitting into pieces, each with whether it is quoted."""
+        return [(each.text or " ", each.quoted) for each in self._word(word) if each.text != ""]
 
     def pattern(self, word: str) -> str:
         """Expand a word into a pattern. Its quoted characters are escaped."""
@@ -128,21 +145,30 @@ class Expander:
 
     def document(self, text: str) -> str:
         """Expand the text of a here-document."""
-        segments = self._quoted(text, document=True)
-        return "".join(" " if each.text is None else each.text for each in segments)
+        return self._joined(self._quoted(text, document=True))
 
     def number(self, expression: str) -> int:
         """Evaluate an arithmetic expression."""
         text = self.document(expression.replace('"', ""))
-        return evaluate(text, self._scope.variable, self._scope.assign)
+        return evaluate(text, self._variable, self._scope.assign)
+
+    def _variable(self, name: str) -> str | None:
+        """Return a variable for arithmetic. Errors: Complaint under `set -u`."""
+        value = self._scope.variable(name)
+        if value is None and self._scope.state.before.document["settings"].get("-o nounset"):
+            raise Complaint(f"{name.partition('[')[0]}: unbound variable", ends=True)
+        return value
 
     def _fields(self, word: str) -> Iterator[str]:
         fields: list[list[_Segment]] = []
         current: list[_Segment] | None = None
         spend(_FIELD)
         ifs = self._separators()
+        keeps_empty = self._first_separator() not in " \t\n"
         for segment in self._word(word, argument=True):
             if segment.text is None:
+                if keeps_empty and not segment.quoted:
+                    current = current or []
                 fields += [] if current is None else [current]
                 current = None
             elif not segment.splits or not ifs:
@@ -164,6 +190,10 @@ class Expander:
         for field in fields:
             yield from self._paths(field)
 
+    def _first_separator(self) -> str:
+        """Return the first character of `IFS`; a blank where it is unset or empty."""
+        return (self._scope.variable("IFS") or " ")[0]
+
     def _separators(self) -> re.Pattern[str] | None:
         """Return the pattern for text (group 1), separators with blanks (group 2), or blanks.
 
@@ -182,16 +212,17 @@ class Expander:
     def _paths(self, field: list[_Segment]) -> list[str]:
         text = "".join(each.text or "" for each in field)
         settings = self._scope.state.before.document["settings"]
-        if not SPECIAL & set(text) or settings.get("-o noglob"):
+        if not (SPECIAL & set(text) or EXTENDED.search(text)) or settings.get("-o noglob"):
             return [text]
-        pattern = _pattern(field)
-        if not is_pattern(pattern):
+        pattern, options = _pattern(field), self._scope.state.before.document["shell_options"]
+        if not is_pattern(pattern, extended=bool(options.get("extglob"))):
             return [text]
-        options = self._scope.state.before.document["shell_options"]
-        for option in _GLOB_OPTIONS:
-            if options.get(option):
-                raise Abstained(f"path names are matched under {option}")
-        return paths(pattern, self._scope.state) or [text]
+        if self._scope.variable("GLOBIGNORE"):
+            raise Abstained("GLOBIGNORE is set")
+        found = paths(pattern, self._scope.state)
+        if not found and options.get("failglob"):
+            raise Complaint(f"no match: {text}")
+        return found or ([] if options.get("nullglob") else [text])
 
     def _word(
         self, word: str, *, assigned: bool = False, splits: bool = False, argument: bool = False
@@ -226,7 +257,7 @@ class Expander:
                 path = self._scope.connect(word[place + 2 : end - 1], reading=reading)
                 segments.append(_Segment(path, quoted=True))
             else:
-                reader = reader or Reader(word)
+                reader = reader or Reader(word, extended=True)
                 end = reader.unit_end(place)
                 segments += self._unit(word[place:end], splits=splits)
             place = end
@@ -234,6 +265,8 @@ class Expander:
 
     def _unit(self, unit: str, *, splits: bool) -> list[_Segment]:
         first = unit[0]
+        if first == "\\" and len(unit) == 1:
+            return [_Segment(unit, quoted=True)]
         if first == "\\":
             return [] if unit == "\\\n" else [_Segment(unit[1:], quoted=True)]
         if first == "'":
@@ -243,12 +276,16 @@ class Expander:
             found = self._quoted(inner)
             return found if found or _ALL.fullmatch(inner) else [_Segment("", quoted=True)]
         if unit.startswith("$'"):
-            return [_Segment(_text(ansi(unit[2:-1])), quoted=True)]
+            return [_Segment(unescaped_ansi(unit[2:-1]), quoted=True)]
         if first in "`$" and len(unit) > 1:
             return self._expansion(unit, quoted=False)
         return [_Segment(unit, quoted=False, splits=splits)]
 
-    def _quoted(self, text: str, *, document: bool = False) -> list[_Segment]:
+    def _quoted(self, text: str, *, document: bool = False, inner: bool = False) -> list[_Segment]:
+        """Expand the inside of double quotes or of a here-document.
+
+        `inner`: of `${x-…}` in them, where further double quotes are removed.
+        """
         spend(len(text) + 1)
         segments: list[_Segment] = []
         reader: Reader | None = None
@@ -268,7 +305,7 @@ class Expander:
                 segments.append(_Segment(kept, quoted=True))
                 place += 2
             elif character == "`" or (character == "$" and text[place + 1 : place + 2] != "'"):
-                reader = reader or Reader(text)
+                reader = reader or Reader(text, extended=True)
                 end = reader.unit_end(place) if character == "`" else reader.expansion_end(place)
                 unit = text[place:end]
                 if len(unit) > 1:
@@ -277,7 +314,8 @@ class Expander:
                     segments.append(_Segment(unit, quoted=True))
                 place = end
             else:
-                segments.append(_Segment(character, quoted=True))
+                if not (inner and character == '"'):
+                    segments.append(_Segment(character, quoted=True))
                 place += 1
         return segments
 
@@ -285,12 +323,16 @@ class Expander:
         if unit.startswith("`"):
             escapes = r'\\([$`\\"])' if quoted else r"\\([$`\\])"
             return self._result(self._command(re.sub(escapes, r"\1", unit[1:-1])), quoted=quoted)
-        if unit.startswith("$((") and unit.endswith("))") and Reader(unit).arithmetic_end(3):
+        if (
+            unit.startswith("$((")
+            and unit.endswith("))")
+            and Reader(unit, extended=True).arithmetic_end(3)
+        ):
             return self._result(str(self.number(unit[3:-2])), quoted=quoted)
         if unit.startswith("$("):
             return self._result(self._command(unit[2:-1]), quoted=quoted)
         if unit.startswith("$["):
-            raise Abstained("$[…] is beyond it")
+            return self._result(str(self.number(unit[2:-1])), quoted=quoted)
         if unit.startswith("${"):
             return self._parameter(unit[2:-1], quoted=quoted)
         return self._plain(unit[1:], quoted=quoted)
@@ -313,8 +355,9 @@ class Expander:
             ifs = self._scope.variable("IFS")
             return self._result((" " if ifs is None else ifs[:1]).join(values), quoted=True)
         segments: list[_Segment] = []
+        between = _BREAK if quoted else _BREAK_OF_STAR if name == "*" else _BREAK_OF_AT
         for value in values:
-            segments += [_BREAK] * bool(segments)
+            segments += [between] * bool(segments)
             segments += self._result(value, quoted=quoted)
         return segments
 
@@ -329,8 +372,8 @@ class Expander:
             return arguments[number - 1] if number <= len(arguments) else None
         return self._scope.variable(name)
 
-    def _parameter(self, inside: str, *, quoted: bool) -> list[_Segment]:
-        """Expand `${…}`, given the text between its braces."""
+    def _parameter(self, inside: str, *, quoted: bool, shown: str = "") -> list[_Segment]:
+        """Expand `${…}`, given the text between its braces; errors name it as `shown`."""
         beyond = Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
         mark = inside[0] if inside[:1] in ("#", "!") and len(inside) > 1 else ""
         match = _PARAMETER.match(inside, len(mark))
@@ -347,10 +390,15 @@ class Expander:
                 return self._list(
                     kind, list(array.items) if array else ["0"] * (value is not None), quoted=quoted
                 )
+            reference = name if name in "@*" or name.isdigit() else self._scope.resolved(name)
+            if reference != name and not subscript and not rest:
+                return self._result(reference, quoted=quoted)
             named = self._item(name, subscript)[1]
-            if kind or not _NAMED.fullmatch(named or ""):
+            if named is None and not rest and not kind and name not in "@*#":
+                raise Complaint(f"{name}: invalid indirect expansion")
+            if kind or not _INDIRECT.fullmatch(named or ""):
                 raise beyond
-            return self._parameter(f"{named}{rest}", quoted=quoted)
+            return self._parameter(f"{named}{rest}", quoted=quoted, shown=f"!{name}")
         if kind:
             return self._several(name, kind, mark, rest, inside, quoted=quoted)
         target, value = self._item(name, subscript)
@@ -360,9 +408,41 @@ class Expander:
         if default:
             missing = value is None or (default[1] == ":" and not value)
             word = rest[default.end() :]
+            if default[2] == "?":
+                target = shown or target
             return self._default(target, value, default[0], missing, word, quoted)
-        value = self._set(target, value)
-        return self._result(self._edited(value, rest, inside) if rest else value, quoted=quoted)
+        if rest in ("@A", "@a"):
+            values = self._described(name, [] if value is None else [value], None, rest[1])
+            return self._result("".join(values), quoted=quoted)
+        if value is None and rest[:1] == "@":
+            return self._result(self._set(target, value), quoted=quoted)
+        value = self._set(shown or target, value)
+        return self._result(self.edited(value, rest, inside) if rest else value, quoted=quoted)
+
+    def _described(
+        self, name: str, values: list[str], array: Array | None, letter: str
+    ) -> list[str]:
+        """Return the words of `${name@A}`, `@a`, `@K` and `@k`; `array`: of all its elements."""
+        if name in "@*" or name.isdigit():
+            if letter in "aA":
+                raise Abstained(f"${{{name}@{letter}}} is beyond it")
+            return list(map(single_quoted, values))
+        attributes, name = self._scope.attributes(name), self._scope.resolved(name)
+        if letter == "a":
+            return [attributes] * (len(values) if array else 1)
+        if letter == "A" and array is not None:
+            return [f"declare -{attributes} {name}={array.text()}"] if array.items else []
+        if letter == "A":
+            text = f"{name}={single_quoted(values[0])}" if values else name
+            if attributes:
+                return [f"declare -{attributes} {text}"]
+            return [text] if values else []
+        if array is None:
+            return list(map(single_quoted, values))
+        if letter == "k":
+            return [each for pair in array.items.items() for each in pair]
+        pairs = " ".join(f"{key} {written(one)}" for key, one in array.items.items())
+        return [f"{pairs} " if array.associative and pairs else pairs]
 
     def _item(self, name: str, subscript: str) -> tuple[str, str | None]:
         """Return the name in `Scope`, and the value, of a variable or an array element."""
@@ -371,6 +451,8 @@ class Expander:
         array = self._scope.array(name)
         associative = array is not None and array.associative
         key = self.text(subscript) if associative else str(self.number(subscript))
+        if not key:
+            raise Abstained("the empty key of an associative array")
         target = f"{name}[{key}]"
         return target, self._scope.variable(target)
 
@@ -396,27 +478,22 @@ class Expander:
             return self._result(str(len(values)), quoted=quoted)
         default = _DEFAULT.match(rest)
         if default:
-            missing = not values or (default[1] == ":" and not any(values))
+            joint = " " if kind == "@" or not quoted else (self._scope.variable("IFS") or " ")[:1]
+            if kind == "*" and quoted and self._scope.variable("IFS") == "":
+                joint = ""
+            missing = not values or (default[1] == ":" and not joint.join(values))
             if missing != (default[2] == "+"):
                 word = rest[default.end() :]
                 return self._default(name, None, default[0], missing, word, quoted)
             values = [] if default[2] == "+" else values
         elif rest[:1] == ":":
-            values = self._part(values, array, rest[1:], first=int(name in "@*"))
+            zero = (lambda: self._scope.variable("0") or "") if name in "@*" else None
+            values = self.part(values, array, rest[1:], zero)
+        elif rest in ("@A", "@a", "@K", "@k"):
+            values = self._described(name, values, array, rest[1])
         elif rest:
-            values = [self._edited(value, rest, inside) for value in values]
+            values = [self.edited(value, rest, inside) for value in values]
         return self._list(kind, values, quoted=quoted)
-
-    def _part(self, values: list[str], array: Array | None, rest: str, first: int) -> list[str]:
-        """Slice the elements from an offset on; the first of `values` has the index `first`."""
-        offset, colon, length = rest.partition(":")
-        start, count = self.number(offset), self.number(length) if colon else len(values) + 1
-        if array is not None and list(array.items) != [str(n) for n in range(len(array.items))]:
-            raise Abstained("a part of an array with gaps")
-        start += len(values) + first if start < 0 else 0
-        if count < 0 or (first and not start):
-            raise Abstained("a part that is beyond it")
-        return values[start - first :][:count] if start >= first else []
 
     def _default(
         self, name: str, value: str | None, kind: str, missing: bool, word: str, quoted: bool
@@ -429,80 +506,14 @@ class Expander:
             self._scope.assign(name, value)
             return self._result(value, quoted=quoted)
         if missing != (kind[-1] == "+"):
-            return self._quoted(word) if quoted else self._word(word, splits=True)
+            return self._quoted(word, inner=True) if quoted else self._word(word, splits=True)
         return self._result("" if kind[-1] == "+" else value or "", quoted=quoted)
-
-    def _edited(self, value: str, rest: str, inside: str) -> str:
-        if rest[0] in "#%":
-            longest = rest[:2] in ("##", "%%")
-            pattern = self.pattern(rest[1 + longest :])
-            return _trimmed(value, pattern, end=rest[0] == "%", longest=longest)
-        if rest[0] == ":" and "`" not in rest:
-            offset, _, length = rest[1:].partition(":")
-            return self._slice(value, offset, length if ":" in rest[1:] else None)
-        if rest[0] == "/":
-            return self._replaced(value, rest[1:])
-        if rest == "@Q":
-            return quoted_word(value, always=True) if value.isprintable() else _beyond(inside)
-        case = _CASE.fullmatch(rest)
-        if case is None:
-            return _beyond(inside)
-        pattern = self.pattern(case[2]) if case[2] else "?"
-        head = 1 if len(case[1]) == 1 else len(value)
-        change = {"^": str.upper, ",": str.lower, "~": str.swapcase}[rest[0]]
-        changed = (change(each) if matches(pattern, each) else each for each in value[:head])
-        return "".join(changed) + value[head:]
-
-    def _slice(self, value: str, offset: str, length: str | None) -> str:
-        start = self.number(offset)
-        if start < 0:
-            start += len(value)
-            if start < 0:
-                return ""
-        if length is None:
-            return value[start:]
-        count = self.number(length)
-        if count < 0:
-            if len(value) + count < start:
-                raise Abstained("a substring ends before it begins")
-            return value[start : len(value) + count]
-        return value[start : start + count]
-
-    def _replaced(self, value: str, rest: str) -> str:
-        every = rest.startswith("/")
-        rest = rest[1:] if every else rest
-        anchor = rest[:1] if rest[:1] in ("#", "%") and not every else ""
-        rest = rest[len(anchor) :]
-        reader = Reader(rest)
-        place = 0
-        while place < len(rest) and rest[place] != "/":
-            place = reader.unit_end(place)
-        pattern, made = self.pattern(rest[:place]), self.text(rest[place + 1 :])
-        if not pattern or "&" in made:
-            raise Abstained("this replacement in a variable is beyond it")
-        if len(value) > LONGEST_REPLACED:
-            raise Abstained("what is replaced in is too long")
-        done: list[str] = []
-        place = 0
-        while place <= len(value):
-            tried = range(len(value), place if anchor != "%" else len(value) - 1, -1)
-            spend(len(tried))
-            here = (end for end in tried if place < end and matches(pattern, value[place:end]))
-            end = next(here, None) if anchor != "#" or place == 0 else None
-            if end is not None:
-                spend(1 + len(made) // COPIED)
-                done.append(made)
-                place = end
-                if not every:
-                    break
-            else:
-                done.append(value[place : place + 1])
-                place += 1
-        return "".join(done) + value[place:]
 
     def _home(self, user: str) -> str | None:
         """Expand `~user`; None if the word remains unchanged."""
         names = {"": "HOME", "+": "PWD", "-": "OLDPWD"}
+        if user.lstrip("+-").isdecimal():
+            raise Abstained("a tilde and the number of a directory")
         if user in names:
             value = self._scope.variable(names[user])
             if value is None and not user:
@@ -516,10 +527,6 @@ class Expander:
         return None
 
 
-def _beyond(inside: str) -> str:
-    raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
-
-
 def _pattern(segments: list[_Segment]) -> str:
     return "".join(
         escaped(each.text or "") if each.quoted else (each.text or "").replace("\\", "\\\\")
@@ -528,24 +535,7 @@ def _pattern(segments: list[_Segment]) -> str:
 
 
 def _process_length(text: str) -> int:
-    reader = Reader(text, 2)
+    reader = Reader(text, 2, extended=True)
     reader.program(frozenset({")"}))
     reader.peek()
     return reader.place + 1
-
-
-def _trimmed(value: str, pattern: str, *, end: bool, longest: bool) -> str:
-    lengths = range(len(value), -1, -1) if longest else range(len(value) + 1)
-    for length in lengths:
-        spend(1 + len(value) // COPIED)
-        part = value[len(value) - length :] if end else value[:length]
-        if matches(pattern, part):
-            return value[: len(value) - length] if end else value[length:]
-    return value
-
-
-def _text(decoded: str) -> str:
-    """Return the decoded text of a `$'…'`. Errors: Abstained where it is not UTF-8."""
-    if re.search("[\ud800-\udfff]", decoded):
-        raise Abstained("bytes that are no text")
-    return decoded

@@ -33,9 +33,15 @@ _LOOK_UP = 20
 """Steps charged for each directory lookup."""
 
 
-def is_pattern(text: str) -> bool:
+EXTENDED = re.compile(r"[?*+@!]\(")
+"""The beginning of an extended pattern, as in `@(a|b)`."""
+
+
+def is_pattern(text: str, *, extended: bool = False) -> bool:
     """Whether a text, with its quoted characters backslash-escaped, is a pattern."""
     plain = re.sub(r"\\.", "", text, flags=re.DOTALL)
+    if extended and EXTENDED.search(plain):
+        return True
     return "*" in plain or "?" in plain or 0 <= plain.find("[") < plain.rfind("]") - 1
 
 
@@ -46,63 +52,160 @@ def unescaped(pattern: str) -> str:
 
 def escaped(text: str) -> str:
     """Return the pattern that matches only this text."""
-    return re.sub(r"([*?\[\]\\!^-])", r"\\\1", text)
+    return re.sub(r"([*?\[\]\\!^()|+@-])", r"\\\1", text)
 
 
-def matches(pattern: str, text: str) -> bool:
-    """Whether a pattern matches the whole text, as in `case` and `${x#…}`."""
+def matches(pattern: str, text: str, *, extended: bool = False, folds: bool = False) -> bool:
+    """Whether a pattern matches the whole text, as in `case` and `${x#…}`.
+
+    `extended`: groups such as `@(a|b)` are special. `folds`: regardless of case.
+    """
+    if extended and EXTENDED.search(pattern):
+        pattern, text = (pattern.lower(), text.lower()) if folds else (pattern, text)
+        return len(text) in _ends(pattern, text, {0})
     # each bracket may be scanned up to the pattern's end
     spend(1 + len(pattern) * pattern.count("[") + (len(pattern) + len(text)) // COPIED)
-    return _compiled(pattern).fullmatch(text) is not None
+    return _compiled(pattern, folds).fullmatch(text) is not None
+
+
+def _ends(pattern: str, text: str, starts: set[int]) -> set[int]:
+    """Return the offsets at which a match of an extended pattern from `starts` may end."""
+    index = 0
+    while index < len(pattern) and starts:
+        spend(len(starts) + 1)
+        sign = pattern[index]
+        if EXTENDED.match(pattern, index):
+            parts, index = _alternatives(pattern, index + 2)
+            starts = _group_ends(sign, parts, text, starts)
+            continue
+        index += 1
+        if sign == "*":
+            starts = set(range(min(starts), len(text) + 1))
+            continue
+        made = re.escape(sign)
+        if sign == "?":
+            made = "."
+        elif sign == "\\" and index < len(pattern):
+            made, index = re.escape(pattern[index]), index + 1
+        elif sign == "[":
+            made, index = bracket(pattern, index) or (made, index)
+        one = re.compile(made, re.DOTALL)
+        starts = {start + 1 for start in starts if one.match(text, start)}
+    return starts
+
+
+def _group_ends(sign: str, parts: list[str], text: str, starts: set[int]) -> set[int]:
+    """Return the ends of a group of alternatives, with the sign before it."""
+
+    def once(starts: set[int]) -> set[int]:
+        return {end for part in parts for end in _ends(part, text, starts)}
+
+    if sign == "!":
+        return {
+            end
+            for start in starts
+            for end in {*range(start, len(text) + 1)} - once({start})
+        }  # fmt: skip
+    found = once(starts)
+    if sign in "*+":
+        new = found
+        while new := once(new) - found:
+            found |= new
+    return found | starts if sign in "?*" else found
+
+
+def _alternatives(pattern: str, index: int) -> tuple[list[str], int]:
+    """Split a group at its `|`; return the parts and the offset after its `)`.
+
+    Errors: Abstained for a group that is not closed.
+    """
+    parts, depth = [""], 0
+    while index < len(pattern):
+        character, start = pattern[index], index
+        index += 1
+        if character == "\\":
+            index += 1
+        elif character == "[":
+            index = (bracket(pattern, index) or ("", index))[1]
+        elif character == ")" and not depth:
+            return parts, index
+        elif character == "|" and not depth:
+            parts.append("")
+            continue
+        depth += (character == "(") - (character == ")")
+        parts[-1] += pattern[start:index]
+    raise Abstained("an extended pattern that is not closed")
 
 
 def paths(pattern: str, state: State) -> list[str]:
     """Return the path names that match a pattern in a state, sorted bytewise.
 
-    A leading `.` of a name must be matched literally. `.` and `..` never match under the shell
-    option `globskipdots`, which is on by default since Bash 5.2. Errors: Abstained for a pattern of
-    too many parts.
+    The state's shell options apply. Unless `dotglob`, a leading `.` of a name must be matched
+    literally. `.` and `..` never match under `globskipdots`, which is on by default since Bash 5.2.
+    Errors: Abstained for a pattern of too many parts.
     """
     spend(_COMPILED * len(pattern))
     absolute = pattern.startswith("/")
     parts = [part for part in pattern.split("/") if part]
     if len(parts) > _MOST_PARTS:
         raise Abstained("a pattern of path names has too many parts")
-    skips_dots = state.before.document["shell_options"].get("globskipdots", False)
-    found = list(_walk("/" if absolute else "", parts, state, skips_dots=skips_dots))
+    found = list(dict.fromkeys(_walk("/" if absolute else "", parts, state)))
     if pattern.endswith("/"):
-        found = [f"{path}/" for path in found if _is_directory(path, state)]
+        found = [f"{path.rstrip('/')}/" for path in found if path and _is_directory(path, state)]
+        found = list(dict.fromkeys(found))
     return sorted(found, key=lambda path: path.encode("utf-8", "surrogateescape"))
 
 
-def _walk(base: str, parts: list[str], state: State, *, skips_dots: bool) -> Iterator[str]:
+def _walk(base: str, parts: list[str], state: State) -> Iterator[str]:
     if not parts:
         yield base
         return
     first, *rest = parts
-    if not is_pattern(first):
+    options = state.before.document["shell_options"]
+    extended, folds = bool(options.get("extglob")), bool(options.get("nocaseglob"))
+    if first == "**" and options.get("globstar"):
+        if base and not rest:
+            yield base
+        yield from _walk_below(base, rest, state, hidden=bool(options.get("dotglob")))
+        return
+    if not is_pattern(first, extended=extended):
         path = base + unescaped(first)
         if not rest:
             if _exists(path, state):
                 yield path
         elif _is_directory(path, state):
-            yield from _walk(path + "/", rest, state, skips_dots=skips_dots)
+            yield from _walk(path + "/", rest, state)
         return
     names = _names(base or ".", state)
-    if first.startswith(".") and not skips_dots:
+    if first.startswith(".") and not options.get("globskipdots"):
         names = [".", "..", *names]
     for name in names:
-        if name.startswith(".") and not first.startswith((".", "\\.")):
+        shows = options.get("dotglob") and name not in (".", "..")
+        if name.startswith(".") and not shows and not first.startswith((".", "\\.")):
             continue
         if name in (".", "..") and first not in (".", "..", ".*", ".?", "..?"):
             continue
-        if not matches(first, name):
+        if not matches(first, name, extended=extended, folds=folds):
             continue
         path = base + name
         if not rest:
             yield path
         elif _is_directory(path, state):
-            yield from _walk(path + "/", rest, state, skips_dots=skips_dots)
+            yield from _walk(path + "/", rest, state)
+
+
+def _walk_below(base: str, rest: list[str], state: State, *, hidden: bool) -> Iterator[str]:
+    """Yield the matches of `**`: of any number of directories, and as a last part of all files."""
+    if rest:
+        yield from _walk(base, rest, state)
+    for name in _names(base or ".", state):
+        if name.startswith(".") and not hidden:
+            continue
+        entry = state.entry(base + name)
+        if entry is not None and entry.perms.startswith("d"):
+            yield from _walk_below(f"{base}{name}/", rest, state, hidden=hidden)
+        if not rest:
+            yield base + name
 
 
 def _names(path: str, state: State) -> list[str]:
@@ -131,7 +234,7 @@ def _is_directory(path: str, state: State) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compiled(pattern: str, folds: bool) -> re.Pattern[str]:
     # a piece between two stars takes its first match, without backtracking
     pieces = [""]
     index = 0
@@ -153,7 +256,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     first, *between = pieces
     last = f".*{between.pop()}" if between else ""
     inner = "".join(f"(?>.*?{piece})" for piece in between if piece)
-    return re.compile(first + inner + last, re.DOTALL)
+    return re.compile(first + inner + last, re.DOTALL | (re.IGNORECASE if folds else 0))
 
 
 def bracket(text: str, index: int, *, shell: bool = True) -> tuple[str, int] | None:

@@ -35,7 +35,7 @@ def references(word: str) -> References:
 def _refer(text: str, names: set[str]) -> bool:
     if not _REFERRING.search(text):
         return False
-    reader = Reader(text)
+    reader = Reader(text, extended=True)
     substitutes = False
     place = 0
     while place < len(text):
@@ -58,7 +58,7 @@ def _refer_quoted(text: str, names: set[str]) -> bool:
 
     Only `$`, backquotes and backslashes are special there.
     """
-    reader = Reader(text)
+    reader = Reader(text, extended=True)
     substitutes = False
     place = 0
     while place < len(text):

@@ -10,7 +10,7 @@ import typer
 from shioenv.cli import printing, shared
 
 app = typer.Typer(
-    name="model", no_args_is_help=True, help="Models: which there are, and what each is made of."
+    name="model", no_args_is_help=True, help="List, inspect, download and publish models."
 )
 
 Name = Annotated[
@@ -18,19 +18,19 @@ Name = Annotated[
     typer.Argument(
         metavar="[MODEL]",
         autocompletion=shared.completing("shioenv_model.files:model_names"),
-        help="A model's name, or its file (default: the model that ships).",
+        help="A model by name or file (default: the included one).",
         show_default=False,
     ),
 ]
 
 Repository: TypeAlias = Annotated[
-    str, typer.Argument(metavar="OWNER/NAME", help="A repository of the hub.")
+    str, typer.Argument(metavar="OWNER/NAME", help="A repository on the hub.")
 ]
 
 
 @shared.command(app, "shioenv model list", name="list")
 def list_() -> shared.Printout:
-    """List the models: the one that comes with shioenv, and those in the user's cache."""
+    """List the included model and those in the cache."""
     from shioenv_model.files import model_names
 
     found = model_names()
@@ -44,7 +44,7 @@ def list_() -> shared.Printout:
 
 @shared.command(app, "shioenv model show")
 def show(model: Name = "default") -> shared.Printout:
-    """Show a model's card: what it was made of, how right it is, what it must not be used for."""
+    """Show a model's card: training data, accuracy, limits."""
     from shioenv_model.files import located, opened, read_card
 
     path = located(model)
@@ -75,13 +75,12 @@ def get(
     *,
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="What the model is called here (default: its own name)."),
+        typer.Option(metavar="NAME", help="Local name of the model (default: its own name)."),
     ] = None,
 ) -> shared.Printout:
-    """Fetch a model from a hub, and keep the model among your own.
+    """Download a model from a hub to the cache.
 
-    Fetching needs the extra shioenv[train]. HF_ENDPOINT names another server than the Hugging Face
-    Hub.
+    Needs the extra shioenv[train]. HF_ENDPOINT selects a server other than the Hugging Face Hub.
     """
     from shioenv_model.hub import get as fetch
 
@@ -94,16 +93,16 @@ def get(
 
 @shared.command(app, "shioenv model push ./my.model somebody/ubuntu-shell")
 def push(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model's name, or its file.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model by name or file.")],
     repository: Repository,
     *,
     private: Annotated[
-        bool, typer.Option("--private", help="Make the repository private, where it is made now.")
+        bool, typer.Option("--private", help="Make a new repository private.")
     ] = False,
 ) -> shared.Printout:
-    """Put a model and its card into a repository of a hub, where others can get it.
+    """Publish a model and its card on a hub.
 
-    Pushing needs the extra shioenv[train], and a token in HF_TOKEN.
+    Needs the extra shioenv[train], and a token in HF_TOKEN.
     """
     from shioenv_model.hub import push as put
 

@@ -28,12 +28,12 @@ def predict(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Inputs that were typed before it in the same shell, one a line (- is stdin).",
+            help="File of earlier inputs in the same shell, one a line (- is stdin).",
         ),
     ] = None,
     explain: Annotated[
         bool,
-        typer.Option("--explain", help="Show what each command's answer rests on."),
+        typer.Option("--explain", help="Show the sources of each command's answer."),
     ] = False,
     cwd: shared.StartDirectory = None,
     model: Annotated[
@@ -41,13 +41,13 @@ def predict(
         typer.Option(
             metavar="MODEL",
             autocompletion=shared.completing("shioenv_model.files:model_names"),
-            help="A model's name, or its file.",
+            help="A model by name or file.",
         ),
     ] = "default",
     seq2seq: Annotated[
         str | None,
         typer.Option(
-            metavar="MODEL", help="A sequence model to ask as well; the surer answer counts."
+            metavar="MODEL", help="Also ask this sequence model; the more confident answer wins."
         ),
     ] = None,
     stages: Annotated[
@@ -55,8 +55,8 @@ def predict(
         typer.Option(
             metavar="EMULATOR",
             autocompletion=shared.completing("bashkit"),
-            help="Let an emulator (bashkit) answer commands that read a pipe. Such answers say"
-            " so, and need the model's system built.",
+            help="Emulator (bashkit) for commands that read a pipe. Answers name it. Needs the "
+            "model's system built.",
         ),
     ] = None,
     system: Annotated[
@@ -64,8 +64,8 @@ def predict(
         typer.Option(
             metavar="NAME",
             autocompletion=shared.complete_systems,
-            help="A built system to ask about, with its files, names and instant (default: the"
-            " model's own).",
+            help="Predict for this built system (default: the model's own, which need not be built"
+            ").",
         ),
     ] = None,
     without: Annotated[
@@ -73,15 +73,12 @@ def predict(
         typer.Option(
             metavar="SOURCE",
             autocompletion=shared.completing("shioenv_model.memory.sources:NAMES"),
-            help="Leave out a source of answers: rules, functions or records. The option may be"
-            " given again.",
+            help="Do not use a source of answers: rules, functions or records. Repeatable.",
         ),
     ] = None,
     abstain_below: Annotated[
         float,
-        typer.Option(
-            min=0, max=1, metavar="P", help="Give no answer where the confidence is below P."
-        ),
+        typer.Option(min=0, max=1, metavar="P", help="Abstain if the confidence is below P."),
     ] = 0.0,
 ) -> shared.Printout:
     """Predict the effects of an input without executing anything.
@@ -169,7 +166,7 @@ def _document(text: str, cwd: str, model: Model, answer: Answer) -> dict[str, An
 
 
 def _behavior(answer: Answer) -> dict[str, Any]:
-    from shioenv.domain.answers import behavior_json
+    from shioenv.domain.answer_json import behavior_json
 
     return {
         **behavior_json(answer.behavior),

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from shioenv_model.memory.memory import Memory
 
 app = typer.Typer(
-    name="train", no_args_is_help=True, help="Make models that answer without executing."
+    name="train", no_args_is_help=True, help="Train models that predict the effects of inputs."
 )
 
 Material: TypeAlias = Annotated[
     list[str],
-    typer.Argument(metavar="MATERIAL", help="Material, or datasets, also of several systems."),
+    typer.Argument(metavar="MATERIAL", help="Material, or datasets, of one or more systems."),
 ]
 Checkpoint: TypeAlias = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Begin from this T5 or CodeT5 model; it brings its tokens."),
+    typer.Option(metavar="DIR", help="Fine-tune this T5 or CodeT5 model, with its tokenizer."),
 ]
 
 
@@ -36,27 +36,30 @@ def material(
         typer.Argument(
             metavar="RECIPE",
             autocompletion=shared.completing("shioenv_model.training.material:recipe_names"),
-            help="A recipe that comes with shioenv (default, small), or a TOML file.",
+            help="An included recipe (default, small), or a TOML file.",
         ),
     ],
     *,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Made where it is missing.")],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Directory for the material, created if missing.")
+    ],
     workers: shared.Workers = None,
     against: Annotated[
         list[Path] | None,
         typer.Option(
+            "--compare-with",
             metavar="INPUTS",
-            help="A file of inputs, one a line, as text or as JSON (- is stdin). How many of these "
-            "inputs the material holds is printed. The option may be given again.",
+            help="Count the inputs of this file that the material contains: one a line, as text or "
+            "as JSON (- is stdin). Repeatable.",
         ),
     ] = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Execute what models learn from, as a recipe says; run again to go on.
+    """Generate training data by a recipe.
 
-    Each part of the recipe becomes a dataset. The command prints how many inputs of the public
-    suite stand in the material, and how many inputs succeed. No suite was looked at when the
-    inputs were drawn.
+    Each part of the recipe becomes a dataset. The numbers of inputs that succeed, and of inputs
+    that are also in the public suite, are printed. Sampling does not use any suite. The same
+    command resumes an interrupted one.
     """
     from shioenv.dataset.questions import PUBLIC
     from shioenv.execution.local import executor_named
@@ -99,41 +102,39 @@ def material(
 def memory(
     datasets: Annotated[
         list[Path],
-        typer.Argument(metavar="DIR", help="Material, or datasets of one system; several add up."),
+        typer.Argument(metavar="DIR", help="Material, or one or more datasets of one system."),
     ],
     *,
-    out: Annotated[
-        Path, typer.Option(metavar="FILE", help="The model: one file of at most 64 MB.")
-    ],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="File for the model, at most 64 MB.")],
     questions: Annotated[
         int,
         typer.Option(
             min=10,
             metavar="N",
-            help="Records that are left out, and that the model is asked about.",
+            help="Number of held-out records, for evaluation.",
         ),
     ] = 4000,
-    seed: Annotated[int, typer.Option(help="Draws the records that are left out.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for the choice of held-out records.")] = 0,
     onto: Annotated[
         str | None,
         typer.Option(
             metavar="MODEL",
             autocompletion=shared.completing("shioenv_model.files:model_names"),
-            help="Add the records to this model's. What it learned stays as it is.",
+            help="Add the records to this model, without training it again.",
         ),
     ] = None,
 ) -> shared.Printout:
-    """Make a model that answers by the nearest executed inputs, rewritten.
+    """Train a model that adapts the nearest recorded inputs.
 
-    Making a model needs the extra shioenv[train], but for --onto; asking the model does not. A
-    call that was stopped goes on where the same command is run again, but for --onto.
+    Training needs the extra shioenv[train], except with --onto; predicting does not. The same
+    command resumes an interrupted one, except with --onto.
     """
     import tempfile
 
     from shioenv.files.durable import refuse_unwritable
     from shioenv_model.files import located, opened, pack
     from shioenv_model.training.material import datasets_in
-    from shioenv_model.training.memory import extend_memory, train_memory
+    from shioenv_model.training.memory_training import extend_memory, train_memory
 
     refuse_unwritable(out)
     found = [each for directory in datasets for each in datasets_in(directory)]
@@ -169,13 +170,13 @@ def examples(
     material: Material,
     *,
     out: Annotated[
-        Path, typer.Option(metavar="FILE", help="The examples: one file of at most 64 MB.")
+        Path, typer.Option(metavar="FILE", help="File for the examples, at most 64 MB.")
     ],
     checkpoint: Checkpoint = None,
     memory: Annotated[
         str | None,
         typer.Option(
-            metavar="MODEL", help="A memory whose nearest records stand beside each prompt."
+            metavar="MODEL", help="A memory; its nearest records are added to each prompt."
         ),
     ] = None,
     neighbours: Annotated[
@@ -184,20 +185,20 @@ def examples(
             min=0,
             max=5,
             metavar="N",
-            help="How many of the memory's records stand beside each prompt.",
+            help="Number of records of the memory in each prompt.",
         ),
     ] = 0,
 ) -> shared.Printout:
-    """Make what a sequence model is trained on: prompts and what is to be written, as tokens.
+    """Prepare tokenized examples for training a sequence model.
 
-    A machine that trains needs this file alone: no system, no records. Making the file needs the
-    extra shioenv[train].
+    Training on another machine needs only this file, no system and no records. Needs the extra
+    shioenv[train].
     """
     import tempfile
 
     from shioenv_model.files import located, opened, pack
     from shioenv_model.memory.memory import Memory
-    from shioenv_model.training.examples import Examples
+    from shioenv_model.training.token_examples import Examples
 
     kept = Memory(opened(located(memory))) if memory else None
     with tempfile.TemporaryDirectory(prefix="shioenv-examples-") as making, Meter() as meter:
@@ -223,15 +224,30 @@ def examples(
 def model(
     material: Material,
     *,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The run; made where it is missing.")],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Directory of the run, created if missing.")
+    ],
     device: Annotated[
-        str, typer.Option(metavar="cpu|cuda", help="The device that the training runs on.")
+        str,
+        typer.Option(
+            metavar="cpu|cuda",
+            autocompletion=shared.completing("cpu", "cuda"),
+            help="Device for training.",
+        ),
     ] = "cpu",
     minutes: Annotated[
-        float, typer.Option(min=0, help="Minutes of this piece. The same command goes on.")
+        float,
+        typer.Option(
+            min=0, metavar="MINUTES", help="Minutes of this call; the same command resumes."
+        ),
     ] = 9.0,
     size: Annotated[
-        str, typer.Option(metavar="tiny|mini|small|base", help="Size of a model from scratch.")
+        str,
+        typer.Option(
+            metavar="tiny|mini|small|base",
+            autocompletion=shared.completing("tiny", "mini", "small", "base"),
+            help="Size of a model trained from scratch.",
+        ),
     ] = "small",
     checkpoint: Checkpoint = None,
     steps: Annotated[
@@ -240,35 +256,39 @@ def model(
     within: Annotated[
         float,
         typer.Option(
+            "--total-minutes",
             min=0,
-            metavar="M",
-            help="Minutes of the whole run: the learning rate falls until then, and the run ends. "
-            "(default: the steps decide)",
+            metavar="MINUTES",
+            help="Minutes of the whole run; the learning rate decays until then. 0: --steps "
+            "decides.",
         ),
     ] = 0.0,
     batch_tokens: Annotated[
-        int, typer.Option(min=256, metavar="N", help="Tokens of prompts and targets in a step.")
+        int, typer.Option(min=256, metavar="N", help="Tokens of prompts and targets per step.")
     ] = 32_768,
     learning_rate: Annotated[
         float,
-        typer.Option(min=0, help="The learning rate at its highest, relative to the weights."),
+        typer.Option(min=0, help="Peak learning rate, relative to the weights."),
     ] = 0.02,
     every: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Steps between checkpoints, and dev losses.")
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Steps between checkpoints and evaluations of the dev loss."
+        ),
     ] = 500,
     patience: Annotated[
         int,
         typer.Option(
-            min=1, metavar="N", help="Stop after so many dev losses without a better one."
+            min=1, metavar="N", help="Stop after N evaluations without a better dev loss."
         ),
     ] = 8,
-    seed: Annotated[int, typer.Option(help="Draws weights, order and dropout.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for weights, order and dropout.")] = 0,
 ) -> shared.Printout:
-    """Train a sequence model for some minutes; run again to go on at the same step.
+    """Train a sequence model; run again to resume.
 
-    MATERIAL is a file of examples, material, or a recipe, whose material is made first. The run
-    keeps its checkpoints, a curve (curve.csv), and the best model so far, packed. Training needs
-    the extra shioenv[train].
+    MATERIAL is a file of examples, material, or a recipe, whose material is generated first. The
+    directory has checkpoints, a learning curve (curve.csv) and the best model so far. Needs the
+    extra shioenv[train].
     """
     import shutil
 
@@ -279,7 +299,7 @@ def model(
     except ImportError:
         raise MissingExtraError("training", "train", "torch", "transformers") from None
     from shioenv_model.files import opened, pack
-    from shioenv_model.training.examples import Examples
+    from shioenv_model.training.token_examples import Examples
 
     kept = out / "examples"
     plan = TrainingPlan(
@@ -370,7 +390,7 @@ def _compared(directories: Sequence[Path], files: Sequence[str]) -> dict[str, An
     """
     from shioenv.bash.normal import normal
     from shioenv.dataset.questions import read_questions
-    from shioenv.dataset.read import read_records
+    from shioenv.dataset.record_reader import read_records
     from shioenv.domain.inputs import without_start
 
     wanted = {name: [question.input for question in read_questions(name)] for name in files}

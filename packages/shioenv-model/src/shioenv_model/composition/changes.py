@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shioenv.domain.names import name_bytes
-from shioenv.domain.patch import ContextPatch, Operation, collect
+from shioenv.domain.patch import ContextPatch, Operation, append_changes
 from shioenv.domain.pointer import escape, keys
 
 _OF_CONTENT = frozenset({"size", "links", "month", "day", "year", "time"})
@@ -64,7 +64,7 @@ class Changes:
             if new is None:
                 continue
             if old is not None:
-                collect(old.entry, new.entry, f"/fs/{escape(name)}", operations)
+                append_changes(old.entry, new.entry, f"/fs/{escape(name)}", operations)
                 continue
             source = gone.get(new.origin) if new.origin is not None else None
             if source is not None and source[1].entry == new.entry:
@@ -77,7 +77,7 @@ class Changes:
             here = f"/fs/{escape(name)}"
             if before.file(name) is not None and self.file(name) is None and here not in moved:
                 operations.append(("r", here))
-        collect(before._other, self._other, "", operations)
+        append_changes(before._other, self._other, "", operations)
         return ContextPatch(tuple(operations))
 
     def whole(self, start: str) -> ContextPatch:

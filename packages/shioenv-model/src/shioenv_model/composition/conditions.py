@@ -14,7 +14,17 @@ from shioenv.domain.context import MONTHS, FileEntry
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.expand import Expander
+from shioenv_model.bash.expressions import found_groups
 from shioenv_model.bash.patterns import matches
+from shioenv_model.composition.variables import Value, Variables, element, item_of, resolved
+
+
+def traced_pattern(pieces: Sequence[tuple[str, bool]]) -> str:
+    """Show a pattern as `set -x` does: its quoted characters have backslashes."""
+    return "".join(
+        "".join(f"\\{each}" for each in text) if quoted else text for text, quoted in pieces
+    )
+
 
 _OF_FILES = frozenset("abcdefghkprsuwxGLNOS")
 _UNARY = _OF_FILES | frozenset("nzovRt")
@@ -22,7 +32,6 @@ _RELATIONS = frozenset({"=", "==", "!=", "<", ">"})
 _NUMBERS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _AGES = frozenset({"-nt", "-ot", "-ef"})
 _INTEGER = re.compile(r"[ \t\n\v\f\r]*([+-]?)(\d+)[ \t]*", re.ASCII)
-_EXTENDED = re.compile(r"[?*+@!]\(")
 _TYPES = {"f": "-", "d": "d", "b": "b", "c": "c", "p": "p", "S": "s"}
 _SET_BITS = {"u": (3, "sS"), "g": (6, "sS"), "k": (9, "tT")}
 _ELSEWHERE = ("/proc", "/sys", "/dev")
@@ -45,20 +54,22 @@ def is_root(state: State) -> bool:
 
 
 def is_set(state: State, name: str) -> bool:
-    """Whether a variable has a value. Errors: Abstained where the context does not show it."""
-    if not name.isidentifier() or not name.isascii() or DYNAMIC.fullmatch(name):
+    """Whether a variable or an element has a value.
+
+    Errors: Abstained where the context does not show it.
+    """
+    document, scope = state.before.document, Variables(state)
+    name, key = item_of(resolved(document, name))
+    if key is not None and re.search(r"[$`'\"\\]", key):
+        key = Expander(scope).text(key)
+    if not name.isidentifier() or not name.isascii():
         raise Abstained(f"nobody knows whether {name!r:.40} is set")
-    document = state.before.document
-    value = document["env"].get(name, document["settings"].get(name))
-    if not isinstance(value, str):
-        return False
-    if value.startswith("("):
-        raise Abstained(f"{name} is a list")
-    if value.startswith("declare -"):
-        if re.match(r"declare -\w*[aAn]", value):
-            raise Abstained(f"{name} is more than a text")
-        return "=" in value
-    return True
+    value = Value.of(document, name)
+    if value is None and DYNAMIC.fullmatch(name):
+        raise Abstained(f"nobody knows whether {name!r:.40} is set")
+    if key in ("@", "*") and value is not None and value.array is not None:
+        return bool(value.array.items)
+    return element(value, key, scope.variable) is not None
 
 
 def looked_up(state: State, path: str, *, follow: bool = True) -> FileEntry | None:
@@ -106,11 +117,13 @@ def holds(state: State, operator: str, operand: str) -> bool:
         return bool(operand) == (letter == "n")
     if letter == "v":
         return is_set(state, operand)
+    if letter == "t":
+        return False  # no input has a terminal
+    if letter == "R":
+        value = Value.of(state.before.document, operand)
+        return value is not None and "n" in value.flags
     if letter == "o":
-        value = state.before.document["settings"].get(f"-o {operand}")
-        if value is None:
-            raise Abstained(f"the option {operand!r:.40} is not known")
-        return bool(value)
+        return bool(state.before.document["settings"].get(f"-o {operand}"))
     if letter not in _OF_FILES or letter == "N":
         raise Abstained(f"{operator} is beyond it")
     entry = looked_up(state, operand, follow=letter not in "hL")
@@ -182,6 +195,8 @@ class Test:
     arguments: Sequence[str]
     end: str | None = None
     """The word after the arguments: the `]` of `[ … ]`."""
+    is_set: Callable[[str], bool] | None = None
+    """Whether a variable has a value; None: as the state tells."""
     place: int = field(default=0, init=False)
 
     def value(self) -> bool:
@@ -263,6 +278,8 @@ class Test:
             self.place += 3
             return self._binary(operator, first, second)
         if left >= 2 and _is_unary(first):
+            if first == "-t" and not given[self.place + 1].isdecimal():
+                raise Abstained("-t without a number among other conditions")
             self.place += 2
             return self._unary(first, given[self.place - 1])
         self.place += 1
@@ -277,6 +294,8 @@ class Test:
             raise Wrong("argument expected")
 
     def _unary(self, operator: str, operand: str) -> bool:
+        if operator == "-v" and self.is_set is not None:
+            return self.is_set(operand)
         return holds(self.state, operator, operand)
 
     def _binary(self, operator: str, left: str, right: str) -> bool:
@@ -309,6 +328,12 @@ class Conditional:
     number: Callable[[str], int]
     """Evaluate an arithmetic expression after expanding its words."""
     parts: Sequence[str]
+    is_set: Callable[[str], bool]
+    """Whether a variable or an element has a value."""
+    remember: Callable[[Sequence[str]], None]
+    """Set `BASH_REMATCH`."""
+    trace: Callable[[str], None] | None = None
+    """Print a line of `set -x`; None where it is off."""
     place: int = field(default=0, init=False)
 
     def value(self) -> bool:
@@ -339,6 +364,14 @@ class Conditional:
             value = self._term(counts=counts and value) and value
         return value
 
+    def _shows(self, counts: bool, *words: str) -> None:
+        """Trace a term; an empty word is shown as `''`."""
+        if self.trace is not None and counts:
+            sign = "! " * (
+                self.place > len(words) and self.parts[self.place - len(words) - 1] == "!"
+            )
+            self.trace(f"[[ {sign}{' '.join(word or chr(39) * 2 for word in words)} ]]")
+
     def _term(self, *, counts: bool) -> bool:
         first = self._next()
         if first == "!":
@@ -349,20 +382,35 @@ class Conditional:
             return value
         if _is_unary(first) and self._peek() not in {"", "&&", "||", ")"}:
             operand = self._next()
-            return counts and holds(self.state(), first, self.expander.text(operand))
+            if not counts:
+                return False
+            text = self.expander.text(operand)
+            self._shows(counts, first, text)
+            return self.is_set(text) if first == "-v" else holds(self.state(), first, text)
         if self._peek() in {"", "&&", "||", ")"}:
-            return counts and bool(self.expander.text(first))
+            if not counts:
+                return False
+            text = self.expander.text(first)
+            self._shows(counts, "-n", text)
+            return bool(text)
         operator, second = self._next(), self._next()
         return counts and self._binary(operator, first, second)
 
     def _binary(self, operator: str, first: str, second: str) -> bool:
         left = self.expander.text(first)
+        if self.trace is not None:
+            pieces = self.expander.pieces(second)
+            is_pattern = operator in {"=", "==", "!=", "=~"}
+            right = traced_pattern(pieces) if is_pattern else "".join(text for text, _ in pieces)
+            self._shows(True, left, operator, right)
+        folds = bool(self.state().before.document["shell_options"].get("nocasematch"))
         if operator in {"=", "==", "!="}:
-            if _EXTENDED.search(second) or self.state().before.document["shell_options"].get(
-                "nocasematch"
-            ):
-                raise Abstained("a pattern that is beyond it")
-            return matches(self.expander.pattern(second), left) == (operator != "!=")
+            pattern = self.expander.pattern(second)
+            return matches(pattern, left, extended=True, folds=folds) == (operator != "!=")
+        if operator == "=~":
+            found = found_groups(self.expander.pieces(second), left, folds=folds)
+            self.remember(found or [])
+            return found is not None
         right = self.expander.text(second)
         if operator in {"<", ">"}:
             return left < right if operator == "<" else left > right

@@ -198,6 +198,14 @@ def changed_directory(call: Call, state: State) -> Behavior | None:
         return None
     logical = posixpath.normpath(posixpath.join(_logical(state), name))
     place = logical.replace("//", "/")
+    through = name.split("/")
+    for end in [number for number, part in enumerate(through) if part == ".." and number]:
+        before = posixpath.join(_logical(state), "/".join(through[:end]))
+        if not _is_directory(posixpath.normpath(before), state):
+            if state.entry_at(posixpath.normpath(before)) is not None:
+                return None
+            said = os.fsencode(f"bash: line 1: cd: {name}: No such file or directory\n")
+            return Behavior(1, said, stdout=b"", stderr=said)
     if not _is_directory(place, state):
         above = nearest = posixpath.dirname(place)
         while state.entry(nearest) is None and nearest != "/":

@@ -22,19 +22,19 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Runner, State
 from shioenv.errors import Abstained
-from shioenv_model.bash.arithmetic import Complaint, evaluate
-from shioenv_model.bash.arrays import Array
+from shioenv_model.bash.arithmetic import Complaint
 from shioenv_model.bash.braces import braces
 from shioenv_model.bash.expand import Expander
-from shioenv_model.bash.patterns import SPECIAL, is_pattern
+from shioenv_model.bash.patterns import EXTENDED, SPECIAL, is_pattern
 from shioenv_model.bash.references import references
 from shioenv_model.bash.work import COPIED, spend
-from shioenv_model.composition.asking import Asker, CallSetting
 from shioenv_model.composition.call import Call
+from shioenv_model.composition.command_replay import fed, written
 from shioenv_model.composition.frames import (
     Buffer,
     Discard,
     Exit,
+    Frame,
     OpenFile,
     Over,
     Own,
@@ -46,41 +46,44 @@ from shioenv_model.composition.frames import (
     Streams,
     copied,
 )
+from shioenv_model.composition.interpreter_state import Asker, CallSetting
 from shioenv_model.composition.reading import read_program
-from shioenv_model.composition.replay import fed, written
-from shioenv_model.composition.variables import Value, element, item_of, known_place, stored
+from shioenv_model.composition.scoping import ShellVariables
+from shioenv_model.composition.variables import Value
 
-_OF_RUN = frozenset({"?", "_", "0", "BASH_SUBSHELL", "LINENO", "PIPESTATUS"})
+_OF_RUN = frozenset(
+    {
+        *("?", "_", "0", "BASH_COMMAND", "BASH_LINENO", "BASH_REMATCH", "BASH_SOURCE"),
+        *(
+            "-",
+            "BASH",
+            "BASH_EXECUTION_STRING",
+            "BASH_SUBSHELL",
+            "BASH_VERSION",
+            "FUNCNAME",
+            "LINENO",
+            "PIPESTATUS",
+            "SECONDS",
+        ),
+    }
+)
 """Parameters that only this run can provide."""
 
 _PARAMETERS = frozenset({"@", "*", "#", *"123456789"})
-_CHANGING = re.compile(r"\$\(\(|\$\{[^}]*[?=]")
+_CHANGING = re.compile(r"\$\(\(|\$\[|\$\{[^}]*[?=]")
 """An expansion that may set a variable, or that Bash may reject."""
 
 _OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])
 """Attributes of a file that may change while the file is being written."""
 
-UNKNOWN = frozenset({"!", "_", "BASHPID", "BASH_COMMAND", "FUNCNAME", "HISTCMD"})
-"""Variables whose values are unknown without the shell."""
-
 STAYING = re.compile(r"cd(?:\s+(?:-[LP]+|--))*\s+[^\s;&|()<>$`]+")
 """A `cd` to one directory, possibly the current one; `OLDPWD` becomes the current one."""
 
-LONGEST_VALUE = 131_072
-"""Maximum characters of a tracked variable, our own limit: as many as one argument may have."""
-
-_SPECIAL = frozenset({"RANDOM", "SRANDOM", "SECONDS", "LINENO", "OLDPWD", "PPID", "UID", "EUID"})
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _BLOCK = 4096
 """Minimum bytes that a reading program requests at once."""
 
 
-def is_special(name: str) -> bool:
-    """Whether a variable changes by itself, or controls the shell."""
-    return name in _SPECIAL | UNKNOWN | {"PIPESTATUS"} or name.startswith("BASH")
-
-
-class Environment:
+class Environment(ShellVariables):
     """The environment of one input's commands, and the `Scope` of their expansions.
 
     `runner` answers the commands. The input `text` starts from `state`. `walk` runs the program of
@@ -98,6 +101,11 @@ class Environment:
         stdin = Stdin(state.stdin, piped=bool(state.stdin), shared=True)
         self.streams = Streams({1: self.output, 2: self.output}, stdin)
         self.own, self.place = Own(state.carried), Position()
+        self.own.traps = {
+            name[5:]: str(text)
+            for name, text in state.before.document["settings"].items()
+            if name.startswith("trap ")
+        }
         self.own.last = None if state.history else self.own.name
         self.own.cluster = -1 if any("getopts" in line for line in state.history) else 0
         self.result = Result(statuses=(state.status,))
@@ -116,171 +124,44 @@ class Environment:
             raise Abstained("nobody knows the positional parameters")
         return self.own.carried.arguments
 
-    def carry(self, **what: Any) -> None:
-        """Update fields of `Carried`, the state that the shell carries to the next input."""
-        self.own.carried = replace(self.own.carried, **what)
-
-    @property
-    def state(self) -> State:
-        """See `Scope.state`."""
-        return self.asking.state
-
-    def variable(self, name: str) -> str | None:
-        """See `Scope.variable`."""
-        if name == "?":
-            return str(self.status)
-        if name == "BASH_SUBSHELL":
-            return str(self.place.level)
-        if name == "LINENO":
-            return str(self.place.line)
-        if name == "_" and self.own.last is not None:
-            return self.own.last
-        if name == "OLDPWD":
-            left = self.own.carried.left
-            return None if left is None else known_place(left)
-        if name == "BASH_EXECUTION_STRING" and not self.state.history:
-            return self.input
-        if name == "0":
-            return self.own.name
-        if name in UNKNOWN:
-            raise Abstained(f"${name} is beyond it")
-        name, key = item_of(name)
-        if name == "PIPESTATUS":
-            return element(Value(array=self.array(name)), key, self)
-        if not name.isidentifier() or name in _SPECIAL or name.startswith("BASH"):
-            return os.fsdecode(self.ask(Call(f'printf %s "${name}"'), separate=True).stdout or b"")
-        return element(Value.of(self.state.before.document, name), key, self)
-
-    def array(self, name: str) -> Array | None:
-        """See `Scope.array`."""
-        if name == "PIPESTATUS":
-            return Array({str(n): str(one) for n, one in enumerate(self.result.statuses)})
-        value = Value.of(self.state.before.document, name)
-        return None if value is None else value.array
-
-    def assign(self, name: str, value: str) -> None:
-        """See `Scope.assign`.
-
-        Errors: Abstained for a value longer than `LONGEST_VALUE`, and for special variables.
-        Complaint for a variable that cannot be set.
-        """
-        if len(value) > LONGEST_VALUE:
-            raise Abstained(f"the variable {name} is longer than is followed")
-        if name == "_":
-            return  # the next command sets it again
-        if is_special(name):
-            self._set_special(name, f"{name}={quoted(value)}")
-            if name == "OLDPWD":
-                self.carry(left=value)
-            return
-        name, key = item_of(name)
-        old = Value.of(self.state.before.document, name) or Value()
-        text = self._converted(value, old.flags)
-        array = old.array
-        if array is None and key is not None:
-            array = Array({} if old.text is None else {"0": old.text})
-        if array is None:
-            self.store(name, replace(old, text=text))
-            return
-        if key is not None and not array.associative:
-            key = array.subscript(evaluate(key, self.variable, self.assign))
-        array = array.with_item(key or "0", text)
-        self.store(name, Value(None, array, old.flags))
-
-    def _set_special(self, name: str, text: str) -> None:
-        """Set a variable whose resulting value only the runner can determine."""
-        behavior = self.ask(Call(text))
-        self.advance(text, behavior)
-        self.write(self.streams.fds[2], behavior.output)
-        self.result.substituted = behavior.exit_code or self.result.substituted
-
-    def complain(self, said: str) -> None:
-        """Write one of Bash's own messages to standard error."""
-        self.write(self.streams.fds[2], os.fsencode(f"{self.place_said()}{said}\n"))
-
-    def place_said(self) -> str:
-        """Return the prefix of Bash's messages at this point."""
-        # a function without a file: under `bash -c`, messages show `environment`
-        where = "environment" if self.place.calls and self.place.file == "bash" else self.place.file
-        return f"{where}: {'' if self.place.is_dash else 'line '}{self.place.line}: "
-
-    def hide(self, name: str) -> None:
-        """Make a variable local to the innermost function, unset until assigned."""
-        frame = self.own.frames[-1]
-        if name in frame:
-            return
-        frame[name] = old = Value.of(self.state.before.document, name)
-        if old is not None:
-            self.store(name, None)
-
     @contextmanager
-    def function(self, arguments: Sequence[str], file: str) -> Iterator[None]:
-        """Run a function defined in `file` inside, with these parameters and a local scope."""
-        saved, place = self.own.carried.arguments, self.place
-        self.place = replace(place, file=file, loops=0)
-        self.carry(arguments=tuple(arguments))
-        self.own.frames.append({})
-        self.place.calls += 1
+    def deeper(self) -> Iterator[None]:
+        """Run the commands inside one level deeper, as `set -x` shows it."""
+        place = self.place
+        place.depth += 1
         try:
             yield
         finally:
-            self.place = place
-            for name, value in self.own.frames.pop().items():
-                self.put_back(name, value)
-            self.carry(arguments=saved)
+            place.depth -= 1
 
-    def put_back(self, name: str, value: Value | None) -> None:
-        """Restore a variable, even a readonly one."""
-        now = Value.of(self.state.before.document, name)
-        if now is not None and "r" in now.flags:
-            raise Abstained("a constant of a function")
-        if now != value:
-            self.store(name, value)
+    @contextmanager
+    def temporary(self, assignments: Sequence[str]) -> Iterator[None]:
+        """Perform the assignments before a function or builtin, for its duration.
 
-    def export(self, name: str) -> None:
-        """Export a variable."""
-        value = Value.of(self.state.before.document, name) or Value()
-        self.store(name, replace(value, flags=value.flags | {"x"}))
-
-    def _converted(self, value: str, flags: frozenset[str]) -> str:
-        """Convert a value according to a variable's attributes."""
-        if "i" in flags:
-            return str(evaluate(value, self.variable, self.assign))
-        if flags & frozenset("lu"):
-            return value.lower() if "l" in flags else value.upper()
-        return value
-
-    def store(self, name: str, value: Value | None) -> None:
-        """Set a variable, or unset it (None).
-
-        Errors: Complaint for a readonly variable; Abstained where setting it has other effects.
+        Errors: Abstained for arrays and `+=`; Complaint.
         """
-        document = self.state.before.document
-        old = Value.of(document, name)
-        if old is not None and "r" in old.flags:
-            raise Complaint(f"{name}: readonly variable")
-        if is_special(name) or (old is not None and "n" in old.flags):
-            raise Abstained(f"{name} is more than a variable")
-        if value is not None:
-            if document["settings"].get("-o allexport"):
-                value = replace(value, flags=value.flags | {"x"})
-            if value.text is not None and _SURROGATE.search(value.text):
-                raise Abstained("a value that is no text")
-        text = f"unset -v {name}" if value is None else f"declare -g {value.declaration(name)[8:]}"
-        if value is not None and not value.flags and value.array is None:
-            text = f"{name}={quoted(value.text or '')}"
-        if name == "OPTIND":  # 1 restarts getopts; another number keeps its offset in the word
-            begins = value is not None and value.text == "1"
-            self.own.cluster = -1 if self.own.cluster and not begins else 0
-        patch = stored(document, name, value)
-        self.advance(text, Behavior(exit_code=0, output=b"", patch=patch))
+        if not assignments:
+            yield
+            return
+        frame = Frame(temporary=True)
+        with self.scope(frame):
+            for word in assignments:
+                name, equals, text = word.partition("=")
+                if not equals or not name.isidentifier() or text.startswith("("):
+                    raise Abstained(f"{word!r:.40} before a builtin is beyond it")
+                value = self.expander.text(text, assigned=True)
+                frame.hidden.setdefault(name, self.value_of(name))
+                self.store(name, Value(value, None, frozenset("x")))
+            yield
 
     def substitute(self, source: str) -> str:
         """See `Scope.substitute`."""
         data = self.captured(source)
         if b"\0" in data:
-            raise Abstained("a substitution prints a NUL byte")
-        return os.fsdecode(data)
+            if self.tries:
+                raise Complaint("a NUL byte")
+            self.complain("warning: command substitution: ignored null byte in input")
+        return os.fsdecode(data.replace(b"\0", b""))
 
     def connect(self, source: str, *, reading: bool) -> str:
         """See `Scope.connect`."""
@@ -296,11 +177,16 @@ class Environment:
 
         Errors: Abstained if it is known in part.
         """
-        program = read_program(source)
+        program = self.program(source)
         buffer = Buffer()
         fds = {**self.streams.fds, 1: buffer}
-        with self.subshell(), self.to(Streams(fds, self.streams.stdin)), self.asking.other_pipes():
-            self._walk(_read_files(program))
+        with self.to(Streams(fds, self.streams.stdin)), self.subshell(), self.asking.other_pipes():
+            inherits = self.state.before.document["shell_options"].get("inherit_errexit")
+            if self.is_on("errexit") and not inherits and not self.is_on("posix"):
+                off = ContextPatch((("=", pointer("settings", "-o errexit"), False),))
+                self.advance("set +e", Behavior(0, b"", off))
+            with self.deeper():
+                self._walk(_read_files(program))
         self.result.substituted = self.status
         if buffer.endless:
             raise Abstained("a substitution prints more than is known")
@@ -404,6 +290,10 @@ class Environment:
                 stdin.perhaps = stdin.data
         stdin.data = b""
 
+    def report(self, data: bytes) -> None:
+        """Write to standard error."""
+        self.write(self.streams.fds[2], data)
+
     def write(self, sink: Sink, data: bytes | None, *, endless: bool = False) -> None:
         """Write output to a sink; `endless`: the data is incomplete. Errors: Abstained."""
         spend(1 + len(data or b"") // COPIED)
@@ -459,11 +349,21 @@ class Environment:
         """Run the commands inside in a subshell, whose changes to the shell are discarded."""
         mark = self.asking.mark()
         saved, self.own = self.own, copied(self.own)
+        for inherits, names in (
+            (self.is_on("errtrace") or self.is_extended, ("ERR",)),
+            (self.traces_functions, ("DEBUG", "RETURN")),
+        ):
+            if inherits:
+                self.own.traps |= {each: saved.traps[each] for each in names if each in saved.traps}
         self.place.level += 1
         loops, refused = self.place.loops, self.place.refused
         self.place.loops, self.place.refused = 0, 1
         try:
-            yield
+            try:
+                yield
+            except Exit as ended:
+                self.status = ended.status
+            self.leave_shell()
         except Exit as ended:
             self.status = ended.status
         except Return as returned:
@@ -476,15 +376,46 @@ class Environment:
             self.own = saved
         self.asking.leave(mark)
 
+    def program(self, text: str) -> Program:
+        """Parse a text under the shell's options. Errors: see `read_program`."""
+        extended = bool(self.state.before.document["shell_options"].get("extglob"))
+        return read_program(text, extended=extended)
+
+    def leave_shell(self) -> None:
+        """Run the trap EXIT of a shell that ends. Errors: Exit for an `exit` in it."""
+        action, status = self.own.traps.pop("EXIT", None), self.status
+        if action:
+            self.place.line = 1
+            self._walk(self.program(action))
+            self.status = status
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether `shopt extdebug` is on."""
+        return bool(self.state.before.document["shell_options"].get("extdebug"))
+
+    @property
+    def traces_functions(self) -> bool:
+        """Whether functions and subshells inherit the traps DEBUG and RETURN."""
+        return self.is_on("functrace") or self.is_extended
+
+    @property
+    def refused_status(self) -> int:
+        """The exit status of a shell that ends after a failed expansion."""
+        return 1 if self.is_on("errexit") else self.place.refused
+
     def is_on(self, option: str) -> bool:
         """Whether an option of `set -o` is on."""
         return bool(self.state.before.document["settings"].get(f"-o {option}"))
 
     def is_matched(self, word: str) -> bool:
         """Whether a word contains a pathname pattern."""
-        if not SPECIAL & set(word) or self.is_unknown(word):
+        if not (SPECIAL & set(word) or EXTENDED.search(word)) or self.is_unknown(word):
             return False
-        return any(is_pattern(self.expander.pattern(one)) for one in braces(word))
+        extended = bool(self.state.before.document["shell_options"].get("extglob"))
+        return any(
+            is_pattern(self.expander.pattern(one), extended=extended) for one in braces(word)
+        )
 
     def is_ours(self, word: str) -> bool:
         """Whether a word depends on values that only this run knows."""
@@ -498,6 +429,7 @@ class Environment:
             known |= _PARAMETERS
         if not found.names & known:
             return False
+        self.tries = True
         try:
             for one in braces(word):
                 self.expander.fields(one)
@@ -505,6 +437,8 @@ class Environment:
             return True
         except Abstained:
             return bool(found.names & (_OF_RUN | _PARAMETERS))
+        finally:
+            self.tries = False
         return True
 
     def changes(self, word: str) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from shioenv.bash.program import Function
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Carried
+from shioenv_model.bash.arrays import Array
 from shioenv_model.composition.variables import Value
 
 
@@ -53,6 +54,15 @@ class Streams:
 
 
 @dataclass(slots=True)
+class Frame:
+    """The scope of a function call, or of the assignments before a command (`temporary`)."""
+
+    temporary: bool = False
+    hidden: dict[str, Value | None] = field(default_factory=dict)
+    """The variables that the scope's own ones hide, by name; None for an unset one."""
+
+
+@dataclass(slots=True)
 class Own:
     """State private to a shell. A subshell starts with a copy."""
 
@@ -63,8 +73,16 @@ class Own:
     """`$_`; None if it is unknown, and if the input never uses it."""
     name: str = "bash"
     """`$0`."""
-    frames: list[dict[str, Value | None]] = field(default_factory=list)
-    """Variables shadowed by each function's locals, by name; the innermost function is last."""
+    frames: list[Frame] = field(default_factory=list)
+    """The scopes of variables; the innermost one is last."""
+    matched: Array | None = None
+    """`$BASH_REMATCH`; None before the first match."""
+    traps: dict[str, str] = field(default_factory=dict)
+    """The commands of each trap, by the name of its signal as in `trap -p`."""
+    command: str | None = None
+    """`$BASH_COMMAND`; None if it is unknown."""
+    inherited: dict[str, str] = field(default_factory=dict)
+    """The traps of the shell around a subshell, which only `trap -p` shows."""
     cluster: int = 0
     """The offset at which `getopts` continues in the word of `OPTIND`; 0: at its beginning.
 
@@ -81,8 +99,12 @@ class Position:
     line: int = 1
     level: int = 0
     """Nesting depth of subshells."""
+    depth: int = 0
+    """Nesting depth of substitutions, `eval` and files read by `.`, as `set -x` shows it."""
     calls: int = 0
     """Nesting depth of function calls."""
+    stack: tuple[tuple[str, int, str], ...] = ()
+    """The function calls, outermost first: name, line of the call, and file of the function."""
     loops: int = 0
     """Nesting depth of loops, in the same function and subshell."""
     file: str = "bash"
@@ -109,9 +131,15 @@ class Result:
 
 def copied(own: Own) -> Own:
     """Copy the state for a subshell."""
-    frames = [dict(frame) for frame in own.frames]
+    frames = [replace(frame, hidden=dict(frame.hidden)) for frame in own.frames]
     functions, files = dict(own.functions), dict(own.files)
-    return replace(own, functions=functions, frames=frames, files=files)
+    # a subshell ignores the same signals; its other traps begin anew
+    traps: dict[str, str] = {
+        name: text for name, text in own.traps.items() if not text and name.startswith("SIG")
+    }
+    return replace(
+        own, functions=functions, frames=frames, files=files, traps=traps, inherited=own.traps
+    )
 
 
 @dataclass(slots=True, eq=False)

@@ -30,26 +30,28 @@ REFUSED = 0.95
 """Lower bound of the accuracy for texts with invalid syntax (measured on mutated inputs)."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_FUNCTION = re.compile(r"[\w.:-]+")
+_FUNCTION = re.compile(r"[\w.:+@%,/!?=~^*#\[\]{}-]+")
 
 
-def read_program(text: str) -> Program:
+def read_program(text: str, *, extended: bool = False) -> Program:
     """Parse a text; the program is empty if there is no command.
+
+    `extended`: words may contain extended patterns, as in `@(a|b)`.
 
     Errors: Abstained for invalid syntax, with its place, and for unsupported constructs.
     """
-    return read_source(text).program
+    return read_source(text, extended=extended).program
 
 
-def read_source(text: str) -> Source:
+def read_source(text: str, *, extended: bool = False) -> Source:
     """Parse a text into its source, including the program. Errors: see `read_program`."""
     spend(len(text))
-    return _source(text)
+    return _source(text, extended=extended)
 
 
 @lru_cache(maxsize=512)
-def _source(text: str) -> Source:
-    source = read(text)
+def _source(text: str, *, extended: bool = False) -> Source:
+    source = read(text, extended=extended)
     for pipeline in pipelines(source.program):
         if pipeline.timed or not pipeline.stages:
             raise _beyond("time, or ! alone,")

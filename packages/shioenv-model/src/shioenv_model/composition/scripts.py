@@ -87,6 +87,8 @@ def _called(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | N
         if not re.fullmatch("-[ceus]+", word):
             return None
         letters += word[1:]
+    if rest and rest[0].startswith("+"):
+        raise Abstained(f"{shell} {rest[0]:.20}")
     if name == "bash" and here.state.before.document["env"].get("BASH_ENV"):
         return None
     options = frozenset({"e": "errexit", "u": "nounset"}[each] for each in letters if each in "eu")

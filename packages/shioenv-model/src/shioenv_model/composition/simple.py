@@ -10,31 +10,32 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import takewhile
 
-from shioenv.bash.builtins import DECLARING
+from shioenv.bash.builtins import BUILTINS, DECLARING
 from shioenv.bash.program import (
     Command,
     Function,
     Program,
     Simple,
 )
-from shioenv.bash.words import quoted
+from shioenv.bash.words import quoted, unquoted
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import Carried, Runner, State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
-from shioenv_model.bash.definitions import definition
+from shioenv_model.bash.definitions import command_text, definition
 from shioenv_model.bash.references import references
-from shioenv_model.composition import builtins
+from shioenv_model.composition import shell_builtins, stdin_builtins
 from shioenv_model.composition.assigning import assign_word, declare
 from shioenv_model.composition.call import Call, as_text
 from shioenv_model.composition.callers import CALLING, Callers
 from shioenv_model.composition.directories import STACKING, stack
-from shioenv_model.composition.environment import UNKNOWN, Environment
+from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.frames import Discard, Exit, Own, Position, Return, Stdin, Streams
-from shioenv_model.composition.reading import known_functions, read_program
+from shioenv_model.composition.reading import known_functions
 from shioenv_model.composition.redirecting import Redirections
+from shioenv_model.composition.scoping import UNKNOWN
 from shioenv_model.composition.scripts import (
     DEEPEST,
     READING,
@@ -47,18 +48,24 @@ from shioenv_model.composition.scripts import (
     refuse_bashisms,
     script_of,
 )
+from shioenv_model.composition.tracing import trace_simple
 
 _DECLARING = DECLARING - {"local"}
 """Builtins whose operands are assignments, and therefore not split."""
 
 _ENDING = frozenset({"break", "continue", "return", "exit", "exec"})
-_RULED = frozenset({"eval", "getopts", "let", "mapfile", "read", "readarray", "shift"}) | STACKING
+_RULED = STACKING | {
+    *("eval", "getopts", "let", "mapfile", "read", "readarray", "shift", "shopt", "trap", "unset"),
+}
 _WALKED = DECLARING | _RULED | _ENDING | {"set"}
 """Builtins evaluated by the walk, or whose effect is not in a context."""
 
 CARRYING = re.compile(r"\b(?:cd|pushd|popd|dirs|set|shift|exit|exec)\b")
 """Builtins that may change the state that a shell carries to the next input (`Carried`)."""
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
+_OWN = re.compile(r"\$(?:-|BASH|BASH_EXECUTION_STRING|BASH_VERSION|FUNCNAME|SECONDS)(?!\w)")
+"""A variable that no context shows, and whose value is known."""
+_PLAIN_NAME = re.compile(r"[^\\'\"$`]+")
 _LETTERS = re.compile(r"-[A-Za-z]+").fullmatch
 
 
@@ -76,6 +83,10 @@ class SimpleCommands(ABC):
         self._final = 0
         self._conditions = 0
         self._has_jobs, self._refused_whole = False, False
+        self._aliases: dict[str, str] = {}
+        self._expanding: set[str] = set()
+        self._trapping = False
+        """The commands of a trap are run, which other traps do not see."""
 
     @abstractmethod
     def _program(self, program: Program) -> None:
@@ -84,6 +95,22 @@ class SimpleCommands(ABC):
     @abstractmethod
     def _lines(self, program: Program) -> None:
         """Run a program that Bash parses incrementally: a discard ends with the current part."""
+
+    @abstractmethod
+    def _trapped(self, name: str) -> int:
+        """Run the commands of a trap, if it is set; return their status."""
+
+    def _debug(self, command: Command) -> bool:
+        """Run the trap DEBUG before a command; whether it skips the command (`extdebug`)."""
+        if not self._here.own.traps or self._trapping:
+            return False
+        self._here.own.command = command_text(command)
+        if not self._here.place.calls or self._here.traces_functions:
+            status = self._trapped("DEBUG")
+            if status == 2 and self._here.is_extended and self._here.place.calls:
+                raise Return(0)
+            return bool(status) and self._here.is_extended
+        return False
 
     @abstractmethod
     def _command(self, command: Command) -> None:
@@ -127,19 +154,101 @@ class SimpleCommands(ABC):
         self._here.place.line = self._above + command.line
         self._here.asking.pipes = {}
         self._here.result.substituted = None
-        name = command.words[0] if command.words else ""
+        with self._complaining(), self._named(command) as named:
+            command, name = named
+            self._perform(command, name)
+
+    @contextmanager
+    def _named(self, command: Simple) -> Iterator[tuple[Simple, str]]:
+        """Give the command with its name as plain text, and that name.
+
+        The words `command` and `builtin` are removed where they only hide a function, which is
+        hidden meanwhile.
+        """
+        functions, name = self._here.own.functions, command.words[0] if command.words else ""
+        try:
+            while name in ("command", "builtin") and name not in functions:
+                following = unquoted(command.words[1]) if len(command.words) > 1 else "-"
+                is_bare = following not in functions and (
+                    name == "command" or following in BUILTINS
+                )
+                if following.startswith("-") or not (is_bare or following in _WALKED):
+                    break
+                command = replace(command, words=command.words[1:])
+                if following in DECLARING:
+                    command = self._split(command)
+                name = following
+                self._here.own.functions = {
+                    each: one for each, one in functions.items() if each != name
+                }
+            if name and name[0] != "~" and not _PLAIN_NAME.fullmatch(name):
+                command, name = self._spelled(command, name)
+            yield command, name
+        finally:
+            if self._here.own.functions is not functions and name not in self._here.own.functions:
+                hidden = {name: functions[name]} if name in functions else {}
+                self._here.own.functions = {**self._here.own.functions, **hidden}
+
+    def _spelled(self, command: Simple, word: str) -> tuple[Simple, str]:
+        """Return the command with its name spelled plainly, if it is quoted or expanded."""
+        if references(word).substitutes or self._here.changes(word):
+            return command, word
+        try:
+            fields = self._here.expander.fields(word)
+        except Abstained:
+            return command, word
+        if not fields:
+            rest = command.words[1:]
+            return replace(command, words=rest), rest[0] if rest else ""
+        if fields[0] not in _WALKED | self._here.own.functions.keys():
+            return command, word
+        command = replace(command, words=(*map(quoted, fields), *command.words[1:]))
+        return self._split(command) if fields[0] in DECLARING else command, fields[0]
+
+    def _alias(self, command: Simple, name: str) -> None:
+        """Run a command whose name is an alias. Errors: Abstained for a here-document."""
+        if any(redirect.operator.startswith("<<") for redirect in command.redirects):
+            raise Abstained("an alias with a here-document")
+        words = [self._aliases[name], *command.words[1:]]
+        place = 0
+        while place + 1 < len(words) and words[place].endswith((" ", "\t")):
+            place += 1
+            words[place] = self._aliases.get(words[place], words[place])
+        redirects = (as_text(each, each.target) for each in command.redirects)
+        text = " ".join((*command.assignments, *words, *redirects))
+        self._expanding = {*self._expanding, name}
+        try:
+            self._inside(self._here.program(text))
+        finally:
+            self._expanding = self._expanding - {name}
+
+    def _know_aliases(self) -> None:
+        """Make the aliases apply that are defined now: Bash expands them when it reads a line."""
+        document = self._here.state.before.document
+        is_on = document["shell_options"].get("expand_aliases")
+        self._aliases = dict(document["aliases"]) if is_on else {}
+
+    def _split(self, command: Simple) -> Simple:
+        """Return the command with expanded words: assignments among them are split like others."""
+        fields = [field for word in command.words for field in self._here.expander.fields(word)]
+        return replace(command, words=tuple(map(quoted, fields)))
+
+    def _perform(self, command: Simple, name: str) -> None:
         self._refuse(name, command)
-        if self._here.state.before.document["shell_options"].get("expand_aliases"):
-            raise Abstained("aliases are expanded")
+        if self._debug(command):
+            self._here.status = 0
+            return
+        if name in self._aliases and name == command.words[0] and name not in self._expanding:
+            self._alias(command, name)
+            return
         for word in command.words:
             if references(word).names & UNKNOWN - {"_"}:
                 raise Abstained(f"{word!r:.40} is beyond it")
-        with self._complaining():
-            last = self._last_argument(command)
-            try:
-                self._run_simple(command, name)
-            finally:
-                self._here.own.last = last
+        last = self._last_argument(command)
+        try:
+            self._run_simple(command, name)
+        finally:
+            self._here.own.last = last
 
     @contextmanager
     def _complaining(self) -> Iterator[None]:
@@ -150,16 +259,18 @@ class SimpleCommands(ABC):
             self._here.complain(wrong.said)
             self._here.status = 1
             if wrong.ends:
-                raise Exit(self._here.place.refused) from None
+                raise Exit(self._here.refused_status) from None
+            if self._here.is_on("errexit") and not self._conditions:
+                raise Exit(1) from None
             raise Discard from None
 
     def _refuse(self, name: str, command: Simple) -> None:
         """Abstain for builtins with a later effect, or with an effect on untracked state."""
         alone = len(command.words) == 1
-        if name == "trap" and not (alone or command.words[1:] in (("-p",), ("-l",))):
-            raise Abstained("what a trap does is done later")
         if name == "set" and any("r" in word for word in takewhile(_LETTERS, command.words[1:])):
             raise Abstained("what a restricted shell refuses")
+        if name == "hash" and alone and self._here.state.history:
+            raise Abstained("hash lists the programs that ran")
         if name in ("wait", "jobs", "fg", "bg", "disown") and self._has_jobs:
             if name != "wait" or not alone:
                 raise Abstained(f"{name} is told the numbers of jobs")
@@ -177,6 +288,8 @@ class SimpleCommands(ABC):
         return fields[-1] if fields else None
 
     def _run_simple(self, command: Simple, name: str) -> None:
+        if self._here.is_on("xtrace") and not self._here.asking.executes:
+            command = trace_simple(self._here, command, name)
         if self._redirections.touches(command):
             call = Call(self._text(command, whole=True))
             self._here.put(call, name)
@@ -213,15 +326,12 @@ class SimpleCommands(ABC):
                 given = given if opened.reads is None else Stdin(given.data)
                 if self._callers.run(command, replace(streams, stdin=given)):
                     return
-            if name == "cd" and re.fullmatch(r"cd(?:\s+(?:-[LP]+|--))*\s+-", text):
-                self._go_back(text[:-1].rstrip(), streams)
+            back = re.fullmatch(r"(cd(?:\s+(?:-[LP]+|--))*)\s+(['\"]?)-\2", text)
+            if name == "cd" and back:
+                self._go_back(back[1], streams)
                 return
             final = id(command) == self._final
-            takes_back = name == "unset" and self._here.own.functions
-            forgotten = self._forgotten(command) if takes_back else ()
             self._here.put(call, name, streams, final=final)
-            for each in forgotten:
-                self._here.own.functions.pop(each, None)
 
     def _declared(self, command: Simple) -> bool:
         """Declare variables by rule. Return whether this succeeded; else nothing changes."""
@@ -251,6 +361,8 @@ class SimpleCommands(ABC):
             return False
         here.asking.refuse_tracing()
         words = [field for word in command.words for field in here.expander.fields(word)]
+        if not words:
+            return False
         opened = self._redirections.open_all(command.redirects)
         if isinstance(opened, int):
             here.status = opened
@@ -274,11 +386,11 @@ class SimpleCommands(ABC):
             refuse_bashisms(script.text)
         if here.place.scripts >= DEEPEST:
             raise Abstained("scripts that run each other too deeply")
-        program = read_program(script.text)
+        program = here.program(script.text)
         if script.reads_itself:
             streams = Streams(streams.fds, Stdin(b""))
         place, conditions, jobs = here.place, self._conditions, self._has_jobs
-        with here.subshell(), here.to(streams), self._counting_from(0, 1):
+        with here.to(streams), here.subshell(), self._counting_from(0, 1):
             for assignment in assignments:
                 assign_word(here, assignment)
                 here.export(assignment.partition("=")[0])
@@ -304,7 +416,7 @@ class SimpleCommands(ABC):
             return False
         if here.place.scripts >= DEEPEST:
             raise Abstained("scripts that run each other too deeply")
-        program = read_program(text)
+        program = here.program(text)
         saved, place = here.own.carried.arguments, here.place
         if len(words) > 2:
             here.carry(arguments=tuple(words[2:]))
@@ -348,28 +460,16 @@ class SimpleCommands(ABC):
             there = self._here.variable("PWD") or place
             self._here.write(streams.fds[1], os.fsencode(f"{there}\n"))
 
-    def _forgotten(self, command: Simple) -> list[str]:
-        """Return the functions that `unset` removes: the names after `-f`.
-
-        Without options these are the names that no variable has.
-        """
-        if any(map(self._here.is_unknown, command.words)):
-            raise Abstained("nobody knows which function is unset")
-        words = [field for word in command.words[1:] for field in self._here.expander.fields(word)]
-        options = [word for word in words if word.startswith("-")]
-        names = [word for word in words if not word.startswith("-")]
-        if options:
-            return names if all(set(each) <= set("-f") for each in options) else []
-        document = self._here.state.before.document
-        variables = document["env"].keys() | document["settings"].keys()
-        return [name for name in names if name not in variables]
-
     def _is_ruled(self, command: Simple, name: str) -> bool:
         if name in self._here.own.functions or name in _ENDING or name in _RULED:
             return True
         if name == "echo" and self._here.place.is_dash:
             return True
-        return name == "set" and "--" in command.words
+        if name == "printf" and command.words[1:2] and command.words[1].startswith("-v"):
+            return len(command.words) > 2 + (command.words[1] == "-v")
+        if name in ("[", "test") and "-v" in command.words:
+            return True
+        return name == "set" and command.words[1:] not in ((), ("-o",), ("+o",))
 
     def _assignments(self, command: Simple) -> None:
         for assignment in command.assignments:
@@ -416,49 +516,66 @@ class SimpleCommands(ABC):
         return " ".join(parts) if named else ""
 
     def _builtin(self, command: Simple, values: list[str]) -> None:
+        """Run a function, or a builtin that the walk evaluates itself."""
         name, *rest = values
-        if name in self._here.own.functions:
-            self._call(name, rest)
-        elif name == "eval":
-            self._inside(read_program(" ".join(rest)))
-        elif name == "exec":
-            builtins.become(self._here, values)
-        elif name in ("break", "continue"):
-            builtins.leave_loop(self._here, name, rest)
-        elif name == "read":
-            builtins.read(self._here, command, rest)
-        elif name == "getopts" and not command.assignments:
-            builtins.getopts(self._here, rest)
-        elif name in STACKING:
-            stack(self._here, values)
-        elif name == "echo":
-            builtins.echo_of_dash(self._here, rest)
-        elif name == "let":
-            builtins.compute(self._here, rest)
-        elif name in ("mapfile", "readarray"):
-            builtins.fill(self._here, rest)
-        elif name in ("set", "shift"):
-            builtins.shift(self._here, values)
-        elif name == "getopts":
-            raise Abstained("getopts with an assignment before it")
-        else:
-            builtins.end(self._here, name, values)
+        if rest[:1] == ["--help"] and name not in {"[", "echo", "test", *self._here.own.functions}:
+            raise Abstained(f"the help of {name}")
+        if name == "read" and name not in self._here.own.functions:
+            stdin_builtins.read(self._here, command, rest)
+            return
+        with self._here.temporary(command.assignments):
+            if name in self._here.own.functions:
+                self._call(name, rest)
+            elif name == "eval":
+                self._evaluate(rest)
+            elif name in ("break", "continue"):
+                shell_builtins.leave_loop(self._here, name, rest)
+            elif name in STACKING:
+                stack(self._here, values)
+            elif name in shell_builtins.RULES:
+                shell_builtins.RULES[name](self._here, values)
+            else:
+                shell_builtins.end(self._here, name, values)
+
+    def _evaluate(self, words: list[str]) -> None:
+        """Run `eval`."""
+        if words[:1] == ["--"]:
+            words = words[1:]
+        elif words and re.match("-.", words[0]):
+            self._here.usage("eval", words[0], "eval [arg ...]")
+            return
+        self._here.status = 0
+        saved = self._aliases
+        self._know_aliases()
+        with self._here.deeper():
+            self._inside(self._here.program(" ".join(words)))
+        self._aliases = saved
 
     def _call(self, name: str, arguments: list[str]) -> None:
         if self._here.place.calls > 20:
             raise Abstained(f"{name} calls itself too often")
         function = self._here.own.functions[name]
         file = self._here.own.files.get(name, self._here.place.file)
-        with self._here.function(arguments, file), self._counting_from(0, function.line):
+        place, traps = self._here.place.line, dict(self._here.own.traps)
+        with self._here.function(name, arguments, file), self._counting_from(0, function.line):
+            if self._here.traces_functions:
+                self._trapped("DEBUG")
+            else:
+                self._here.own.traps.pop("RETURN", None)
             try:
                 self._command(function.body)
+                self._trapped("RETURN")
             except Return as returned:
+                self._trapped("RETURN")
                 self._here.status = returned.status
+        if "RETURN" in traps:
+            self._here.own.traps.setdefault("RETURN", traps["RETURN"])
+        self._here.place.line = place
 
 
 def is_walked(words: Sequence[str]) -> bool:
     """Whether a command must be evaluated here, not by a runner of single commands."""
     name = next((word for word in words if not _ASSIGNMENT.fullmatch(word)), "")
-    if any("${" in word or "$((" in word for word in words):
+    if any("${" in word or "$((" in word or _OWN.search(word) for word in words):
         return True
     return name in _WALKED or is_script(name)

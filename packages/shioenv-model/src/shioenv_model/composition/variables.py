@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import evaluate
 from shioenv_model.bash.arrays import Array, written
-from shioenv_model.bash.expand import Scope
 
 _DECLARATION = re.compile(r"declare -([-A-Za-z]+) ([A-Za-z_]\w*)(?:=(.*))?", re.ASCII | re.DOTALL)
 _ORDER = "aAinrtxclu"
@@ -38,18 +37,19 @@ class Value:
     flags: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], name: str) -> Value | None:
+    def of(cls, document: Mapping[str, Any], name: str, *, is_text: bool = False) -> Value | None:
         """Return the variable of this name in a context; None if there is none.
 
-        Errors: Abstained where the context does not show it.
+        `is_text`: the value has no bytes beyond text, which a context writes as escapes. Errors:
+        Abstained where the context does not show it.
         """
         if name in document["env"]:
-            return cls._read(str(document["env"][name]), frozenset("x"))
+            return cls._read(str(document["env"][name]), frozenset("x"), is_text)
         stored = document["settings"].get(name)
-        return None if stored is None else cls._read(str(stored), frozenset())
+        return None if stored is None else cls._read(str(stored), frozenset(), is_text)
 
     @classmethod
-    def _read(cls, stored: str, flags: frozenset[str]) -> Value:
+    def _read(cls, stored: str, flags: frozenset[str], is_text: bool) -> Value:
         match = _DECLARATION.fullmatch(stored)
         if match:
             flags = frozenset(match[1]) & frozenset(_ORDER)
@@ -61,15 +61,16 @@ class Value:
             stored = match[3]
         array = Array.read(stored) if stored.startswith("(") else None
         if array is not None:
+            if "A" in flags and not array.associative:
+                array = Array({}, associative=True)
             return cls(None, array, flags - frozenset("aA"))
-        if "\\x" in stored:
+        if "\\x" in stored and not is_text:
             raise Abstained("a variable that may hold bytes which are no text")
         return cls(stored, None, flags)
 
     def declaration(self, name: str) -> str:
         """Format the line of `declare -p`. Errors: Abstained."""
-        kind = "" if self.array is None else "A" if self.array.associative else "a"
-        letters = "".join(each for each in _ORDER if each in self.flags | frozenset(kind))
+        letters = attributes(self)
         value = "" if self.text is None else f"={written(self.text)}"
         if self.array is not None:
             value = f"={self.array.text()}" if self.array.assigned else ""
@@ -79,12 +80,22 @@ class Value:
         """Return the context area of the variable, and its text there. Errors: Abstained."""
         further = bool(self.flags - frozenset("x"))
         if self.array is not None and self.array.assigned:
-            whole = further or "x" in self.flags
+            whole = (
+                further or "x" in self.flags or (self.array.associative and not self.array.items)
+            )
             return "settings", self.declaration(name) if whole else self.array.text()
         if self.text is None:
             return "settings", self.declaration(name)
         area = "env" if "x" in self.flags else "settings"
         return area, self.declaration(name) if further else self.text
+
+
+def attributes(value: Value | None) -> str:
+    """Return a variable's attributes as letters of `declare`, in its order."""
+    if value is None:
+        return ""
+    kind = "" if value.array is None else "A" if value.array.associative else "a"
+    return "".join(each for each in _ORDER if each in value.flags | frozenset(kind))
 
 
 def stored(document: Mapping[str, Any], name: str, value: Value | None) -> ContextPatch:
@@ -102,20 +113,40 @@ def stored(document: Mapping[str, Any], name: str, value: Value | None) -> Conte
     return ContextPatch(tuple(operations))
 
 
-def element(value: Value | None, key: str | None, scope: Scope) -> str | None:
+def element(
+    value: Value | None, key: str | None, variable: Callable[[str], str | None]
+) -> str | None:
     """Return the text of a variable, or of its element `key`; None if it is unset.
 
     Errors: Abstained; Complaint for an invalid subscript.
     """
-    if value is None or "n" in value.flags:
-        if value is not None:
-            raise Abstained("a variable that stands for another one")
+    if value is None:
         return None
     if value.array is None:
-        return value.text if key is None or not evaluate(key, scope.variable) else None
+        return value.text if key is None or not evaluate(key, variable) else None
     if value.array.associative or key is None:
         return value.array.items.get(key or "0")
-    return value.array.items.get(value.array.subscript(evaluate(key, scope.variable)))
+    return value.array.items.get(value.array.subscript(evaluate(key, variable)))
+
+
+def resolved(document: Mapping[str, Any], name: str) -> str:
+    """Follow references (`declare -n`) to the variable, or the element, that a name stands for.
+
+    Errors: Abstained for references that lead nowhere.
+    """
+    for _ in range(8):
+        base, key = item_of(name)
+        if not (base.isidentifier() and base.isascii()):
+            return name
+        if not str(document["settings"].get(base, "")).startswith("declare -"):
+            return name
+        value = Value.of(document, base)
+        if value is None or "n" not in value.flags:
+            return name
+        if not value.text or value.text == base or (key and "[" in value.text):
+            raise Abstained(f"the reference {base} leads nowhere")
+        name = value.text if key is None else f"{value.text}[{key}]"
+    raise Abstained(f"the reference {name} leads in a circle")
 
 
 def item_of(name: str) -> tuple[str, str | None]:
@@ -141,20 +172,28 @@ class Variables:
 
     def variable(self, name: str) -> str | None:
         """See `Scope.variable`."""
-        name, key = item_of(name)
         document = self.state.before.document
+        name, key = item_of(self.resolved(name))
         if not (name.isidentifier() and name.isascii()):
             raise Abstained(f"${name} is not known")
         value = Value.of(document, name)
         if value is None and name == "OLDPWD":
             left = self.state.carried.left
             return None if left is None else known_place(left)
-        return element(value, key, self)
+        return element(value, key, self.variable)
 
     def array(self, name: str) -> Array | None:
         """See `Scope.array`."""
-        value = Value.of(self.state.before.document, name)
+        value = Value.of(self.state.before.document, self.resolved(name))
         return None if value is None else value.array
+
+    def attributes(self, name: str) -> str:
+        """See `Scope.attributes`."""
+        return attributes(Value.of(self.state.before.document, self.resolved(name)))
+
+    def resolved(self, name: str) -> str:
+        """See `Scope.resolved`."""
+        return resolved(self.state.before.document, name)
 
     def assign(self, name: str, value: str) -> None:
         """See `Scope.assign`; assignments are not supported."""

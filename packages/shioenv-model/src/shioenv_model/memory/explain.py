@@ -13,12 +13,12 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from shioenv_model.bash.work import spend, uncounted
+from shioenv_model.memory.column_tables import Tables
+from shioenv_model.memory.example_records import Induced, Matching, WithOption
 from shioenv_model.memory.functions.families import functions
 from shioenv_model.memory.functions.space import Given, TextFunction
 from shioenv_model.memory.interpret import Interpreter
 from shioenv_model.memory.rewrite import Kept, Taken
-from shioenv_model.memory.samples import Induced, Matching, WithOption
-from shioenv_model.memory.tables import Tables
 
 EXAMPLES = 12
 """Maximum number of examples considered."""
@@ -66,7 +66,7 @@ class Induction:
 
         Return None if no neighbour is an example, or if no function explains the examples.
         """
-        mine = given(ours)
+        mine = known_inputs(ours)
         if mine is None:
             return None
         found = self._function(mine, neighbours)
@@ -81,12 +81,12 @@ class Induction:
         with none. Return None if an option is not explained, if options need different families, or
         if two options change the same setting.
         """
-        mine = given(ours)
+        mine = known_inputs(ours)
         if mine is None:
             return None
         found: list[tuple[TextFunction, int]] = []
         for each in parts(ours):
-            part = given(each)
+            part = known_inputs(each)
             one = None if part is None else self._function(part, examples(each))
             if one is None or (found and one[0].family.name != found[0][0].family.name):
                 return None
@@ -99,7 +99,7 @@ class Induction:
                 made = TextFunction(family.beside.family, (), flags)
                 return _applied(mine, made, min(agreed for _, agreed in found))
         bare = with_options(ours, ())
-        plain = given(bare)
+        plain = known_inputs(bare)
         base = None if plain is None else self._function(plain, examples(bare))
         usual = {name: values[0] for name, values in (family.variants or {}).items()}
         if base is not None and base[0].family.name == family.name:
@@ -130,7 +130,7 @@ class Induction:
         self, function: TextFunction, ours: Taken, neighbours: Sequence[tuple[Taken, Kept]]
     ) -> int:
         """Count the examples among the neighbours that a function explains."""
-        mine = given(ours)
+        mine = known_inputs(ours)
         examples = () if mine is None else _chosen(mine, neighbours)
         with uncounted():
             return sum(function(each.given) == (each.output, each.exit_code) for each in examples)
@@ -197,7 +197,7 @@ class _Examples:
         return isinstance(other, _Examples) and other._key == self._key
 
 
-def given(taken: Taken) -> Given | None:
+def known_inputs(taken: Taken) -> Given | None:
     """Return the inputs of a command, or None if it reads a file of unknown content.
 
     Values of a repeated option are joined by newlines into one word.
@@ -225,7 +225,7 @@ def _example(theirs: Taken, kept: Kept) -> ExecutedCommand | None:
         return None
     if theirs.form.guessed:  # the value of one of its words is unknown
         return None
-    found = given(theirs)
+    found = known_inputs(theirs)
     return None if found is None else ExecutedCommand(found, kept.output, kept.exit_code)
 
 

@@ -148,7 +148,7 @@ class Tree:
 
     def at(self, path: str) -> Tree:
         """Return the tree of the directory at a path relative to this one."""
-        return tree(posixpath.join(self._path, path), self._state)
+        return directory_tree(posixpath.join(self._path, path), self._state)
 
     def find(self, path: str) -> FileEntry | None:
         """Return the entry of the file at a relative path, following symbolic links."""
@@ -175,7 +175,7 @@ def _untouched(state: State) -> World | None:
     return None
 
 
-def tree(path: str, state: State) -> Tree:
+def directory_tree(path: str, state: State) -> Tree:
     """Return the tree of a directory. Trees of an unmodified machine are cached."""
     world = _untouched(state)
     return Tree(path, state) if world is None else _pristine_tree(path, state.cwd, world)
@@ -272,8 +272,8 @@ class Operand:
             "owner": entry.owner,
             "group": entry.group,
             "size": str(entry.size),
-            "binary": rounded(entry.size, 1024),
-            "decimal": rounded(entry.size, 1000),
+            "binary": format_bytes(entry.size, 1024),
+            "decimal": format_bytes(entry.size, 1000),
             "when": f"{entry.month} {entry.day:2} {entry.time}",
             "year": f"{entry.month} {entry.day:2}  {entry.year}",
             "iso": f"{day} {entry.time}",
@@ -281,7 +281,7 @@ class Operand:
         }
 
 
-def operands(form: Form, state: State) -> tuple[Operand, ...]:
+def resolved_operands(form: Form, state: State) -> tuple[Operand, ...]:
     """Resolve the operands of a form in a state.
 
     For a filter with standard input, `-` denotes that input. Without an operand that is `-` or a
@@ -307,7 +307,7 @@ def operands(form: Form, state: State) -> tuple[Operand, ...]:
     return tuple(found)
 
 
-def valued(form: Form, state: State) -> tuple[tuple[str, Operand], ...]:
+def valued_options(form: Form, state: State) -> tuple[tuple[str, Operand], ...]:
     """Return the options whose values name existing files, each with its value as an operand."""
     found = []
     for name, value in form.options:
@@ -389,7 +389,7 @@ def _operand(word: str, state: State) -> Operand:
         kind = {"-": "f", "d": "d", "l": "l"}.get(entry.perms[:1], "s")
         content = state.read(word) if kind in "fl" else b"" if path == NULL else None
         names = listing(word, state) if kind == "d" else None
-        inside = tree(word, state) if kind == "d" else None
+        inside = directory_tree(word, state) if kind == "d" else None
         return Operand(word, kind, path, key, entry, content, names, inside)
     content = state.pristine.read(whole) if state.pristine is not None else None
     content = state.written.get(key, content)
@@ -404,7 +404,7 @@ def _operand(word: str, state: State) -> Operand:
     return Operand(word, kind, path, key)
 
 
-def rounded(size: int, base: int) -> str:
+def format_bytes(size: int, base: int) -> str:
     """Format a number of bytes for humans, rounded up: `35K`, `1.2M`.
 
     `base` is 1024 or 1000. For base 1000 the first unit is a lower-case `k`.

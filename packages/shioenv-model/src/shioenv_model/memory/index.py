@@ -27,7 +27,12 @@ from shioenv.bash.normal import InputForms
 from shioenv.errors import ModelError
 from shioenv.files.regular import open_regular
 from shioenv_model.memory.facts import CLASSES
-from shioenv_model.memory.members import array_member, arrays_member, json_member, judged
+from shioenv_model.memory.members import (
+    array_member,
+    arrays_member,
+    json_member,
+    raise_model_errors,
+)
 from shioenv_model.memory.rewrite import Kept, Taken
 from shioenv_model.memory.world import check_patch
 
@@ -180,12 +185,12 @@ class Index:
         """Open an index. Errors: ModelError if the directory has no index, or a damaged one."""
         self.directory = directory
         if not holds_index(directory):
-            raise ModelError(f"{directory} holds no memory: {_HEAD} is missing")
+            raise ModelError(f"{directory} is not a memory: {_HEAD} is missing")
         head = json_member(directory / _HEAD, _Head)
         if head.get("forms") != FORMS:
             raise ModelError(
-                f"{directory} was made by a release that takes commands apart otherwise",
-                hint="make it again of its material: shioenv train memory",
+                f"{directory} was made by a release that parses commands differently",
+                hint="train it again on its material: shioenv train memory",
             )
         self.rows: Rows = array_member(directory / ROWS, ROW)
         self._bytes = np.asarray(self.rows).view(np.uint8).data
@@ -201,12 +206,12 @@ class Index:
     def _check(self) -> None:
         """Check that the files are consistent. Errors: ModelError."""
         rows, places = self.rows, self._places
-        with judged(self.directory / "behaviors.npy"):
+        with raise_model_errors(self.directory / "behaviors.npy"):
             if not len(places) or places[0] or (np.diff(places.astype(np.int64)) < 0).any():
                 raise ValueError("it does not say where each behavior begins")
             if places[-1] != len(self._behaviors):
                 raise ValueError("behaviors.bin is not as long as it says")
-        with judged(self.directory / ROWS):
+        with raise_model_errors(self.directory / ROWS):
             ends = rows["text"].astype(np.int64) + rows["length"]
             if ends.max(initial=0) != len(self._texts):
                 raise ValueError("texts.bin is not as long as its rows say")
@@ -214,7 +219,7 @@ class Index:
                 raise ValueError("a row names a behavior that is not there")
             if (rows["start"] >= len(self._starts)).any():
                 raise ValueError("a row names a directory that is not there")
-        with judged(self.directory / _HEAD):
+        with raise_model_errors(self.directory / _HEAD):
             if any(not first <= end <= len(rows) for first, end in self.utilities.values()):
                 raise ValueError("it names rows that are not there")
 
@@ -353,7 +358,7 @@ class Index:
             if patch != "[]":
                 check_patch(patch)
         except Exception:  # behaviors are read often: `judged` costs time only when one is invalid
-            with judged(self.directory / "behaviors.bin"):
+            with raise_model_errors(self.directory / "behaviors.bin"):
                 raise
         split = None if channels is None else (_text(channels[0]), _text(channels[1]))
         return Kept(code, _text(output), patch, split, is_error, volatile)
@@ -427,7 +432,7 @@ def write_rows(directory: Path) -> None:
     """
     file = directory / COLUMNS
     columns, head = arrays_member(file), json_member(directory / _HEAD, _Head)
-    with judged(file):
+    with raise_model_errors(file):
         rows = np.zeros(len(columns["length"]), dtype=ROW)
         for name in set(ROW.names or ()).difference(_FOUND):
             rows[name] = columns[name].T
@@ -453,7 +458,7 @@ def _packed(kept: Kept) -> bytes:
 
 
 def _mapped(path: Path) -> mmap.mmap | bytes:
-    with judged(path), open_regular(path) as file:
+    with raise_model_errors(path), open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
 

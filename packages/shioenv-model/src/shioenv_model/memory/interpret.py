@@ -12,8 +12,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from shioenv_model.bash.work import uncounted
+from shioenv_model.memory.example_records import (
+    ExampleRecords,
+    Induced,
+    Matching,
+    Record,
+    WithOption,
+)
 from shioenv_model.memory.functions.dates import DATES, TIMES
-from shioenv_model.memory.functions.formats import FORMATTED, parts_of
+from shioenv_model.memory.functions.formats import FORMATTED, split_format
 from shioenv_model.memory.functions.language import (
     Directive,
     FormattedFile,
@@ -25,7 +32,6 @@ from shioenv_model.memory.functions.listing import IN_COLUMNS, IN_DETAIL, LISTIN
 from shioenv_model.memory.functions.usage import USAGE
 from shioenv_model.memory.functions.walk import WALK
 from shioenv_model.memory.rewrite import Kept, Taken
-from shioenv_model.memory.samples import ExampleRecords, Induced, Matching, Record, WithOption
 
 LANGUAGES: tuple[Language, ...] = (
     WALK, LISTING, IN_COLUMNS, IN_DETAIL, USAGE, DATES, TIMES,
@@ -304,7 +310,7 @@ class Directives:
         found: dict[str, Directive] = {}
         for name, value in taken.form.options:
             if value and name in meanings and meanings[name].format:
-                for _, _, letter in parts_of(value):
+                for _, _, letter in split_format(value):
                     utility = taken.form.utility
                     one = self._directive(language, utility, letter, without) if letter else None
                     if one is not None:
@@ -336,7 +342,7 @@ class Directives:
             formats = [name for name in options if is_format(each, name)]
             if len(formats) != 1 or len(options) > 2:
                 continue
-            parts = [part for part in parts_of(options[formats[0]] or "") if part[2]]
+            parts = [part for part in split_format(options[formats[0]] or "") if part[2]]
             if any(flags for _, flags, _ in parts) or len({one for *_, one in parts}) < len(parts):
                 continue
             beside: list[tuple[str, OptionMeaning]] = []
@@ -370,7 +376,7 @@ def is_format(record: Record, name: str) -> bool:
 def _letters(record: Record) -> set[str]:
     """Return the directives in the formats of a record."""
     values = [value or "" for _, value in record[1].form.options]
-    return {letter for value in values for _, _, letter in parts_of(value) if letter}
+    return {letter for value in values for _, _, letter in split_format(value) if letter}
 
 
 def _hole(letter: str, holes: list[tuple[str, FormattedFile]]) -> Directive:

@@ -28,7 +28,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 @contextmanager
-def judged(file: Path, said: str = "is damaged") -> Iterator[None]:
+def raise_model_errors(file: Path, said: str = "is damaged") -> Iterator[None]:
     """Convert every error in the block into a ModelError with the file's name and `said`.
 
     Every kind of error is caught, because a parser may raise any error for an untrusted file. A
@@ -54,12 +54,12 @@ _HINT = "get the model again, or make it again: shioenv train memory"
 
 
 def json_member(file: Path, shape: Any) -> Any:
-    """Return the document in a JSON file of this shape (see `parsed`). Errors: ModelError."""
-    with judged(file):
-        return parsed(read_regular(file, LARGEST), shape)
+    """Return the document in a JSON file of this shape (see `parse_member`). Errors: ModelError."""
+    with raise_model_errors(file):
+        return parse_member(read_regular(file, LARGEST), shape)
 
 
-def parsed(content: bytes, shape: Any) -> Any:
+def parse_member(content: bytes, shape: Any) -> Any:
     """Parse a JSON document of this shape, a type that msgspec can convert to.
 
     Errors: ValueError for any other document, and for one with an escaped surrogate.
@@ -77,7 +77,7 @@ def array_member(file: Path, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
     Errors: ModelError.
     """
-    with judged(file):
+    with raise_model_errors(file):
         open_regular(file).close()
         array = np.lib.format.open_memmap(file, mode="r")
         if array.dtype != np.dtype(dtype) or array.ndim != 1:
@@ -87,7 +87,10 @@ def array_member(file: Path, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 def arrays_member(file: Path) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of finite numbers in an `np.savez` file, by name. Errors: ModelError."""
-    with judged(file), zipfile.ZipFile(io.BytesIO(read_regular(file, LARGEST))) as archive:
+    with (
+        raise_model_errors(file),
+        zipfile.ZipFile(io.BytesIO(read_regular(file, LARGEST))) as archive,
+    ):
         found: dict[str, npt.NDArray[Any]] = {}
         left = LARGEST
         for info in archive.infolist():

@@ -21,16 +21,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import started
+from shioenv.domain.inputs import published_input
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PatchError
 from shioenv_model.bash.work import answering, spend, uncounted
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.inputs import asks_of_start
+from shioenv_model.composition.composed_inputs import asks_of_start
 from shioenv_model.composition.opening import given, umask_of
-from shioenv_model.memory.facts import here, listing, operands, tree, valued
+from shioenv_model.memory.facts import (
+    directory_tree,
+    here,
+    listing,
+    resolved_operands,
+    valued_options,
+)
 from shioenv_model.memory.forms import Forms
 from shioenv_model.memory.index import Index
 from shioenv_model.memory.rank import (
@@ -38,10 +44,10 @@ from shioenv_model.memory.rank import (
     CandidateGroup,
     Numbers,
     Ranker,
+    address_host,
+    command_difference,
     contradicts,
-    difference,
     features,
-    host,
     load_ranker,
     untrained,
 )
@@ -60,8 +66,8 @@ from shioenv_model.memory.translation import Translation
 from shioenv_model.memory.world import World, read_world
 
 if TYPE_CHECKING:
+    from shioenv_model.memory.example_records import Induced, Record
     from shioenv_model.memory.explain import Inducer
-    from shioenv_model.memory.samples import Induced, Record
 
 LOOKED_AT = 60
 """Records parsed for one answer; our choice: the nearest record was always among them."""
@@ -180,7 +186,7 @@ class Memory:
         fitting = [place for place in order if _fits(candidates[place].kept, state)]
         best = fitting[0] if fitting else order[0]
         chosen = candidates[best]
-        behavior = behavior_of(chosen.kept, state, fits=bool(fitting))
+        behavior = recorded_behavior(chosen.kept, state, fits=bool(fitting))
         behavior = _masked(behavior, ours, state, self._umask)
         behavior = _with_digests(behavior, ours)
         sure = self.ranker.confidence(float(scores[best])) if fitting else 0.0
@@ -200,7 +206,10 @@ class Memory:
         return Finding(
             Answer(behavior, sure, f"memory: {chosen.note}{text} ({chosen.distance:.2f} away)"),
             self._nearest(candidates),
-            tuple((behavior_of(candidates[one].kept, state), float(scores[one])) for one in others),
+            tuple(
+                (recorded_behavior(candidates[one].kept, state), float(scores[one]))
+                for one in others
+            ),
         )
 
     def exact(self, shell_input: str, state: State | None = None) -> Answer | None:
@@ -217,7 +226,7 @@ class Memory:
         for entry in self.index.exact(state.cwd, shell_input.strip()):
             kept = self.index.behavior(entry.behavior)
             sure = VOLATILE if kept.volatile else EXACT
-            behavior = _from_start(behavior_of(kept, state), entry.text, state.cwd)
+            behavior = _from_start(recorded_behavior(kept, state), entry.text, state.cwd)
             ours = self.take(Call.parse(entry.text), state) if behavior.patch else None
             behavior = _with_digests(behavior, ours) if ours else behavior
             return Answer(behavior, sure, "memory: the same input")
@@ -271,7 +280,7 @@ class Memory:
         for number in self._near(ours, without):
             theirs = self.taken(number)
             if theirs is not None:
-                pair = difference(ours, theirs)
+                pair = command_difference(ours, theirs)
                 far = float(np.dot(self.ranker.weights, pair))
                 where = self.index.entry(number).cwd
                 far += 0.5 * ((translation.named(where) if translation else where) != cwd)
@@ -296,7 +305,7 @@ class Memory:
 
     def _near(self, ours: Taken, without: int) -> list[int]:
         """Return the records to consider. For addresses, the same hosts come first."""
-        hosts = {host(each.word) for each in ours.operands if each.kind in "UH"}
+        hosts = {address_host(each.word) for each in ours.operands if each.kind in "UH"}
         numbers = self.index.near(ours, LOOKED_AT * (4 if hosts else 1), without)
         if hosts:
             texts = {number: self.index.entry(number).text for number in numbers}
@@ -317,7 +326,7 @@ class Memory:
     def _candidate(self, induced: Induced, made: Sequence[Candidate]) -> Candidate:
         """Return the candidate for a function's answer, with the records that agree."""
         theirs = self.taken(induced.number)
-        pair = difference(induced.asked, theirs or induced.asked)
+        pair = command_difference(induced.asked, theirs or induced.asked)
         far = float(np.dot(self.ranker.weights, pair))
         same = [each for each in made if each.kept.key == induced.kept.key]
         return Candidate(
@@ -458,8 +467,8 @@ def taken(call: Call, state: State, forms: Forms) -> Taken | None:
     form = forms.form(words, state)
     if form is None:
         return None
-    apart = operands(form, state), here(form, state), valued(form, state)
-    return Taken(form, *apart, tree=tree(".", state), from_file=call.from_file)
+    apart = resolved_operands(form, state), here(form, state), valued_options(form, state)
+    return Taken(form, *apart, tree=directory_tree(".", state), from_file=call.from_file)
 
 
 def _has_our_options(candidate: Candidate) -> bool:
@@ -494,7 +503,7 @@ def _fits(kept: Kept, state: State) -> bool:
     return True
 
 
-def behavior_of(kept: Kept, state: State, *, fits: bool = True) -> Behavior:
+def recorded_behavior(kept: Kept, state: State, *, fits: bool = True) -> Behavior:
     """Convert a recorded behavior into a `Behavior`. Without `fits` the patch is left out."""
     output = kept.output.encode("utf-8", "surrogateescape")
     if kept.channels is not None:
@@ -547,7 +556,7 @@ def _with_digests(behavior: Behavior, ours: Taken) -> Behavior:
     return replace(behavior, content_digests=digests) if digests else behavior
 
 
-def kept_of(behavior: Behavior) -> Kept:
+def stored_behavior(behavior: Behavior) -> Kept:
     """Convert a behavior into the form that a memory stores."""
 
     def text(data: bytes) -> str:
@@ -569,7 +578,7 @@ def _from_start(behavior: Behavior, text: str, cwd: str) -> Behavior:
     `OLDPWD` where the environment is listed. An input that itself changes the directory sets
     `OLDPWD` in either case.
     """
-    old = os.fsencode(started(cwd, text))
+    old = os.fsencode(published_input(cwd, text))
     place = re.escape(os.fsencode(cwd))
     listed = re.compile(rb"^(declare -x |export |)OLDPWD=(['\"]?)" + place + rb"\2\n", re.MULTILINE)
 

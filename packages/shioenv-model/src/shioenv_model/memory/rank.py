@@ -24,7 +24,7 @@ from shioenv.domain.runner import State
 from shioenv.errors import ModelError
 from shioenv_model.bash.work import spend
 from shioenv_model.memory.forms import UNKNOWN, UNKNOWN_LONG
-from shioenv_model.memory.members import arrays_member, judged
+from shioenv_model.memory.members import arrays_member, raise_model_errors
 from shioenv_model.memory.rewrite import Kept, Taken
 
 Numbers = npt.NDArray[np.float64]
@@ -73,7 +73,7 @@ _MARKS = re.compile(r"[:=,+%@]")
 """Separators between parts of different meaning in a word: `alice:users`, `key=value`."""
 
 
-def difference(ours: Taken, theirs: Taken) -> list[float]:
+def command_difference(ours: Taken, theirs: Taken) -> list[float]:
     """Return the differences between two commands: a number for each name of `PAIR`."""
     found = [0.0] * len(PAIR)
     own, other = Counter(ours.form.options), Counter(theirs.form.options)
@@ -105,8 +105,8 @@ def difference(ours: Taken, theirs: Taken) -> list[float]:
             found[15] += 1
         elif our.path and our.path == their.path:
             found[18] += 1
-        elif our.kind in "UH" and host(our.word) == host(their.word):
-            is_bare = [host(each.word) == each.word for each in (our, their)]
+        elif our.kind in "UH" and address_host(our.word) == address_host(their.word):
+            is_bare = [address_host(each.word) == each.word for each in (our, their)]
             found[_OTHER[our.kind]] += _SAME_HOST if is_bare[0] == is_bare[1] else 1
         else:
             found[_OTHER[our.kind]] += 1
@@ -119,7 +119,7 @@ def difference(ours: Taken, theirs: Taken) -> list[float]:
     return found
 
 
-def host(address: str) -> str:
+def address_host(address: str) -> str:
     """Return the part of an address before its path: protocol, host and port."""
     match = _ADDRESS.match(address)
     return match[0] if match else address
@@ -294,7 +294,7 @@ def untrained() -> Ranker:
 def load_ranker(path: Path) -> Ranker:
     """Load the ranker that `save` wrote. Errors: ModelError."""
     kept = arrays_member(path)
-    with judged(path):
+    with raise_model_errors(path):
         trees = {
             name.removeprefix("tree_"): array
             for name, array in kept.items()
@@ -302,7 +302,7 @@ def load_ranker(path: Path) -> Ranker:
         }
         ranker = Ranker(kept["weights"], trees, kept["scores"], kept["shares"])
         if ranker.weights.shape != (len(PAIR),):
-            raise ModelError(f"{path} was learned by another release", hint="make the model again")
+            raise ModelError(f"{path} was trained by another release", hint="train the model again")
         _check(ranker)
     return ranker
 

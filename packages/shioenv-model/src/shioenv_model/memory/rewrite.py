@@ -271,18 +271,21 @@ def _filled(kept: Kept, pairs: _Pairs, before: Mapping[str, Any], how: int) -> K
         if times:
             output = output.replace(old, f"\0{len(held)}\0")
             held.append(new)
-    output = replaced(output, changed)
+    output = replace_words(output, changed)
     for number, text in enumerate(held):
         output = output.replace(f"\0{number}\0", text)
     if kept.channels is None:
         channels = None
     else:
-        channels = replaced(kept.channels[0], changed), replaced(kept.channels[1], changed)
+        channels = (
+            replace_words(kept.channels[0], changed),
+            replace_words(kept.channels[1], changed),
+        )
     patch = kept.patch if kept.patch == "[]" else _patch(kept.patch, pairs, changed, before)
     return replace(kept, output=output[:_LONGEST], patch=patch, channels=channels)
 
 
-def replaced(text: str, changed: Mapping[str, str]) -> str:
+def replace_words(text: str, changed: Mapping[str, str]) -> str:
     """Replace words in a text, all at once, and only at word boundaries."""
     spend(1 + len(changed) * len(text) // COPIED)
     found = [old for old in changed if old in text]
@@ -332,7 +335,7 @@ def _patch(
         if area != "fs":
             names = [changed.get(name, name) for name in names]
             rest = [
-                replaced(each, {**pairs.renamed(each), **changed})
+                replace_words(each, {**pairs.renamed(each), **changed})
                 if isinstance(each, str)
                 else each
                 for each in rest
@@ -500,7 +503,7 @@ def _entry(entry: dict[str, Any], pairs: _Pairs, changed: Mapping[str, str]) -> 
     """Rewrite the entry of a created file, with our files' values in place of theirs."""
     made = {**entry, **pairs.dates(entry)}
     if "target" in made:
-        made["target"] = changed.get(made["target"], replaced(made["target"], changed))
+        made["target"] = changed.get(made["target"], replace_words(made["target"], changed))
         if made.get("size") == len(entry["target"]):
             made["size"] = len(made["target"].encode("utf-8", "surrogateescape"))
         return made

@@ -24,7 +24,7 @@ from shioenv.domain.pointer import keys
 from shioenv.domain.runner import State
 from shioenv.files.regular import read_regular
 from shioenv_model.memory.members import LARGEST as LARGEST_MEMBER
-from shioenv_model.memory.members import judged, parsed
+from shioenv_model.memory.members import parse_member, raise_model_errors
 
 if TYPE_CHECKING:  # querying a model needs no built system, and none of its code
     from shioenv.system.store import System
@@ -198,7 +198,7 @@ class World:
     @classmethod
     def from_json(cls, source: bytes) -> World:
         """Load the world that `to_json` wrote. Errors: ValueError, ContextError for other bytes."""
-        document = parsed(source, _Written)
+        document = parse_member(source, _Written)
         contents = {path: text.encode("latin-1") for path, text in document["contents"].items()}
         made: Any = document.get("made")
         return cls(Context(document["context"]), contents, made)
@@ -243,7 +243,7 @@ def _made(system: System) -> dict[str, Any]:
 def read_world(directory: Path) -> World:
     """Load the world in a model's directory. Errors: ModelError."""
     file = directory / "world.json"
-    with judged(file):
+    with raise_model_errors(file):
         return World.from_json(read_regular(file, LARGEST_MEMBER))
 
 

@@ -14,7 +14,7 @@ from shioenv.domain.predictor import Setting, make_predictor
 from shioenv.domain.runner import Runner, State
 from shioenv.errors import Abstained, PredictorError, did_you_mean
 from shioenv.system.store import find_system
-from shioenv_model.composition.replay import written
+from shioenv_model.composition.command_replay import written
 from shioenv_model.files import DEFAULT, card_of, load_model
 from shioenv_model.memory.sources import NAMES
 from shioenv_model.model import Model
@@ -89,7 +89,7 @@ def emulator(name: str, system: str | None) -> Emulated:
     `find_system`.
     """
     if name != STAGES:
-        raise PredictorError(f"stages cannot be by {name!r}", hint=f"stages={STAGES}")
+        raise PredictorError(f"no emulator for stages is called {name!r}", hint=f"stages={STAGES}")
     built = find_system(system)
     return Emulated(make_predictor(STAGES, built.name, built.declaration.start_directory))
 
@@ -108,5 +108,5 @@ def _share(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise PredictorError(f"{text!r} is no confidence", hint="abstain-below=0.3, from 0 to 1")
+        raise PredictorError(f"{text!r} is not a confidence", hint="abstain-below=0.3, from 0 to 1")
     return value

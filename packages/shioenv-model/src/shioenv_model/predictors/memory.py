@@ -16,17 +16,17 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PredictorError
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.files.durable import locked, storage_errors
 from shioenv_model.composition.call import Call
 from shioenv_model.files import located, opened, read_card
 from shioenv_model.memory.index import FORMS, holds_index
-from shioenv_model.memory.memory import Memory, behavior_of
-from shioenv_model.memory.rank import difference
+from shioenv_model.memory.memory import Memory, recorded_behavior
+from shioenv_model.memory.rank import command_difference
 from shioenv_model.memory.world import World
 from shioenv_model.sealed import is_sealed, keep_private, seal
 from shioenv_model.training.material import datasets_in
-from shioenv_model.training.memory import train_memory
+from shioenv_model.training.memory_training import train_memory
 from shioenv_model.worlds import asked_elsewhere
 
 QUESTIONS = 2000
@@ -97,11 +97,13 @@ class Remembering:
         for number in memory.index.near(ours, 4 * count + 20):
             theirs = memory.taken(number)
             if theirs is not None:
-                pair = difference(ours, theirs)
+                pair = command_difference(ours, theirs)
                 ranked.append((float(memory.ranker.weights @ pair), number))
         entries = [memory.index.entry(number) for _, number in sorted(ranked)[:count]]
         return [
-            Near(each.text, each.cwd, behavior_of(memory.index.behavior(each.behavior), state))
+            Near(
+                each.text, each.cwd, recorded_behavior(memory.index.behavior(each.behavior), state)
+            )
             for each in entries
         ]
 

@@ -13,12 +13,12 @@ from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import PredictorError
 from shioenv.system.store import find_system
-from shioenv_model.composition.inputs import Composition
+from shioenv_model.composition.composed_inputs import Composition
 from shioenv_model.files import card_of, load_seq2seq, located, opened
 from shioenv_model.memory.memory import Memory
 from shioenv_model.sequence.seq2seq import Seq2seq, answer_in_one_thread
-from shioenv_model.training.examples import Seen
-from shioenv_model.training.preparing import now_of
+from shioenv_model.training.preparing import start_instant
+from shioenv_model.training.token_examples import Seen
 from shioenv_model.worlds import world_called
 
 
@@ -70,7 +70,7 @@ def seq2seq(setting: Setting) -> WrittenPredictor:
     world, now, where = None, None, ""
     if setting.system != next(iter(known), ""):
         world = world_called(setting.system, setting.start)
-        now = now_of(find_system(setting.system).declaration)
+        now = start_instant(find_system(setting.system).declaration)
         where = "" if setting.system in known else ", of a system it never saw"
     model = load_seq2seq(name, memory=memory, world=world, now=now)
     answer_in_one_thread()

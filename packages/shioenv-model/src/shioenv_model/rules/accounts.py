@@ -13,7 +13,7 @@ PASSWD, GROUP = "/etc/passwd", "/etc/group"
 """The account databases: passwd(5), group(5)."""
 
 
-def accounts(state: State, file: str) -> dict[str, list[str]]:
+def parse_accounts(state: State, file: str) -> dict[str, list[str]]:
     """Parse an account database: the fields of each line, by account name. Errors: Abstained."""
     data = state.read(file)
     if data is None:
@@ -22,7 +22,7 @@ def accounts(state: State, file: str) -> dict[str, list[str]]:
     return {fields[0]: fields for fields in lines if len(fields) > 2}
 
 
-def named(known: Mapping[str, Sequence[str]], number: str) -> str | None:
+def name_of_number(known: Mapping[str, Sequence[str]], number: str) -> str | None:
     """Return the name of the first account with this number; None if there is none."""
     return next((name for name, fields in known.items() if fields[2] == number), None)
 
@@ -40,11 +40,11 @@ class _Users:
 
     @classmethod
     def of(cls, state: State) -> _Users:
-        return cls(accounts(state, PASSWD), accounts(state, GROUP))
+        return cls(parse_accounts(state, PASSWD), parse_accounts(state, GROUP))
 
     def called(self, word: str) -> list[str] | None:
         """Look up a user by name, else by number."""
-        return self.users.get(word) or self.users.get(named(self.users, word) or "")
+        return self.users.get(word) or self.users.get(name_of_number(self.users, word) or "")
 
     def groups_of(self, user: Sequence[str]) -> list[str]:
         """Return the numbers of a user's groups, the primary group first."""
@@ -53,7 +53,7 @@ class _Users:
 
     def group(self, number: str) -> str:
         """Return the name of a group. Errors: Abstained for a number without a name."""
-        name = named(self.groups, number)
+        name = name_of_number(self.groups, number)
         if name is None:
             raise Abstained("a group without a name")
         return name

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv_model.memory.forms import Form
-from shioenv_model.rules.accounts import PASSWD, accounts
+from shioenv_model.rules.accounts import PASSWD, parse_accounts
 
 LISTS, WALKS = "ps", "find"
 """The supported commands: `ps` lists processes, `find` lists files."""
@@ -196,7 +196,7 @@ class _Rows:
 
     def _owners(self, wanted: set[str]) -> set[str]:
         """Resolve users given by name or by number to names."""
-        users = accounts(self._state, PASSWD)
+        users = parse_accounts(self._state, PASSWD)
         if any(each not in users and not each.isdecimal() for each in wanted):
             raise LookupError(LISTS)
         return {name for name, user in users.items() if wanted & {name, *user[2:3]}}

@@ -41,7 +41,7 @@ class _Change:
         return _Change(self.start + by, self.stop + by, self.first + by, self.last + by)
 
 
-def differences(words: Sequence[str], state: State) -> tuple[str, str, int]:
+def run_diff(words: Sequence[str], state: State) -> tuple[str, str, int]:
     """Return standard output, standard error and exit code of `diff`.
 
     Errors: Abstained for unsupported options, for unknown contents, and where several results are

@@ -18,16 +18,16 @@ from typing import Any
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import OF_DATE
-from shioenv.domain.modes import changed_mode, mode_of, shown
+from shioenv.domain.modes import changed_mode, format_mode, mode_of
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.work import COPIED, spend
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.conditions import is_root
 from shioenv_model.composition.opening import umask_of
-from shioenv_model.rules.accounts import GROUP, PASSWD, accounts, named
+from shioenv_model.rules.accounts import GROUP, PASSWD, name_of_number, parse_accounts
 from shioenv_model.rules.options import options_of, parse_options, words_of
-from shioenv_model.rules.tree_changes import Effects, now_of, written
+from shioenv_model.rules.tree_changes import Effects, new_file_attributes, written_entry
 
 LARGEST = 16 * 1024 * 1024
 """Maximum bytes of a file that a rule creates; our own limit."""
@@ -100,25 +100,25 @@ def _chmod(made: Effects, words: Sequence[str]) -> bytes:
             mode = changed_mode(rest[0], old, umask, directory=kind == "d")
             if mode is None or (rest[0].startswith("-") and umask & old & ~mode):
                 raise Abstained("no mode, or one that the umask makes another one")
-            made.put(whole, {**entry, "perms": shown(kind, mode)})
+            made.put(whole, {**entry, "perms": format_mode(kind, mode)})
     return b""
 
 
 def _chown(made: Effects, words: Sequence[str], *, group_alone: bool = False) -> bytes:
     options, (who, *paths) = options_of(words, "R") if len(words) > 1 else (set(), [""])
     owner, colon, group = ("", ":", who) if group_alone else who.partition(":")
-    users, groups = accounts(made.state, PASSWD), accounts(made.state, GROUP)
+    users, groups = parse_accounts(made.state, PASSWD), parse_accounts(made.state, GROUP)
     if not paths or (owner and owner not in users) or (group and group not in groups):
         raise Abstained("an owner that is not there")
     if owner and colon and not group:
-        group = named(groups, users[owner][3]) or ""
+        group = name_of_number(groups, users[owner][3]) or ""
         if not group:
             raise Abstained("a group without a name")
     for path in paths:
         for whole in _reached(made, path, recurses="R" in options, follows="R" not in options):
             entry = made.entry(whole)
             assert entry is not None
-            kept = entry if entry["perms"][0] in "dl" else written(entry)
+            kept = entry if entry["perms"][0] in "dl" else written_entry(entry)
             theirs = {"owner": owner or entry["owner"], "group": group or entry["group"]}
             made.put(whole, {**kept, **theirs})
     return b""
@@ -287,7 +287,7 @@ def _copy(made: Effects, source: str, target: str, *, keeps: bool) -> None:
     if old is not None and (kind != "-" or old["perms"][0] != "-" or source == target):
         raise Abstained("a file that is in the way")
     if kind == "l":
-        kept = dict(entry) if keeps else {**entry, **now_of(made)}
+        kept = dict(entry) if keeps else {**entry, **new_file_attributes(made)}
         made.put(target, {**kept, "links": 1})
         return
     mode = mode_of(entry["perms"])
@@ -303,7 +303,11 @@ def _copy(made: Effects, source: str, target: str, *, keeps: bool) -> None:
         raise Abstained("a content that nobody knows")
     copied = made.made("-", mode & 0o777 & ~umask_of(made.state), size=entry["size"])
     if old is not None:
-        copied = {**written(old), **now_of(made, owner=False), "size": entry["size"]}
+        copied = {
+            **written_entry(old),
+            **new_file_attributes(made, owner=False),
+            "size": entry["size"],
+        }
     if keeps:
         copied |= {each: entry[each] for each in ("owner", "group", "perms", *OF_DATE)}
     made.put(target, copied)
@@ -358,7 +362,7 @@ def _ln(made: Effects, words: Sequence[str]) -> bytes:
         above = posixpath.dirname(whole)
         parent = made.entry(above)
         if old is not None and parent is not None:  # the new link replaces the old one
-            made.put(above, {**parent, **now_of(made, owner=False)})
+            made.put(above, {**parent, **new_file_attributes(made, owner=False)})
         made.put(whole, made.made("l", 0o777, size=len(os.fsencode(source)), target=source))
         return b""
     found = _found(made, source)

@@ -26,7 +26,7 @@ from shioenv_model.composition.opening import NULL
 from shioenv_model.composition.variables import Variables
 from shioenv_model.memory.functions.paths import above, last_part
 from shioenv_model.rules.accounts import groups_of_users, told_of_users
-from shioenv_model.rules.differences import differences
+from shioenv_model.rules.differences import run_diff
 from shioenv_model.rules.options import options_of, parse_options, words_of
 from shioenv_model.rules.sorting import common_lines, sorted_text
 
@@ -251,7 +251,7 @@ def _hash(name: str) -> int:
 
 
 def _diff(words: Sequence[str], state: State) -> Behavior:
-    shown, wrong, code = differences(words, state)
+    shown, wrong, code = run_diff(words, state)
     return _pieces([(shown, False), (wrong, True)], code)
 
 

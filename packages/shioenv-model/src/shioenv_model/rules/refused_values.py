@@ -142,7 +142,7 @@ def is_mode(text: str) -> bool:
     return bool(_SYMBOLIC.fullmatch(text))
 
 
-def stamp(value: str) -> str | None:
+def stamp_error(value: str) -> str | None:
     """Return the message of touch(1) about `[[CC]YY]MMDDhhmm[.ss]`."""
     match = re.fullmatch(r"(?:\d\d|\d{4})?(\d\d)(\d\d)(\d\d)(\d\d)(?:\.(\d\d))?", value)
     if match:

@@ -16,7 +16,7 @@ from shioenv.domain.runner import State
 from shioenv_model.bash.work import uncounted
 from shioenv_model.memory.forms import Form
 from shioenv_model.memory.functions.script import RefusedScriptError, read_script
-from shioenv_model.rules.accounts import GROUP, PASSWD, accounts
+from shioenv_model.rules.accounts import GROUP, PASSWD, parse_accounts
 from shioenv_model.rules.refused_values import hint, is_mode, may_be_a_date
 
 _SHOWN = re.compile(r"[ -\[\]-~]+")
@@ -29,14 +29,14 @@ _PLAIN = frozenset({"-E", "-i", "-n", "-s", "-u", "-z"})
 """Options of `sed` that do not change the meaning of a script."""
 
 
-def script(form: Form, state: State) -> str | None:
+def sed_script_error(form: Form, state: State) -> str | None:
     """`sed`'s error for a script that it cannot parse."""
     return _script(form, 1)
 
 
 def label(form: Form, state: State) -> str | None:
     """`sed`'s error for a jump to a missing label."""
-    with uncounted():  # `script` counted the same steps
+    with uncounted():  # `sed_script_error` counted the same steps
         return _script(form, 4)
 
 
@@ -84,7 +84,7 @@ def owner(form: Form, state: State) -> str | None:
     options = dict(form.options)
     if len(form.operands) < 2 or "--reference" in options:
         return None
-    users, groups = accounts(state, PASSWD), accounts(state, GROUP)
+    users, groups = parse_accounts(state, PASSWD), parse_accounts(state, GROUP)
     alone = form.utility == "chgrp"
     for spec in (options.get("--from"), form.operands[0]):
         if spec is None or not _SHOWN.fullmatch(spec) or not users:
@@ -104,7 +104,7 @@ def owner(form: Form, state: State) -> str | None:
 
 def user(form: Form, state: State) -> str | None:
     """`passwd`'s and `su`'s errors for an unknown user."""
-    users = accounts(state, PASSWD)
+    users = parse_accounts(state, PASSWD)
     who = [word for word in form.words if word not in ("-", "-l", "--login")][:1]
     if not users or not who or who[0] in users or not _NAME.fullmatch(who[0]) or who[0][0] == "-":
         return None
@@ -236,9 +236,9 @@ def absent_compressed_file(form: Form, state: State) -> str | None:
     return f"gzip: {path}.gz: No such file or directory\n"
 
 
-def processes(form: Form, state: State) -> str | None:
+def ps_error(form: Form, state: State) -> str | None:
     """`ps`'s errors for unknown users and malformed PID lists."""
-    users = accounts(state, PASSWD)
+    users = parse_accounts(state, PASSWD)
     for name, value in form.options:
         if not value or not _NAME.fullmatch(value):
             continue
@@ -332,7 +332,7 @@ def expression(form: Form, state: State) -> str | None:
     words = list(form.words)
     while words and (not words[0].startswith(("-", "(", ")", "!")) or words[0] == "--"):
         words.pop(0)
-    users, groups = accounts(state, PASSWD), accounts(state, GROUP)
+    users, groups = parse_accounts(state, PASSWD), parse_accounts(state, GROUP)
     place = 0
     while place < len(words):
         word = words[place]

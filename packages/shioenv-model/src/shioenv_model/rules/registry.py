@@ -24,16 +24,16 @@ from shioenv_model.rules.chosen_rows import LISTS, WALKS, chosen_rows
 from shioenv_model.rules.effects import effect
 from shioenv_model.rules.file_by_file import SEARCH, edited_in_place, one_by_one, searched
 from shioenv_model.rules.programs import printed
-from shioenv_model.rules.refusals import refused
 from shioenv_model.rules.spellings import (
     asks_for_usage,
+    insert_directory,
     is_usage_of,
-    named,
     respelled,
     unnamed,
     without_name,
 )
 from shioenv_model.rules.unreachable_hosts import outside
+from shioenv_model.rules.usage_errors import usage_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def _usage(call: Call, state: State, respondent: Respondent) -> Step | None:
 def _refusal(call: Call, state: State, respondent: Respondent) -> Step | None:
     """The error of a program that rejects its words."""
     taken = respondent.parse(call, state)
-    said = None if taken is None else refused(taken.form, state)
+    said = None if taken is None else usage_error(taken.form, state)
     if said is None:
         return None
     return Step(call.text, Answer(said, 1.0, "words that are refused, by rule"))
@@ -257,7 +257,7 @@ def _unnamed_directory(call: Call, state: State, respondent: Respondent) -> Step
     if fresh.before.document["fs"] == state.before.document["fs"]:
         state = respondent.world.state()
         name = name.removeprefix(f"{state.cwd}/")
-    step = respondent.ask(Call(named(call.text, name)), state)
+    step = respondent.ask(Call(insert_directory(call.text, name)), state)
     said: Behavior = without_name(step.answer.behavior, name)
     return replace(step, input=call.text, answer=replace(step.answer, behavior=said))
 

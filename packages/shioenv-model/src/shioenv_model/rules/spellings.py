@@ -42,7 +42,7 @@ def unnamed(text: str, state: State, start: str) -> bool:
     return here not in {start, "/"} and _nameless(text) is not None
 
 
-def named(text: str, name: str) -> str:
+def insert_directory(text: str, name: str) -> str:
     """Insert `name` as the directory of an `unnamed` command."""
     match = _nameless(text)
     assert match is not None

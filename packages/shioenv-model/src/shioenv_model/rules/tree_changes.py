@@ -11,7 +11,7 @@ from typing import Any
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import OF_DATE
-from shioenv.domain.modes import mode_of, shown
+from shioenv.domain.modes import format_mode, mode_of
 from shioenv.domain.names import file_key, name_bytes
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import pointer
@@ -122,8 +122,8 @@ class Effects:
         if old is not None and old["perms"][0] != "-":
             raise Abstained("what is no regular file")
         new = self.made("-", 0o666 & ~umask_of(self.state))
-        entry = new if old is None else written(old)
-        self.put(whole, {**entry, **now_of(self, owner=False), "size": len(content)})
+        entry = new if old is None else written_entry(old)
+        self.put(whole, {**entry, **new_file_attributes(self, owner=False), "size": len(content)})
         self.contents[self.key(whole)] = content
 
     def remove_tree(self, whole: str) -> None:
@@ -134,7 +134,7 @@ class Effects:
 
     def made(self, kind: str, mode: int, **what: Any) -> dict[str, Any]:
         """Return the entry of a file created now."""
-        entry = {**self.fresh, "perms": shown(kind, mode), **what}
+        entry = {**self.fresh, "perms": format_mode(kind, mode), **what}
         return {**entry, "links": 2, "size": 4096} if kind == "d" else entry
 
     def behavior(self, stdout: bytes = b"") -> Behavior:
@@ -171,14 +171,14 @@ class Effects:
         )  # fmt: skip
 
 
-def written(entry: Mapping[str, Any]) -> dict[str, Any]:
+def written_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entry after a write or a change of owner: the kernel clears the set-ID bits."""
     mode = mode_of(entry["perms"])
     mode &= ~0o6000 if mode & 0o010 else ~0o4000
-    return {**entry, "perms": shown(entry["perms"][0], mode)}
+    return {**entry, "perms": format_mode(entry["perms"][0], mode)}
 
 
-def now_of(made: Effects, *, owner: bool = True) -> dict[str, Any]:
+def new_file_attributes(made: Effects, *, owner: bool = True) -> dict[str, Any]:
     """Return the attributes that a file created now takes from the time and its creator."""
     names = (*OF_DATE, *(("owner", "group") if owner else ()))
     return {each: made.fresh[each] for each in names}

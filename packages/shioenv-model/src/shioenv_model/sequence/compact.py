@@ -111,7 +111,7 @@ def target_of(behavior: Behavior, names: DocumentNames, now: Now) -> Target | No
 
     `names` are those of the document to which the behavior's patch applies.
     """
-    lines = lines_of(behavior.patch, names, now)
+    lines = patch_lines(behavior.patch, names, now)
     if lines is None:
         return None
     return Target(behavior.exit_code, _pieces(behavior), lines)
@@ -140,7 +140,7 @@ def _pieces(behavior: Behavior) -> tuple[tuple[str, bytes], ...]:
     return tuple(found)
 
 
-def lines_of(patch: ContextPatch, names: DocumentNames, now: Now) -> str | None:
+def patch_lines(patch: ContextPatch, names: DocumentNames, now: Now) -> str | None:
     """Convert a patch to lines; None if the format cannot express it."""
     before = names.before
     lines: list[str] = []

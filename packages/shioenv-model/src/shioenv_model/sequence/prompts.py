@@ -11,7 +11,7 @@ from typing import Any
 from shioenv.bash.words import split_words
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
-from shioenv_model.memory.facts import Operand, operands
+from shioenv_model.memory.facts import Operand, resolved_operands
 from shioenv_model.memory.forms import Forms
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rank import features
@@ -50,7 +50,7 @@ class Prompter:
         document = state.before.document
         lines = [f"$ {text}", f"@ {document['cwd']} {document.get('user', 'root')} {now.text}"]
         form = self._forms.form(split_words(text), state)
-        taken = None if form is None else Taken(form, operands(form, state))
+        taken = None if form is None else Taken(form, resolved_operands(form, state))
         left = CONTENT
         for each in taken.operands[:OPERANDS] if taken else ():
             for line in _facts(each, state, left):

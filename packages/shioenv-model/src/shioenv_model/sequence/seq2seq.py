@@ -24,7 +24,7 @@ from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, ContextError, MissingExtraError, ModelError, PatchError
 from shioenv.files.regular import open_regular
 from shioenv_model.bash.work import answering
-from shioenv_model.memory.members import json_member, judged
+from shioenv_model.memory.members import json_member, raise_model_errors
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.translation import shift
 from shioenv_model.memory.world import World, read_world
@@ -59,7 +59,7 @@ class Seq2seq:
         self.directory = directory = Path(directory)
         own = read_world(directory)
         self.world = world or own
-        with judged(directory / "model.json"):
+        with raise_model_errors(directory / "model.json"):
             self.card: dict[str, Any] = json_member(directory / "model.json", dict[str, Any])
             learned = self.card["learned"]
             self._knots = np.array(learned["scores"]), np.array(learned["shares"])
@@ -218,7 +218,7 @@ def _loaded(directory: Path) -> Any:
     for name in ("config.json", "generation_config.json"):
         if os.path.lexists(directory / name):
             json_member(directory / name, dict[str, Any])
-    with judged(weights, "holds no weights that can be read"):
+    with raise_model_errors(weights, "holds no weights that can be read"):
         open_regular(weights).close()
         model = transformers.T5ForConditionalGeneration.from_pretrained(
             directory, dtype=torch.float32, local_files_only=True, use_safetensors=True

@@ -21,7 +21,7 @@ import msgspec
 from shioenv.dataset.external import CommandList, import_commands
 from shioenv.dataset.generate import Destination, Progress, enlarged, generate
 from shioenv.dataset.manifest import MANIFEST, finished_manifest, read_manifest
-from shioenv.dataset.read import read_contexts, read_records
+from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.select import Selection, select
 from shioenv.domain.inputs import Role
 from shioenv.errors import ModelError, UnknownDatasetError, did_you_mean
@@ -36,7 +36,13 @@ from shioenv.synthesis.sample import sample
 from shioenv.synthesis.samplers import HORIZON
 from shioenv.system.store import System, find_system
 from shioenv_model.memory.world import World, world_of
-from shioenv_model.training.samplers import CROSSED, PIPED, behind_pipes, crossed, stage_inputs
+from shioenv_model.training.material_samplers import (
+    CROSSED,
+    PIPED,
+    behind_pipes,
+    crossed,
+    stage_inputs,
+)
 
 RECIPES = Path(__file__).parent / "recipes"
 """The directory of the recipes shipped with the package."""
@@ -186,7 +192,7 @@ def read_recipe(path: Path) -> Recipe:
         if part.selection is not None and (part.inputs or part.sampler in listed):
             raise ModelError(
                 f"{path}: {part.name} has bounds on scores, but its inputs are not scored",
-                hint="leave the bounds out, or draw by the samplers gcs, ucs or ucs-universal",
+                hint="remove the bounds, or use the samplers gcs, ucs or ucs-universal",
             )
     return recipe
 
@@ -225,7 +231,7 @@ def make_material(
         if part.sampler in (PROBES, FILTERS, CROSSED, PIPED):
             built = find_system(system)
             if part.sampler == PROBES:
-                lines = probes(built, part.count, part.seed)
+                lines = probe_inputs(built, part.count, part.seed)
             elif part.sampler == FILTERS:
                 lines = filters(built, part.count, part.seed)
             elif part.sampler == CROSSED:
@@ -293,7 +299,7 @@ def _select(
     select(pool, target, selection)
 
 
-def probes(system: System, count: int, seed: int) -> list[str]:
+def probe_inputs(system: System, count: int, seed: int) -> list[str]:
     """Return inputs that run each command alone, for help, and with its options.
 
     Each letter and each digit is tried as an option, and `nosuch` as a long option. Each letter or
@@ -384,7 +390,7 @@ def system_of(dataset: Path) -> System:
         raise ModelError(
             f"{dataset} was made on {plan.system} with the digest {plan.system_digest:.12}…; "
             f"{plan.system} has the digest {built.digest:.12}… now",
-            hint="a model holds files of the system: make the dataset again on this build",
+            hint="a model contains files of the system: generate the dataset again on this build",
         )
     return built
 

@@ -15,7 +15,7 @@ import msgspec
 
 from shioenv.bash.normal import normal
 from shioenv.dataset.manifest import read_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import date_of
 from shioenv.domain.inputs import without_start
@@ -23,15 +23,15 @@ from shioenv.domain.record import Record
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained, ModelError, PatchError
 from shioenv.system.declare import SystemDeclaration
-from shioenv_model.composition.inputs import is_asked_whole
+from shioenv_model.composition.composed_inputs import is_asked_whole
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.world import World
 from shioenv_model.sequence.codec import Codec
 from shioenv_model.sequence.compact import DocumentNames, Now, Target, target_of
 from shioenv_model.sequence.prompts import Prompter
-from shioenv_model.training.examples import TrainingExample, write_examples
 from shioenv_model.training.material import described, system_of, world_in
-from shioenv_model.training.samplers import PIPED, is_source, parted
+from shioenv_model.training.material_samplers import PIPED, is_source, parted
+from shioenv_model.training.token_examples import TrainingExample, write_examples
 
 DEV_ONE_IN = 50
 """One in this many inputs is a dev example, used for evaluation and not for training.
@@ -100,7 +100,7 @@ def prepare(
     `find_system` and of `Codec`.
     """
     if bool(shape.neighbours) != (memory is not None):
-        raise ModelError("neighbours are those of a memory", hint="name both, or neither")
+        raise ModelError("--neighbours needs --memory", hint="give both, or neither")
     counts = _Counts()
     systems: dict[str, dict[str, str]] = {}
     directory.mkdir(parents=True, exist_ok=True)
@@ -313,9 +313,9 @@ def _target(behavior: Behavior, names: DocumentNames, now: Now) -> Target | None
 
 def _known(dataset: Path) -> tuple[World, str, Now]:
     built, world = world_in(dataset)
-    return world, built.digest, now_of(built.declaration)
+    return world, built.digest, start_instant(built.declaration)
 
 
-def now_of(declaration: SystemDeclaration) -> Now:
+def start_instant(declaration: SystemDeclaration) -> Now:
     """Return the instant at which inputs start on a system."""
     return Now(**date_of(declaration.instant))

@@ -41,8 +41,8 @@ from shioenv.errors import ModelError
 from shioenv.files.durable import storage_errors
 from shioenv.guests import package_version
 from shioenv_model.files import write_card
-from shioenv_model.training.examples import SEEN, Examples
 from shioenv_model.training.passes import ReplayedPasses, fused
+from shioenv_model.training.token_examples import SEEN, Examples
 
 SIZES: Mapping[str, dict[str, int]] = MappingProxyType(
     {
@@ -326,7 +326,7 @@ def train(
     """
     begun = time.monotonic()
     if device == "cuda" and not torch.cuda.is_available():
-        raise ModelError("there is no CUDA device here", hint="--device cpu")
+        raise ModelError("this host has no CUDA device", hint="--device cpu")
     with storage_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
         _agree(directory, plan, examples)
@@ -345,7 +345,7 @@ def train(
         for dev in (False, True)
     }
     if not len(batches[True]):
-        raise ModelError("no example judges: there are too few of them", hint="take more material")
+        raise ModelError("there are too few examples to hold some out", hint="use more material")
     trainer = _Trainer(
         model=model,
         args=_arguments(checkpoints, plan, device),
@@ -428,8 +428,8 @@ def _agree(directory: Path, plan: TrainingPlan, examples: Examples) -> None:
     known = json.loads(file.read_bytes())
     if known["plan"] != said["plan"] or known["examples"] != said["examples"]:
         raise ModelError(
-            f"the run in {directory} has another plan, or other examples",
-            hint="give what it began with, or another directory",
+            f"the run in {directory} has other settings or examples",
+            hint="use its settings and examples, or another directory",
         )
 
 
@@ -443,7 +443,7 @@ def new_model(examples: Examples, plan: TrainingPlan) -> Any:
         try:
             model = T5ForConditionalGeneration.from_pretrained(plan.checkpoint, dtype=torch.float32)
         except (OSError, ValueError) as error:
-            raise ModelError(f"{plan.checkpoint} is no checkpoint of T5: {error}") from None
+            raise ModelError(f"{plan.checkpoint} is not a T5 checkpoint: {error}") from None
         if model.config.vocab_size < codec.size:
             raise ModelError(f"{plan.checkpoint} has fewer tokens than the examples")
     elif plan.size in SIZES:

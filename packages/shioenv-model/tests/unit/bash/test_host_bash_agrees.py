@@ -63,6 +63,12 @@ class Variables:
     def substitute(self, source: str) -> str:
         raise Abstained("nothing runs here")
 
+    def resolved(self, name: str) -> str:
+        return name
+
+    def attributes(self, name: str) -> str:
+        return ""
+
     def connect(self, source: str, *, reading: bool) -> str:
         raise Abstained("nothing runs here")
 
@@ -196,7 +202,7 @@ LINES = st.text(st.sampled_from("ab \t:,X"), max_size=10)
 @settings(max_examples=6, phases=NO_SHRINKING, derandomize=True)
 @given(st.lists(LINES, min_size=20, max_size=40), SEPARATORS, st.integers(1, 3))
 def test_read_divides_a_line_as_bash_does(lines: list[str], ifs: str, count: int) -> None:
-    from shioenv_model.composition.builtins import _split
+    from shioenv_model.composition.stdin_builtins import _split
 
     names = ["a", "b", "c"][:count]
     shown = " ".join(f'"${name}"' for name in names)

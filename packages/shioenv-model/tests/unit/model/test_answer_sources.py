@@ -8,12 +8,12 @@ import pytest
 
 from shioenv.domain.predictor import Setting
 from shioenv.errors import PredictorError, UsageError
-from shioenv_model.commands import EXACT, GUESSED
 from shioenv_model.files import load_model, write_card
 from shioenv_model.memory.sources import NAMES, Sources, without
 from shioenv_model.model import Model
 from shioenv_model.predictors.default import default
 from shioenv_model.rules.registry import RULES
+from shioenv_model.single_commands import EXACT, GUESSED
 from support.small_world import HOME, small_memory
 
 RULED = "basename sub/inner.txt"
@@ -107,7 +107,7 @@ def test_without_all_of_it_bash_alone_answers(directory: Path) -> None:
 
 
 def test_an_input_that_is_not_put_together_keeps_to_the_sources(directory: Path) -> None:
-    text = "trap 'cat a.txt' EXIT"
+    text = "coproc cat a.txt"
     model = load_model(directory, without=["functions", "records"])
     assert model.answer(text).source.startswith(GUESSED)
     assert not [step for step in model.steps if step.nearest]

@@ -19,8 +19,8 @@ from shioenv_model.sequence.compact import (
     DocumentNames,
     Now,
     accepts,
-    lines_of,
     operations_of,
+    patch_lines,
     target_of,
 )
 from support.small_world import entry, small_world
@@ -73,7 +73,7 @@ def test_a_patch_is_said_in_lines_and_read_back(
     operations: list[tuple[Any, ...]], lines: str
 ) -> None:
     patch = ContextPatch(tuple(operations))
-    assert lines_of(patch, NAMES, NOW) == lines
+    assert patch_lines(patch, NAMES, NOW) == lines
     assert back(lines) == patch
 
 
@@ -86,7 +86,7 @@ def test_what_is_changed_now_says_so_and_nothing_of_the_date_that_was_the_same()
             ("=", "/fs/a.txt/time", "08:00"),
         )
     )
-    assert lines_of(patch, NAMES, LATER) == "=a.txt size 9 @\n"
+    assert patch_lines(patch, NAMES, LATER) == "=a.txt size 9 @\n"
     assert back("=a.txt size 9 @\n", LATER) == patch
 
 
@@ -97,7 +97,7 @@ def test_what_lines_cannot_say_is_not_said() -> None:
         ("r", "/fs/link/target"),
         ("r", "/fs/gone"),
     ]:
-        assert lines_of(ContextPatch((operation,)), NAMES, NOW) is None
+        assert patch_lines(ContextPatch((operation,)), NAMES, NOW) is None
 
 
 @pytest.mark.parametrize(

@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 
 from shioenv_model.bash.work import answering
-from shioenv_model.memory.functions.dates import moment
+from shioenv_model.memory.column_tables import Tables
+from shioenv_model.memory.functions.dates import parse_date
 from shioenv_model.memory.functions.language import Interpretation, Language
 from shioenv_model.memory.functions.listing import (
     IN_COLUMNS,
     IN_DETAIL,
     LISTING,
     ListedFile,
+    format_listing,
     in_rows,
-    listed,
     ordered,
 )
 from shioenv_model.memory.functions.walk import WALK
 from shioenv_model.memory.interpret import Interpreter
 from shioenv_model.memory.rewrite import Kept
-from shioenv_model.memory.tables import Tables
 from support.seen import Seen
 from support.small_world import small_world, taken
 
@@ -53,7 +53,7 @@ def real(*words: str, cwd: Path | None = None) -> str:
     ],
 )  # fmt: skip
 def test_a_date_is_read_as_the_program_reads_it(text: str) -> None:
-    assert f"{moment(text, NOW):%F %T}\n" == real("date", "-d", text, "+%F %T")
+    assert f"{parse_date(text, NOW):%F %T}\n" == real("date", "-d", text, "+%F %T")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_date_is_read_as_the_program_reads_it(text: str) -> None:
 )  # fmt: skip
 def test_a_date_is_read_from_now(text: str, said: str) -> None:
     """As the sandbox reads them at this instant (`date -d TEXT '+%F %H:%M'`)."""
-    assert f"{moment(text, NOW):%F %H:%M}" == said
+    assert f"{parse_date(text, NOW):%F %H:%M}" == said
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_date_is_read_from_now(text: str, said: str) -> None:
 )  # fmt: skip
 def test_what_is_no_date_is_not_read(text: str) -> None:
     with pytest.raises((ValueError, LookupError, OverflowError)):
-        moment(text, NOW)
+        parse_date(text, NOW)
 
 
 NAMES = (
@@ -111,7 +111,7 @@ def test_names_are_laid_out_as_the_program_lays_them_out(
     here = taken("ls").tree
     assert here is not None
     files = ordered([ListedFile(name, entry) for name in NAMES], plan)
-    assert listed(files, plan, None, here) == real("ls", options, cwd=tmp_path)
+    assert format_listing(files, plan, None, here) == real("ls", options, cwd=tmp_path)
 
 
 def test_no_names_take_no_row() -> None:

@@ -20,7 +20,7 @@ from shioenv.domain.runner import State
 from shioenv.errors import ModelError
 from shioenv.grammar.library import load_grammar, names_of_grammars
 from shioenv.grammar.parse import InputParser
-from shioenv_model.memory.facts import operand, rounded
+from shioenv_model.memory.facts import format_bytes, operand
 from shioenv_model.memory.forms import UNKNOWN, UNKNOWN_LONG, Form, Forms
 from shioenv_model.memory.index import ROW, Index, write_index
 from shioenv_model.memory.memory import Memory
@@ -29,14 +29,14 @@ from shioenv_model.memory.rank import (
     PAIR,
     WEIGHTS,
     Ranker,
+    command_difference,
     contradicts,
-    difference,
     load_ranker,
     untrained,
 )
-from shioenv_model.memory.rewrite import CONTENTS, Kept, Taken, fillings, replaced
+from shioenv_model.memory.rewrite import CONTENTS, Kept, Taken, fillings, replace_words
 from shioenv_model.memory.world import World
-from shioenv_model.training.memory import _Asked, arrays_of, learn
+from shioenv_model.training.memory_training import _Asked, arrays_of, learn
 from support.small_world import HOME, entry, small_memory, small_world, taken
 
 FORMS = Forms()
@@ -186,7 +186,7 @@ def test_words_are_exchanged_as_one_pattern_would_do_it(text: str, changed: dict
         return f"{begin}{re.escape(old)}{end}"
 
     pattern = "|".join(map(word, sorted(changed, key=len, reverse=True))) or "(?!)"
-    assert replaced(text, changed) == re.sub(pattern, lambda match: changed[match[0]], text)
+    assert replace_words(text, changed) == re.sub(pattern, lambda match: changed[match[0]], text)
 
 
 def test_a_mistaken_option_is_named() -> None:
@@ -291,7 +291,7 @@ def test_a_pipe_that_has_a_name_is_a_file() -> None:
 
 def test_what_cannot_be_known_of_a_word_is_told() -> None:
     state = small_world().state()
-    for text, guessed in (("echo ${HOME@U}", True), ("echo $HOME '$x' *.none", False)):
+    for text, guessed in (("echo ${HOME@z}", True), ("echo $HOME '$x' *.none", False)):
         form = form_of(text, state)
         assert form is not None
         assert form.guessed == guessed
@@ -314,10 +314,10 @@ def test_what_changed_of_a_file_is_told_of_it_now() -> None:
 
 def test_a_size_is_shown_to_people_as_programs_round_it() -> None:
     sizes = (0, 1023, 1024, 1025, 10_240, 35_149, 1_048_576)
-    assert [rounded(size, 1024) for size in sizes] == [
+    assert [format_bytes(size, 1024) for size in sizes] == [
         *("0", "1023", "1.0K", "1.1K", "10K", "35K", "1.0M"),
     ]
-    assert [rounded(size, 1000) for size in sizes] == [
+    assert [format_bytes(size, 1000) for size in sizes] == [
         *("0", "1.1k", "1.1k", "1.1k", "11k", "36k", "1.1M"),
     ]
 
@@ -331,7 +331,7 @@ def test_bash_names_the_first_letter_of_what_is_no_option() -> None:
 def test_addresses_of_one_host_are_alike() -> None:
     ours = taken("curl http://h/a")
     others = ("curl http://h/b", "curl http://h", "curl http://g/a", "curl https://h/a")
-    near = [difference(ours, taken(each))[PAIR.index("other addresses")] for each in others]
+    near = [command_difference(ours, taken(each))[PAIR.index("other addresses")] for each in others]
     assert near == [0.25, 1, 1, 1]
 
 
@@ -429,7 +429,7 @@ def test_an_index_of_other_forms_is_refused(tmp_path: Path) -> None:
     small_memory(tmp_path)
     head = json.loads((tmp_path / "index.json").read_text())
     (tmp_path / "index.json").write_text(json.dumps({**head, "forms": head["forms"] - 1}))
-    with pytest.raises(ModelError, match="takes commands apart otherwise"):
+    with pytest.raises(ModelError, match="parses commands differently"):
         Memory(tmp_path)
 
 
@@ -451,8 +451,8 @@ def test_a_world_is_what_was_written_down() -> None:
 
 
 def test_a_distance_is_nothing_to_oneself_and_says_what_differs() -> None:
-    assert not any(difference(taken("ls -l a.txt"), taken("ls -l a.txt")))
-    differing = difference(taken("ls -l a.txt"), taken("ls -y b.txt sub"))
+    assert not any(command_difference(taken("ls -l a.txt"), taken("ls -l a.txt")))
+    differing = command_difference(taken("ls -l a.txt"), taken("ls -y b.txt sub"))
     named = {name for name, value in zip(PAIR, differing, strict=True) if value}
     assert {"operands more or fewer", "other files", "a mistaken option on one side"} <= named
     assert len(WEIGHTS) == len(PAIR)
@@ -503,7 +503,7 @@ def test_too_few_records_that_are_alike_leave_the_weights_as_they_are(
         return _Asked(pairs, numbers, np.ones(rows, dtype=bool))
 
     monkeypatch.setenv("SHIOENV_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("shioenv_model.training.memory._asked", found)
+    monkeypatch.setattr("shioenv_model.training.memory_training._asked", found)
     figures = learn(tmp_path / "model", len(asked), 3)
     assert (figures["questions"], figures["held_back"]) == (len(asked), 0)
     assert not (tmp_path / "model" / "ranker.npz").exists()

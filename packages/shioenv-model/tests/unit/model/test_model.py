@@ -12,12 +12,11 @@ import pytest
 import zstandard
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.conformance import run_checks
 from shioenv.domain.context import Context
 from shioenv.domain.runner import State
+from shioenv.domain.runner_conformance import run_checks
 from shioenv.errors import Abstained, ModelError
-from shioenv.live.asked import AskedShell
-from shioenv_model.commands import GUESSED
+from shioenv.live.model_shell import AskedShell
 from shioenv_model.files import (
     SHIPPED,
     load_model,
@@ -31,7 +30,8 @@ from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rewrite import Kept
 from shioenv_model.memory.world import World
 from shioenv_model.model import Model
-from shioenv_model.rules.spellings import named, unnamed, without_name
+from shioenv_model.rules.spellings import insert_directory, unnamed, without_name
+from shioenv_model.single_commands import GUESSED
 from support.small_world import CONTENTS, HOME, small_memory, small_world
 
 AT = b"bash: line 1: cd: ", b": No such file or directory\n"
@@ -157,7 +157,7 @@ def test_commands_that_work_where_they_are(text: str, with_name: str | None) -> 
     assert unnamed(text, state, HOME) is (with_name is not None)
     assert not unnamed(text, fresh, HOME)
     if with_name is not None:
-        assert named(text, "/etc") == with_name
+        assert insert_directory(text, "/etc") == with_name
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from support.small_world import small_memory
 
 
 def counted(function: Callable[..., Any], calls: Counter[Any]) -> Callable[..., Any]:
-    def count(*arguments: Any) -> Any:
+    def count(*arguments: Any, **named: Any) -> Any:
         calls[arguments[-1]] += 1
-        return function(*arguments)
+        return function(*arguments, **named)
 
     return count
 

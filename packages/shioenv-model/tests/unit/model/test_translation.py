@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shioenv.domain.context import Context
 from shioenv_model.memory.index import write_index
 from shioenv_model.memory.memory import Memory
-from shioenv_model.memory.rewrite import Kept, fillings, replaced
+from shioenv_model.memory.rewrite import Kept, fillings, replace_words
 from shioenv_model.memory.translation import Shift, Translation
 from shioenv_model.memory.world import World
 from shioenv_model.model import Model
@@ -27,7 +27,7 @@ ELSEWHERE = "/home/mei"
 
 
 def said(text: str) -> str:
-    return replaced(text, dict(SHIFT.words(text)))
+    return replace_words(text, dict(SHIFT.words(text)))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_what_is_written_of_ours_is_what_would_be_written(
     if there.timestamp() < 1e9:
         return  # of ten digits no more
     expected = f"at {there.strftime(form)} it was\n"
-    assert replaced(text, dict(Shift(THEIRS, start).words(text))) == expected
+    assert replace_words(text, dict(Shift(THEIRS, start).words(text))) == expected
 
 
 def machine(user: str, host: str, address: str, started: datetime, cwd: str, **made: Any) -> World:
@@ -118,7 +118,7 @@ THERE = machine("mei", "harbor", "10.60.99.40", OURS, ELSEWHERE, **NOW_THERE)
     ],
 )
 def test_names_and_addresses_are_found_in_the_files_of_both(theirs: str, ours: str) -> None:
-    assert replaced(theirs, Translation(HERE, THERE).words(theirs)) == ours
+    assert replace_words(theirs, Translation(HERE, THERE).words(theirs)) == ours
 
 
 def test_users_are_found_by_their_number_where_there_are_more() -> None:

@@ -16,7 +16,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import Answer, State
 from shioenv.domain.scripted import ScriptedRunner
 from shioenv.errors import Abstained
-from shioenv_model.composition.inputs import Composition
+from shioenv_model.composition.composed_inputs import Composition
 
 FILE = {"perms": "-rw-r--r--", "links": 1, "owner": "root", "group": "root", "size": 0}
 FILE |= {"month": "Jan", "day": 1, "year": 2025, "time": "00:00"}

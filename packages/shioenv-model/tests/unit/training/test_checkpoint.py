@@ -17,8 +17,8 @@ from shioenv.errors import ModelError
 from shioenv_model.sequence.codec import Codec
 from shioenv_model.sequence.compact import OUTPUT, PATCH, Target
 from shioenv_model.sequence.seq2seq import Seq2seq
-from shioenv_model.training.examples import Examples, TrainingExample, write_examples
 from shioenv_model.training.sequence import SIZES, TrainingPlan, train
+from shioenv_model.training.token_examples import Examples, TrainingExample, write_examples
 from support.small_world import small_world
 
 MARKS = ["<pad>", "<s>", "</s>", "<unk>", "<mask>", *(f"<extra_id_{place}>" for place in range(3))]

@@ -8,7 +8,7 @@ import pytest
 
 from shioenv.errors import ModelError
 from shioenv_model.training.material import MaterialPart, read_recipe
-from shioenv_model.training.samplers import CROSSED
+from shioenv_model.training.material_samplers import CROSSED
 
 
 def test_a_part_without_a_policy_is_drawn_by_the_default_of_its_sampler() -> None:

@@ -16,14 +16,14 @@ from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 
 if TYPE_CHECKING:
     from shioenv.sandbox.base import Limits
+    from shioenv_paper.experiment_output import Results
     from shioenv_paper.regimes import RegimeTraining
-    from shioenv_paper.results import Results
     from shioenv_paper.setting import ExperimentSetting
 
 app = typer.Typer(
     name="experiment",
     no_args_is_help=True,
-    help="Run the paper's sampling experiments, and six more, on this machine.",
+    help="Run the paper's experiments and others.",
 )
 
 Experiment: TypeAlias = "Callable[[ExperimentSetting], Results]"
@@ -32,28 +32,34 @@ Out = Annotated[
     Path,
     typer.Option(
         metavar="DIR",
-        help="Results go to a directory in DIR that has the experiment's name. The same "
-        "command goes on where an earlier one was stopped.",
+        help="Directory for results, one subdirectory per experiment. The same command resumes.",
     ),
 ]
 Workers = Annotated[
-    int | None, typer.Option(min=1, metavar="W", help="Processes (default: one per processor).")
+    int | None,
+    typer.Option(min=1, metavar="W", help="Worker processes (default: one per processor)."),
 ]
 ExactCount = Annotated[
     int,
     typer.Option(
         min=1,
         metavar="N",
-        help="Inputs of each length from 8 arguments up. Shorter lengths have four times as many.",
+        help="Inputs per length from 8 arguments up; shorter lengths have four times as many.",
     ),
 ]
 Longest = Annotated[
-    int, typer.Option(min=2, max=12, metavar="N", help="Arguments of an input at most.")
+    int,
+    typer.Option(
+        "--max-arguments", min=2, max=12, metavar="N", help="Maximum number of arguments."
+    ),
 ]
 Replays = Annotated[
     int,
     typer.Option(
-        min=1, metavar="N", help="Estimates of each input by each estimator at each budget."
+        "--estimates",
+        min=1,
+        metavar="N",
+        help="Estimates per input, estimator and budget.",
     ),
 ]
 
@@ -119,27 +125,30 @@ class RunOften:
 
 
 @shared.command(
-    app, "shioenv experiment sampling-efficiency --out ./experiments --count 5 --longest 8"
+    app, "shioenv experiment sampling-efficiency --out ./experiments --count 5 --max-arguments 8"
 )
 def sampling_efficiency(out: Out, exact: ExactOptions, run: Run) -> shared.Printout:
-    """How far estimates are from exact scores, by budget, number of arguments and estimator.
+    """Measure the error of estimated scores.
 
-    Every sub-input of every input is executed: 4,094 of an input of 12 arguments.
+    By budget, number of arguments and estimator. All sub-inputs are executed, 4,094 for an input of
+    12 arguments.
     """
     from shioenv_paper import sampling_efficiency as experiment
 
-    return run(out, lambda setting: experiment.run(setting, **asdict(exact)))
+    return run(out, lambda setting: experiment.run_sampling_efficiency(setting, **asdict(exact)))
 
 
-@shared.command(app, "shioenv experiment estimators --out ./experiments --count 5 --longest 9")
+@shared.command(
+    app, "shioenv experiment estimators --out ./experiments --count 5 --max-arguments 9"
+)
 def estimators(out: Out, exact: ExactOptions, run: Run) -> shared.Printout:
-    """Error of every estimator, by the executions that were spent: which estimator to choose.
+    """Compare the errors of all estimators at equal cost.
 
-    What `sampling-efficiency` executed in the same directory is not executed again.
+    Executions of `sampling-efficiency` in the same directory are reused.
     """
-    from shioenv_paper import estimators as experiment
+    from shioenv_paper import estimator_errors as experiment
 
-    return run(out, lambda setting: experiment.run(setting, **asdict(exact)))
+    return run(out, lambda setting: experiment.run_estimator_errors(setting, **asdict(exact)))
 
 
 @shared.command(app, "shioenv experiment irreducibility-by-length --out ./experiments --count 2000")
@@ -148,24 +157,28 @@ def irreducibility_by_length(
     *,
     count: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Inputs of each sampler (default: 50000)."),
+        typer.Option(min=1, metavar="N", help="Inputs per sampler (default: 50000)."),
     ] = None,
     paper_size: Annotated[
-        bool, typer.Option("--paper-size", help="250,000 of each, as in the paper.")
+        bool, typer.Option("--paper-size", help="250,000 inputs per sampler, as in the paper.")
     ] = False,
     scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
-    """Irreducibility by number of arguments, of inputs written by GCS, UCS and UCS universal.
+    """Measure irreducibility by number of arguments.
 
-    Single commands, every number of arguments from 1 to 12 equally often.
+    The inputs are single commands of GCS, UCS and UCS universal, with 1 to 12 arguments equally
+    often.
     """
     from shioenv_paper import by_length as experiment
 
     if paper_size and count is not None:
         raise UsageError("--paper-size and --count exclude each other", hint="give one of them")
     size = experiment.PAPER_COUNT if paper_size else count or experiment.COUNT
-    return run(out, lambda setting: experiment.run(setting, count=size, scoring=scoring.scoring()))
+    return run(
+        out,
+        lambda setting: experiment.run_by_length(setting, count=size, scoring=scoring.scoring()),
+    )
 
 
 @shared.command(app, "shioenv experiment training-sets --out ./experiments --count 2000")
@@ -173,28 +186,26 @@ def training_sets(
     out: Out,
     *,
     count: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Inputs with a score, of UCS and of GCS.")
+        int, typer.Option(min=1, metavar="N", help="Scored inputs of UCS, and of GCS.")
     ] = 50000,
     pool: Annotated[
         str | None,
-        typer.Option(
-            metavar="nl2cmd=DIR", help="A dataset of what people wrote, to stand beside the others."
-        ),
+        typer.Option(metavar="NAME=DIR", help="Dataset for nl2cmd, written by people."),
     ] = None,
     scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
-    """Mean and standard deviation of the scores of the paper's four training sets.
+    """Compare the scores of the paper's four training sets.
 
-    NL2CMD holds commands that people wrote, which nobody can generate. `shioenv suite adapt`
-    rewrites such commands to the system, and `shioenv dataset import` executes and scores them.
+    Means and standard deviations are reported. NL2CMD has commands written by people: use `shioenv
+    suite adapt` to adapt them to the system, and `shioenv dataset import` to score them.
     """
     from shioenv_paper import training_sets as experiment
 
     nl2cmd = None if pool is None else _pool(pool, [experiment.GIVEN])[1]
     return run(
         out,
-        lambda setting: experiment.run(
+        lambda setting: experiment.run_training_sets(
             setting, count=count, scoring=scoring.scoring(), nl2cmd=nl2cmd
         ),
     )
@@ -204,36 +215,41 @@ def training_sets(
 def policies(
     out: Out,
     *,
-    count: Annotated[int, typer.Option(min=1, metavar="N", help="Inputs of each policy.")] = 2000,
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Inputs per policy.")] = 2000,
     scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
-    """Irreducibility of what GCS writes by the policies paper, people and mixed."""
+    """Compare the irreducibility of policies paper, people and mixed."""
     from shioenv_paper import policies as experiment
 
-    return run(out, lambda setting: experiment.run(setting, count=count, scoring=scoring.scoring()))
+    return run(
+        out,
+        lambda setting: experiment.run_policies(setting, count=count, scoring=scoring.scoring()),
+    )
 
 
-@shared.command(app, "shioenv experiment determinism --out ./experiments --count 500 --passes 3")
+@shared.command(app, "shioenv experiment determinism --out ./experiments --count 500 --runs 3")
 def determinism(
     out: Out,
     *,
-    count: Annotated[int, typer.Option(min=1, metavar="N", help="Inputs.")] = 5000,
-    passes: Annotated[
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Number of inputs.")] = 5000,
+    runs: Annotated[
         int,
         typer.Option(
             min=2,
             metavar="N",
-            help="How often each input runs, each time in other sandboxes, processes and "
-            "orders. The fourth time processors are busy, the fifth is in another minute.",
+            help="Runs of each input, in different sandboxes, processes and orders; the fourth "
+            "with busy processors, the fifth in another minute.",
         ),
     ] = 5,
     run: RunOften,
 ) -> shared.Printout:
-    """Share of inputs that do the same in every run, byte for byte, and why other inputs do not."""
+    """Measure the share of inputs with equal effects in all runs."""
     from shioenv_paper import determinism as experiment
 
-    return run(out, lambda setting: experiment.run(setting, count=count, number_of_passes=passes))
+    return run(
+        out, lambda setting: experiment.run_determinism(setting, count=count, number_of_passes=runs)
+    )
 
 
 @shared.command(app, "shioenv experiment rl --out ./experiments --episodes 5000 --seeds 3")
@@ -241,52 +257,53 @@ def rl(
     out: Out,
     *,
     episodes: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Executed inputs of each training.")
+        int, typer.Option(min=1, metavar="N", help="Executed inputs per training.")
     ] = 5000,
     seeds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Trainings of each kind, from --seed up.")
+        int,
+        typer.Option(min=1, metavar="N", help="Trainings per kind; seeds count up from --seed."),
     ] = 3,
     evaluated: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Episodes that each policy is judged by.")
+        int, typer.Option(min=1, metavar="N", help="Episodes for evaluating each policy.")
     ] = 300,
     run: RunOften,
 ) -> shared.Printout:
-    """What random and learned policies write, constrained by the grammars or not.
+    """Compare random and learned policies, with and without grammars.
 
-    Networks are trained by MaskablePPO (extra `rl`). An experiment that was stopped begins anew.
+    Networks are trained by MaskablePPO (extra `rl`). An interrupted experiment starts again.
     """
     from shioenv_paper import learners as experiment
 
     return run(
         out,
-        lambda setting: experiment.run(
+        lambda setting: experiment.run_learners(
             setting, episodes=episodes, seeds=seeds, evaluated=evaluated
         ),
     )
 
 
 @shared.command(
-    app, "shioenv experiment regimes --out ./experiments --suite public.suite --sizes 500"
+    app, "shioenv experiment regimes --out ./experiments --suite public.suite --memory-sizes 500"
 )
 def regimes(
     out: Out,
     *,
     suite: Annotated[
         list[Path],
-        typer.Option(metavar="FILE", help="A recorded suite to ask about; several may be given."),
+        typer.Option(metavar="SUITE", help="A recorded suite for evaluation. Repeatable."),
     ],
-    sizes: Annotated[
-        str, typer.Option(metavar="N,N", help="Records of each memory.")
+    memory_sizes: Annotated[
+        str, typer.Option(metavar="N,N", help="Sizes of the memories, in records.")
     ] = "10000,30000",
     seeds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Draws of each size, from --seed up.")
+        int, typer.Option(min=1, metavar="N", help="Samples per size; seeds count up from --seed.")
     ] = 1,
     pool: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=DIR",
-            help="Draw the records of ucs, gcs (with scores), people or nl2cmd from this "
-            "dataset. Without one, nl2cmd is left out and the others are generated.",
+            help="Dataset for ucs, gcs (scored), people or nl2cmd. By default, nl2cmd is omitted "
+            "and the others are generated.",
         ),
     ] = None,
     questions: Annotated[
@@ -294,52 +311,54 @@ def regimes(
         typer.Option(
             min=10,
             metavar="N",
-            help="Records that are left out, and that each memory is asked about.",
+            help="Number of held-out records per memory.",
         ),
     ] = 2000,
-    seq2seq: Annotated[
+    seq2seq_size: Annotated[
         str | None,
         typer.Option(
             metavar="tiny|mini|small|base",
-            help="Train a sequence model of this size of the same records, beside each memory.",
+            autocompletion=shared.completing("tiny", "mini", "small", "base"),
+            help="Also train a sequence model of this size on the same records.",
         ),
     ] = None,
     minutes: Annotated[
-        float, typer.Option(min=0, metavar="M", help="Of training, for each sequence model.")
+        float, typer.Option(min=0, metavar="MINUTES", help="Training time of each sequence model.")
     ] = 9.0,
     steps: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Of training, for each sequence model.")
+        int, typer.Option(min=1, metavar="N", help="Training steps of each sequence model.")
     ] = 20_000,
     device: Annotated[
         str,
         typer.Option(
             metavar="cpu|cuda|elsewhere",
-            help="What sequence models are trained on. For elsewhere their examples are made, and "
-            "answers that are there are judged (scripts/train_elsewhere.py).",
+            autocompletion=shared.completing("cpu", "cuda", "elsewhere"),
+            help="Device for training. elsewhere: only prepare examples, and evaluate existing "
+            "answers (scripts/train_elsewhere.py).",
         ),
     ] = "cpu",
     scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
-    """How right the models of each of the paper's five regimes are, by number of records.
+    """Compare the accuracy of models trained on the paper's five regimes.
 
     The five are UCS, GCS, GCS with scores of at least 0.5, GCS with scores of at most 0.5, and
-    NL2CMD. Two regimes of ours are added. One is GCS with at least half of the arguments
-    necessary; the other is inputs drawn by what people use. Each regime gives a memory of equally
-    many inputs, and with --seq2seq a sequence model.
+    NL2CMD. We add GCS with at least half of the arguments necessary, and inputs sampled as people
+    type. Each regime trains a memory of the same size, and with --seq2seq-size a sequence model.
     """
     from shioenv_paper import regimes as experiment
 
     pools = dict(_pool(text, experiment.POOLS) for text in pool or ())
-    if not all(size.isdigit() and int(size) for size in sizes.split(",")):
+    if not all(size.isdigit() and int(size) for size in memory_sizes.split(",")):
         raise UsageError(
-            f"--sizes takes numbers above 0, not {sizes!r}", hint="--sizes 10000,30000"
+            f"--memory-sizes takes numbers above 0, not {memory_sizes!r}",
+            hint="--memory-sizes 10000,30000",
         )
-    numbers = sorted({int(size) for size in sizes.split(",")})
-    training = None if seq2seq is None else _training(seq2seq, minutes, steps, device)
+    numbers = sorted({int(size) for size in memory_sizes.split(",")})
+    training = None if seq2seq_size is None else _training(seq2seq_size, minutes, steps, device)
     return run(
         out,
-        lambda setting: experiment.run(
+        lambda setting: experiment.run_regimes(
             setting,
             training=training,
             suites=suite,
@@ -389,8 +408,8 @@ def _run(
     system: str | None,
 ) -> shared.Printout:
     from shioenv.execution.local import LocalExecutor
-    from shioenv.recording.cache import CACHE_BYTES
-    from shioenv_paper.results import shown_command
+    from shioenv.recording.execution_cache import CACHE_BYTES
+    from shioenv_paper.experiment_output import shown_command
     from shioenv_paper.setting import ExperimentSetting
 
     stopped = f"stopped; what is finished is kept in {out}, the same command goes on"
@@ -420,17 +439,17 @@ def _lines(results: Results) -> Iterator[str]:
 @shared.command(app, "shioenv experiment figures --out ./figures --seed 0")
 def figures(
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where the pictures go; made where it is missing.")
+        Path, typer.Option(metavar="DIR", help="Directory for the figures, created if missing.")
     ],
     seed: shared.Seed = 0,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Draw the paper's figures of its method from live data, for light and for dark pages.
+    """Draw the paper's method figures from live data.
 
-    There are three pictures, as SVG: the life of an input, one option's expansion, and the files
-    that a session finds.
+    Three figures are written as SVG, for light and dark pages. They show the life of an input, the
+    expansion of an option, and the files that a session finds.
     """
-    from shioenv_paper.figures import draw
+    from shioenv_paper.explanatory_figures import draw
 
     paths = draw(out, seed=seed, system=system)
     return shared.Printout({"files": list(map(str, paths))}, map(str, paths))

@@ -22,9 +22,9 @@ import zstandard
 
 from shioenv.dataset.export import export
 from shioenv.dataset.external import CommandList, read_list
-from shioenv.dataset.lines import read_lines
+from shioenv.dataset.input_lines import read_lines
 from shioenv.dataset.manifest import read_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.records import import_records, kind_of
 from shioenv.dataset.repair import repair
 from shioenv.dataset.select import Selection, select
@@ -40,7 +40,7 @@ from shioenv.errors import (
 )
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
-from shioenv_eval.leakage import leakage
+from shioenv_eval.leakage import find_leaks
 from shioenv_paper.released import import_released
 from support.dataset_fakes import contents, make
 
@@ -262,7 +262,7 @@ def test_what_is_no_text_is_refused_and_not_executed(
     content: bytes, tmp_path: Path, parser: InputParser
 ) -> None:
     (tmp_path / "list.txt").write_bytes(content)
-    with pytest.raises(ImportFileError, match=r"list\.txt (is no text|cannot be read)"):
+    with pytest.raises(ImportFileError, match=r"list\.txt (is not a text file|cannot be read)"):
         read_list(CommandList(tmp_path / "list.txt"), parser, ["/"])
 
 
@@ -288,7 +288,7 @@ def test_another_encoding_of_unicode_is_named(
     encoding: str, text: str, tmp_path: Path, parser: InputParser
 ) -> None:
     (tmp_path / "list").write_bytes(text.encode(encoding))
-    with pytest.raises(ImportFileError, match="no text in UTF-8: it is UTF-") as caught:
+    with pytest.raises(ImportFileError, match="is not UTF-8 text: it is UTF-") as caught:
         read_list(CommandList(tmp_path / "list"), parser, ["/"])
     named = str(caught.value.hint).split()[2]
     assert encoding.upper().startswith(named)
@@ -297,7 +297,7 @@ def test_another_encoding_of_unicode_is_named(
 
 def test_lines_that_end_in_cr_alone_are_refused(tmp_path: Path, parser: InputParser) -> None:
     (tmp_path / "list").write_bytes(b"ls -a\rls -b\r")
-    with pytest.raises(ImportFileError, match="CR alone ends its lines"):
+    with pytest.raises(ImportFileError, match="lines end in CR alone"):
         read_list(CommandList(tmp_path / "list"), parser, ["/"])
     (tmp_path / "list").write_bytes(b"ls -a\r")
     assert len(read_list(CommandList(tmp_path / "list"), parser, ["/"]).samples) == 1
@@ -356,8 +356,8 @@ def test_what_bash_groups_is_an_input(tmp_path: Path, parser: InputParser) -> No
         ('{"inptu": "ls"}', "no `input` in", "is 'inptu' meant to be `input`?"),
         ('{"input": 5}', "expected text as `input`, got 5", "a line is an input as text"),
         ('{"input": null, "inputs": "x"}', "expected text as `input`, got null", "a line is"),
-        ('["ls -a", "id"]', "a JSON list is no input", "jq -r '.[]'"),
-        ('[{"input": "ls"}]', "a JSON list is no input", "jq -c '.[]'"),
+        ('["ls -a", "id"]', "a JSON list is not an input", "jq -r '.[]'"),
+        ('[{"input": "ls"}]', "a JSON list is not an input", "jq -c '.[]'"),
         ("{", "no JSON in one line", "jq -c ."),
     ],
 )
@@ -381,7 +381,7 @@ def test_a_hint_says_what_is_wrong_with_json(
 )  # fmt: skip
 def test_a_table_is_refused(name: str, content: str, tmp_path: Path, parser: InputParser) -> None:
     (tmp_path / name).write_text(f"{content}x\n")
-    with pytest.raises(ImportFileError, match="is a table, no list of inputs") as caught:
+    with pytest.raises(ImportFileError, match="is a table, not a list of inputs") as caught:
         read_list(CommandList(tmp_path / name), parser, ["/"])
     command = str(caught.value.hint).partition('-c "')[2].partition('" <')[0]
     compile(command, "hint", "exec")
@@ -446,4 +446,4 @@ def test_a_name_that_no_file_can_have_is_no_traceback(tmp_path: Path) -> None:
     with pytest.raises(ImportFileError, match="cannot be read: File name too long"):
         import_released(named, tmp_path / "new")
     with pytest.raises(DatasetCorruptError, match="File name too long"):
-        leakage(named, named)
+        find_leaks(named, named)

@@ -10,7 +10,7 @@ import pytest
 
 from shioenv.dataset.export import card
 from shioenv.dataset.manifest import read_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.repair import repair
 from shioenv.dataset.select import Selection, select
 from shioenv.dataset.stats import statistics
@@ -234,7 +234,7 @@ def test_nothing_to_import_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ImportFileError, match="cannot be read: No such file"):
         import_released(tmp_path / "none", tmp_path / "dataset")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ImportFileError, match="holds no file"):
+    with pytest.raises(ImportFileError, match="has no file"):
         import_released(tmp_path / "empty", tmp_path / "dataset")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "rows.ndjson"]
     (tmp_path / "rows.ndjson").write_text(json.dumps(row("ls")))

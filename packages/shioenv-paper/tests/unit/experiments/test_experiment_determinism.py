@@ -18,8 +18,8 @@ from shioenv.execution.local import SerialExecutor
 from shioenv.synthesis.traces import Sample
 from shioenv_paper import determinism
 from shioenv_paper.determinism import CHANNELS, MASKED, digests
+from shioenv_paper.experiment_output import Results, read_columns
 from shioenv_paper.repeats import Cause, masked, shows_clock
-from shioenv_paper.results import Results, read_columns
 from shioenv_paper.setting import ExperimentSetting, Stream
 from support.experiment_fakes import HOME, SYSTEM, sample
 
@@ -124,7 +124,7 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ExperimentSettin
 
 
 def run(setting: ExperimentSetting, count: int, number_of_passes: int) -> Results:
-    return determinism.run(
+    return determinism.run_determinism(
         setting, count=count, number_of_passes=number_of_passes, executors=executors
     )
 

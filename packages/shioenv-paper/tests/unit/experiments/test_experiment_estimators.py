@@ -8,10 +8,10 @@ import pytest
 
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv_eval.report.means import Mean
-from shioenv_paper import estimators, exact, sampling_efficiency
-from shioenv_paper.estimators import spent
-from shioenv_paper.replay import Accuracy, Cell, Cells, cells
-from shioenv_paper.results import read_columns
+from shioenv_paper import estimator_errors, exact, sampling_efficiency
+from shioenv_paper.estimator_errors import spent
+from shioenv_paper.estimator_replay import Accuracy, Cell, Cells, cells
+from shioenv_paper.experiment_output import read_columns
 from shioenv_paper.setting import ExperimentSetting
 from support.experiment_fakes import SYSTEM, FakeExecutor, stream
 
@@ -56,7 +56,7 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ExperimentSettin
 def test_sampling_efficiency_writes_every_length_estimator_and_budget(
     setting: ExperimentSetting,
 ) -> None:
-    results = sampling_efficiency.run(setting, count=1, longest=3, replays=2)
+    results = sampling_efficiency.run_sampling_efficiency(setting, count=1, longest=3, replays=2)
     errors = read_columns(results.directory / "errors.parquet")
     assert len(errors["n"]) == 8 * len(ESTIMATORS) * len(sampling_efficiency.BUDGETS)
     inputs = read_columns(results.directory / "inputs.parquet")
@@ -69,8 +69,8 @@ def test_sampling_efficiency_writes_every_length_estimator_and_budget(
 
 
 def test_estimators_uses_what_sampling_efficiency_executed(setting: ExperimentSetting) -> None:
-    sampling_efficiency.run(setting, count=1, longest=3, replays=2)
-    results = estimators.run(setting, count=1, longest=3, replays=2)
+    sampling_efficiency.run_sampling_efficiency(setting, count=1, longest=3, replays=2)
+    results = estimator_errors.run_estimator_errors(setting, count=1, longest=3, replays=2)
     assert results.document["counts"]["executed by an earlier call"] == 8
     assert set(results.document["summary"]["3 arguments"]) == set(ESTIMATORS)
     assert (results.directory / "plot.png").read_bytes().startswith(b"\x89PNG")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from shioenv_paper.learners import MEASURES, Played, PolicyEpisode, table
+from shioenv_paper.learners import MEASURES, Played, PolicyEpisode, learners_table
 
 GOOD = PolicyEpisode(
     regime="GCPN", seed=0, number=1, reward=0.25, irreducibility=1.0, necessary=0.25,
@@ -40,7 +40,7 @@ def test_table_has_a_row_for_each_regime_with_intervals_over_seeds() -> None:
         Played("GCPN", seed, (replace(GOOD, irreducibility=score),), 1)
         for seed, score in enumerate((0.8, 0.9, 1.0))
     ]
-    made = table(played, 5000)
+    made = learners_table(played, 5000)
     rows = {row[0]: row[1:] for row in made.rows}
     assert list(rows) == ["UCRT", "GCPN"]
     assert rows["GCPN"][:2] == ("3", "0.900 (± 0.248)")

@@ -16,7 +16,7 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.traces import Sample
 from shioenv_paper import reference
-from shioenv_paper.journal import JOURNAL
+from shioenv_paper.experiment_journal import JOURNAL
 from shioenv_paper.reference import (
     RULES,
     Differs,

@@ -48,4 +48,4 @@ def test_suites_of_one_name_are_refused(tmp_path: Path) -> None:
     setting = ExperimentSetting(out=tmp_path, executor=SerialExecutor())
     suites = [Path("mine/typed.jsonl"), Path("drawn.jsonl"), Path("yours/typed.jsonl")]
     with pytest.raises(UsageError, match="two suites are called typed,"):
-        regimes.run(setting, suites=suites, pools={})
+        regimes.run_regimes(setting, suites=suites, pools={})

@@ -12,8 +12,8 @@ from shioenv.execution.local import LocalExecutor, SerialExecutor
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.irreducibility.score import estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
+from shioenv_paper.estimator_replay import InputReplay, accuracies, replayed
 from shioenv_paper.exact import KnownInput, masks_of
-from shioenv_paper.replay import InputReplay, accuracies, replayed
 from shioenv_paper.setting import ExperimentSetting
 from support.experiment_fakes import at_random, known, needing
 

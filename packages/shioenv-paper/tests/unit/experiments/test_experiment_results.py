@@ -14,19 +14,19 @@ import pytest
 from shioenv.errors import DatasetBusyError, DatasetCorruptError, MissingExtraError
 from shioenv.execution.local import LocalExecutor
 from shioenv.files.durable import locked
-from shioenv_eval.report import drawing
+from shioenv_eval.report import chart_style
 from shioenv_eval.report.panels import chart
 from shioenv_eval.report.tables import Table
 from shioenv_paper import (
     by_length,
     determinism,
-    estimators,
-    results,
+    estimator_errors,
+    experiment_output,
     sampling_efficiency,
     training_sets,
 )
-from shioenv_paper.journal import agree
-from shioenv_paper.results import (
+from shioenv_paper.experiment_journal import agree
+from shioenv_paper.experiment_output import (
     Findings,
     check_libraries,
     read_columns,
@@ -56,7 +56,7 @@ def test_results_say_what_they_were_made_with(setting: ExperimentSetting) -> Non
         parameters={"budget": 8},
         summary={"mean": 0.5},
     )
-    written = results.write(setting, "x", findings, started=time.monotonic())
+    written = experiment_output.write_findings(setting, "x", findings, started=time.monotonic())
     directory = setting.out / "x"
     assert written.directory == directory
     document = json.loads((directory / "run.json").read_text())
@@ -82,21 +82,28 @@ def test_results_say_what_they_were_made_with(setting: ExperimentSetting) -> Non
 def test_what_is_missing_is_said_before_anything_runs(
     monkeypatch: pytest.MonkeyPatch, module: str, extra: str
 ) -> None:
-    monkeypatch.setattr(drawing, "find_spec", lambda name: None if name == module else 1)
+    monkeypatch.setattr(chart_style, "find_spec", lambda name: None if name == module else 1)
     with pytest.raises(MissingExtraError, match=module.replace("_", "-")) as error:
         check_libraries()
     assert error.value.hint == f"pip install 'shioenv[{extra}]'"
 
 
 @pytest.mark.parametrize(
-    "experiment", [by_length, determinism, estimators, sampling_efficiency, training_sets]
+    "experiment",
+    [
+        by_length.run_by_length,
+        determinism.run_determinism,
+        estimator_errors.run_estimator_errors,
+        sampling_efficiency.run_sampling_efficiency,
+        training_sets.run_training_sets,
+    ],
 )
 def test_no_experiment_begins_without_what_draws_it(
     setting: ExperimentSetting, monkeypatch: pytest.MonkeyPatch, experiment: Any
 ) -> None:
     monkeypatch.setitem(sys.modules, "altair", None)
     with pytest.raises(MissingExtraError, match="altair"):
-        experiment.run(setting)
+        experiment(setting)
     assert list(setting.out.iterdir()) == []
 
 

@@ -16,9 +16,9 @@ from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv_eval.report.means import MeanDifference
 from shioenv_paper import by_length, length_groups, scores, training_sets
+from shioenv_paper.experiment_output import read_columns
 from shioenv_paper.length_groups import gains_by_command, gains_of
 from shioenv_paper.reference import Rescoring, Ruled
-from shioenv_paper.results import read_columns
 from shioenv_paper.scores import ScoredDataset, ScoredRecord, values
 from shioenv_paper.setting import ExperimentSetting
 from support.experiment_fakes import SYSTEM
@@ -68,7 +68,7 @@ def setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ExperimentSettin
         return Rescoring(rows, {"waiting": 1, "volatile": 0})
 
     for experiment in (by_length, training_sets):
-        monkeypatch.setattr(experiment, "made", made)
+        monkeypatch.setattr(experiment, "make_dataset", made)
         monkeypatch.setattr(experiment, "scores_by_rule", ruled)
     monkeypatch.setattr(ExperimentSetting, "system", SYSTEM)
     return ExperimentSetting(out=tmp_path)
@@ -78,7 +78,7 @@ def test_irreducibility_by_length_compares_the_samplers(
     setting: ExperimentSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(length_groups, "RESCORED", 30)
-    results = by_length.run(setting, count=240)
+    results = by_length.run_by_length(setting, count=240)
     gains = next(table for table in results.tables if table.title == "GCS above UCS")
     assert [row[0] for row in gains.rows] == ["1", "2"]
     assert gains.rows[1] == ("2", *["+0.500 (+0.500 to +0.500)"] * 4, "+100%")
@@ -117,8 +117,8 @@ def test_a_sampler_without_inputs_of_a_length_has_none_there(
             [score(0, drawing.sampler, 2 + (drawing.sampler == "ucs"), 0.5)] * 8,
         )
 
-    monkeypatch.setattr(by_length, "made", made)
-    results = by_length.run(setting, count=8)
+    monkeypatch.setattr(by_length, "make_dataset", made)
+    results = by_length.run_by_length(setting, count=8)
     table = results.tables[0]
     assert [row[:7] for row in table.rows] == [
         ["2", "8", "0.500 ± 0.000", "0.0%", "0", "-", "-"],
@@ -134,8 +134,8 @@ def test_inputs_without_a_score_make_no_picture_but_no_error(
     ) -> ScoredDataset:
         return ScoredDataset(setting.data, count, [score(0, drawing.sampler, 0, None)] * count)
 
-    monkeypatch.setattr(by_length, "made", made)
-    assert by_length.run(setting, count=1).document["counts"]["gcs"]["inputs"] == 1
+    monkeypatch.setattr(by_length, "make_dataset", made)
+    assert by_length.run_by_length(setting, count=1).document["counts"]["gcs"]["inputs"] == 1
 
 
 def test_differences_of_few_inputs_are_not_given(
@@ -148,8 +148,8 @@ def test_differences_of_few_inputs_are_not_given(
         scores = [score(0, drawing.sampler, 2, 0.5, number < fails) for number in range(count)]
         return ScoredDataset(setting.data, count, scores)
 
-    monkeypatch.setattr(by_length, "made", made)
-    results = by_length.run(setting, count=40)
+    monkeypatch.setattr(by_length, "make_dataset", made)
+    results = by_length.run_by_length(setting, count=40)
     gains = next(table for table in results.tables if table.title == "GCS above UCS")
     equal = "+0.000 (+0.000 to +0.000)"
     assert gains.rows == [("2", equal, equal, "-", equal, "+0%")]
@@ -186,7 +186,7 @@ def test_commands_weigh_as_much_as_ucs_writes_them() -> None:
 def test_training_sets_are_cut_at_a_half_and_hold_as_many_scores_as_asked_for(
     setting: ExperimentSetting,
 ) -> None:
-    results = training_sets.run(setting, count=20)
+    results = training_sets.run_training_sets(setting, count=20)
     counts = results.document["counts"]
     assert {one["with a score"] for one in counts.values()} == {20}
     assert counts["gcs"]["inputs"] == 30  # a third have no arguments
@@ -221,7 +221,7 @@ def test_what_people_wrote_stands_beside_the_training_sets(
     given = [replace(one, command="find") for one in of("gcs", 9)] + of("ucs", 3)
     monkeypatch.setattr(training_sets, "scores_of", lambda directory: iter(given))
     monkeypatch.setattr(training_sets, "finished_manifest", lambda directory: NL2CMD)
-    results = training_sets.run(setting, count=20, nl2cmd=tmp_path)
+    results = training_sets.run_training_sets(setting, count=20, nl2cmd=tmp_path)
     own = {row[0]: row for row in results.tables[0].rows}
     assert own["NL2CMD, R* ≥ 0"][1:] == ("8", "0.875 ± 0.231", "-", "0.875 ± 0.250", "75.0%")
     assert own["NL2CMD, R* ≤ 0.5"][1] == "2"
@@ -230,7 +230,9 @@ def test_what_people_wrote_stands_beside_the_training_sets(
     assert not any("NL2CMD" in row[0] for row in results.tables[-1].rows)
     assert results.document["counts"]["nl2cmd"]["inputs"] == 12
     with pytest.raises(DatasetMismatchError, match="budget: 64 in the dataset, 8 asked for"):
-        training_sets.run(setting, count=20, scoring=replace(THE_PAPERS, budget=8), nl2cmd=tmp_path)
+        training_sets.run_training_sets(
+            setting, count=20, scoring=replace(THE_PAPERS, budget=8), nl2cmd=tmp_path
+        )
 
 
 def test_a_dataset_that_was_begun_for_more_is_finished(
@@ -248,10 +250,10 @@ def test_a_dataset_that_was_begun_for_more_is_finished(
     monkeypatch.setattr(scores, "generate", generate)
     setting = ExperimentSetting(out=tmp_path)
     with pytest.raises(DatasetMismatchError):
-        scores.made(setting, "gcs", 4, Drawing(), Scoring())
+        scores.make_dataset(setting, "gcs", 4, Drawing(), Scoring())
     monkeypatch.setattr(scores, "read_manifest", lambda directory: Manifest)
     with pytest.raises(DatasetMismatchError):
-        scores.made(setting, "gcs", 4, Drawing(), Scoring())
+        scores.make_dataset(setting, "gcs", 4, Drawing(), Scoring())
     assert asked == [4, 9]
 
 

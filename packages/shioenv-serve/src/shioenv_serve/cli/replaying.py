@@ -13,13 +13,13 @@ from shioenv.cli.shared import Printout
 from shioenv.files.documents import parse_json
 
 if TYPE_CHECKING:
-    from shioenv_serve.logged import LoggedVisit, RepeatedLine
+    from shioenv_serve.visit_log import LoggedVisit, RepeatedLine
 
 START: Final = "/"
 """The directory to which names in a log's patches are relative."""
 
 
-def listed(visits: Sequence[LoggedVisit]) -> Printout:
+def visits_table(visits: Sequence[LoggedVisit]) -> Printout:
     """Return a table of all visits."""
     rows = table(["session", "began", "address", "user", "typed"], left=4)
     for visit in visits:
@@ -29,24 +29,24 @@ def listed(visits: Sequence[LoggedVisit]) -> Printout:
     return Printout([visit.to_json() for visit in visits], [rows])
 
 
-def shown(visit: LoggedVisit, speed: float, pause: float) -> Printout:
+def play_visit(visit: LoggedVisit, speed: float, pause: float) -> Printout:
     """Play a visit as it was seen; without recordings, print its lines and their output."""
     if not visit.recordings:
         return Printout(visit.to_json(), _lines(visit))
     return Printout(visit.to_json(), _played(visit, speed, pause))
 
 
-def again(visit: LoggedVisit, system: str | None) -> Printout:
+def repeat_visit(visit: LoggedVisit, system: str | None) -> Printout:
     """Execute a visit again, and print the differences of each line."""
     from shioenv.bash.words import quoted
     from shioenv.behavior.observe import open_sandbox
     from shioenv.live.resident import shell_of
-    from shioenv_serve.logged import repeated
-    from shioenv_serve.ssh.machines import accounts
+    from shioenv_serve.ssh.machines import login_accounts
+    from shioenv_serve.visit_log import repeated
 
     with open_sandbox(system) as runner, shell_of(runner, "/") as shell:
         if visit.user is not None:
-            known = accounts(runner.system)
+            known = login_accounts(runner.system)
             account = known.get(visit.user) or next(iter(known.values()))
             shell.run(f"cd {quoted(account.home)}")
         done = list(repeated(visit.lines, shell))
@@ -94,7 +94,7 @@ def _lines(visit: LoggedVisit) -> Iterator[str]:
 
 def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:
     from shioenv.errors import LogError
-    from shioenv.live.cast import RESET, CurrentLine, Harmless, read_cast
+    from shioenv.live.asciicast import RESET, CurrentLine, Harmless, read_cast
 
     for place in visit.recordings:
         now, screen, current = 0.0, Harmless(), CurrentLine()

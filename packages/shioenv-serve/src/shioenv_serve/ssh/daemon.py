@@ -141,7 +141,7 @@ class Daemon:
             self.close()
             raise HostError(
                 f"sshd's namespaces could not be made: {self._complaint() or said.decode()}",
-                hint="shioenv doctor says what this host lacks",
+                hint="shioenv doctor lists what this host lacks",
             )
         ours.settimeout(1.0)
         self.gate, self.sessions = (socket.socket(fileno=fd) for fd in fds)
@@ -212,7 +212,7 @@ def make_host_keys(directory: Path) -> None:
             except FileNotFoundError:
                 raise HostError(
                     "ssh-keygen is missing, which makes the server's keys",
-                    hint="apt-get install openssh-client, or name a directory: --host-keys",
+                    hint="apt-get install openssh-client",
                 ) from None
 
 

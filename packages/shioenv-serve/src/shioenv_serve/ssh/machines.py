@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from shioenv.bash.words import quoted
-from shioenv.behavior.lines import Lines
+from shioenv.behavior.line_behaviors import Lines
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.live.entered import RUN, SAY_STATUS, START_SECONDS, send_first
+from shioenv.live.machine_thread import Seat
 from shioenv.live.resident import ResidentShell
-from shioenv.live.seat import Seat
 from shioenv.sandbox.base import MEBIBYTE, Entered, Limits
 from shioenv.system.store import System
 
@@ -84,7 +84,7 @@ _ROOTS_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
 
 
-def accounts(system: System) -> Mapping[str, Account]:
+def login_accounts(system: System) -> Mapping[str, Account]:
     """Return users of the system that can log in, by name; the first is `root`."""
     found: dict[str, Account] = {}
     shows_motd = _MOTD.search(system.content("/etc/pam.d/sshd") or b"")
@@ -147,7 +147,7 @@ class VisitorMachine:
         The control socket is that of `EnteredMachine.start`, with standard input. Errors:
         SandboxError, InputError.
         """
-        return await self._seat.do(lambda lines: started(lines, words, user))
+        return await self._seat.do(lambda lines: start_command(lines, words, user))
 
     async def sit(self, words: str) -> int:
         """Run quoted words on the machine's terminal, and return the master end.
@@ -177,7 +177,7 @@ class VisitorMachine:
         await self._seat.close()
 
 
-def started(machine: Lines | ResidentShell, words: str, user: str) -> Entered:
+def start_command(machine: Lines | ResidentShell, words: str, user: str) -> Entered:
     """Start a user's command, given as quoted words, in a machine.
 
     Errors: SandboxError, InputError.

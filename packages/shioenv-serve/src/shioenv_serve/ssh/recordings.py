@@ -10,7 +10,7 @@ from typing import Final
 
 from shioenv.domain.behavior import Behavior
 from shioenv.files.durable import storage_errors
-from shioenv.live.cast import Cast, marker
+from shioenv.live.asciicast import Cast, marker
 from shioenv.live.shell import Closing
 from shioenv.sandbox.base import MEBIBYTE
 

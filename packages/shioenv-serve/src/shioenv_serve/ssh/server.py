@@ -21,19 +21,19 @@ from shioenv.errors import HostError, ServingError, ShioenvError
 from shioenv.execution.process import adopt_orphans
 from shioenv.live.shells import Shells
 from shioenv.sandbox.base import LONGEST_IDLE, refuse_limit
-from shioenv.system.host import OPEN_FILES, allow_open_files
+from shioenv.system.host_checks import OPEN_FILES, allow_open_files
 from shioenv.system.store import System
 from shioenv_serve.events import EventLog, duration, origin
-from shioenv_serve.logged import LOG
 from shioenv_serve.ssh import wires
-from shioenv_serve.ssh.asked import AskedChannel
 from shioenv_serve.ssh.calls import Caller, LoginCall
 from shioenv_serve.ssh.daemon import Daemon, make_host_keys
-from shioenv_serve.ssh.heard import LONGEST_LINE, Heard
-from shioenv_serve.ssh.machines import Machines, accounts
-from shioenv_serve.ssh.policy import PasswordPolicy
-from shioenv_serve.ssh.seated import MachineChannel
-from shioenv_serve.ssh.sessions import LEAVING_SECONDS, LOST, House, SshChannel, Visitor
+from shioenv_serve.ssh.login_policy import PasswordPolicy
+from shioenv_serve.ssh.machine_channel import MachineChannel
+from shioenv_serve.ssh.machines import Machines, login_accounts
+from shioenv_serve.ssh.model_channel import AskedChannel
+from shioenv_serve.ssh.sshd_log import LONGEST_LINE, Heard
+from shioenv_serve.ssh.visitor_channel import LEAVING_SECONDS, LOST, House, SshChannel, Visitor
+from shioenv_serve.visit_log import LOG
 
 STARTUPS: Final = (10, 30, 100)
 """The default MaxStartups of sshd, applied to connections before login.
@@ -129,7 +129,7 @@ class SshServer:
         except BaseException:
             self._daemon.close()
             raise
-        known = accounts(system)
+        known = login_accounts(system)
         greetings = {account.uid: _greeting(system, account.uid) for account in known.values()}
         opener = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shells")
         self._house = House(
@@ -268,7 +268,7 @@ class SshServer:
         heard, visit, kept = Heard(), self._visits[name], b""
         os.set_blocking(log, False)
         try:
-            while data := await wires.read(log):
+            while data := await wires.read_descriptor(log):
                 *lines, kept = (kept + data).split(b"\n")
                 kept = kept[:LONGEST_LINE]
                 for line in lines:

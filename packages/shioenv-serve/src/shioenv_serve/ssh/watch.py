@@ -18,7 +18,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.errors import SandboxError
 from shioenv_serve.ssh import wires
 from shioenv_serve.ssh.machines import VisitorMachine
-from shioenv_serve.ssh.sessions import SshChannel, end
+from shioenv_serve.ssh.visitor_channel import SshChannel, cancel_tasks
 
 LONGEST: Final = 4096
 """Maximum characters kept of a line, as many as a terminal accepts."""
@@ -137,7 +137,7 @@ class PromptWatch:
     async def type(self) -> None:
         """Pass on the visitor's input until it ends."""
         held, ended = b"", False
-        reading = asyncio.create_task(wires.read(self._channel.fds[0]))
+        reading = asyncio.create_task(wires.read_descriptor(self._channel.fds[0]))
         freed = asyncio.create_task(self._freed())
         try:
             while held or not ended:
@@ -149,7 +149,7 @@ class PromptWatch:
                     data = reading.result()
                     held, ended = held + data, not data
                     if data:
-                        reading = asyncio.create_task(wires.read(self._channel.fds[0]))
+                        reading = asyncio.create_task(wires.read_descriptor(self._channel.fds[0]))
                 piece = b""
                 if _AT_ONCE.search(held) or self._typed.pasting:
                     piece = held
@@ -158,12 +158,12 @@ class PromptWatch:
                 if piece:
                     held = held[len(piece) :]
                     self._take(piece)
-                    if not await wires.write(self._master, piece):
+                    if not await wires.write_descriptor(self._master, piece):
                         return
                 if freed.done():
                     freed = asyncio.create_task(self._freed())
         finally:
-            await end(reading, freed)
+            await cancel_tasks(reading, freed)
 
     def entered(self, line: str, edited: bool) -> None:
         """Note a complete line of input."""

@@ -57,7 +57,7 @@ def accept(
     listen()
 
 
-async def read(fd: int, most: int = PIECE) -> bytes:
+async def read_descriptor(fd: int, most: int = PIECE) -> bytes:
     """Return the next bytes of a non-blocking descriptor; empty at the end."""
     while True:
         try:
@@ -68,7 +68,7 @@ async def read(fd: int, most: int = PIECE) -> bytes:
             return b""
 
 
-async def write(fd: int, data: bytes) -> bool:
+async def write_descriptor(fd: int, data: bytes) -> bool:
     """Write all of `data` to a non-blocking descriptor; return False once no reader is left."""
     left = memoryview(data)
     while left:

@@ -315,7 +315,7 @@ def test_an_unknown_grammar_names_the_nearest() -> None:
 )
 def test_help_names_the_wall_time_that_holds(words: tuple[str, ...], limits: Limits) -> None:
     shown = " ".join(CliRunner().invoke(app, [*words, "--help"]).output.replace("│", "").split())
-    assert f"Wall time of one execution (default: {limits.wall_seconds:g})" in shown
+    assert f"Time limit of an execution (default: {limits.wall_seconds:g};" in shown
 
 
 def test_the_package_can_be_run_by_its_name() -> None:

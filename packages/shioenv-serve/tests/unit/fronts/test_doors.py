@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from shioenv.errors import UsageError
-from shioenv_serve.door import Door, place_of
+from shioenv_serve.listener import Door, socket_url
 
 
 @pytest.mark.parametrize(
@@ -22,12 +22,12 @@ def test_a_door_is_local_where_no_other_host_reaches_it(host: str, is_local: boo
 
 def test_a_door_listens_or_names_the_next_step() -> None:
     with Door("127.0.0.1", 0).opened() as listening:
-        place = place_of(listening)
+        place = socket_url(listening)
         host, _, port = place.rpartition(":")
         assert host == "127.0.0.1"
         with socket.create_connection((host, int(port))):
             pass
-        with pytest.raises(UsageError, match=f"nothing can listen on 127.0.0.1, port {port}"):
+        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1, port {port}"):
             Door("127.0.0.1", int(port)).opened()
     six = SimpleNamespace(getsockname=lambda: ("::1", 22, 0, 0))
-    assert place_of(six) == "[::1]:22"  # type: ignore[arg-type]
+    assert socket_url(six) == "[::1]:22"  # type: ignore[arg-type]

@@ -16,12 +16,12 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
 from shioenv.domain.scripted import ScriptedRunner
 from shioenv.errors import LogError
-from shioenv.live.asked import AskedShell
-from shioenv.live.cast import Harmless, read_cast
+from shioenv.live.asciicast import Harmless, read_cast
+from shioenv.live.model_shell import AskedShell
 from shioenv.sandbox.base import Request
 from shioenv_serve.events import EventLog, origin
-from shioenv_serve.logged import LoggedLine, read_visits, repeated
 from shioenv_serve.ssh.recordings import LONGEST_RECORDING, ChannelRecording
+from shioenv_serve.visit_log import LoggedLine, read_visits, repeated
 
 
 def log_of(tmp_path: Path) -> Path:

@@ -18,16 +18,16 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import escape
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained
-from shioenv.live.asked import AskedShell
-from shioenv.live.seat import Seat
-from shioenv_serve.ssh.asked_files import (
+from shioenv.live.machine_thread import Seat
+from shioenv.live.model_shell import AskedShell
+from shioenv_serve.ssh.machines import Account
+from shioenv_serve.ssh.model_files import (
     HANDLES,
     AskedFiles,
     ScpAnswers,
     SftpAnswers,
     file_mode,
 )
-from shioenv_serve.ssh.machines import Account
 from shioenv_serve.ssh.uploads import LONGEST_READ, Room, Uploads
 
 WHEN = {"month": "Oct", "day": 16, "year": 2025, "time": "19:43"}

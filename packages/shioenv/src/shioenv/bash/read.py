@@ -1,7 +1,8 @@
 """A parser for Bash programs, by the grammar and the lexical rules of Bash 5.2.
 
 The parser accepts and refuses the same texts as `bash -n`. It follows non-interactive shells: no
-aliases, and extended patterns only in `[[ … ]]`. As in Bash, the contents of backquotes, `$((…))`,
+aliases, and extended patterns only in `[[ … ]]`, and behind a line that runs `shopt -s extglob`,
+as `bash -c` accepts them. As in Bash, the contents of backquotes, `$((…))`,
 `${…}` and here-documents are parsed at expansion.
 """
 
@@ -34,7 +35,7 @@ from shioenv.bash.program import (
     While,
 )
 from shioenv.bash.scan import META, Refused
-from shioenv.bash.tokens import BEFORE_RESERVED, Tokens
+from shioenv.bash.tokens import BEFORE_RESERVED, Tokens, extends
 from shioenv.bash.words import unquoted
 from shioenv.errors import InputError
 
@@ -49,8 +50,8 @@ _BINARY = frozenset(
 
 
 @lru_cache(maxsize=1024)
-def read(text: str) -> Source:
-    """Parse a text as `bash -c` does.
+def read(text: str, *, extended: bool = False) -> Source:
+    """Parse a text as `bash -c` does; `extended`: with extended patterns, as in `@(a|b)`.
 
     Errors: Refused if Bash refuses the text or the text is nested too deeply. InputError for a text
     that cannot be encoded as bytes.
@@ -59,7 +60,7 @@ def read(text: str) -> Source:
         text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
         raise InputError(f"the input cannot be encoded: {error}") from None
-    reader = Reader(text)
+    reader = Reader(text, extended=extended)
     try:
         program = reader.whole()
     except RecursionError:
@@ -127,6 +128,8 @@ class Reader(Tokens):
             if not ends and self.peek() in ("", "\n"):
                 line = self.line(self.place)
                 jobs[ended:] = [replace(job, end=line) for job in jobs[ended:]]
+                for job in jobs[ended:]:
+                    self._first.extended = extends(job, self._first.extended)
                 ended = len(jobs)
             self._newlines()
             if not self.peek() or self._ends_here(ends):

@@ -50,7 +50,14 @@ class Scanner(ABC):
     A scanner inside another one (`around`) shares its text and its results.
     """
 
-    def __init__(self, text: str, place: int = 0, around: Scanner | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        place: int = 0,
+        around: Scanner | None = None,
+        *,
+        extended: bool = False,
+    ) -> None:
         self.text, self.place = text, place
         self._first: Scanner = around._first if around else self
         """The outermost scanner."""
@@ -59,6 +66,10 @@ class Scanner(ABC):
         """The ends of expansions, quotations and brackets, by kind and start.
 
         This is a cache: inner ones are scanned many times."""
+        self.extended = extended
+        """Whether words may contain extended patterns, as under `shopt -s extglob`.
+
+        Only the outermost scanner has it."""
         self.substitutions: dict[int, Substitution] = around.substitutions if around else {}
         self.expansions: dict[int, str] = around.expansions if around else {}
         self.shortened: tuple[int, str] | None = None
@@ -103,6 +114,9 @@ class Scanner(ABC):
             plain = _PLAIN.match(text, place)
             if plain:
                 place = plain.end()
+                is_group = text.startswith("(", place) and text[place - 1] in "?*+@!"
+                if is_group and self._first.extended:
+                    place = self._pattern_group_end(place + 1)
                 continue
             character = text[place]
             if character in "<>" and text.startswith("(", place + 1):

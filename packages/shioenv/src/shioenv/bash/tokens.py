@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from shioenv.bash.builtins import KEYWORDS
-from shioenv.bash.program import Redirect
+from shioenv.bash.program import Job, Redirect, Simple
 from shioenv.bash.scan import Scanner
 
 _OPERATORS = (
@@ -37,8 +37,10 @@ _BEFORE_TIME = BEFORE_RESERVED - {
 class Tokens(Scanner):
     """Reads a text token by token; `place` is the next token, or blanks before it."""
 
-    def __init__(self, text: str, place: int = 0, around: Tokens | None = None) -> None:
-        super().__init__(text, place, around)
+    def __init__(
+        self, text: str, place: int = 0, around: Tokens | None = None, *, extended: bool = False
+    ) -> None:
+        super().__init__(text, place, around, extended=extended)
         self._last, self._before_last = "$(" if around else "", ""
         """The last two tokens: each an operator, a reserved word, or `word`."""
         self._inner = around is not None
@@ -181,3 +183,13 @@ class Tokens(Scanner):
         pattern = _LINE if quoted else _JOINED_LINE
         match = pattern.match(self.text, self.place)
         return match.end() if match else len(self.text)
+
+
+def extends(job: Job, before: bool) -> bool:
+    """Whether words may contain extended patterns after a job; `before`: whether before it."""
+    for _, pipeline in job.pipelines:
+        command = pipeline.stages[0] if len(pipeline.stages) == 1 else None
+        words = command.words if isinstance(command, Simple) else ()
+        if words[:1] == ("shopt",) and "extglob" in words:
+            before = "-s" in words or ("-u" not in words and before)
+    return before

@@ -22,7 +22,7 @@ from shioenv.behavior.shell_state import DECLARE, Malformed, ShellDump, merged
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import MONTHS, Context, FileEntry
 from shioenv.domain.names import file_key, name_text
-from shioenv.domain.patch import ContextPatch, Operation, collect
+from shioenv.domain.patch import ContextPatch, Operation, append_changes
 from shioenv.domain.pointer import escape
 from shioenv.errors import ContextError
 from shioenv.sandbox.base import Execution, FileChange, FileStat
@@ -47,6 +47,7 @@ _OF_CONTENT = ("size", "links", "month", "day", "year", "time")
 _NO_CHANGES = ContextPatch()
 _NO_DIGESTS: Mapping[str, str] = {}
 _NO_INODES: Mapping[str, int] = {}
+_NO_DIRECTORIES: Mapping[str, Mapping[str, Any]] = {}
 
 _access = attrgetter("mode", "uid", "gid")
 _of_content = attrgetter("size", "links", "mtime_ns", "target")
@@ -128,9 +129,9 @@ class Recorder:
         found = found or self.found
         operations: list[Operation] = []
         digests = _NO_DIGESTS
-        inodes = _NO_INODES
+        inodes, directories = _NO_INODES, _NO_DIRECTORIES
         if execution.changes:
-            digests = self._files(execution, operations, found.touched)
+            digests, directories = self._files(execution, operations, found)
             inodes = {
                 self.name(change.path): change.after.inode
                 for change in execution.changes
@@ -143,7 +144,7 @@ class Recorder:
             operations.append(("=", "/hostname", name_text(execution.hostname)))
         if execution.network is not None:
             before = network_fields(found.network or self._network())
-            collect(before, network_fields(execution.network), "", operations)
+            append_changes(before, network_fields(execution.network), "", operations)
         patch, digest = _NO_CHANGES, None
         if operations or digests:
             everything = ContextPatch(tuple(operations))
@@ -165,6 +166,7 @@ class Recorder:
             died_by_signal=execution.signal,
             processes=execution.processes,
             inodes=inodes,
+            directories=directories,
         )
 
     def context(self, profile: Mapping[str, Any], files: Mapping[bytes, FileStat]) -> Context:
@@ -234,23 +236,27 @@ class Recorder:
         except Malformed:
             return False
         _settle_level(old, new)
-        collect(old, new, "", operations)
+        append_changes(old, new, "", operations)
         return True
 
     def _files(
-        self, execution: Execution, operations: list[Operation], touched: Collection[bytes]
-    ) -> dict[str, str]:
-        """Append the changes of files; return the digests of contents added or modified."""
+        self, execution: Execution, operations: list[Operation], found: Found
+    ) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+        """Append the changes of files.
+
+        Return the digests of contents added or modified, and `Behavior.directories`.
+        """
         own = (execution.started - CLOCK_SLACK, execution.ended + CLOCK_SLACK)
 
         def was(path: bytes, before: FileStat) -> FileEntry:
-            return self.entry(before, own=own if path in touched else None)
+            return self.entry(before, own=own if path in found.touched else None)
 
         changes = [change for change in execution.changes if change.before != change.after]
         directories = _Directories(changes)
         removed: dict[int, list[tuple[bytes, FileStat]]] = {}
         added: list[tuple[bytes, FileStat]] = []
         digests: dict[str, str] = {}
+        left_out: dict[str, dict[str, Any]] = {}
         for change in sorted(changes, key=lambda change: change.path):
             path, before, after = change.path, change.before, change.after
             if after is None:
@@ -267,14 +273,17 @@ class Recorder:
                 if not _looks_same(before, after, but_content=its_entries):
                     old, new = was(path, before).to_json(), self.entry(after, own=own).to_json()
                     if its_entries:
+                        left_out[name] = {key: new[key] for key in _OF_CONTENT}
+                        left_out[name]["size"] = DIRECTORY_SIZE  # where it was made again
                         new.update({key: old[key] for key in _OF_CONTENT})
-                    collect(old, new, f"/fs/{escape(name)}", operations)
+                    append_changes(old, new, f"/fs/{escape(name)}", operations)
                 if _content_changed(before, after):
                     digests[name] = str(after.digest)
                     if len(operations) == known:  # no attribute shows it
                         entry = self.entry(after, own=own).to_json()
                         operations.append(("=", f"/fs/{escape(name)}", entry))
-        moved = _moved_trees(removed, added)
+        # without a history only whole trees count: records of single inputs stay as they are
+        moved = _moved_trees(removed, added, nested=found is not self.found)
         for path, after in added:
             name = self.name(path)
             source = moved.get(path) or _renamed_from(removed.get(after.inode, ()), after)
@@ -292,7 +301,7 @@ class Recorder:
                 digests[name] = after.digest
         for group in removed.values():
             operations.extend(("r", f"/fs/{escape(self.name(path))}") for path, _ in group)
-        return digests
+        return digests, left_out
 
 
 def settled(changes: Iterable[FileChange]) -> list[FileChange]:
@@ -364,24 +373,33 @@ def _renamed_from(
 
 
 def _moved_trees(
-    removed: Mapping[int, list[tuple[bytes, FileStat]]], added: list[tuple[bytes, FileStat]]
+    removed: Mapping[int, list[tuple[bytes, FileStat]]],
+    added: list[tuple[bytes, FileStat]],
+    *,
+    nested: bool,
 ) -> dict[bytes, tuple[bytes, FileStat]]:
     """Map each added path in a moved directory to the removed path and its file.
 
     The overlay cannot rename a directory of the system itself. So `mv` copies the directory and
     removes it, and the inodes are new. A removed and an added tree are one tree that moved if
-    names, modes, owners, times and contents of everything in them are equal.
+    names, modes, owners, times and contents of everything in them are equal. `nested` finds trees
+    inside other added and removed directories as well.
     """
     gone = {path: before for group in removed.values() for path, before in group}
     if not any(stat.S_ISDIR(before.mode) for before in gone.values()):
         return {}
-    trees = {frozenset(_identities(tree)): tree for tree in _trees(sorted(gone.items()))}
+    trees_of = _nested_trees if nested else _trees
+    trees = {frozenset(_identities(tree)): tree for tree in trees_of(sorted(gone.items()))}
     moved: dict[bytes, tuple[bytes, FileStat]] = {}
-    for tree in _trees(added):
+    taken: set[bytes] = set()
+    for tree in trees_of(added):
+        if tree[0][0] in moved:
+            continue
         origin = trees.pop(frozenset(_identities(tree)), None)
-        if origin is not None:
+        if origin is not None and origin[0][0] not in taken:
             old, new = origin[0][0], tree[0][0]
             for path, before in origin:
+                taken.add(path)
                 moved[new + path[len(old) :]] = path, before
     return moved
 
@@ -397,6 +415,16 @@ def _trees(files: Iterable[tuple[bytes, FileStat]]) -> list[list[tuple[bytes, Fi
             trees.append([(path, file)])
             inside = path + b"/"
     return trees
+
+
+def _nested_trees(
+    files: Iterable[tuple[bytes, FileStat]],
+) -> Iterable[list[tuple[bytes, FileStat]]]:
+    """Yield each directory among the sorted files with everything in it, outer ones first."""
+    waiting = _trees(files)
+    while waiting:
+        yield (tree := waiting.pop(0))
+        waiting += _trees(tree[1:])
 
 
 def _identities(tree: list[tuple[bytes, FileStat]]) -> Iterable[tuple[object, ...]]:

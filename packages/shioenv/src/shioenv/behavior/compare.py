@@ -172,7 +172,7 @@ def similarity(a: bytes, b: bytes) -> float:
 
     This is the indel ratio 2 m / (len(a) + len(b)), with m the length of the longest common
     subsequence. It is symmetric. The raw text is compared: no case folding, no collapsing of blanks
-    or digits. Section C.3 specifies only a "normalized edit similarity". The ratio is ours, because
+    or digits. Section C.1.3 specifies only a "normalized edit similarity". The ratio is ours, as
     common libraries use that term for it. The text is the first 8,192 characters decoded as UTF-8;
     an undecodable byte counts as one character. Outputs that differ only after them have similarity
     1.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
@@ -38,13 +39,18 @@ def difference(
     """
     old, new = _End(before, context, pristine), _End(whole, context, pristine)
     operations = list(diff_documents(old.document, new.document).operations)
+    entered = _entered(operations, str(context.get("cwd", "/")))
+    stayed = {name for name in entered if _stays_directory(name, old, new)}
     moved = dict(_moved(operations, old, new))
     gone, come = ({pointer("fs", name) for name in names} for names in (moved, moved.values()))
     operations = [
         each
         for each in operations
-        if not (each[0] == "r" and each[1] in gone) and not (each[0] == "a" and each[1] in come)
+        if not (each[0] == "r" and each[1] in gone)
+        and not (each[0] == "a" and each[1] in come)
+        and not _is_of_entries(each, stayed)
     ]
+    operations = [_with_true_attributes(each, whole.directories) for each in operations]
     for source, target in moved.items():
         operations.append(("m", pointer("fs", source), pointer("fs", target)))
     digests = {}
@@ -208,6 +214,38 @@ class _Trees:
 def _is_file(operation: Operation) -> bool:
     area, *names = keys(operation[1])
     return area == "fs" and len(names) == 1
+
+
+def _with_true_attributes(
+    operation: Operation, directories: Mapping[str, Mapping[str, Any]]
+) -> Operation:
+    """Return an operation that adds a directory again with the attributes of the new one."""
+    kind, path, *values = operation
+    if kind != "a" or not directories or not _is_file(operation):
+        return operation
+    attributes = directories.get(keys(path)[1])
+    return operation if attributes is None else (kind, path, {**values[0], **attributes})
+
+
+def _entered(operations: list[Operation], start: str) -> Iterator[str]:
+    """Yield the names of directories in which an entry was added or removed.
+
+    `start` is the path of the start directory, which is named `.`.
+    """
+    for each in operations:
+        if each[0] in "ar" and _is_file(each):
+            name = keys(each[1])[1]
+            yield posixpath.dirname(start if name == "." else name) or "."
+
+
+def _stays_directory(name: str, old: _End, new: _End) -> bool:
+    return all(name in end.files and _is_directory(end, name) for end in (old, new))
+
+
+def _is_of_entries(operation: Operation, directories: Set[str]) -> bool:
+    """Whether an operation is of an attribute that entries change, of one of these directories."""
+    area, *names = keys(operation[1])
+    return area == "fs" and len(names) == 2 and names[0] in directories and names[1] in _OF_ENTRIES
 
 
 def _is_directory(end: _End, name: str) -> bool:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
-import re
 import signal
 import stat
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import RLock, local
 from typing import Any, Self, TypeVar, cast
 
 from shioenv.behavior.capture import Recorder
 from shioenv.behavior.history import difference
-from shioenv.behavior.lines import LineRecorder, Lines
-from shioenv.behavior.rows import Row, RowKind, request_of
+from shioenv.behavior.line_behaviors import LineRecorder, Lines
+from shioenv.behavior.sessions import run_session, shows_a_kill
+from shioenv.behavior.typed_rows import Row, RowKind, request_of
 from shioenv.domain.behavior import NOTHING, Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.names import name_bytes
@@ -36,6 +36,7 @@ from shioenv.sandbox.base import (
 )
 from shioenv.system.image import device_mode
 from shioenv.system.store import DEVICES, IndexEntry, System, find_system
+from shioenv.text import short_repr
 
 Started = TypeVar("Started")
 
@@ -50,8 +51,6 @@ REPLAYED = 64
 """Maximum number of remembered histories; each saves a session's next input a run."""
 
 _KILLED = 128 + signal.SIGKILL
-_KILL_IN_WORDS = re.compile(rb"\bKilled\b|\bsignal 9\b")
-_KILL_IN_PIPELINE = re.compile(rb'^declare -a PIPESTATUS=\([^\n]*"137"', re.MULTILINE)
 
 
 class _Spent(local):
@@ -89,6 +88,9 @@ class SandboxRunner(Uncopied):
         self._context: tuple[str, Context] | None = None
         self._replayed: OrderedDict[Request, Behavior] = OrderedDict()
         self._network: bytes | None = None  # cached_property shares its lock among runners
+
+    def __repr__(self) -> str:
+        return short_repr(self, {"system": self.system.name, "limits": self.limits})
 
     @property
     def limits(self) -> Limits:
@@ -161,7 +163,7 @@ class SandboxRunner(Uncopied):
         if state and history and (state.fed or state.stdin):
             raise Abstained(
                 f"{shell_input!r:.60} has a history and standard input",
-                hint="a history is run again with an empty one: nobody can tell who reads what",
+                hint="give one of them: a history is run with an empty standard input",
             )
         request = Request(
             "\n".join([*history, shell_input]),
@@ -175,7 +177,9 @@ class SandboxRunner(Uncopied):
         whole = self._executed(request, sandboxes)
         if not history or _is_unknown(whole):  # an unknown behavior needs no run of the history
             return whole
-        before = replace(request, text="\n".join(history), stdin=b"", wall_seconds=None)
+        # an empty line: bash would replace itself by the last command, as it does not in `whole`
+        alone = "\n".join([*history, "", ""])
+        before = replace(request, text=alone, stdin=b"", wall_seconds=None)
         waited = self.waited
         since = self.since(self._replay(before), whole, cwd)
         self._spent.waited = waited
@@ -219,7 +223,7 @@ class SandboxRunner(Uncopied):
             here = self.system.index.get(self.system.resolve(start) or "")
             if here is None or not stat.S_ISDIR(here.mode):
                 raise StartDirectoryError(
-                    f"{start!r} is no directory of the system {self.system.name}",
+                    f"{start!r} is not a directory of the system {self.system.name}",
                     hint="start directories: "
                     + ", ".join(self.system.declaration.session.start_directories),
                 )
@@ -236,16 +240,42 @@ class SandboxRunner(Uncopied):
         """Whether this runner's sandbox has resident shells (`start_shell`)."""
         return self.limits.sandbox == "namespaces" and not self.limits.without_shell_state
 
-    def start_shell(self, cwd: str | None = None, *, idle_seconds: float) -> Lines:
+    def run_rows(
+        self,
+        rows: Sequence[str],
+        cwd: str,
+        *,
+        separate: bool = False,
+        order: Order = "as it comes",
+    ) -> list[Behavior | None]:
+        """Run a session's rows in one resident shell, and return the behavior of each row.
+
+        None stands for a row that `execute` has to run with its history (`run_session`).
+        `separate` and `order` are those of `execute`. Errors: those of `start_shell`.
+        """
+        lines = self.start_shell(cwd, idle_seconds=LENT_SECONDS, separate=separate)
+        try:
+            return run_session(lines, rows, self.limits, separate=separate, order=order)
+        finally:
+            self._spent.seconds += lines.seconds
+            lines.close()
+
+    def start_shell(
+        self, cwd: str | None = None, *, idle_seconds: float, separate: bool = False
+    ) -> Lines:
         """Start a resident shell in a start directory (None: the first one).
 
         Each shell has a separate machine, so shells and runs are independent. A machine serves one
         shell after the other. The shell ends after waiting for its next line for `idle_seconds`.
-        Errors: those of `run`; SandboxError if `keeps_shells` is False.
+        `separate` gives it two output channels. Errors: those of `run`; SandboxError if
+        `keeps_shells` is False.
         """
         start = cwd or self.system.declaration.start_directory
         lines, _ = self._started(
-            start, lambda sandbox: sandbox.start_shell(start, idle_seconds=idle_seconds)
+            start,
+            lambda sandbox: sandbox.start_shell(
+                start, idle_seconds=idle_seconds, separate=separate
+            ),
         )
         return lines
 
@@ -286,8 +316,8 @@ class SandboxRunner(Uncopied):
         """Start a shell in an idle or new machine, and return it with the result of `start_in`."""
         if not self.keeps_shells:
             raise SandboxError(
-                "no shell stays in this sandbox",
-                hint="open it in namespaces, without the limit without_shell_state",
+                "this sandbox does not support persistent shells",
+                hint="use the sandbox namespaces, without without_shell_state",
             )
         with self._lock:
             if self._closed:
@@ -337,9 +367,9 @@ class SandboxRunner(Uncopied):
         recorder = self._recorder(request.cwd or self.system.declaration.start_directory)
         execution = self._survived(request, sandboxes or self.limits.sandboxes)
         disturbed = False
-        if execution is not None and _shows_a_kill(execution):
+        if execution is not None and shows_a_kill(execution):
             again = self._survived(request, 1)
-            if again is not None and not _shows_a_kill(again):
+            if again is not None and not shows_a_kill(again):
                 execution, disturbed = again, True
         self._spent.waited = execution is not None and execution.waited
         if execution is None:
@@ -443,25 +473,6 @@ class SandboxRunner(Uncopied):
                 network=self._pristine_network,
             )
         return self._recorders[start]
-
-
-def _shows_a_kill(execution: Execution) -> bool:
-    """Whether a program of the run was probably killed, and not by a limit.
-
-    The evidence is the exit code, the exit codes of the last pipeline, and words in the output. The
-    host may have killed the program (its out-of-memory killer, a `pkill`). An input that kills a
-    program itself does so in every run.
-    """
-    if execution.limits_hit:
-        return False
-    output, shell = execution.output, execution.shell or b""
-    # checked for every run: finding plain text is ten times as fast as a pattern
-    in_words = b"Killed" in output or b"signal 9" in output
-    return (
-        execution.exit_code == _KILLED
-        or (in_words and _KILL_IN_WORDS.search(output) is not None)
-        or (b'"137"' in shell and _KILL_IN_PIPELINE.search(shell) is not None)
-    )
 
 
 def _unknown(request: Request) -> Behavior:

@@ -134,7 +134,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Generate shell inputs, run each on a pristine machine, record and score its effects."""
+    """Generate shell inputs, run them, record and score effects."""
 
 
 @cache

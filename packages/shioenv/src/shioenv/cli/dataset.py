@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from shioenv.domain.record import Record
 
 app = typer.Typer(
-    name="dataset", no_args_is_help=True, help="Datasets: records kept in a directory."
+    name="dataset",
+    no_args_is_help=True,
+    help="Inspect, select, export, import and repair datasets.",
 )
 
 SHOWN_LINES = 12
@@ -39,15 +41,18 @@ REMAINS = (
 def verify(
     directory: shared.Directory,
     replay: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Also execute N records again and compare.")
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Also execute N records again and compare the effects."
+        ),
     ] = 0,
-    seed: Annotated[int, typer.Option(help="Draws the records that are executed again.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for the choice of these records.")] = 0,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Check a dataset: files against the manifest, every record against the rules.
+    """Check the files and records of a dataset.
 
-    The exit status is 0 where nothing is wrong, else 1. A volatile record that comes out otherwise
-    is not wrong.
+    Files are compared with the manifest, and each record with the schema. The exit status is 1 if
+    there is a fault. A volatile record whose replay differs is not a fault.
     """
     from shioenv.dataset.verify import replay as replay_records
     from shioenv.dataset.verify import verify as verify_dataset
@@ -81,7 +86,7 @@ def verify(
 
 @shared.command(app, "shioenv dataset stats ./dataset")
 def stats(directory: shared.Directory) -> shared.Printout:
-    """Describe a dataset: scores, exit codes, commands, composition."""
+    """Print statistics: scores, exit codes, commands, composition."""
     from shioenv.dataset.manifest import read_manifest
     from shioenv.dataset.stats import statistics
 
@@ -154,16 +159,17 @@ def _described(described: Statistics) -> Iterator[str | Text | Table]:
 @shared.command(app, "shioenv dataset show ./dataset --count 5")
 def show(
     directory: shared.Directory,
-    count: Annotated[int, typer.Option(min=1, metavar="N", help="How many records.")] = 5,
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Number of records.")] = 5,
     number: Annotated[
-        int | None, typer.Option("--id", min=0, metavar="N", help="Only the record of this number.")
+        int | None,
+        typer.Option("--id", min=0, metavar="N", help="Only the record with this number."),
     ] = None,
 ) -> Iterator[shared.Printout]:
-    """Show records as people read them, spread over the dataset."""
+    """Show records in a readable form, spread over the dataset."""
     from itertools import islice
 
     from shioenv.dataset.manifest import read_manifest
-    from shioenv.dataset.read import read_records
+    from shioenv.dataset.record_reader import read_records
     from shioenv.domain.record import encode
     from shioenv.errors import UsageError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,7 @@ from shioenv.text import share
 if TYPE_CHECKING:
     from shioenv.dataset.external import ImportSummary
     from shioenv.dataset.importers import Imported
-    from shioenv.dataset.lines import Rejection
+    from shioenv.dataset.input_lines import Rejection
     from shioenv.dataset.manifest import Manifest
     from shioenv.dataset.repair import Repaired
 
@@ -24,6 +25,8 @@ SHOWN = 10
 
 Source = Annotated[Path, typer.Argument(metavar="SRC", help="The dataset to read.")]
 
+_condition = partial(typer.Option, rich_help_panel="Conditions")
+
 
 def filter_(
     source: Source,
@@ -31,66 +34,61 @@ def filter_(
         Path, typer.Option("--out", metavar="NEW", help="The new dataset; must not exist.")
     ],
     min_irreducibility: Annotated[
-        float | None, typer.Option(min=0, max=1, metavar="X", help="At least this score.")
+        float | None, _condition(min=0, max=1, metavar="X", help="Minimum irreducibility.")
     ] = None,
     max_irreducibility: Annotated[
-        float | None, typer.Option(min=0, max=1, metavar="Y", help="At most this score.")
+        float | None, _condition(min=0, max=1, metavar="X", help="Maximum irreducibility.")
     ] = None,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="The bounds on the score are on irreducibility_strict."),
+        _condition("--strict", help="Apply these two bounds to irreducibility_strict instead."),
     ] = False,
     min_necessary: Annotated[
         float | None,
-        typer.Option(min=0, max=1, metavar="X", help="At least this share of needed arguments."),
+        _condition(min=0, max=1, metavar="X", help="Minimum share of necessary arguments."),
     ] = None,
     max_necessary: Annotated[
         float | None,
-        typer.Option(min=0, max=1, metavar="Y", help="At most this share of needed arguments."),
+        _condition(min=0, max=1, metavar="X", help="Maximum share of necessary arguments."),
     ] = None,
     command: Annotated[
         list[str] | None,
-        typer.Option(
+        _condition(
             "--command",
-            metavar="NAME",
+            metavar="COMMAND",
             autocompletion=shared.completing("shioenv.grammar.library:names_of_grammars"),
-            help="Only inputs all of whose commands are among these. The option may be given "
-            "again.",
+            help="Only inputs whose commands are all among these. Repeatable.",
         ),
     ] = None,
     exclude_volatile: Annotated[
         bool,
-        typer.Option(
-            "--exclude-volatile",
-            help="Leave out volatile records: those that another run may show otherwise.",
+        _condition(
+            "--exclude-volatile", help="Omit records whose effects may differ between runs."
         ),
     ] = False,
     exit_code: Annotated[
         list[int] | None,
-        typer.Option(
-            min=0,
-            max=255,
-            metavar="N",
-            help="Only records with this exit code. The option may be given again.",
+        _condition(
+            min=0, max=255, metavar="N", help="Only records with this exit code. Repeatable."
         ),
     ] = None,
     min_arguments: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="At least so many arguments.")
+        int | None, _condition(min=0, metavar="N", help="Minimum number of arguments.")
     ] = None,
     max_arguments: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="At most so many arguments.")
+        int | None, _condition(min=0, metavar="N", help="Maximum number of arguments.")
     ] = None,
     count: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Keep the first N records that meet the conditions."),
+        typer.Option(min=1, metavar="N", help="Keep the first N matching records."),
     ] = None,
 ) -> shared.Printout:
     """Select records of a dataset into a new one.
 
-    All conditions hold at once, bounds included. A record without a score meets no bound on the
-    score. An argument is needed if leaving out that argument alone changes the behavior. A record
-    meets a bound on needed arguments only where that is known of all its arguments. Records keep
-    their numbers. The manifest says what was selected and from what. The same selection gives the
+    A record must meet all conditions; bounds are inclusive. A record without a score meets no bound
+    on the score. An argument is necessary if the behavior changes when only it is omitted. A record
+    meets a bound on necessary arguments only if this is known for all its arguments. Records keep
+    their numbers. The manifest describes the selection and its source. The same selection gives the
     same bytes.
     """
     from shioenv.dataset.select import Selection, select
@@ -127,21 +125,22 @@ def filter_(
 def split(
     source: Source,
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Holds the parts; must not exist.")
+        Path, typer.Option("--out", metavar="DIR", help="Directory for the parts; must not exist.")
     ],
     test: Annotated[
-        float, typer.Option(min=0, max=1, metavar="SHARE", help="Share of the test set.")
+        float, typer.Option(min=0, max=1, metavar="SHARE", help="Share of records in the test set.")
     ] = 0.1,
     validation: Annotated[
-        float, typer.Option(min=0, max=1, metavar="SHARE", help="Share of a validation set.")
+        float,
+        typer.Option(min=0, max=1, metavar="SHARE", help="Share of records in a validation set."),
     ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Draws which groups are in which part.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for the assignment.")] = 0,
 ) -> shared.Printout:
-    """Split a dataset into DIR/train, DIR/test and perhaps DIR/validation.
+    """Split a dataset into training, test and validation sets.
 
-    Inputs that differ in numbers, names, bundles and the order of words alone are in one part, and
-    so are those of one session. Each part is a dataset, with records as they were. Shares hold for
-    groups of such inputs, and for records about.
+    They are written to DIR/train, DIR/test and, with --validation, DIR/validation. Inputs that
+    differ only in numbers, names, bundled options or word order are in the same part, and so are
+    those of a session. Shares are exact for groups of such inputs, and approximate for records.
     """
     from shioenv.dataset.split import Shares
     from shioenv.dataset.split import split as split_dataset
@@ -164,17 +163,15 @@ def split(
 
 
 def merge(
-    sources: Annotated[
-        list[Path], typer.Argument(metavar="SRC...", help="The datasets to read, two at least.")
-    ],
+    sources: Annotated[list[Path], typer.Argument(metavar="SRC...", help="Two or more datasets.")],
     destination: Annotated[
         Path, typer.Option("--out", metavar="NEW", help="The new dataset; must not exist.")
     ],
 ) -> shared.Printout:
-    """Put datasets of one system together.
+    """Merge datasets of the same system.
 
-    System, limits, scoring, sampler and release have to be the same. Records get new numbers. Of
-    equal inputs the first is kept.
+    System, limits, scoring, sampler and release must be the same. Records get new numbers. Of
+    duplicate inputs, the first is kept.
     """
     from shioenv.dataset.merge import merge as merge_datasets
 
@@ -196,8 +193,8 @@ def export(
         Path,
         typer.Argument(
             metavar="DIR",
-            help="The dataset's directory. For hf also a directory of datasets, as split makes it: "
-            "each is a split.",
+            help="Directory of the dataset; for hf also the output of split, whose parts become "
+            "splits.",
         ),
     ],
     output: Annotated[
@@ -210,22 +207,22 @@ def export(
             "--format",
             metavar="NAME",
             autocompletion=shared.completing("parquet", "hf", "jsonl", "chat"),
-            help="parquet (one file), hf (a directory for datasets.load_dataset), jsonl (one file; "
-            "compressed where OUT ends in .gz or .zst), chat. A chat is a file of conversations "
-            "as JSON Lines (default: the format that OUT ends in; hf for an OUT without ending).",
+            help="parquet, jsonl (compressed if OUT ends in .gz or .zst), chat (conversations as "
+            "JSON Lines), or hf (a directory for datasets.load_dataset). Default: the extension "
+            "of OUT; without one, hf.",
         ),
     ] = None,
     licence: Annotated[
         str,
         typer.Option(
-            "--license", metavar="ID", help="Licence that the card of hf names, such as cc-by-4.0."
+            "--license", metavar="ID", help="License in the card of hf, such as cc-by-4.0."
         ),
     ] = "unknown",
 ) -> shared.Printout:
-    """Write a dataset in a format that other tools open.
+    """Export a dataset to a format of other tools.
 
-    Parquet needs the extra shioenv[export]. No file is overwritten, and no unfinished file is left
-    behind.
+    Parquet needs the extra shioenv[export]. No file is overwritten, and an interrupted export
+    leaves no file.
     """
     from shioenv.dataset.export import export as export_dataset
 
@@ -242,9 +239,8 @@ def import_(
         Path,
         typer.Argument(
             metavar="SRC",
-            help="A file with an input on each line, as text or as JSON (input, cwd), or - for "
-            "stdin. It may be an export of a dataset, or released records, compressed by gzip or "
-            "Zstandard.",
+            help="A file with an input on each line, as text or JSON (- is stdin); an exported "
+            "dataset; or released records. gzip and Zstandard are supported.",
         ),
     ],
     directory: Annotated[
@@ -252,7 +248,7 @@ def import_(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="The dataset to make. With commands, the same command goes on with it.",
+            help="The new dataset. For commands, the same command resumes it.",
         ),
     ],
     *,
@@ -262,36 +258,39 @@ def import_(
             "--format",
             metavar="NAME",
             autocompletion=shared.completing("commands", "records", "released", "sessions"),
-            help="commands: inputs, executed and scored here. sessions: the log of shioenv serve "
-            "or of Cowrie, each line after those before it. records: an export of a dataset, kept "
-            "as it is. released: records as the paper's authors published them (default: what SRC "
-            "holds: commands, records or sessions).",
+            help="commands: inputs, executed and scored here. sessions: a log of shioenv serve or "
+            "of Cowrie, executed with the earlier lines of the session. records: an exported "
+            "dataset. released: the records published with the paper. Default: detected, except "
+            "released.",
         ),
     ] = None,
     sampler: Annotated[
         str | None,
         typer.Option(
+            "--sampler-label",
             metavar="NAME",
-            help="The sampler that records name (default: the format's name). Records of an "
-            "export keep theirs.",
+            help="Value of the field sampler in the records (default: the format). Not for "
+            "records.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Draws start directories and sub-inputs.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Random seed for start directories and sub-inputs.")
+    ] = 0,
     scoring: shared.ScoringSettings,
     workers: shared.Workers = None,
     cwd: shared.StartDirectory = None,
     limits: shared.RecordLimits,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Make a dataset of inputs, of a honeypot's log, of an export, or of released records.
+    """Make a dataset from inputs, a honeypot's log, or an export.
 
-    Inputs are executed, scored and recorded as generate does it; the same list gives the same
-    bytes. Inputs are taken as they are: `shioenv suite adapt` rewrites other people's inputs to
-    the system first. Sessions start in the system's first start directory. Lines that cannot be
-    recorded are printed, counted, and kept in DIR/rejected.ndjson. Records are not executed, so
-    seed, budget, workers and system have no part. What released records do not say stays empty.
-    Records of an export stay as they are. An export in the Hugging Face layout gives the exported
-    dataset, byte for byte; one with several splits gives a dataset of each, in DIR.
+    Inputs are executed, scored and recorded as by generate, without changes; `shioenv suite adapt`
+    can adapt them to the system first. The same list gives the same bytes. Sessions start in the
+    system's first start directory. Rejected lines are written to DIR/rejected.ndjson.
+
+    Exported and released records are not executed, so --seed, --budget, --workers and --system have
+    no effect. Fields that released records lack are empty. An export in the Hugging Face layout
+    restores the dataset byte for byte; one with several splits becomes several datasets in DIR.
     """
     from shioenv.dataset.importers import find_importer
     from shioenv.dataset.records import has_parts, import_parts, import_records, kind_of
@@ -302,7 +301,9 @@ def import_(
         format_ = kind_of(source)
     if format_ == "records":
         if sampler is not None:
-            raise UsageError("records of an export keep their samplers", hint="leave --sampler out")
+            raise UsageError(
+                "records of an export keep their samplers", hint="omit --sampler-label"
+            )
         with counting("records") as report:
             if has_parts(source):
                 return _kept_parts(import_parts(source, directory, report=report), directory)
@@ -343,19 +344,17 @@ def score(
     source: Source,
     out: Annotated[
         Path,
-        typer.Option(
-            "--out", metavar="NEW", help="The new dataset. The same command goes on with it."
-        ),
+        typer.Option("--out", metavar="NEW", help="The new dataset. The same command resumes it."),
     ],
     *,
     scoring: shared.ScoringSettings,
     workers: shared.Workers = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Score the records of a dataset that was made without scores, into a new one.
+    """Add scores to a dataset that was generated without them.
 
-    Inputs are executed again. The records are those that `shioenv generate` would have made with
-    scores, volatile records apart.
+    Inputs are executed again. Except for volatile records, the result is the dataset that `shioenv
+    generate` makes with scores.
     """
     from shioenv.cli.generate import made
     from shioenv.dataset.generate import add_scores
@@ -380,16 +379,17 @@ def repair(
     workers: shared.Workers = None,
     policy: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="The policy's file, if a policy's file drew the inputs."),
+        typer.Option(
+            "--policy-file", metavar="FILE", help="The policy of the dataset if it is a file."
+        ),
     ] = None,
     grammars: shared.GrammarDirectory = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Make damaged or missing shards of a generated dataset again.
+    """Regenerate damaged or missing shards of a dataset.
 
-    The manifest says how the inputs were drawn. Its hashes prove that the new shards are those
-    that were there. Volatile records that came out otherwise are printed, and noted in the
-    manifest. Other damage is named by verify.
+    The manifest has the settings for this, and hashes for checking the result. Volatile records
+    that differ are printed, and noted in the manifest. Use verify to find other damage.
     """
     from shioenv.dataset.repair import repair as repair_shards
     from shioenv.execution.local import LocalExecutor
@@ -406,13 +406,13 @@ def repair(
     lines = [line for shard in repaired for line in _repaired_lines(shard)]
     return shared.Printout(
         {"repaired": [shard.to_json() for shard in repaired]},
-        lines or ["every shard is what the manifest says: nothing to repair"],
+        lines or ["all shards match the manifest: nothing to repair"],
         indent=2,
     )
 
 
 def _rejected_lines(rejected: tuple[Rejection, ...], directory: Path) -> Iterator[str]:
-    from shioenv.dataset.lines import REJECTED, reasons
+    from shioenv.dataset.input_lines import REJECTED, reasons
 
     for line in rejected[:SHOWN]:
         place = f"{line.file}:{line.line}" if line.file else f"line {line.line}"

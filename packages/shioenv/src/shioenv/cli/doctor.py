@@ -12,7 +12,7 @@ from shioenv.cli import shared
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from shioenv.system.host import HostCheck
+    from shioenv.system.host_checks import HostCheck
 
 app = typer.Typer()
 
@@ -21,10 +21,10 @@ LACKING = 3
 
 @shared.command(app, "shioenv doctor")
 def doctor() -> shared.Printout:
-    """Check this host by trying what is needed; exit status 3 where something needed is missing.
+    """Check that this host can run inputs, and print fixes.
 
-    Every line says what was tried. A line about something missing also says why it is needed, and
-    the exact fix.
+    Each check tries what a run needs. For a failed check, the reason and the exact fix are printed.
+    The exit status is 3 if something needed is missing.
     """
     from shioenv.sandbox.backends import check_host
 

@@ -13,7 +13,7 @@ from shioenv.cli.progress import Meter
 from shioenv.text import share
 
 if TYPE_CHECKING:
-    from shioenv.dataset.generate import Summary
+    from shioenv.dataset.generate import Progress, Summary
 
 app = typer.Typer()
 
@@ -24,29 +24,29 @@ def generate(
         Path,
         typer.Argument(
             metavar="DIR",
-            help="The dataset's directory, made where it is missing. The same command goes on "
-            "with it.",
+            help="Directory of the dataset, created if missing. The same command resumes it.",
         ),
     ],
     *,
     sampler: shared.SamplerName = "gcs",
-    count: Annotated[int, typer.Option(min=1, metavar="N", help="Records wanted.")] = 1000,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same dataset.")] = 0,
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Number of records.")] = 1000,
+    seed: Annotated[
+        int, typer.Option(help="Random seed. The same seed gives the same dataset.")
+    ] = 0,
     scoring: shared.ScoringSettings,
     compress: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
             autocompletion=shared.completing("zstd"),
-            help="Compress the shards: zstd. Every command reads them as they are.",
+            help="Compress the shards: zstd. All commands can read them.",
         ),
     ] = None,
     without_scores: Annotated[
         bool,
         typer.Option(
             "--without-scores",
-            help="Execute inputs without scoring them. `shioenv dataset score` adds the scores"
-            " later.",
+            help="Execute inputs without scoring them; `shioenv dataset score` can do it later.",
         ),
     ] = False,
     workers: shared.Workers = None,
@@ -54,16 +54,16 @@ def generate(
         str,
         typer.Option(
             metavar="ENGINE",
-            help="Where the processes run: local (this machine), or ray (the nodes of a Ray "
-            "cluster).",
+            autocompletion=shared.completing("shioenv.execution.local:ENGINES"),
+            help="Run workers on this host (local), or on the nodes of a Ray cluster (ray).",
         ),
     ] = "local",
     address: Annotated[
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="The Ray cluster's address, HOST:PORT or auto (default: RAY_ADDRESS, else "
-            "this machine).",
+            help="Address of the Ray cluster: HOST:PORT or auto (default: RAY_ADDRESS, else "
+            "this host).",
         ),
     ] = None,
     drawing: shared.DrawingOptions,
@@ -73,19 +73,20 @@ def generate(
         typer.Option(
             min=1,
             metavar="MB",
-            help="Size of the file of shared executions. The oldest executions make room.",
+            help="Maximum size of the cache of executions. The oldest are removed first.",
         ),
     ] = 512,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Execute everything; share nothing with other runs.")
+        bool,
+        typer.Option("--no-cache", help="Execute everything; do not use the cache of executions."),
     ] = False,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Generate a dataset: sample inputs, execute and score them, keep the records.
+    """Generate a dataset: sample, execute and score inputs.
 
-    Ctrl-C or a crash loses nothing that was finished. The same command goes on, and gives the same
-    bytes as a run that was never interrupted. A larger count makes a dataset longer. New records
-    are scored as those that are there, unless an option says otherwise.
+    Ctrl-C or a crash loses no finished record. The same command resumes, and the result has the
+    same bytes as without the interruption. A larger --count extends a dataset. New records are
+    scored with the settings of existing ones, unless an option overrides them.
     """
     from shioenv.dataset.generate import Destination
     from shioenv.dataset.generate import generate as generate_records
@@ -103,6 +104,13 @@ def generate(
     stopped = f"stopped; what is finished is kept in {directory}, the same command goes on"
     cache_bytes = 0 if no_cache else cache_size * MEBIBYTE
     with Meter("records", lasting=True, stopped=stopped) as meter:
+        unseen = iter([True])
+
+        def report(progress: Progress) -> None:
+            meter.report(progress)
+            if progress.done and not progress.kept and next(unseen, False):
+                meter.say(_first(directory))
+
         summary = generate_records(
             Destination(directory, compress),
             count=count,
@@ -111,9 +119,20 @@ def generate(
             system=system,
             limits=limits.limits(),
             executor=executor_named(engine, workers, address, cache_bytes=cache_bytes),
-            report=meter.report,
+            report=report,
         )
     return made(summary)
+
+
+def _first(directory: Path) -> str:
+    """Describe the first finished record of a new dataset in one line."""
+    from shioenv.dataset.record_reader import read_records
+
+    record = next(read_records(directory, unfinished=True))
+    score = record.irreducibility
+    scored = "" if score is None else f", irreducibility {score:.3f}"
+    said = f"first record  {record.input}  (exit code {record.exit_code}{scored})"
+    return printing.printable(said)
 
 
 def made(summary: Summary) -> shared.Printout:
@@ -122,7 +141,7 @@ def made(summary: Summary) -> shared.Printout:
 
 
 def _lines(summary: Summary) -> Iterator[str]:
-    from shioenv.dataset.read import read_records
+    from shioenv.dataset.record_reader import read_records
 
     manifest = summary.manifest
     timed_out = sum(record.timed_out for record in read_records(summary.directory))

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from shioenv.grammar.symbols import Grammar
 
 app = typer.Typer(
-    name="grammar", no_args_is_help=True, help="Grammars: what inputs may be written."
+    name="grammar",
+    no_args_is_help=True,
+    help="Check, show and write grammars, which define valid inputs.",
 )
 
 
@@ -49,19 +51,19 @@ def check(
         typer.Argument(
             metavar="[FILES]...",
             autocompletion=shared.complete_commands,
-            help="Names of grammars, a set of them (paper, all), or paths of .grammar files "
-            "(default: all of --grammars, else all shipped).",
+            help="Grammars by name, a set (paper, all), or paths of .grammar files "
+            "(default: all in --grammars, else all shipped).",
         ),
     ] = None,
     run: Annotated[
-        bool, typer.Option("--run", help="Also run every example on the system.")
+        bool, typer.Option("--run", help="Also run the examples on the system.")
     ] = False,
     own: shared.GrammarDirectory = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Check grammars: every fault with file, line and column, examples included.
+    """Check grammars and their examples.
 
-    The exit status is 1 where there is a fault.
+    Each fault is printed with file, line and column. The exit status is 1 if there is a fault.
     """
     from shioenv.grammar.library import check_grammars, own_grammars
 
@@ -109,11 +111,17 @@ def _place(name: str, own: OwnGrammars | None = None) -> tuple[str, Path]:
 
 
 def asked_grammars(names: list[str] | None, own: OwnGrammars | None) -> list[tuple[str, Path]]:
-    """Return names and directories of the requested grammars; default: the user's, else all."""
-    from shioenv.grammar.library import chosen_grammars
+    """Return names and directories of the requested grammars; default: the user's, else all.
+
+    Errors: UnknownGrammarError.
+    """
+    from shioenv.grammar.library import check_known, chosen_grammars
 
     chosen = names or (own.names if own else ("all",))
-    return [_place(name, own) for name in chosen_grammars(chosen, own)]
+    places = [_place(name, own) for name in chosen_grammars(chosen, own)]
+    for name, directory in places:
+        check_known([name], directory)
+    return places
 
 
 def grammars_at(places: Iterable[tuple[str, Path]], sandbox: SandboxRunner) -> list[Grammar]:
@@ -135,16 +143,16 @@ def _failed(asked: list[tuple[str, Path]], system: str | None) -> list[ExampleRe
 
 @shared.command(app, "shioenv grammar stats")
 def stats(own: shared.GrammarDirectory = None, system: shared.SystemName = None) -> shared.Printout:
-    """Count nonterminals, productions, options and examples, per command and together.
+    """Count nonterminals, productions, options and examples.
 
-    Grounded productions are those that a built system's own names add. Without a built system they
-    are left out.
+    Grounded productions come from the names of a built system. Without a built system they are not
+    counted.
     """
     from rich.text import Text
 
     from shioenv.grammar.bind import bind_all
     from shioenv.grammar.library import load_grammars, own_grammars
-    from shioenv.grammar.symbols import count
+    from shioenv.grammar.symbols import count_grammars_size
     from shioenv.system.catalogue import catalogue
     from shioenv.system.store import find_system
 
@@ -156,7 +164,7 @@ def stats(own: shared.GrammarDirectory = None, system: shared.SystemName = None)
         built = None
     versions = built.versions if built else None
     grammars = load_grammars(versions=versions, own=own_grammars(own))
-    grounded = count(bind_all(grammars, catalogue(built))).grounded if built else None
+    grounded = count_grammars_size(bind_all(grammars, catalogue(built))).grounded if built else None
     together = _counts(grammars)
     by_command = {grammar.name: _counts([grammar]) for grammar in grammars}
     document = {
@@ -180,9 +188,9 @@ def stats(own: shared.GrammarDirectory = None, system: shared.SystemName = None)
 
 
 def _counts(grammars: Sequence[Grammar]) -> dict[str, int]:
-    from shioenv.grammar.symbols import count
+    from shioenv.grammar.symbols import count_grammars_size
 
-    total = count(grammars)
+    total = count_grammars_size(grammars)
     return {
         "nonterminals": total.nonterminals,
         "productions": total.productions,
@@ -194,24 +202,24 @@ def _counts(grammars: Sequence[Grammar]) -> dict[str, int]:
 @shared.command(app, "shioenv grammar usage ./history.txt > mine.json")
 def usage(
     file: Annotated[
-        Path, typer.Argument(metavar="INPUTS", help="Inputs, one a line (- is stdin).")
+        Path, typer.Argument(metavar="INPUTS", help="File of inputs, one a line (- is stdin).")
     ],
     about: Annotated[
-        str, typer.Option(metavar="TEXT", help="Says in the table where the inputs are from.")
+        str, typer.Option(metavar="TEXT", help="Description of the inputs, stored in the policy.")
     ] = "",
     own: shared.GrammarDirectory = None,
 ) -> shared.Printout:
-    """Count how commands are used in a list of inputs, as a policy for `--policy FILE.json`.
+    """Make a policy, for `--policy FILE.json`, from a list of inputs.
 
-    The table holds names of commands and options, operators, and the forms of words. Nothing else
-    of an input goes into the table.
+    It counts commands, options, operators and forms of words. It contains nothing else of the
+    inputs.
     """
     from dataclasses import replace
 
     from shioenv.grammar.describe import Describer
     from shioenv.grammar.library import load_grammars, own_grammars
     from shioenv.synthesis.policy import NAMED
-    from shioenv.synthesis.usage import count_usage
+    from shioenv.synthesis.usage_tables import count_usage
 
     describer = Describer(load_grammars(own=own_grammars(own)))
     made = count_usage(map(describer.describe, stdin.given_lines(file)), about)
@@ -222,28 +230,30 @@ def usage(
 @shared.command(app, "shioenv grammar parse 'ls -laT 32 | wc -l'")
 def parse(
     text: Annotated[
-        str | None, typer.Argument(metavar="[INPUT]", help="Any Bash input, quoted.")
+        str | None, typer.Argument(metavar="[INPUT]", help="A Bash input, as one quoted argument.")
     ] = None,
     file: Annotated[
         Path | None,
         typer.Option(
-            "--file", metavar="F", help="Take apart every line of this file instead (- is stdin)."
+            "--file",
+            metavar="FILE",
+            help="Parse each line of this file instead (- is stdin).",
         ),
     ] = None,
     any_system: Annotated[
         bool,
         typer.Option(
-            "--any-system", help="Accept any word where a system's own names would stand."
+            "--any-system", help="Accept any word as a file, user or other name of the system."
         ),
     ] = False,
     own: shared.GrammarDirectory = None,
     system: shared.SystemName = None,
 ) -> Iterator[shared.Printout]:
-    """Take inputs apart: commands, operators, redirections, and what each argument is.
+    """Parse an input: commands, operators, redirections, arguments.
 
-    Each argument is shown with whether the command's grammar derives it on the system. A text that
-    Bash cannot read is shown as one command with words. With --file, the shares of what was read
-    and derived are printed; --json prints every input instead.
+    Each argument is shown with its type, and whether the command's grammar derives it on the
+    system. Invalid Bash is shown as one command with words. With --file, the shares of parsed and
+    derived inputs are printed; --json prints each input instead.
     """
     from shioenv.errors import UsageError
     from shioenv.grammar.describe import Describer
@@ -253,7 +263,7 @@ def parse(
 
     if (text is None) == (file is None):
         raise UsageError(
-            "give either an input or --file", hint="shioenv grammar parse 'ls -l', or --file FILE"
+            "give either an INPUT or --file", hint="shioenv grammar parse 'ls -l', or --file FILE"
         )
     directory = own_grammars(own)
     describer = Describer(
@@ -343,11 +353,11 @@ def show(
         typer.Argument(autocompletion=shared.complete_commands, help="A command with a grammar."),
     ],
     productions: Annotated[
-        bool, typer.Option("--productions", help="Print the productions, not the file.")
+        bool, typer.Option("--productions", help="Print the productions instead of the file.")
     ] = False,
     own: shared.GrammarDirectory = None,
 ) -> shared.Printout:
-    """Show the grammar of a command: the file as it is written, or what it means."""
+    """Show the grammar of a command."""
     from shioenv.grammar.library import load_grammar, own_grammars
 
     stem, directory = _place(command, own_grammars(own))

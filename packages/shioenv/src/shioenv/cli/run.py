@@ -29,7 +29,7 @@ def run(
     sandbox: shared.SandboxName = "namespaces",
     revert: shared.Revert = "input",
     tty: Annotated[
-        bool, typer.Option("--tty", help="Run on a pseudo-terminal of 80 columns: colours, CR LF.")
+        bool, typer.Option("--tty", help="Run on a pseudo-terminal of 80 columns.")
     ] = False,
 ) -> shared.Printout:
     """Run an input on the pristine system and print its effects.
@@ -77,29 +77,14 @@ def document(text: str, cwd: str, system: str, behavior: Behavior) -> dict[str, 
 
 def _parts(behavior: Behavior, start: str) -> Iterator[bytes]:
     """Yield the output; print exit code, flags and context patch on standard error."""
-    from shioenv.domain.readable import changes
+    from shioenv.domain.readable import changes, outcome
 
     yield behavior.output
 
     printing.end_line(behavior.output)
-    told = facts_of(behavior)
+    told = outcome(behavior)
     if not behavior.shell_state_known:
         told += ", shell state unknown"
     printing.remark(told)
     for change in changes(behavior.patch.operations, start):
         printing.remark(f"  {change}")
-
-
-def facts_of(behavior: Behavior) -> str:
-    """Describe in one line how an execution ended: exit code, signal, limits."""
-    facts = [f"exit code {behavior.exit_code}"]
-    if behavior.timed_out:
-        facts.append("timed out")
-    if behavior.died_by_signal:
-        facts.append(f"ended by signal {behavior.died_by_signal}")
-    reached = [name for name in behavior.limits_hit if name != "wall_seconds"]
-    if reached:
-        facts.append(f"limits reached: {', '.join(reached)}")
-    if behavior.patch_truncated:
-        facts.append("patch truncated")
-    return ", ".join(facts)

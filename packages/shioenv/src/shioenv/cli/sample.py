@@ -16,20 +16,19 @@ app = typer.Typer()
 def sample(
     *,
     sampler: shared.SamplerName = "gcs",
-    count: Annotated[
-        int, typer.Option(min=1, metavar="N", help="How many inputs are written.")
-    ] = 10,
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Number of inputs.")] = 10,
     seed: shared.Seed = 0,
     options: shared.DrawingOptions,
     system: shared.SystemName = None,
 ) -> Iterator[shared.Printout]:
-    """Write inputs with a sampler, without executing them; one a line."""
+    """Sample inputs without executing them, one a line."""
     from shioenv.domain.inputs import Session
-    from shioenv.synthesis.sample import notes_on, sample
+    from shioenv.synthesis.sample import check_names, notes_on, sample
     from shioenv.system.store import find_system
 
-    built = find_system(system)
     drawing = options.drawing(sampler, seed)
+    check_names(drawing)
+    built = find_system(system)
     for note in notes_on(built, drawing):
         printing.note(note)
     for drawn in sample(drawing, system=built, count=count):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from shioenv.domain.inputs import Input
     from shioenv.irreducibility.score import Score, SegmentScore
-    from shioenv.recording.text import Reading
+    from shioenv.recording.text_score import Reading
 
 app = typer.Typer()
 
@@ -25,33 +25,31 @@ SHOWN = 12
 
 @shared.command(app, "shioenv score 'ls -laT 32'", cls=shared.InputCommand)
 def score(
-    shell_input: Annotated[str, typer.Argument(metavar="INPUT", help="What bash is given.")],
+    shell_input: Annotated[str, typer.Argument(metavar="INPUT", help="The text of the input.")],
     *,
     cwd: shared.StartDirectory = None,
     system: shared.SystemName = None,
     scoring: shared.ScoringSettings,
-    seed: Annotated[int, typer.Option(help="Draws the sub-inputs where not all are run.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for the choice of sub-inputs.")] = 0,
     limits: shared.LimitsOptions,
     grammars: shared.GrammarDirectory = None,
 ) -> shared.Printout:
-    """Score an input: its irreducibility, and what each argument does to its behavior.
+    """Score an input: its irreducibility, and the effect of each argument.
 
-    The command's grammar tells the arguments apart; without a grammar, each word is one. The score
-    is exact where the budget covers all 2^n - 1 sub-inputs, else an estimate with its standard
-    error.
+    The input is divided into arguments by the command's grammar; without a grammar, each word is
+    one. The score is exact if the budget covers all 2^n - 1 sub-inputs. Otherwise it is an estimate
+    with a standard error.
     """
     from shioenv.behavior.observe import open_sandbox
     from shioenv.grammar.library import own_grammars
     from shioenv.irreducibility.scoring import Scoring
-    from shioenv.recording.text import read_arguments
-    from shioenv.recording.text import score as score_input
+    from shioenv.recording.text_score import read_arguments
+    from shioenv.recording.text_score import score as score_input
 
-    own = own_grammars(grammars)
+    own, settings = own_grammars(grammars), scoring.applied_to(Scoring())
     with open_sandbox(system, limits.limits()) as sandbox:
         reading = read_arguments(shell_input, sandbox.system, own)
-        scored = score_input(
-            reading.input, cwd=cwd, scoring=scoring.applied_to(Scoring()), seed=seed, runner=sandbox
-        )
+        scored = score_input(reading.input, cwd=cwd, scoring=settings, seed=seed, runner=sandbox)
         start = cwd or sandbox.system.declaration.start_directory
         name = sandbox.system.name
     document = {

@@ -12,10 +12,10 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from shioenv.bash.words import quoted
-from shioenv.cli.printing import note, print_json, show, write
+from shioenv.cli.printing import InPanels, note, print_json, show, write
 from shioenv.irreducibility.scoring import USUAL, Scoring
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def group(app: typer.Typer, example: str) -> Callable[[Function], Function]:
         callback.__annotations__ = {"ctx": typer.Context, **printing.__annotations__}
         text = _help(function)
         epilog = f"Example: {example}"
-        app.callback(invoke_without_command=True, help=text, epilog=epilog)(callback)
+        app.callback(cls=_Group, invoke_without_command=True, help=text, epilog=epilog)(callback)
         return function
 
     return add
@@ -167,7 +167,7 @@ def completing(*names: str) -> Callable[[str], list[str]]:
 
 def names_of_systems() -> list[str]:
     """Return the names of declared and built systems."""
-    from shioenv.files.cache import cache_directory
+    from shioenv.files.cache_directory import cache_directory
     from shioenv.system.declare import declared_names
 
     built = (path.stem for path in (cache_directory() / "names").glob("[!.]*.json"))
@@ -181,7 +181,11 @@ complete_policies = completing("shioenv.synthesis.policy:POLICIES")
 complete_estimators = completing("shioenv.irreducibility.estimators:ESTIMATORS")
 
 
-class Subcommand(TyperCommand):
+class _Group(InPanels, TyperGroup):
+    """A group that also runs without a subcommand."""
+
+
+class Subcommand(InPanels, TyperCommand):
     """A subcommand whose usage errors show the correct command line."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -201,7 +205,7 @@ class Subcommand(TyperCommand):
             if len(more) == 1 and given[-1] == more[0]:
                 whole = " ".join(map(quoted, given[:-1]))
                 error.message = (
-                    f"The result is named by --out: {ctx.command_path} {whole} --out "
+                    f"Give the output with --out: {ctx.command_path} {whole} --out "
                     f"{quoted(more[0])}"
                 )
 
@@ -222,51 +226,51 @@ def _json(json: Json = False) -> None:
     """Define the option `--json` of every subcommand that prints a document."""
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The dataset's directory.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of the dataset.")]
 InputArgument = Annotated[
     str,
     typer.Argument(
         metavar="INPUT", help="The text of the input; - for inputs on standard input, one a line."
     ),
 ]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same inputs.")]
+Seed = Annotated[int, typer.Option(help="Random seed. The same seed gives the same inputs.")]
 
 SystemName = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
         autocompletion=complete_systems,
-        help="A built system, or the TOML file it was built from (default: debian-12).",
+        help="A built system by name, or its TOML file (default: debian-12).",
     ),
 ]
 
 Host = Annotated[
-    str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 is everywhere.")
+    str, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 accepts other hosts.")
 ]
 Port = Annotated[
     int,
-    typer.Option(min=0, max=65535, metavar="N", help="The port; 0 is any free one."),
+    typer.Option(min=0, max=65535, metavar="N", help="Port to listen on; 0 chooses a free one."),
 ]
 
 StartDirectory = Annotated[
     str | None,
     typer.Option(
-        metavar="DIR", help="Start directory in the system (default: the system's first one)."
+        metavar="DIR", help="Start directory (default: the first one that the system declares)."
     ),
 ]
 
 Timeout = Annotated[
     float | None,
     typer.Option(
-        metavar="SECONDS", help="Wall time of one execution (default: 5); 40 in a microvm."
+        metavar="SECONDS", help="Time limit of an execution (default: 5; in a microvm 40)."
     ),
 ]
 
 RecordTimeout = Annotated[
     float | None,
     typer.Option(
-        metavar="SECONDS", help="Wall time of one execution (default: 2); 16 in a microvm."
+        metavar="SECONDS", help="Time limit of an execution (default: 2; in a microvm 16)."
     ),
 ]
 """The time limit of subcommands that make datasets."""
@@ -275,9 +279,8 @@ WithoutShellState = Annotated[
     bool,
     typer.Option(
         "--without-shell-state",
-        help="Do not read what inputs change of their shell: directory, variables, "
-        "functions, options. This is for hosts where doctor says that the shell "
-        "cannot be read.",
+        help="Do not record changes of the shell itself: directory, variables, functions, "
+        "options. For hosts where `shioenv doctor` reports that the shell cannot be read.",
     ),
 ]
 
@@ -287,10 +290,10 @@ SandboxName = Annotated[
         "--sandbox",
         metavar="NAME",
         autocompletion=completing("shioenv.sandbox.base:SANDBOXES"),
-        help="The sandbox of every run: namespaces, microvm, microvm-bare or firecracker. "
-        "A microvm is a virtual machine in QEMU. In a microvm-bare the input is root of the "
-        "machine, and the shell state is not read. firecracker has never run on Firecracker "
-        "itself. A virtual machine needs `shioenv system build --microvm` first.",
+        help="namespaces, microvm (a virtual machine in QEMU), microvm-bare or firecracker. In a "
+        "microvm-bare, inputs are root of the machine, and the shell state is not recorded. "
+        "firecracker is untested on Firecracker itself. Virtual machines need `shioenv system "
+        "build --microvm`.",
     ),
 ]
 
@@ -298,9 +301,9 @@ Revert = Annotated[
     str,
     typer.Option(
         metavar="input|N|never",
-        help="When a microvm is restored to its snapshot: before every input, before every"
-        " Nth, or never. In each case it is also restored after an input that cannot be "
-        "undone from within.",
+        autocompletion=completing("input", "never"),
+        help="Restore a microvm to its snapshot before every input, before every Nth, or never. "
+        "It is always restored after an input whose changes cannot be undone inside it.",
     ),
 ]
 
@@ -309,7 +312,7 @@ Workers = Annotated[
     typer.Option(
         min=1,
         metavar="W",
-        help="Processes (default: one per processor). Any number gives the same bytes.",
+        help="Worker processes (default: one per processor). They do not affect the result.",
     ),
 ]
 
@@ -318,8 +321,8 @@ SamplerName = Annotated[
     typer.Option(
         metavar="NAME",
         autocompletion=complete_samplers,
-        help="How inputs are written: gcs (a grammar allows each step), ucs (options of "
-        "every command), ucs-universal (every production everywhere).",
+        help="gcs: follow a command's grammar. ucs: choose among the options of all commands. "
+        "ucs-universal: choose among all productions at each step.",
     ),
 ]
 
@@ -328,8 +331,8 @@ CommandNames = Annotated[
     typer.Option(
         metavar="COMMAND",
         autocompletion=complete_commands,
-        help="Only inputs of this command, or of a set of commands: paper for the paper's 86 (the "
-        "default), all for every command with a grammar. The option may be given again.",
+        help="Sample only this command, or a set of commands: paper (the 86 of the paper, the "
+        "default), or all that have a grammar. Repeatable.",
     ),
 ]
 
@@ -340,7 +343,7 @@ GrammarDirectory = Annotated[
         "--grammars",
         metavar="DIR",
         envvar="SHIOENV_GRAMMARS",
-        help="A directory of grammars of your own, NAME.grammar, beside the shipped ones.",
+        help="Directory with further grammars, NAME.grammar.",
     ),
 ]
 
@@ -349,11 +352,11 @@ PolicyName = Annotated[
     typer.Option(
         metavar="NAME",
         autocompletion=complete_policies,
-        help="What decides how often a production is drawn: mixed (half as people write), "
-        "people, paper (the grammars' weights), uniform, or a FILE.json. lengths "
-        "draws 0 to 12 arguments equally often. ucs and ucs-universal take paper, uniform, "
-        "lengths, or a FILE.json without once, values and usage_share (default: mixed with gcs, "
-        "paper with ucs and ucs-universal).",
+        help="Distribution of inputs: people (as people type), paper (the grammars' weights), "
+        "mixed (half of each), uniform, lengths, or a FILE.json. lengths draws 0 to 12 arguments "
+        "equally often. ucs and ucs-universal support paper, uniform, lengths, and a FILE.json "
+        "without once, values and usage_share (default: mixed with gcs, paper with ucs and "
+        "ucs-universal).",
         show_default=False,
     ),
 ]
@@ -361,7 +364,7 @@ PolicyName = Annotated[
 
 def _budget(default: str = "") -> Any:
     return typer.Option(
-        min=1, metavar="M", help=f"Sub-inputs executed at most, per input{default}."
+        min=1, metavar="M", help=f"Maximum number of sub-inputs executed per input{default}."
     )
 
 
@@ -369,8 +372,8 @@ def _estimator(default: str = "") -> Any:
     return typer.Option(
         metavar="NAME",
         autocompletion=complete_estimators,
-        help="How sub-inputs are chosen where not all are run: paper (as the paper did), pps, "
-        f"stratified, or balanced (by far the smallest error){default}.",
+        help="Choice of sub-inputs if the budget does not cover all: paper, pps, stratified, or "
+        f"balanced. balanced has by far the smallest error{default}.",
     )
 
 
@@ -384,7 +387,7 @@ UsualNoiseRuns = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help=f"Runs that give the noise threshold (default: {_USUAL.noise_runs}).",
+        help=f"Runs of an input that determine its noise threshold (default: {_USUAL.noise_runs}).",
     ),
 ]
 UsualEstimatorName = Annotated[str | None, _estimator(f" (default: {_USUAL.estimator})")]
@@ -392,7 +395,7 @@ TargetError = Annotated[
     float | None,
     typer.Option(
         metavar="X",
-        help="Stop once the standard error is at most this (default: once the budget is spent).",
+        help="Stop at this standard error (default: use the whole budget).",
     ),
 ]
 ProcessBudget = Annotated[
@@ -400,19 +403,21 @@ ProcessBudget = Annotated[
     typer.Option(
         min=0,
         metavar="N",
-        help="Processes that all sub-inputs of an input may start, by the number that its first "
-        f"run started (default: {_USUAL.process_budget} for datasets, else 0). 0 sets no bound.",
+        help="Maximum number of processes started by all sub-inputs of an input; 0: no limit "
+        f"(default: {_USUAL.process_budget} for datasets, else 0).",
     ),
 ]
 
-Horizon = Annotated[int, typer.Option(min=1, metavar="N", help="Arguments of one command at most.")]
+Horizon = Annotated[
+    int, typer.Option(min=1, metavar="N", help="Maximum number of arguments of a command.")
+]
 CompositeShare = Annotated[
     float,
     typer.Option(
         min=0,
         max=1,
         metavar="SHARE",
-        help="Share of inputs of several commands. With 0 each input is a single command.",
+        help="Share of inputs with several commands; 0: only single commands.",
     ),
 ]
 Mistakes = Annotated[
@@ -421,7 +426,7 @@ Mistakes = Annotated[
         min=0,
         max=1,
         metavar="SHARE",
-        help="Share of inputs with a mistake (unknown option, misspelt name and others).",
+        help="Share of inputs with a mistake, such as an unknown option or a misspelt name.",
     ),
 ]
 SessionLength = Annotated[
@@ -430,13 +435,9 @@ SessionLength = Annotated[
         min=1,
         max=32,
         metavar="N",
-        help="Inputs of one session. Later inputs name what earlier ones made, and are run"
-        " after them in the same shell.",
+        help="Inputs per session. They are run in one shell, and later ones use files made by "
+        "earlier ones.",
     ),
-]
-Composites = Annotated[
-    str | None,
-    typer.Option(metavar="off|on", help="off is the same as --composite-share 0.", hidden=True),
 ]
 
 
@@ -463,26 +464,22 @@ class DrawingOptions:
     command: CommandNames = None
     horizon: Horizon = 12
     composite_share: CompositeShare = 0.25
-    composites: Composites = None
     policy: PolicyName = "default"
     mistakes: Mistakes = 0.0
     session_length: SessionLength = 1
     grammars: GrammarDirectory = None
 
     def drawing(self, sampler: str, seed: int) -> Drawing:
-        """Create the drawing. Errors: UsageError where `--composites` is neither off nor on."""
-        from shioenv.errors import UsageError
+        """Create the drawing."""
         from shioenv.synthesis.drawing import Drawing
 
-        if self.composites not in {None, "off", "on"}:
-            raise UsageError(f"--composites is off or on, not {self.composites!r}")
         return Drawing(
             sampler=sampler,
             seed=seed,
             commands=tuple(self.command or ()),
             own_grammars="" if self.grammars is None else str(self.grammars),
             horizon=self.horizon,
-            composite_share=0.0 if self.composites == "off" else self.composite_share,
+            composite_share=self.composite_share,
             policy=self.policy,
             mistakes=self.mistakes,
             session_length=self.session_length,
@@ -494,7 +491,7 @@ SLOWER = 8
 _SECONDS = ("wall_seconds", "cpu_seconds", "background_seconds", "scan_seconds")
 
 UNTRIED = (
-    "warning: --sandbox firecracker has never run on Firecracker itself, only on a stand-in for "
+    "warning: --sandbox firecracker is untested on Firecracker itself, only on a stand-in for "
     "its interface; --sandbox microvm runs in QEMU"
 )
 
@@ -522,12 +519,14 @@ class LimitsOptions:
         most = LARGEST["wall_seconds"]
         if self.timeout is not None and not 0 < self.timeout <= most:
             raise UsageError(
-                f"--timeout is {self.timeout:g} seconds",
-                hint=f"above 0 and at most {most:,}; leave it out for the default",
+                f"--timeout {self.timeout:g} is out of range",
+                hint=f"give more than 0 and at most {most:,} seconds, or omit it",
             )
         runs = {"input": "1", "never": "0"}.get(self.revert, self.revert)
         if not runs.isdecimal() or (runs == "0" and self.revert != "never"):
-            raise UsageError(f"--revert is input, never or a number above 0, not {self.revert!r}")
+            raise UsageError(
+                f"invalid --revert {self.revert!r}", hint="give input, never, or a number above 0"
+            )
         usual = usual or Limits()
         if self.sandbox in MACHINES:  # the processor may be emulated
             slower = {name: getattr(usual, name) * SLOWER for name in _SECONDS}

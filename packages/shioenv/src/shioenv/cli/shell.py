@@ -15,7 +15,7 @@ from shioenv.cli import printing, shared
 
 if TYPE_CHECKING:
     from shioenv.domain.behavior import Behavior
-    from shioenv.live.cast import Cast
+    from shioenv.live.asciicast import Cast
     from shioenv.live.shell import Shell
 
 app = typer.Typer()
@@ -28,7 +28,7 @@ AnsweringModel = Annotated[
     typer.Option(
         metavar="MODEL",
         autocompletion=shared.completing("shioenv.live.answerer:model_names"),
-        help="Let a model answer instead of a machine: a name, or a file.",
+        help="Answer with this model (a name or a file) instead of a machine.",
     ),
 ]
 
@@ -38,7 +38,7 @@ MachineBelow = Annotated[
         min=0,
         max=1,
         metavar="P",
-        help="With --model: run what the model is less sure of than P on a machine.",
+        help="With --model: use a machine if the model's confidence is below P.",
     ),
 ]
 
@@ -53,25 +53,25 @@ def shell(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write what is typed and shown, as asciinema plays it, and what each line did.",
+            help="Record input, output and changes to this file, for asciinema.",
         ),
     ] = None,
     changes: Annotated[
-        bool, typer.Option("--changes", help="Show after each line what it changed.")
+        bool, typer.Option("--changes", help="Show the changes made by each line.")
     ] = False,
 ) -> None:
-    """Open a shell on a machine that is thrown away at the end.
+    """Open a shell on a machine that is discarded at the end.
 
-    On a terminal it is an interactive Bash: prompts, history, completion, full-screen programs.
-    From a pipe or a file, each command is run once its last line is read, and its output is
-    printed. A syntax error ends the script, as in Bash. Commands have an empty standard input.
-    The exit status is the shell's own.
+    On a terminal it is an interactive Bash with prompts, history, completion and full-screen
+    programs. From a pipe or a file, each command is run as soon as its last line is read. A syntax
+    error ends the script, as in Bash. Commands have an empty standard input. The exit status is
+    that of the shell.
     """
     at_terminal = os.isatty(0) and os.isatty(1)
     with ExitStack() as stack:
         recording = None
         if record is not None:
-            from shioenv.live.cast import Cast
+            from shioenv.live.asciicast import Cast
 
             columns, rows = os.get_terminal_size(1) if at_terminal else (80, 24)
             recording = stack.enter_context(Cast(record, "shioenv shell", rows, columns))

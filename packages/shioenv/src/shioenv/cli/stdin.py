@@ -55,7 +55,7 @@ def _reading() -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno == errno.EBADF:
-            hint = "name a file, or give one: < FILE"
+            hint = "name a file, or redirect one: < FILE"
             raise UsageError("standard input is closed", hint=hint) from None
         raise UsageError(f"standard input cannot be read: {error.strerror}") from None
 
@@ -158,7 +158,7 @@ def _object(text: str) -> dict[str, Any] | None:
 
 def _described(found: dict[str, Any], document: dict[str, Any]) -> GivenInput:
     """Return the input that a JSON object describes. Errors: InputError."""
-    from shioenv.domain.inputs import started
+    from shioenv.domain.inputs import published_input
     from shioenv.errors import InputError, nearest
 
     if "id" in found:
@@ -181,5 +181,5 @@ def _described(found: dict[str, Any], document: dict[str, Any]) -> GivenInput:
     except UnicodeEncodeError:
         raise InputError("half a character: JSON names one of two surrogates") from None
     if cwd and "schema_version" in found:  # a record: its input begins with the start directory
-        text = text.removeprefix(started(cwd, ""))
+        text = text.removeprefix(published_input(cwd, ""))
     return GivenInput(text, cwd or None, tuple(history))

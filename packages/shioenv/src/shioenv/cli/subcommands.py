@@ -50,6 +50,7 @@ KNOWN = {
     "dataset.report": "eval",
     "tasks": "agents",
     "serve": "serve",
+    "serve.mcp": "agents",
     "serve.openenv": "agents",
     "serve.openai": "serve",
     "serve.ssh": "serve",
@@ -79,7 +80,7 @@ PANELS = {
 }
 """The panels of `shioenv --help`, with their commands."""
 
-SHARED = {"serve": "Tasks for agents, and shells, that come by the network."}
+SHARED = {"serve": "Serve tasks and shells over the network."}
 """Help of groups that have no command in the core."""
 
 HELP = frozenset({"", "help", "-h", "--help"})

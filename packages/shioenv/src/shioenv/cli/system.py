@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 _SHOWN = 20  # maximum differences printed; `--json` has all of them
 
 app = typer.Typer(
-    name="system", no_args_is_help=True, help="Systems: the machines whose behavior is recorded."
+    name="system",
+    no_args_is_help=True,
+    help="Build and manage systems, the machines that inputs run on.",
 )
 
 Name = Annotated[
@@ -23,7 +25,7 @@ Name = Annotated[
     typer.Argument(
         metavar="[NAME]",
         autocompletion=shared.complete_systems,
-        help="A shipped system, or a TOML file of one's own (default: debian-12).",
+        help="A declared system, or your own TOML file (default: debian-12).",
     ),
 ]
 
@@ -33,9 +35,7 @@ def build(
     name: Name = None,
     rootfs_tar: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Start from this tarball of a root filesystem, not mmdebstrap."
-        ),
+        typer.Option(metavar="FILE", help="Start from this tarball of a root filesystem."),
     ] = None,
     called: Annotated[
         str | None,
@@ -54,29 +54,27 @@ def build(
     ] = False,
     microvm: Annotated[
         bool,
-        typer.Option(
-            "--microvm", help="Make also what virtual machines boot from (--sandbox microvm)."
-        ),
+        typer.Option("--microvm", help="Also build the boot files for --sandbox microvm."),
     ] = False,
     kernel: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="With --microvm: a kernel's package (.deb), not Debian's 6.18."
+            metavar="FILE", help="Kernel package (.deb) for --microvm (default: Debian's 6.18)."
         ),
     ] = None,
 ) -> shared.Printout:
-    """Build a system's root filesystem into the cache, and prove its shell.
+    """Build a system in the cache, and check its shell.
 
-    A system that is there already is reused. A system of the same name that was made from
-    something else is never replaced. Exactly the packages of the system's lock are installed. They
-    come from this host's package mirrors while these serve them, else from a snapshot archive.
+    A system that is already built is reused. A system with the same name and another source is
+    never replaced. Exactly the packages of the system's lock are installed. They come from this
+    host's package mirrors while these serve them, else from a snapshot archive.
     """
     from shioenv.errors import UsageError
     from shioenv.sandbox.backends import load_backend, prove
     from shioenv.system.store import build_system
 
     if kernel and not microvm:
-        raise UsageError("--kernel needs --microvm", hint="give both")
+        raise UsageError("--kernel needs --microvm", hint="give both options, or neither")
     backend = load_backend("microvm", "--microvm") if microvm else None
     built_now: list[str] = []
 
@@ -194,16 +192,16 @@ def import_(
         typer.Option(
             metavar="NAME",
             autocompletion=shared.complete_systems,
-            help="The declared system, or TOML file, whose machine, accounts, session and home "
-            "tree the new one gets (default: debian-12).",
+            help="Declared system, or TOML file, from which machine, accounts, session and home "
+            "tree are taken (default: debian-12).",
         ),
     ] = None,
 ) -> shared.Printout:
-    """Make a system of an export, a tarball or a container image, in one step.
+    """Make a system from an export, a tarball or a container image.
 
-    An exported system keeps its digest. Any other needs Bash and `uname`. What else the shipped
-    grammars name and the system lacks is printed, as is what was left out of the tarball. A name
-    that is taken is refused.
+    An exported system keeps its digest. Any other image must contain Bash and `uname`. Missing
+    commands of the shipped grammars are listed, and so are omitted files. An existing system is not
+    replaced.
     """
     from shioenv.sandbox.backends import prove
     from shioenv.system.importing import import_system
@@ -246,7 +244,7 @@ def _lacking(system: System) -> tuple[dict[str, list[str]], dict[str, str]]:
 
 @shared.command(app, "shioenv system list", name="list")
 def list_() -> shared.Printout:
-    """List the systems that are declared or built."""
+    """List declared and built systems."""
     from shioenv.errors import ShioenvError, SystemNotBuiltError
     from shioenv.system.store import list_systems
 
@@ -267,10 +265,10 @@ def list_() -> shared.Printout:
 
 @shared.command(app, "shioenv system prune")
 def prune() -> shared.Printout:
-    """Remove what no built system needs from the cache.
+    """Remove unused files from the cache.
 
-    These are systems whose name stands for another build now, packages of such systems, and what
-    killed builds left. Datasets stay.
+    These are replaced builds of systems, their packages, and the remains of interrupted builds.
+    Datasets are not affected.
     """
     from shioenv.system.store import prune_systems
 
@@ -282,7 +280,7 @@ def prune() -> shared.Printout:
 
 @shared.command(app, "shioenv system show debian-12 --json")
 def show(name: Name = None) -> shared.Printout:
-    """Show a built system: its digest, where it lies, the machine that programs see."""
+    """Show a built system: digest, location and declared machine."""
     from shioenv.system.store import find_system
 
     system = find_system(name)
@@ -322,10 +320,9 @@ def show(name: Name = None) -> shared.Printout:
 
 @shared.command(app, "shioenv system verify debian-12")
 def verify(name: Name = None) -> shared.Printout:
-    """Read every file of a built system, and say what is not as it was built.
+    """Compare all files of a built system with the original build.
 
-    Permissions, owners, times and contents are compared. The exit status is 1 where anything
-    differs.
+    Permissions, owners, times and contents are compared. The exit status is 1 if anything differs.
     """
     from shioenv.system.store import find_system
 
@@ -350,14 +347,14 @@ def remove(
         typer.Argument(
             metavar="NAME",
             autocompletion=shared.complete_systems,
-            help="A built system, or the TOML file it was built from.",
+            help="A built system by name, or its TOML file.",
         ),
     ],
 ) -> None:
     """Remove a built system's files.
 
-    Datasets that were made with the system stay. Replaying or continuing them needs the system
-    built again.
+    Datasets that were made with the system are kept. To replay or continue them, build the system
+    again.
     """
     from shioenv.errors import SystemNotBuiltError
     from shioenv.system.declare import load_declaration
@@ -366,7 +363,7 @@ def remove(
     built = load_declaration(name).name if name.endswith(".toml") else name
     if not remove_system(built):
         raise SystemNotBuiltError(
-            f"no system {built} is built here", hint="`shioenv system list` shows those that are"
+            f"no system {built} is built here", hint="shioenv system list shows the built ones"
         )
     print(f"{built} is removed")
 

@@ -24,13 +24,13 @@ from typing import IO, Any
 from msgspec import Struct, inspect, to_builtins
 
 from shioenv.dataset.manifest import MANIFEST, Manifest, finished_manifest
-from shioenv.dataset.read import read_contexts, read_records
+from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.split import PARTS, REST
 from shioenv.dataset.write import README, data_files, write_context
 from shioenv.domain.context import Context
 from shioenv.domain.record import Record, encode
 from shioenv.errors import MissingExtraError, UsageError, did_you_mean
-from shioenv.files.compressed import writing
+from shioenv.files.compressed import open_compressed
 from shioenv.files.durable import atomic_write, new_directory, new_file
 from shioenv.files.regular import is_directory
 
@@ -148,7 +148,7 @@ def export(
     manifests = {name: finished_manifest(path) for name, path in parts.items()}
     for name, manifest in manifests.items():
         if not manifest.records:
-            raise UsageError(f"{parts[name]} has no records", hint="nothing is there to export")
+            raise UsageError(f"{parts[name]} has no records", hint="remove it, or generate records")
     total = sum(manifest.records for manifest in manifests.values())
     if format not in {"jsonl", "chat"}:
         parquet_library(_PARQUET)  # without the library, fail before anything is written
@@ -224,13 +224,17 @@ def _format_of(output: Path, asked: str | None) -> str:
     endings = f"known endings: {', '.join(ENDINGS)}; hf is a directory, whose name has none"
     if asked is None and said is None and output.suffix:
         raise UsageError(
-            f"{output} ends in {output.suffix!r}, which says no format",
-            hint=f"{endings}. --format NAME writes under any other name",
+            f"{output}: unknown extension {output.suffix!r}",
+            hint=f"{endings}. use --format NAME for other names",
         )
     if asked == "chat" and said is None and output.suffix != ".jsonl":
-        raise UsageError(f"{output} ends in {output.suffix!r}, and a chat is JSON", hint=endings)
+        raise UsageError(
+            f"{output}: the extension {output.suffix!r} does not fit the format chat", hint=endings
+        )
     if asked is not None and said not in (None, "jsonl" if asked == "chat" else asked):
-        raise UsageError(f"{output} ends as {said} does, not {asked}", hint=endings)
+        raise UsageError(
+            f"{output}: the extension is that of {said}, but the format is {asked}", hint=endings
+        )
     return asked or said or "hf"
 
 
@@ -317,7 +321,7 @@ def _write_lines(lines: Iterable[bytes], path: Path, suffix: str) -> None:
 def _compressed(file: IO[bytes], suffix: str) -> AbstractContextManager[IO[bytes]]:
     if suffix == ".gz":  # no name and no time inside: the same records give the same bytes
         return io.BufferedWriter(gzip.GzipFile("", "wb", 6, file, 0))
-    return writing(file, suffix)
+    return open_compressed(file, suffix)
 
 
 def _write_parquet(records: Iterator[Record], path: Path) -> None:

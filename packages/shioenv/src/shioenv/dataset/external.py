@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from shioenv.bash.words import without_assignments
 from shioenv.dataset.generate import Progress, Summary, plan_of, run
-from shioenv.dataset.lines import (
+from shioenv.dataset.input_lines import (
     MOST_REJECTED,
     Distinct,
     Rejection,
@@ -230,7 +230,7 @@ def _refuse_table(path: Path, first: bytes) -> None:
         return
     named = f"its name ends in {ending}" if ending in _TABLES else f"it begins with {first!r:.60}"
     raise ImportFileError(
-        f"{path} is a table, no list of inputs: {named}",
+        f"{path} is a table, not a list of inputs: {named}",
         hint=f"{_LINES}; python3 -c \"import csv, json, sys; [print(json.dumps({{'input': "
         f"row['COLUMN']}})) for row in csv.DictReader(sys.stdin, delimiter={between!r})]\" "
         f"< {path} > NEW makes such lines of a column",
@@ -342,7 +342,7 @@ class _Reader:
                 return None
             texts = bool(document) and all(isinstance(one, str) for one in document)
             raise ImportFileError(
-                f"{place}: a JSON list is no input: {text:.60}",
+                f"{place}: a JSON list is not an input: {text:.60}",
                 hint=_OF_TEXTS if texts else _OF_OBJECTS,
             )
         if "input" not in document:

@@ -15,9 +15,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 from shioenv.dataset.manifest import (
     COMPRESSIONS,
@@ -28,31 +29,29 @@ from shioenv.dataset.manifest import (
     read_manifest,
     scoring_there,
 )
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
+from shioenv.dataset.record_tasks import RecordTask, Wanted, in_sessions, recording
 from shioenv.dataset.store import Store
 from shioenv.domain.context import Context
-from shioenv.domain.inputs import Input, Session, session_text
+from shioenv.domain.inputs import Input, session_text
 from shioenv.domain.record import SCHEMA_VERSION as RECORD_SCHEMA_VERSION
-from shioenv.domain.record import encode
 from shioenv.errors import DatasetMismatchError, UnknownDatasetError, UsageError, did_you_mean
-from shioenv.execution.job import Executor, NumberedJob
-from shioenv.execution.lanes import LANES, Lane
+from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import own_grammars
 from shioenv.grammar.symbols import Grammar
 from shioenv.guests import package_version
 from shioenv.irreducibility.scoring import USUAL, Scoring
 from shioenv.recording.effort import Effort, Line
-from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox.backends import kernel_of
 from shioenv.sandbox.base import LIMITS, Limits
-from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing, DrawingSettings
 from shioenv.synthesis.policy import policy_label
-from shioenv.synthesis.sample import grammars_for, notes_on, sample
+from shioenv.synthesis.sample import check_names, grammars_for, notes_on, sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System, find_system
+from shioenv.text import html_table, short_repr
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +93,25 @@ class Summary:
     effort: Effort
     """Times and counts of the executions behind the new records."""
 
+    def __repr__(self) -> str:
+        records, count = self.manifest.records, self.manifest.count
+        facts = {"directory": str(self.directory), "records": records, "count": count}
+        return short_repr(self, {**facts, "new": self.new, "seconds": round(self.seconds, 3)})
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        plan, drawing = self.manifest.plan, self.manifest.plan.drawing
+        return html_table(
+            {
+                "dataset": str(self.directory),
+                "records": f"{self.manifest.records:,} of {self.manifest.count:,}",
+                "new": f"{self.new:,} in {self.seconds:.1f} s",
+                "volatile": f"{self.manifest.volatile:,}",
+                "system": plan.system,
+                "drawing": repr(drawing),
+            }
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return the summary as JSON for programs."""
         manifest, plan = self.manifest, self.manifest.plan
@@ -133,32 +151,60 @@ def _silent(progress: Progress) -> None:
 
 
 def shown_progress() -> Callable[[Progress], None]:
-    """Return a function that shows progress on standard error, on a terminal or in a notebook.
+    """Return a function that shows progress on one line, on a terminal or in a notebook.
 
-    It rewrites one line. Elsewhere it shows nothing.
+    A terminal's line is on standard error. Elsewhere nothing is shown.
     """
-    notebook = "ipykernel" in sys.modules
-    if sys.stderr is None or not (notebook or sys.stderr.isatty()):
+    if "ipykernel" in sys.modules:
+        rewrite = _notebook_line()
+    elif sys.stderr is not None and sys.stderr.isatty():
+        rewrite = _terminal_line()
+    else:
         return _silent
-    longest, last = 0, -math.inf
+    last = -math.inf
 
     def show(progress: Progress) -> None:
-        nonlocal longest, last
+        nonlocal last
         ended, now = progress.done >= progress.count, time.monotonic()
-        if progress.note is None and not ended and now - last < _SHOWN_EACH:
-            return
-        last = now
-        new = progress.done - progress.kept
-        speed = f", {new / progress.seconds:.1f}/s" if new and progress.seconds else ""
-        line = progress.note or f"{progress.done}/{progress.count} records{speed}"
-        print("\r" + line.ljust(longest), end="", file=sys.stderr)
-        longest = len(line)
-        if ended or progress.note is not None:
-            longest = 0
-            print(file=sys.stderr)
-        sys.stderr.flush()
+        if progress.note is not None:
+            rewrite(progress.note, True)
+        elif ended or now - last >= _SHOWN_EACH:
+            last = now
+            new = progress.done - progress.kept
+            speed = f", {new / progress.seconds:.1f}/s" if new and progress.seconds else ""
+            rewrite(f"{progress.done}/{progress.count} records{speed}", ended)
 
     return show
+
+
+def _terminal_line() -> Callable[[str, bool], None]:
+    """Return a function that rewrites a terminal's line; with True, the line is finished."""
+    longest = 0
+
+    def rewrite(line: str, finished: bool) -> None:
+        nonlocal longest
+        end = "\n" if finished else ""
+        print("\r" + line.ljust(longest), end=end, file=sys.stderr, flush=True)
+        longest = 0 if finished else len(line)
+
+    return rewrite
+
+
+def _notebook_line() -> Callable[[str, bool], None]:
+    """Return a function that rewrites an output of the current cell, as `_terminal_line` does."""
+    display = import_module("IPython.display").display  # part of every kernel
+    shown: Any = None
+
+    def rewrite(line: str, finished: bool) -> None:
+        nonlocal shown
+        data = {"text/plain": line}
+        if shown is None:
+            shown = display(data, raw=True, display_id=True)
+        else:
+            shown.update(data, raw=True)
+        shown = None if finished else shown
+
+    return rewrite
 
 
 _SHOWN_EACH = 0.2
@@ -199,6 +245,7 @@ def generate(
     """
     place = directory if isinstance(directory, Destination) else Destination(directory)
     drawing = drawing.but(**settings)
+    check_names(drawing)
     built = find_system(system)
     grammars = grammars_for(built, drawing)
     scoring = scoring or scoring_there(place.directory)
@@ -312,7 +359,7 @@ def run(
     fewer samples.
     """
     if count < 1:
-        raise UsageError(f"cannot generate {count} records", hint="at least 1")
+        raise UsageError(f"cannot generate {count} records", hint="give a count of at least 1")
     executor = executor or LocalExecutor()
     with suppress(UnknownDatasetError):  # the store refuses to extend an older layout
         there = read_manifest(directory).plan
@@ -332,18 +379,21 @@ def run(
         teller.kept = store.kept
         for note in notes or (None,):
             teller.tell(note)
-        contexts: Iterable[tuple[int, Wanted | str]] = store.missing_contexts()
-        tasks = chain(contexts, missing(store, teller.drawn(samples), count))
+        contexts: Iterable[tuple[int, RecordTask]] = store.missing_contexts()
+        wanted = missing(store, teller.drawn(samples), count)
+        scored = plan.scoring is None or plan.scoring.budget
+        tasks = chain(contexts, wanted if scored else in_sessions(wanted))
         for number, answer in executor.map(job, tasks, teller.tell):
             for kernel in executor.kernels:
                 store.made_under(kernel)
             for layer in executor.layers:
                 store.made_over(layer)
-            if isinstance(answer, Line):
-                store.append(answer)
-                teller.add(answer)
-            else:
+            if isinstance(answer, Context):
                 store.keep_context(number, answer)
+                continue
+            for line in answer:
+                store.append(line)
+                teller.add(line)
         return Summary(
             directory=Path(directory),
             manifest=store.manifest,
@@ -362,7 +412,7 @@ def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[tup
     for number in range(count):
         drawn = next(stream, None)
         if drawn is None:
-            raise UsageError(f"the stream ends after {number} samples, {count} are wanted")
+            raise UsageError(f"there are only {number} samples, but {count} are required")
         wanted = Wanted.of(drawn)
         if store.accept(number, session_text(drawn.cwd, drawn.input), wanted.input_args):
             yield number, wanted
@@ -418,86 +468,6 @@ class Teller:
         )
 
 
-class Wanted(NamedTuple):
-    """A sample on its way to an executor: the parts that determine its record, in few bytes."""
-
-    input_args: list[str]
-    cwd: str
-    volatile: bool
-    mistake: str | None = None
-    history: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, sample: Sample) -> Wanted:
-        """Return the part of a sample that executors need, without the details of drawing."""
-        return cls(
-            sample.input.input_args, sample.cwd, sample.volatile, sample.mistake, sample.history
-        )
-
-    @property
-    def session(self) -> Session:
-        """Return the sample as a session of one row."""
-        return Session(self.cwd, (Input.from_marked(self.input_args),), self.history)
-
-    def __str__(self) -> str:
-        return self.session.body
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """Converts numbered samples into lines, and start directories into contexts."""
-
-    sampler: str
-    seed: int
-    scoring: Scoring
-    schema: int
-
-    def __call__(self, lane: Lane, task: tuple[int, Wanted | str]) -> Line | Context:
-        """Return the line of an executed and scored sample, or a directory's context."""
-        number, wanted = task
-        if isinstance(wanted, str):
-            return lane.context(wanted)
-        cache = lane.cache
-        lane.effort = effort = Effort()
-        if cache is not None:
-            cache.use = effort
-        began = time.perf_counter()
-        recorder = SessionRecorder(
-            scoring=self.scoring,
-            cache=None if cache is None or wanted.history else cache.of(wanted.cwd),
-            alone=lane.alone,
-        )
-        rng = generator(self.seed, "score", number)
-        recorded = recorder.record(wanted.session, lane, rng, volatile=wanted.volatile)
-        made = recorded.record(
-            number,
-            system=lane.system.name,
-            sampler=self.sampler,
-            schema=self.schema,
-            mistake=wanted.mistake,
-        )
-        effort.lane_seconds += time.perf_counter() - began
-        effort.trouble = None if cache is None else cache.trouble
-        return Line(number, encode(made), made.volatile, made.n_executions, effort)
-
-
-def recording(plan: Plan, system: str) -> NumberedJob[Wanted | str, Line | Context]:
-    """Return the job that makes records and contexts of a plan on its system, by name or file."""
-    return NumberedJob(
-        Recording(
-            plan.drawing.sampler,
-            plan.drawing.seed,
-            plan.scoring or Scoring(),
-            plan.record_schema,
-        ),
-        system=system,
-        limits=plan.limits or LIMITS,
-        digest=plan.system_digest,
-        lanes=LANES,
-        what="record",
-    )
-
-
 def add_scores(
     source: str | Path,
     directory: str | Path,
@@ -522,7 +492,7 @@ def add_scores(
     if plan.scoring is None or plan.scoring.budget:
         raise UsageError(
             f"{source} was not made with shioenv generate --without-scores",
-            hint="only records without a score get one",
+            hint="only records without scores can be scored",
         )
     if not scoring.budget:
         raise UsageError("nothing can be scored with a budget of 0", hint="at least 1")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from shioenv.dataset.lines import Rejection
+from shioenv.dataset.input_lines import Rejection
 from shioenv.dataset.records import KINDS
 from shioenv.errors import UsageError, did_you_mean, missing_guest
 from shioenv.guests import find_guest

@@ -33,6 +33,7 @@ from shioenv.files.regular import is_directory, read_regular
 from shioenv.irreducibility.scoring import USUAL, Scoring
 from shioenv.sandbox.base import Limits, limits_from
 from shioenv.synthesis.drawing import Drawing
+from shioenv.text import short_repr
 
 FORMAT = "shioenv-dataset"
 SCHEMA_VERSION = 7
@@ -330,6 +331,10 @@ class Manifest:
     """Shards recreated with other bytes, which only volatile records may cause. Each has the keys
     `file`, `was_sha256`, `volatile`."""
 
+    def __repr__(self) -> str:
+        facts = {"records": self.records, "count": self.count, "system": self.plan.system}
+        return short_repr(self, {**facts, "drawing": self.plan.drawing})
+
     @cached_property
     def records(self) -> int:
         """Records in finished shards."""
@@ -403,8 +408,8 @@ def finished_manifest(directory: str | Path) -> Manifest:
     if not manifest.complete:
         raise UsageError(
             f"{directory} is not finished: {manifest.records} of {manifest.count} records",
-            hint="the command that made it goes on where it stopped; shioenv dataset show, stats "
-            "and report read what is finished so far",
+            hint="run the command that made it again to resume; shioenv dataset show, stats "
+            "and report read the finished records",
         )
     return manifest
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec.structs import replace as replaced
 
-from shioenv.dataset.lines import Distinct
+from shioenv.dataset.input_lines import Distinct
 from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, finished_manifest
-from shioenv.dataset.read import read_contexts, read_records
+from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.write import ShardWriter
 from shioenv.domain.context import Context
 from shioenv.errors import UsageError
@@ -49,7 +49,7 @@ def merge(
     """
     paths = [Path(source) for source in sources]
     if len(paths) < 2:
-        raise UsageError("a merge is of two datasets at least", hint="name another one")
+        raise UsageError("a merge needs at least two datasets", hint="name another one")
     manifests = [finished_manifest(path) for path in paths]
     plan = _plan(paths, manifests)
     contexts: dict[str, Context] = {}

@@ -90,11 +90,11 @@ def read_questions(inputs: str | Path) -> list[Question]:
     """
     questions = list(_read(inputs))
     if not questions:
-        raise SuiteError(f"{inputs} holds no inputs", hint="one a line, as text or JSON")
+        raise SuiteError(f"{inputs} has no inputs", hint="give one a line, as text or JSON")
     seen: set[str] = set()
     for question in questions:
         if question.id in seen:
-            raise SuiteError(f"{inputs}: two inputs are called {question.id}")
+            raise SuiteError(f"{inputs}: two inputs have the id {question.id}")
         seen.add(question.id)
     return questions
 
@@ -104,7 +104,9 @@ def _read(inputs: str | Path) -> Iterator[Question]:
     if name.split("-")[0] == PUBLIC and not Path(name).exists():
         part = name.removeprefix(PUBLIC).removeprefix("-")
         if part not in ("", "dev", "test"):
-            raise UsageError(f"no inputs are called {name}", hint="public, public-dev, public-test")
+            raise UsageError(
+                f"no inputs are called {name}", hint="known: public, public-dev, public-test"
+            )
         lines = _lines(files("shioenv.dataset").joinpath("inputs/public.jsonl"), name)
         for question in _questions(lines, name):
             if part in ("", question.extra.get("split")):

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.export import SOURCE_MANIFEST, SOURCE_MANIFESTS, by_custom, parquet_library
-from shioenv.dataset.lines import MOST_REJECTED, PARQUET, Distinct, read_lines
+from shioenv.dataset.input_lines import MOST_REJECTED, PARQUET, Distinct, read_lines
 from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, decode_manifest
-from shioenv.dataset.read import checked_contexts
+from shioenv.dataset.record_reader import checked_contexts
 from shioenv.dataset.verify import record_problems
 from shioenv.dataset.write import ShardWriter, write_readme
 from shioenv.domain.context import Context

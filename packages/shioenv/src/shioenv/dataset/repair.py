@@ -18,9 +18,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.generate import Progress, Teller, Wanted, missing, plan_of, recording
+from shioenv.dataset.generate import Progress, Teller, missing, plan_of
 from shioenv.dataset.manifest import SHARD_RECORDS, Shard, read_manifest
-from shioenv.dataset.read import context_problems
+from shioenv.dataset.record_reader import context_problems
+from shioenv.dataset.record_tasks import RecordTask, recording
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems
 from shioenv.domain.context import Context
@@ -28,7 +29,7 @@ from shioenv.domain.record import Record, decode, different_fields, encode
 from shioenv.errors import DatasetMismatchError, RecordError, RepairError, UsageError
 from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.compressed import lines, reading, sha256_of
+from shioenv.files.compressed import decompressed_sha256, reading, stream_lines
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.effort import Line
 from shioenv.synthesis.sample import grammars_for, sample
@@ -150,12 +151,13 @@ def repair_with(
         finished: dict[int, list[Record]] = {number: [] for number in damaged}
         repaired = []
         with executor or LocalExecutor() as executor:
-            lost: list[tuple[int, Wanted | str]] = [*store.missing_contexts()]
+            lost: list[tuple[int, RecordTask]] = [*store.missing_contexts()]
             tasks = chain(lost, missing(store, samples(last), last))
-            for session_id, line in executor.map(recording(manifest.plan, system), tasks):
-                if not isinstance(line, Line):
-                    repaired.append(_remade_context(store, session_id, line))
+            for session_id, answer in executor.map(recording(manifest.plan, system), tasks):
+                if isinstance(answer, Context):
+                    repaired.append(_remade_context(store, session_id, answer))
                     continue
+                (line,) = answer
                 teller.add(line)
                 number = session_id // SHARD_RECORDS
                 if number not in damaged:
@@ -180,7 +182,7 @@ def _remade_context(store: Store, number: int, context: Context) -> Repaired:
 
 def _intact(directory: Path, shard: Shard) -> bool:
     try:
-        return sha256_of(directory / shard.file) == shard.sha256
+        return decompressed_sha256(directory / shard.file) == shard.sha256
     except OSError:
         return False
 
@@ -241,7 +243,7 @@ def _left(path: Path) -> dict[int, Record]:
     """Return the records in a damaged shard whose lines are valid, by number."""
     standing: dict[int, Record] = {}
     with suppress(OSError), reading(path) as stream:
-        for line in lines(stream):
+        for line in stream_lines(stream):
             with suppress(RecordError):
                 record = decode(line)
                 if encode(record) == line:

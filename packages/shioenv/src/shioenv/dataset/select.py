@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, finished_manifest
-from shioenv.dataset.read import read_contexts, read_records
+from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.write import ShardWriter
 from shioenv.domain.record import Record
 from shioenv.errors import UsageError, did_you_mean
@@ -54,10 +54,10 @@ class Selection:
             if low is not None and high is not None and low > high:
                 raise UsageError(f"no record has {name} of at least {low} and at most {high}")
         if self.count is not None and self.count < 0:
-            raise UsageError(f"{self.count} records cannot be kept", hint="count is 0 or more")
+            raise UsageError(f"cannot keep {self.count} records", hint="give a count of 0 or more")
         for code in self.exit_codes:
             if not 0 <= code <= 255:
-                raise UsageError(f"no exit code is {code}", hint="they are 0 to 255")
+                raise UsageError(f"{code} is not an exit code", hint="exit codes are 0 to 255")
 
     def keeps(self, record: Record) -> bool:
         """Whether a record meets the bounds, apart from `count`."""

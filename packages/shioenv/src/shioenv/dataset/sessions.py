@@ -16,7 +16,7 @@ from shioenv.bash.scan import Refused
 from shioenv.bash.walk import commands as commands_of
 from shioenv.bash.walk import redirects_of
 from shioenv.dataset.external import Accepted, CommandList, readable, sample_of
-from shioenv.dataset.lines import MOST_REJECTED, Distinct, Rejection, read_lines
+from shioenv.dataset.input_lines import MOST_REJECTED, Distinct, Rejection, read_lines
 from shioenv.errors import ImportFileError
 from shioenv.files.documents import parse_json
 from shioenv.grammar.parse import InputParser

@@ -12,7 +12,7 @@ from typing import Any
 
 from shioenv.bash.normal import normal
 from shioenv.dataset.manifest import Manifest, finished_manifest
-from shioenv.dataset.read import read_contexts, read_records
+from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.select import selected_plan
 from shioenv.dataset.write import ShardWriter, write_readme
 from shioenv.domain.record import Record

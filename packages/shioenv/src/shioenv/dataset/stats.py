@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from shioenv.dataset.manifest import Plan, read_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.inputs import SEPARATORS
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys

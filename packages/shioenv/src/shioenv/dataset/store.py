@@ -32,12 +32,12 @@ from shioenv.dataset.manifest import (
     refuse_older_records,
     shard_file,
 )
-from shioenv.dataset.read import context_problems
+from shioenv.dataset.record_reader import context_problems
 from shioenv.dataset.write import write_context, write_readme
 from shioenv.domain.context import Context
 from shioenv.domain.record import decode
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError, RecordError
-from shioenv.files.compressed import DamagedFile, reading, sha256_of, writing
+from shioenv.files.compressed import DamagedFile, decompressed_sha256, open_compressed, reading
 from shioenv.files.durable import (
     TEMPORARY,
     atomic_write,
@@ -260,7 +260,7 @@ class Store:
         """Whether a listed shard exists. DatasetCorruptError if its bytes differ."""
         path = self.directory / shard.file
         try:
-            digest = sha256_of(path)
+            digest = decompressed_sha256(path)
         except FileNotFoundError:
             self._report(f"{shard.file} is gone and is made again")
             return False
@@ -364,7 +364,7 @@ class Store:
         same = True
         tally = self._tallies.pop(number)
         with storage_errors(self.directory / name):
-            with replacing(self.directory / name) as file, writing(file, name) as lines:
+            with replacing(self.directory / name) as file, open_compressed(file, name) as lines:
                 for session_id in range(start, end):
                     content, kept = journal.read(session_id), journal.values[session_id]
                     tally.line(content, volatile=kept.volatile, executions=kept.executions)

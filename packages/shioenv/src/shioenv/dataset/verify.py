@@ -22,7 +22,6 @@ from msgspec import UNSET, structs
 
 from shioenv.behavior.compare import CAP, Channel
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.generate import Wanted, recording
 from shioenv.dataset.manifest import (
     DATA,
     MANIFEST,
@@ -34,8 +33,10 @@ from shioenv.dataset.manifest import (
     refuse_older_records,
     shard_file,
 )
-from shioenv.dataset.read import checked_contexts, count_unfinished, read_records
+from shioenv.dataset.record_reader import checked_contexts, count_unfinished, read_records
+from shioenv.dataset.record_tasks import Wanted, recording
 from shioenv.domain.behavior import output_text
+from shioenv.domain.context import Context
 from shioenv.domain.inputs import Input, session_text
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import (
@@ -57,9 +58,8 @@ from shioenv.errors import (
 )
 from shioenv.execution.job import Opener, surroundings_of
 from shioenv.execution.lanes import Lane
-from shioenv.files.compressed import lines, reading
+from shioenv.files.compressed import reading, stream_lines
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.effort import Line
 from shioenv.sandbox.base import Limits
 
 TIMEOUT_EXIT = 124
@@ -227,7 +227,7 @@ class _Check:
         tally = Tally()
         try:
             with reading(path) as stream:
-                for number, line in enumerate(lines(stream), 1):
+                for number, line in enumerate(stream_lines(stream), 1):
                     self.records += 1
                     try:
                         record = decode(line)
@@ -551,8 +551,9 @@ def replay(
                 mistake=record.mistake,
                 history=tuple(record.history),
             )
-            line = job.do(lane, (record.session_id, wanted_again))
-            assert isinstance(line, Line)
+            answer = job.do(lane, (record.session_id, wanted_again))
+            assert not isinstance(answer, Context)
+            (line,) = answer
             fields = different_fields(record, decode(line.content))
             volatile += record.volatile
             if fields and not record.volatile:

@@ -30,7 +30,7 @@ from shioenv.dataset.manifest import (
 )
 from shioenv.domain.context import Context
 from shioenv.domain.record import SCHEMA_VERSION, Record, encode
-from shioenv.files.compressed import SUFFIX, writing
+from shioenv.files.compressed import SUFFIX, open_compressed
 from shioenv.files.durable import atomic_write, replacing
 
 
@@ -81,7 +81,7 @@ class ShardWriter:
 
     def _seal(self) -> None:
         name = shard_file(len(self._manifest.shards), self._manifest.plan.compression)
-        with replacing(self._directory / name) as file, writing(file, name) as lines:
+        with replacing(self._directory / name) as file, open_compressed(file, name) as lines:
             for line in self._pending:
                 lines.write(line)
         self._manifest = self._manifest.with_shard(self._tally.shard(name))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shioenv.domain.patch import ContextPatch
+from shioenv.text import html_table, short_repr
 
 NOTHING = hashlib.sha256().hexdigest()
 """The content digest of an empty file."""
@@ -65,6 +66,28 @@ class Behavior:
     Empty if they were not collected. They distinguish a moved file from a copied one after a
     history, and are not part of the result.
     """
+    directories: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """Size, links and time of the directories whose entries changed, by their names in `fs`.
+
+    The patch leaves them out. After a history they belong to a directory that the history removed.
+    """
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        from shioenv.domain.readable import changes, outcome
+
+        return html_table(
+            {
+                "result": outcome(self),
+                "output": self.text,
+                "changes": map(str, changes(self.patch.operations)),
+            }
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the behavior as a JSON object with the keys of `shioenv run --json`."""

@@ -27,6 +27,7 @@ from typing import Any
 
 from shioenv.errors import ContextError
 from shioenv.files.documents import parse_json
+from shioenv.text import short_repr
 
 FIELDS = (
     "arch", "kernel", "disk", "cpus", "mem", "hostname", "os_family", "user", "groups", "cwd",
@@ -108,6 +109,10 @@ class Context:
             raise ContextError(
                 f"a context has no {', '.join(unknown)}", hint=f"known: {', '.join(FIELDS)}"
             )
+
+    def __repr__(self) -> str:
+        cwd, files = self.document.get("cwd"), self.document.get("fs", {})
+        return short_repr(self, {"cwd": cwd, "files": len(files)})
 
     def entry(self, name: str) -> FileEntry | None:
         """Return the file listed as `name` in `fs`, or None."""

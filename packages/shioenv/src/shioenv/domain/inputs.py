@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from shioenv.errors import InputError
+from shioenv.text import short_repr
 
 MARK = "<ns>"
 _LITERAL = re.compile(r"<(\\*)ns>")
@@ -151,6 +152,9 @@ class Input:
 
     tokens: tuple[Token, ...]
 
+    def __repr__(self) -> str:
+        return short_repr(self, {"text": self.text})
+
     @classmethod
     def single(cls, command: str, arguments: Iterable[Argument] = ()) -> Input:
         """Create an input of one command."""
@@ -285,7 +289,7 @@ class Session:
 
         Each further row is on a separate line.
         """
-        return started(self.cwd, self.body)
+        return published_input(self.cwd, self.body)
 
     @property
     def body(self) -> str:
@@ -293,7 +297,7 @@ class Session:
         return "\n".join(row.text for row in self.rows)
 
 
-def started(cwd: str, text: str) -> str:
+def published_input(cwd: str, text: str) -> str:
     """Return a record's `input` in the paper's form.
 
     The shell starts in the directory, and the `cd` is not executed (D-27).
@@ -307,14 +311,14 @@ _START = re.compile(r"cd[ \t]+((?:'[^']*'|\"'\"|[^\s;'\"\\])+)[ \t]*;\s*(?=\S)")
 
 def session_text(cwd: str, shell_input: Input) -> str:
     """Return a record's `input`, without a `cd` if the start directory is unknown ("")."""
-    return started(cwd, shell_input.text) if cwd else shell_input.text
+    return published_input(cwd, shell_input.text) if cwd else shell_input.text
 
 
 def without_start(text: str) -> tuple[str, str]:
     """Split an input into the start directory of its leading `cd` and the rest.
 
-    If `started` would write another `cd` for that directory, the directory is "" and the input is
-    unchanged. An example is `cd ~; ls`, which differs from `cd '~'; ls`.
+    If `published_input` would write another `cd` for that directory, the directory is "" and the
+    input is unchanged. An example is `cd ~; ls`, which differs from `cd '~'; ls`.
     """
     match = _START.match(text)
     if match is not None:

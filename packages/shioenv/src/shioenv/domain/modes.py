@@ -21,7 +21,7 @@ def mode_of(perms: str) -> int:
     return bits
 
 
-def shown(kind: str, mode: int) -> str:
+def format_mode(kind: str, mode: int) -> str:
     """Return the ten characters of a file of this kind (`-`, `d`, `l`, …) with these bits."""
     return kind + stat.filemode(mode)[1:]
 

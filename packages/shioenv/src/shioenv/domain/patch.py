@@ -15,6 +15,7 @@ from shioenv.domain.context import Context
 from shioenv.domain.pointer import escape, keys, pointer
 from shioenv.errors import PatchError
 from shioenv.files.documents import parse_json
+from shioenv.text import html_table
 
 Operation: TypeAlias = tuple[Any, ...]
 """`("a", path, value)`, `("=", path, value)`, `("r", path)` or `("m", from, to)`."""
@@ -26,7 +27,7 @@ _LENGTHS = {"a": 3, "=": 3, "r": 2, "m": 3}
 
 @dataclass(frozen=True, slots=True)
 class ContextPatch:
-    """Operations in canonical order: sorted by path, then by operation (Figure 4, D-3).
+    """Operations in canonical order: sorted by path, then by operation (Figure 5, D-3).
 
     A move sorts by its old path. A list is one value, and no operation addresses an item of a list:
     otherwise operations on different paths could not be sorted. If operations depend on each other,
@@ -43,6 +44,22 @@ class ContextPatch:
             for operation in self.operations:
                 _check(operation)
             object.__setattr__(self, "operations", _canonical(self.operations))
+
+    def __repr__(self) -> str:
+        from shioenv.domain.readable import changes
+
+        listed = changes(self.operations[:3])
+        more = len(self.operations) - 3
+        told = "; ".join(" ".join(f"{one.verb} {one.name}".split()) for one in listed)
+        told = told if len(told) <= 140 else f"{told[:139]}…"
+        return f"<ContextPatch: {told or 'nothing'}{f'; {more} more' if more > 0 else ''}>"
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        from shioenv.domain.readable import changes
+
+        listed = map(str, changes(self.operations))
+        return html_table({"changes": listed if self.operations else "nothing"})
 
     def __bool__(self) -> bool:
         return bool(self.operations)
@@ -272,11 +289,11 @@ def diff_documents(before: Mapping[str, Any], after: Mapping[str, Any]) -> Conte
     compared as a whole. JSON types are distinct: 1, 1.0 and true are three values.
     """
     operations: list[Operation] = []
-    collect(before, after, "", operations)
+    append_changes(before, after, "", operations)
     return ContextPatch(tuple(operations))
 
 
-def collect(
+def append_changes(
     before: Mapping[str, Any], after: Mapping[str, Any], path: str, operations: list[Operation]
 ) -> None:
     """Append to `operations` the changes from one object to another, both at `path`."""
@@ -287,7 +304,7 @@ def collect(
             continue
         old, new = before[key], after[key]
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            collect(old, new, here, operations)
+            append_changes(old, new, here, operations)
         elif not _same(old, new):
             operations.append(("=", here, new))
     for key in after:

@@ -1,4 +1,4 @@
-"""File names and context patches as people write and read them.
+"""File names, results and context patches as people write and read them.
 
 A patch names values by JSON Pointers, and files by the encoding of `shioenv.domain.names`.
 """
@@ -8,14 +8,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shioenv.domain.context import FIELDS
 from shioenv.domain.names import name_bytes
-from shioenv.domain.patch import Operation
 from shioenv.domain.pointer import keys
 from shioenv.errors import PatchError
 from shioenv.text import printable
+
+if TYPE_CHECKING:
+    from shioenv.domain.behavior import Behavior
+    from shioenv.domain.patch import Operation
 
 LONGEST_DETAIL = 120
 """The length in characters to which `changes` cuts details by default."""
@@ -64,6 +67,21 @@ def readable_name(name: str, start: str = "") -> str:
     if start == "/" and not name.startswith("/"):
         name = "/" if name == "." else f"/{name}"
     return _quoted(_bytes(f"./{name}" if name in FIELDS else name))
+
+
+def outcome(behavior: Behavior) -> str:
+    """Describe in one line how an execution ended: exit code, signal, limits."""
+    facts = [f"exit code {behavior.exit_code}"]
+    if behavior.timed_out:
+        facts.append("timed out")
+    if behavior.died_by_signal:
+        facts.append(f"ended by signal {behavior.died_by_signal}")
+    reached = [name for name in behavior.limits_hit if name != "wall_seconds"]
+    if reached:
+        facts.append(f"limits reached: {', '.join(reached)}")
+    if behavior.patch_truncated:
+        facts.append("patch truncated")
+    return ", ".join(facts)
 
 
 def changes(

@@ -19,10 +19,11 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from shioenv.domain.behavior import Behavior, output_text
-from shioenv.domain.inputs import started
+from shioenv.domain.inputs import published_input
 from shioenv.domain.patch import ContextPatch
-from shioenv.errors import RecordError, did_you_mean
+from shioenv.errors import PatchError, RecordError, did_you_mean
 from shioenv.files.documents import fault
+from shioenv.text import html_table, short_repr
 
 SCHEMA_VERSION: Final = 6
 """Incremented whenever a field is added, removed, or changes its meaning."""
@@ -177,10 +178,37 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = field(default_factory=list)
     schema_version: Annotated[Whole, says("of this layout")] = SCHEMA_VERSION
 
+    def __repr__(self) -> str:
+        names = ("session_id", "input", "exit_code", "irreducibility", "n_arguments")
+        return short_repr(self, {name: getattr(self, name) for name in names})
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        from shioenv.domain.readable import changes, outcome
+
+        reached = tuple(self.limits_hit)
+        ending = Behavior(self.exit_code, b"", timed_out=self.timed_out, limits_hit=reached)
+        try:
+            patch = ContextPatch.from_json(self.context_patch)
+            listed = [str(one) for one in changes(patch.operations, self.cwd)]
+        except PatchError:
+            listed = [self.context_patch]
+        score = "undefined" if self.irreducibility is None else f"{self.irreducibility:.3f}"
+        return html_table(
+            {
+                "record": str(self.session_id),
+                "input": self.input,
+                "result": outcome(ending),
+                "irreducibility": score,
+                "output": self.output,
+                "changes": listed,
+            }
+        )
+
     @property
     def typed(self) -> str:
         """The input without the start directory's `cd`, as in a history."""
-        return self.input.removeprefix(started(self.cwd, ""))
+        return self.input.removeprefix(published_input(self.cwd, ""))
 
     @property
     def output_bytes(self) -> bytes:

@@ -18,6 +18,7 @@ from shioenv.domain.context import Context, FileEntry
 from shioenv.domain.names import file_key, name_bytes
 from shioenv.domain.pointer import keys
 from shioenv.errors import ContextError
+from shioenv.text import short_repr
 
 _MOST_LINKS = 40
 """Maximum number of symbolic links followed in one path (path_resolution(7))."""
@@ -103,6 +104,9 @@ class State:
     """The shell state besides the context that earlier inputs left."""
     pristine: Pristine | None = field(default=None, compare=False, repr=False)
     """The untouched machine; None if unknown."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def before(self) -> Context:
@@ -282,6 +286,9 @@ class Answer:
     """File contents that the input wrote, as far as known, by name in `fs`."""
     carried: Carried | None = None
     """The shell state that persists after the input; None if the runner does not report it."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import FIELDS, Context
 from shioenv.domain.runner import Order, State
 from shioenv.errors import Abstained
+from shioenv.text import short_repr
 
 
 class ScriptedSystem(NamedTuple):
@@ -51,6 +52,9 @@ class ScriptedRunner:
         self.asked: list[Asked] = []
         self.closed = 0
         self._answer = answer
+
+    def __repr__(self) -> str:
+        return short_repr(self, {"table": self.table, "asked": len(self.asked)})
 
     @property
     def texts(self) -> list[str]:

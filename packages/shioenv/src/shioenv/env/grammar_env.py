@@ -12,10 +12,16 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from shioenv.domain.inputs import Input, Session
-from shioenv.env.base import EpisodeOptions, SessionEnv, Step
+from shioenv.env.production_tables import (
+    START,
+    Catalogue,
+    GrammarTables,
+    place_named,
+    shared_tables,
+)
 from shioenv.env.scorer import require_count
+from shioenv.env.session_env import EpisodeOptions, SessionEnv, Step
 from shioenv.env.spaces import MAX_ARGUMENT_LENGTH
-from shioenv.env.tables import START, Catalogue, GrammarTables, place_named, shared_tables
 from shioenv.errors import ActionError, EnvironmentOptionError, did_you_mean
 from shioenv.grammar.library import chosen_grammars, load_grammars, own_grammars
 from shioenv.grammar.symbols import Grammar, Production, Symbol

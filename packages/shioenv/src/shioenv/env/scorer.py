@@ -21,7 +21,7 @@ from shioenv.execution.lanes import Reopened
 from shioenv.grammar.library import OwnGrammars, load_grammars, names_of_grammars, own_grammars
 from shioenv.irreducibility.score import Score
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.cache import MemoryCache
+from shioenv.recording.execution_cache import MemoryCache
 from shioenv.recording.session import SessionRecorder, input_args_of
 from shioenv.sandbox.base import Limits
 from shioenv.system.declare import SystemDeclaration, load_declaration

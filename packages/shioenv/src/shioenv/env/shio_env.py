@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias, Unpack
 import numpy as np
 
 from shioenv.domain.inputs import Argument, Input, Session
-from shioenv.env.base import EpisodeOptions, SessionEnv, Step
 from shioenv.env.scorer import require_count
+from shioenv.env.session_env import EpisodeOptions, SessionEnv, Step
 from shioenv.env.spaces import (
     ACTION_FIELDS,
     MAX_ARGUMENT_LENGTH,

@@ -20,7 +20,7 @@ from shioenv.env.rewards import NOTHING, Reward
 from shioenv.env.same_step import SameStepVectorEnv, Taken, Vector
 from shioenv.env.scorer import ScoredSession, ScoringOptions, SessionScorer, is_open, require_count
 from shioenv.errors import EnvironmentOptionError
-from shioenv.recording.cache import MemoryCache
+from shioenv.recording.execution_cache import MemoryCache
 from shioenv.system.declare import SystemDeclaration
 
 Wrapper: TypeAlias = Callable[[gymnasium.Env[Any, Any]], gymnasium.Env[Any, Any]]

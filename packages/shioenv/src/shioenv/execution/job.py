@@ -14,7 +14,7 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.runner import Installed
 from shioenv.errors import SystemMismatchError, UsageError
 from shioenv.execution.lanes import Lane
-from shioenv.recording.cache import ExecutionCache
+from shioenv.recording.execution_cache import ExecutionCache
 from shioenv.sandbox.backends import kernel_of, layer_of
 from shioenv.sandbox.base import LIMITS, MACHINES, Limits
 from shioenv.system.store import find_system
@@ -162,7 +162,7 @@ def processors_of_their_own(
 def processes(workers: int | None) -> int:
     """Return the number of worker processes; None: one per processor. UsageError below 1."""
     if workers is not None and workers < 1:
-        raise UsageError(f"nothing can be done by {workers} workers", hint="at least 1")
+        raise UsageError(f"cannot run {workers} workers", hint="give at least 1")
     return workers or len(os.sched_getaffinity(0))
 
 

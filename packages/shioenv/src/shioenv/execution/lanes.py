@@ -13,17 +13,17 @@ import heapq
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.runner import Built, Installed, State
 from shioenv.errors import SandboxError
-from shioenv.recording.cache import ExecutionCache
 from shioenv.recording.effort import Effort
+from shioenv.recording.execution_cache import ExecutionCache
 
 LANES = 16
 """The maximum number of sandboxes of a worker (our choice, since waiting takes ten times as long in
@@ -178,16 +178,31 @@ class Lane(Reopened[Installed]):
 
     def execute(self, shell_input: str, state: State | None = None, **how: Any) -> Behavior:
         """Like `run`, with the further arguments `how` of the sandbox's `execute`."""
+        return self._counted(1, lambda sandbox: sandbox.execute(shell_input, state, **how))
+
+    @property
+    def keeps_shells(self) -> bool:
+        """Whether the open sandbox has resident shells, so that `run_rows` works."""
+        return getattr(self.open(), "keeps_shells", False)
+
+    def run_rows(self, rows: Sequence[str], cwd: str, **how: Any) -> list[Behavior | None]:
+        """Wait for the turn, then run a session's rows; see `SandboxRunner.run_rows`."""
+        return self._counted(
+            len(rows), lambda sandbox: cast("Any", sandbox).run_rows(rows, cwd, **how)
+        )
+
+    def _counted(self, runs: int, action: Callable[[Installed], Answer]) -> Answer:
+        """Wait for the turn, call `action`, which executes so many inputs, and add its effort."""
         asked = time.perf_counter()
         with nullcontext() if self._alone else self._turn():
             self.effort.lane_seconds -= time.perf_counter() - asked
             sandbox = self.open()
             before, began = sandbox.seconds, time.perf_counter()
             try:
-                return sandbox.execute(shell_input, state, **how)
+                return action(sandbox)
             finally:
                 own = sandbox.seconds - before
-                self.effort.ran += 1
+                self.effort.ran += runs
                 self.effort.own_seconds += own
                 self.effort.sandbox_seconds += time.perf_counter() - began - own
 

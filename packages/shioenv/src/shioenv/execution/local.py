@@ -30,7 +30,7 @@ from shioenv.execution.schedule import STARTS, Schedule
 from shioenv.execution.worker import BROKEN, DONE, READY
 from shioenv.guests import load_guest
 from shioenv.system import stopped
-from shioenv.system.host import OPEN_FILES, allow_open_files
+from shioenv.system.host_checks import OPEN_FILES, allow_open_files
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -310,5 +310,5 @@ def executor_named(
         kind = load_guest(GROUP, name, feature=f"--engine {name}", extra="backends")
         return cast("Executor", kind(workers, address=address, cache_bytes=cache_bytes))
     if address is not None:
-        raise UsageError("an address is a Ray cluster's", hint="--engine ray --address ADDRESS")
+        raise UsageError("--address needs --engine ray", hint="--engine ray --address ADDRESS")
     return LocalExecutor(workers, cache_bytes=cache_bytes)

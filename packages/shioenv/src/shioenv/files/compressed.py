@@ -66,7 +66,7 @@ def unpacking(path: Path) -> Iterator[io.BufferedReader[Any]]:
             yield stream
 
 
-def lines(stream: IO[bytes], most: int = LARGEST) -> Iterator[bytes]:
+def stream_lines(stream: IO[bytes], most: int = LARGEST) -> Iterator[bytes]:
     """Yield the lines of a stream, each with its newline.
 
     Errors: OSError with EFBIG for a line of more than `most` bytes, before reading all of it.
@@ -80,7 +80,7 @@ def lines(stream: IO[bytes], most: int = LARGEST) -> Iterator[bytes]:
 
 
 @contextmanager
-def writing(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
+def open_compressed(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
     """Open a stream that writes into an open file, compressed if `name` ends in `.zst`.
 
     One version of the library writes the same bytes for the same content.
@@ -95,11 +95,11 @@ def writing(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
         yield stream
 
 
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 (hex) of the decompressed content. Errors: as `reading` and `lines`."""
+def decompressed_sha256(path: Path) -> str:
+    """Return the SHA-256 (hex) of the decompressed content. Errors: those of `reading`."""
     with reading(path) as stream:
         digest = hashlib.sha256()
-        for line in lines(stream):  # an endless line is an error instead of an endless loop
+        for line in stream_lines(stream):  # an endless line is an error instead of an endless loop
             digest.update(line)
         return digest.hexdigest()
 

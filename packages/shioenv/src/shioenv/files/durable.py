@@ -157,9 +157,7 @@ def _refuse(path: Path) -> None:
 
 
 def _exists(path: Path) -> OutputExistsError:
-    return OutputExistsError(
-        f"{path} exists already", hint="choose another name, or remove what is there"
-    )
+    return OutputExistsError(f"{path} exists already", hint="choose another name, or remove it")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from shioenv.files.compressed import lines
+from shioenv.files.compressed import stream_lines
 from shioenv.files.regular import open_regular, refuse_other
 
 Value = TypeVar("Value")
@@ -34,7 +34,7 @@ def sound_lines(path: Path) -> Iterator[bytes]:
     `open_regular` and `lines`.
     """
     with open_regular(path) as file:
-        for line in lines(file):
+        for line in stream_lines(file):
             content = _content(line) if line.endswith(b"\n") else None
             if content is not None:
                 yield content
@@ -115,7 +115,7 @@ class Journal(Generic[Value]):
     ) -> None:
         damaged = 0
         with os.fdopen(os.dup(self._file), "rb") as file:
-            for line in lines(file):
+            for line in stream_lines(file):
                 if not line.endswith(b"\n"):
                     break
                 content = _content(line)

@@ -16,7 +16,7 @@ from typing import Any, Generic, Self, TypeVar
 from msgspec import MsgspecError
 
 from shioenv.errors import DatasetBusyError, ShioenvError
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.files.durable import atomic_write, locked, sha256_of, storage_errors
 from shioenv.files.journal import Journal
 
@@ -26,7 +26,7 @@ Value = TypeVar("Value")
 _SUMS = "sums.json"
 
 
-def digest_of(plan: object) -> str:
+def plan_digest(plan: object) -> str:
     """Return the SHA-256 (hex) of a plan, a JSON value."""
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
 
@@ -41,7 +41,7 @@ def unfinished(what: str, plan: object) -> Iterator[Path]:
     same plan is running, an empty temporary directory is used, which is always removed. Errors:
     DatasetStorageError.
     """
-    directory = cache_directory() / "unfinished" / f"{what}-{digest_of(plan)[:24]}"
+    directory = cache_directory() / "unfinished" / f"{what}-{plan_digest(plan)[:24]}"
     with ExitStack() as opened:
         with storage_errors(directory):
             try:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from shioenv.domain.inputs import Argument
 from shioenv.grammar.kinds import COMMAND
 from shioenv.grammar.notation import NO_SPACE
-from shioenv.grammar.spelling import plain
+from shioenv.grammar.spelling import received_form
 from shioenv.grammar.symbols import (
     Grammar,
     Nonterminal,
@@ -44,7 +44,7 @@ _Template: TypeAlias = tuple[str, str]
 
 def ends_command(words: Sequence[str]) -> bool:
     """Whether the last of these words ends a command run by `find`."""
-    last = plain(words[-1]) if words else ""
+    last = received_form(words[-1]) if words else ""
     return last == ";" or (last == "+" and len(words) > 1 and words[-2] == "{}")
 
 

@@ -9,7 +9,6 @@ from operator import attrgetter
 
 from shioenv.bash.words import quoted
 from shioenv.errors import UnboundTokenError
-from shioenv.grammar.check import without_endless
 from shioenv.grammar.symbols import (
     MAX_ARGUMENT_LENGTH,
     Grammar,
@@ -17,7 +16,8 @@ from shioenv.grammar.symbols import (
     Production,
     TerminalText,
 )
-from shioenv.grammar.tokens import ALWAYS_QUOTED, FALLBACK, STAND_IN, VOCABULARY
+from shioenv.grammar.system_tokens import ALWAYS_QUOTED, FALLBACK, STAND_IN, VOCABULARY
+from shioenv.grammar.validation import without_endless
 
 _SAFE_INSIDE_QUOTES = re.compile(r"[\w@%+=:,./ ^\[\]*?~-]+\Z")
 

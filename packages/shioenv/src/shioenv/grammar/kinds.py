@@ -113,16 +113,19 @@ _day = Wide(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", row(_year, "-", _two, "-", _two))
 _stem = Wide(r"[\w.-]+", one_of(*_STEMS, (row(one_of(*_STEMS), Number(1, 20)), 8.0)))
 _file_name = Wide(r"[\w.-]+", row(_stem, one_of(("", 3.0), *_ENDINGS)))
 _extension = one_of(*_ENDINGS)
+_beginning = one_of(*"abcdilmnprst", "app", "data", "re", "no")
 _glob = one_of(
-    (row("*", _extension), 5.0),
-    row("*", _stem, "*"),
+    (row("*", one_of((".txt", 6.0), (".log", 2.0), (".csv", 2.0), (".sh", 2.0), *_ENDINGS)), 5.0),
+    (row("*", _beginning, "*"), 1.5),
+    (row(_beginning, "*"), 1.5),
     row(_stem, "*"),
-    row(_stem, "?", _extension),
+    row(_beginning, "?*"),
     row("[", one_of("a-m", "0-9", "A-Z", "abc"), "]*"),
     "*",
 )
 _regex = one_of(
-    (_word, 6.0),
+    (_word, 2.0),
+    (one_of(*"aeinorst0123", "er", "in", "on", "[a-z]", "o.", "s$", "^."), 8.0),
     row("^", _word),
     row(_word, "$"),
     row(_word, ".*", _word),

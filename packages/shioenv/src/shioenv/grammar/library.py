@@ -20,11 +20,11 @@ from typing import Final
 
 from shioenv.errors import UnknownGrammarError, UsageError, did_you_mean, nearest
 from shioenv.files.regular import read_regular
-from shioenv.grammar.check import check, check_traits
 from shioenv.grammar.examples import check_examples, check_values
 from shioenv.grammar.faults import Fault, FaultyGrammarError
 from shioenv.grammar.load import Loaded, read_grammar, read_header
 from shioenv.grammar.symbols import Grammar, Header
+from shioenv.grammar.validation import check, check_traits
 
 COMMANDS = Path(__file__).parent / "commands"
 
@@ -39,7 +39,7 @@ PAPER: Final = (
     *("uname", "unexpand", "uniq", "unlink", "uptime", "users", "vdir", "w", "wc", "wget", "who"),
     *("whoami", "xargs"),
 )
-"""The grammars of the paper's 86 commands (Table 5), sorted; the default for drawing."""
+"""The grammars of the paper's 86 commands (Table 4), sorted; the default for drawing."""
 
 SETS: Final = ("paper", "all")
 """Names for several grammars: the paper's, and all shipped ones."""
@@ -115,6 +115,16 @@ def _checked(
     return loaded.grammar
 
 
+def check_known(
+    names: Iterable[str], directory: Path = COMMANDS, own: OwnGrammars | None = None
+) -> None:
+    """Check that grammars exist, without reading them. Errors: UnknownGrammarError."""
+    for name in names:
+        there = own.directory if own and name in own.names else directory
+        if not (there / f"{name}.grammar").is_file():
+            raise _unknown(name, directory, own)
+
+
 def _unknown(name: str, directory: Path, own: OwnGrammars | None = None) -> UnknownGrammarError:
     known = names_of_grammars(directory, own)
     if directory == COMMANDS:
@@ -131,7 +141,7 @@ def _unknown(name: str, directory: Path, own: OwnGrammars | None = None) -> Unkn
 
 def _read(path: Path, versions: Mapping[str, str] | None) -> Loaded:
     # undecodable bytes become U+FFFD, which is a fault of its line like any other
-    text = content_of(path).decode("utf-8-sig", "replace").replace("\0", "\ufffd")
+    text = read_grammar_file(path).decode("utf-8-sig", "replace").replace("\0", "\ufffd")
     return read_grammar(text, path.name, versions)
 
 
@@ -269,7 +279,7 @@ def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
         )
     if len(files) > MOST:
         raise UsageError(
-            f"{place} holds {len(files):,} grammars", hint=f"at most {MOST:,} in one directory"
+            f"{place} holds {len(files):,} grammars", hint=f"a directory may have at most {MOST:,}"
         )
     digest = hashlib.sha256()
     for file in files:
@@ -278,12 +288,12 @@ def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
                 f"{str(file)!r}: no command has this name",
                 hint="letters, digits and _ . + - [ make a name of at most 64 characters",
             )
-        content = content_of(file)
+        content = read_grammar_file(file)
         digest.update(f"{file.stem}\0{len(content)}\0".encode() + content)
     return OwnGrammars(place, tuple(file.stem for file in files), digest.hexdigest())
 
 
-def content_of(file: Path) -> bytes:
+def read_grammar_file(file: Path) -> bytes:
     """Return the bytes of a grammar file. Errors: UsageError if it is unreadable or too large.
 
     UsageError too for a link out of its directory: faults print parts of a file's lines, and the

@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from shioenv.grammar.faults import Fault, FaultKind, FaultyGrammarError, suggestion
-from shioenv.grammar.kinds import KINDS
-from shioenv.grammar.lines import (
+from shioenv.grammar.grammar_lines import (
     HEADER,
     WITH,
     Block,
@@ -19,6 +18,7 @@ from shioenv.grammar.lines import (
     OptionLine,
     PlacedAlternative,
 )
+from shioenv.grammar.kinds import KINDS
 from shioenv.grammar.notation import ChoiceGroup, LiteralText, NotationWord, Piece, Reference
 from shioenv.grammar.symbols import (
     Body,
@@ -32,7 +32,7 @@ from shioenv.grammar.symbols import (
     TerminalText,
     reachable,
 )
-from shioenv.grammar.tokens import SYSTEM_TOKENS
+from shioenv.grammar.system_tokens import SYSTEM_TOKENS
 from shioenv.grammar.traits import CHANGES, MAKES, SHOWS, OperandSpec, Traits, read_operands
 
 SHARED = Path(__file__).parent / "shared"

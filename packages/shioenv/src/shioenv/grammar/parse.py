@@ -95,7 +95,7 @@ class InputParser:
 
     def _place_of_fixed(self, grammar: Grammar, words: Sequence[str]) -> tuple[int, bool]:
         """Return the index of the grammar's fixed word, and whether it is abbreviated."""
-        known = fixed(grammar)
+        known = fixed_words(grammar)
         for place, argument in enumerate(self.splitter(grammar).arguments(words)):
             text = argument.text
             if text in known:
@@ -179,7 +179,7 @@ def parse_input(text: str, grammars: Iterable[Grammar]) -> Input:
 
 
 @cache
-def fixed(grammar: Grammar) -> frozenset[str]:
+def fixed_words(grammar: Grammar) -> frozenset[str]:
     """Return the words without a dash, one of them required in every input: `addr` of `ip addr`."""
     by_start: list[frozenset[str]] = []
     for start in grammar.starts:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from shioenv.grammar.kinds import CHOICES, CLOSED, KINDS, TOKEN_KINDS, ValueKind
 from shioenv.grammar.notation import NO_SPACE
-from shioenv.grammar.spelling import BLANK, PROTECTED, Item, State, plain, plain_symbols
+from shioenv.grammar.spelling import BLANK, PROTECTED, Item, State, plain_symbols, received_form
 from shioenv.grammar.symbols import Grammar, Nonterminal, Symbol, TerminalText, reachable
 
 Place = TypeVar("Place", bound=Hashable)
@@ -68,7 +68,9 @@ class _Rules:
             for part in argument
             if isinstance(part, TerminalText)
         )
-        return frozenset(word.lower() for text in texts for word in _SEPARATED.findall(plain(text)))
+        return frozenset(
+            word.lower() for text in texts for word in _SEPARATED.findall(received_form(text))
+        )
 
     def ends(self, symbol: Nonterminal, word: str, offset: int) -> Iterable[int]:
         """Return the possible ends of a value of the symbol's kind or unbound system token."""
@@ -169,7 +171,7 @@ class Recogniser:
         """
         if len(words) > _MOST_WORDS:
             return False
-        shown = tuple(map(plain, words))
+        shown = tuple(map(received_form, words))
         return any(
             len(words) in _InOrder(self._rules, shown).arguments((start, ()), 0)
             for start in self.grammar.starts
@@ -193,7 +195,7 @@ class Recogniser:
         if not free or free > _MOST_FREE or not self.grammar.header.permutes:
             return False
         whole = ((1 << len(units)) - 1, -1, 0)
-        shown = tuple(map(plain, words))
+        shown = tuple(map(received_form, words))
         return any(
             whole in _AnyOrder(self._rules, shown, units).arguments((start, ()), (0, -1, 0))
             for start in self.grammar.starts
@@ -201,7 +203,7 @@ class Recogniser:
 
     @_unless_too_deep
     def _derives_argument(self, word: str) -> bool:
-        match = _Match(self._rules, (plain(word),))
+        match = _Match(self._rules, (received_form(word),))
         return any(match.is_word(argument, 0) for argument in self._whole) or self._spells(word)
 
     def kind_of_value(self, option: str, value: str) -> str | None:
@@ -209,7 +211,7 @@ class Recogniser:
 
         Of several kinds, it is the first one in `KINDS`.
         """
-        word = f"={plain(value)}"
+        word = f"={received_form(value)}"
         found = set()
         for items in self._values.get(self._name(option) or "", ()):
             if items is not None and len(items) == 1 and not isinstance(items[0], str):
@@ -238,7 +240,7 @@ class Recogniser:
 
     def _spells(self, word: str) -> bool:
         """Whether a word is an option of the grammar in a spelling that no production has."""
-        text = plain(word.replace(NO_SPACE, ""))
+        text = received_form(word.replace(NO_SPACE, ""))
         if text.startswith("--"):
             name, sign, value = text[2:].partition("=")
             if not sign:

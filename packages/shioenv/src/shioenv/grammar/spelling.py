@@ -23,7 +23,7 @@ Item: TypeAlias = "str | tuple[Nonterminal, State]"
 """Plain text, or a nonterminal with the quotes and brackets open at its position."""
 
 
-def plain(text: str) -> str:
+def received_form(text: str) -> str:
     """Convert a word, or words separated by blanks, to the form that the program receives.
 
     Quotes and backslashes are removed. The blanks, tabs and newlines that they protected become

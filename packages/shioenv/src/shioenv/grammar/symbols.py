@@ -302,7 +302,7 @@ class Counts:
     grounded: int
 
 
-def count(grammars: Iterable[Grammar]) -> Counts:
+def count_grammars_size(grammars: Iterable[Grammar]) -> Counts:
     """Count the total size of several grammars."""
     nonterminals: set[str] = set()
     productions: set[tuple[Nonterminal, Body]] = set()

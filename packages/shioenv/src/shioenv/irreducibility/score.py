@@ -25,6 +25,7 @@ from shioenv.errors import UsageError
 from shioenv.irreducibility.estimators import Kept, SamplePart, exhaustive, leave_out, water_fill
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.spread import pooled, spread, together
+from shioenv.text import html_table, short_repr
 
 Behave: TypeAlias = Callable[[str], Behavior]
 """Returns the behavior of a rendered input on the pristine system. Every call is a separate run."""
@@ -193,6 +194,31 @@ class Score:
     behavior: Behavior
     """The behavior of the full input's first run, with which sub-inputs are compared."""
     segments: tuple[SegmentScore, ...] = field(default=())
+
+    def __repr__(self) -> str:
+        names = ("irreducibility", "necessary", "exact", "n_arguments", "n_executions")
+        return short_repr(self, {name: getattr(self, name) for name in names})
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks: the score, the effect of each argument, the result."""
+        from shioenv.domain.readable import outcome
+
+        value = "undefined" if self.irreducibility is None else f"{self.irreducibility:.3f}"
+        how = "exact" if self.exact else "estimate"
+        words = {True: "changes the behavior", False: "does not", None: "not run"}
+        effects = (
+            f"without {one.text}: {words[one.leave_one_out]}"
+            for segment in self.segments
+            for one in segment.arguments
+        )
+        return html_table(
+            {
+                "irreducibility": f"{value} ({how}, {self.n_executions} executions)",
+                "arguments": effects,
+                "result": outcome(self.behavior),
+                "output": self.behavior.text,
+            }
+        )
 
     def to_json(self, *, contrasts: bool = False) -> dict[str, Any]:
         """Return the score in the form of `shioenv score --json`.

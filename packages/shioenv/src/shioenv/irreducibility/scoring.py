@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from shioenv.errors import UsageError
 from shioenv.irreducibility.estimators import DRAWS, Estimator, estimator_named
+from shioenv.text import short_repr
 
 LEAST_SUB_INPUTS = 4
 """Minimum number of sub-inputs under `Scoring.process_budget` (ours)."""
@@ -51,15 +52,19 @@ class Scoring:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise UsageError(
-                    f"{name} is {value!r}", hint=f"it is a whole number from {least} up"
+                    f"{name} is {value!r}", hint=f"give a whole number of at least {least}"
                 )
         if self.target_se is not None:
             if not 0 < self.target_se <= 1:
                 raise UsageError(
-                    f"the standard error cannot be {self.target_se}", hint="above 0, at most 1"
+                    f"the target standard error {self.target_se} is out of range",
+                    hint="give more than 0 and at most 1",
                 )
             object.__setattr__(self, "target_se", float(self.target_se))
         estimator_named(self.estimator)
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def within(self, processes: int) -> Scoring:
         """Return these settings for an input whose first run started this number of processes."""

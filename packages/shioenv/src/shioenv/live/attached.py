@@ -16,8 +16,9 @@ from typing import Final
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
-from shioenv.live.cast import Cast, CurrentLine
+from shioenv.live.asciicast import Cast, CurrentLine
 from shioenv.live.shell import IDLE_SECONDS, Closing, nothing
+from shioenv.text import short_repr
 
 INTERACTIVE: Final = "exec env TERM={terminal} bash -i"
 """The interactive shell, with the system's own rc files; ours, because a login reads the same."""
@@ -59,6 +60,9 @@ class TerminalShell(Closing):
         self._over = False
         self._line = CurrentLine()
         self.resize(rows, columns)
+
+    def __repr__(self) -> str:
+        return short_repr(self, {"ended": self.ended})
 
     @property
     def ended(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from shioenv.behavior.lines import Lines
+from shioenv.behavior.line_behaviors import Lines
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
@@ -23,10 +23,11 @@ from shioenv.errors import ForkError, LimitsError, SavedShellError
 from shioenv.files.documents import parse_json
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.files.regular import read_regular
-from shioenv.live.asked import RepeatedShell
+from shioenv.live.model_shell import RepeatedShell
 from shioenv.live.shell import IDLE_SECONDS, Closing, ended, nothing
 from shioenv.sandbox.base import MEBIBYTE, Entered, Limits, refuse_limit
 from shioenv.system.store import System
+from shioenv.text import short_repr
 
 LARGEST_SAVED: Final = 64 * MEBIBYTE
 """Largest size of a saved shell in bytes; ours, because people and agents type its lines."""
@@ -83,6 +84,9 @@ class ResidentShell(Closing):
         self._waiting: list[tuple[tuple[str, ...], Behavior]] = []  # not yet applied to the state
         self._told: list[Told] = []
         self._did: str | None = None  # digest of all changes, if computed since the last line
+
+    def __repr__(self) -> str:
+        return short_repr(self, {"cwd": self._cwd, "ended": self.ended})
 
     @property
     def ended(self) -> bool:
@@ -143,19 +147,20 @@ class ResidentShell(Closing):
         """See `Shell.patch`."""
         return self._lines.whole().patch
 
-    def fork(self, *, exact: bool = True) -> ResidentShell:
+    def fork(self, *, exact: bool = True, seconds: float = math.inf) -> ResidentShell:
         """Return a new shell on a separate machine, where the same lines were run.
 
         The two shells are independent from then on. The lines are run again, so processes,
         connections and open files exist there as well. Each line has to do the same again.
         ForkError names the first that did not, such as `date` or a race. With `exact` False such
-        differences are accepted. Errors: those of `run`.
+        differences are accepted. ForkError is raised as well where the lines take more than
+        `seconds` together. Errors: those of `run`.
         """
         shell = ResidentShell(self._runner, self._cwd, idle_seconds=self._idle_seconds)
         try:
             with self._lines.turn(closed=True):
                 told, whole = list(self._told), self._whole() if exact else None
-            shell._repeat(told, whole)
+            shell._repeat(told, whole, seconds)
         except BaseException:
             shell.close()
             raise

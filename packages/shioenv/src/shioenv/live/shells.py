@@ -10,7 +10,7 @@ from typing import Final
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.errors import StartDirectoryError, UsageError
 from shioenv.live.answerer import load_model
-from shioenv.live.asked import AskedShell, HybridShell
+from shioenv.live.model_shell import AskedShell, HybridShell
 from shioenv.live.resident import ResidentShell, shell_of
 from shioenv.live.shell import Closing, Shell
 from shioenv.sandbox.base import Limits
@@ -45,7 +45,7 @@ class Shells(Closing):
         `machine_below` without a model.
         """
         if machine_below is not None and model is None:
-            raise UsageError("there is no model above the machine", hint="name it with --model")
+            raise UsageError("--machine-below needs a model", hint="--model MODEL")
         self._opening = Lock()
         self._machines: SandboxRunner | None = None
         self._spare: deque[Shell] = deque()
@@ -60,7 +60,7 @@ class Shells(Closing):
                 self._make = lambda: HybridShell(loaded, self._on_machine(), machine_below)
             else:
                 if cwd is not None and not loaded.world.has_directory(cwd):
-                    raise StartDirectoryError(f"{cwd!r} is no directory of the model's system")
+                    raise StartDirectoryError(f"{cwd!r} is not a directory of the model's system")
                 start = loaded.world.state(cwd)
                 start.before  # noqa: B018 - it is read once, before there are threads
                 self._make = lambda: AskedShell(loaded, start)
@@ -69,7 +69,8 @@ class Shells(Closing):
             try:
                 if not self._machines.keeps_shells:
                     raise UsageError(
-                        "no shell stays in this sandbox", hint="open shells in namespaces"
+                        "this sandbox does not support persistent shells",
+                        hint="use the sandbox namespaces",
                     )
                 self._cwd = cwd or self._machines.system.declaration.start_directory
                 self._machines.context(self._cwd)

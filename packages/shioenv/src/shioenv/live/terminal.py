@@ -26,9 +26,9 @@ from math import ceil
 from typing import Final, Protocol
 
 from shioenv.bash.words import quoted
-from shioenv.behavior.lines import Lines
+from shioenv.behavior.line_behaviors import Lines
 from shioenv.behavior.observe import LENT_SECONDS
-from shioenv.behavior.rows import Row, RowKind
+from shioenv.behavior.typed_rows import Row, RowKind
 from shioenv.behavior.unrecorded import PROBE, SECONDS, unrecorded
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context

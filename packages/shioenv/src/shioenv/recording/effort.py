@@ -40,6 +40,8 @@ class Effort:
     """Checked executions that differed from the cached behavior; they are no longer shared."""
     trouble: str | None = None
     """The reason why nothing is shared any more; None where sharing works."""
+    repeated: int = 0
+    """Rows of sessions that no resident shell carried, so that their histories ran again."""
 
     def add(self, other: Effort) -> None:
         """Add the counts of another effort."""
@@ -69,6 +71,7 @@ class Effort:
             "executed": self.ran,
             "executed_per_second": round(self.ran / seconds, 2) if seconds else None,
             "seconds_in": {name: round(spent, 3) for name, spent in self.places.items()},
+            "repeated": self.repeated,
             "cache": {
                 "asked": self.asked,
                 "found": self.found,

@@ -22,8 +22,8 @@ from shioenv.domain.record import SCHEMA_VERSION, Record, ScoredSegment, behavio
 from shioenv.domain.runner import Executing, Order
 from shioenv.irreducibility.score import Cache, Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.cache import SessionExecutions
-from shioenv.recording.patience import Alone, Patience, at_once
+from shioenv.recording.execution_cache import SessionExecutions
+from shioenv.recording.time_budget import Alone, Patience, at_once
 from shioenv.recording.volatility import (
     FOUND_BY_LOOKING,
     dated,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from shioenv.errors import SandboxError, ShellStateError, ShioenvError
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.guests import find_guest, load_guest
 from shioenv.sandbox.base import MACHINES, Limits, Request, Sandbox, ShellMode
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
@@ -23,7 +23,7 @@ from shioenv.sandbox.namespaces.lower import file_system_of, form_here
 from shioenv.sandbox.namespaces.probe import prove_shell, proven_shell
 from shioenv.system.bootstrap import Progress
 from shioenv.system.declare import DEFAULT_SYSTEM
-from shioenv.system.host import HostCheck, building_checks, try_it
+from shioenv.system.host_checks import HostCheck, building_checks, try_it
 from shioenv.system.store import System, find_system
 
 GROUP: Final = "shioenv.sandboxes"

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, Self
 
 from shioenv.domain.runner import Order
 from shioenv.errors import EpisodeError, InputError, LimitsError, SandboxError, did_you_mean
+from shioenv.text import short_repr
 
 KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE
@@ -113,6 +114,9 @@ class Limits:
     as in the paper. 0 restores only after runs whose traces cannot be undone inside the machine;
     such runs cause a restore at any value. Between restores, namespaces isolate the runs."""
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
     def __post_init__(self) -> None:
         if self.sandbox not in SANDBOXES:
             raise LimitsError(
@@ -122,8 +126,8 @@ class Limits:
         if self.sandbox == BARE:
             if self.revert != 1:
                 raise LimitsError(
-                    f"a {BARE} is restored before every input, not with revert {self.revert}",
-                    hint="leave revert out; microvm takes it",
+                    f"a {BARE} is restored before every input: revert cannot be {self.revert}",
+                    hint="omit revert, or use microvm",
                 )
             object.__setattr__(self, "without_shell_state", True)
         for name in self.__slots__:
@@ -184,16 +188,20 @@ class Request:
     before the shell starts. If empty, standard input is at end of file, like /dev/null. Must be
     empty with `tty`."""
     rows: bool = False
-    """Whether `stdin` holds rows (`behavior/rows.py`), which `. /dev/stdin` runs one after the
-    other; standard input itself is at end of file. This needs the fork server."""
+    """Whether `stdin` holds rows (`behavior/typed_rows.py`), which `. /dev/stdin` runs in sequence.
+    Standard input itself is at end of file. This needs the fork server."""
 
     def __post_init__(self) -> None:
         if self.wall_seconds is not None:
             refuse_limit("wall_seconds", self.wall_seconds)
         if self.tty and self.separate:
-            raise InputError("a terminal has one output channel", hint="separate or tty, not both")
+            raise InputError(
+                "a terminal has one output channel", hint="give separate or tty, not both"
+            )
         if self.tty and self.stdin:
-            raise InputError("nobody is at the terminal's keyboard", hint="stdin or tty, not both")
+            raise InputError(
+                "a run on a terminal has no standard input", hint="give stdin or tty, not both"
+            )
         if len(self.stdin) > LONGEST_STDIN:
             raise InputError(
                 f"standard input has {len(self.stdin)} bytes; at most {LONGEST_STDIN} are passed on"
@@ -206,10 +214,10 @@ class Request:
         except UnicodeEncodeError as error:
             raise InputError(f"the input cannot be encoded: {error}") from error
         if b"\0" in text:
-            raise InputError("the input holds a NUL byte, which no shell argument can")
+            raise InputError("the input has a NUL byte, which a shell argument cannot have")
         if len(text) > LONGEST_INPUT:
             raise InputError(
-                f"the input has {len(text)} bytes; Linux takes {LONGEST_INPUT} at most"
+                f"the input has {len(text)} bytes; Linux allows at most {LONGEST_INPUT}"
             )
         return text
 
@@ -315,6 +323,8 @@ class Execution:
     """On a terminal: whether a process other than the shell is in the foreground."""
     frozen: bool = False
     """Whether changes of later lines are relative to the state after this line."""
+    outlived: bool = False
+    """Of a line: whether a process that it started was there at its end."""
     hostname: bytes | None = None
     """The hostname after the run; None if unchanged."""
     network: bytes | None = None
@@ -391,11 +401,14 @@ class ShellSandbox(Sandbox, Protocol):
     `hostname` are reported only by the line that changed them.
     """
 
-    def start_shell(self, cwd: str | None = None, *, idle_seconds: float) -> Execution:
+    def start_shell(
+        self, cwd: str | None = None, *, idle_seconds: float, separate: bool = False
+    ) -> Execution:
         """Start a shell in a directory of the machine: pristine, or as an ended shell left it.
 
         The execution has the state of the new shell. The shell ends after waiting `idle_seconds`
-        for its next line. Errors: those of `run`.
+        for its next line. With `separate` it has two output channels, and every line's request is
+        `separate`. Errors: those of `run`.
         """
         ...
 
@@ -405,10 +418,10 @@ class ShellSandbox(Sandbox, Protocol):
         With `blind`, the execution has only output and exit code. The next line that is not blind
         reports the changes.
 
-        `exit_code` is the value of `$?` afterwards. Only the request's text, time and order are
-        used. A line that reaches a limit ends its shell. Background effects of earlier lines are
-        attributed to this line. Errors: those of `run`, after which the machine is gone;
-        ShellEndedError where the shell had ended before the line.
+        `exit_code` is the value of `$?` afterwards. Only the request's text, time, order and
+        `separate` are used. A line that reaches a limit ends its shell. Background effects of
+        earlier lines are attributed to this line. Errors: those of `run`, after which the machine
+        is gone; ShellEndedError where the shell had ended before the line.
         """
         ...
 

@@ -12,7 +12,7 @@ CHANGE = struct.Struct("=4IQqIQ2I")
 _LENGTH = struct.Struct("=I")
 
 
-def unreadable(why: str) -> SandboxError:
+def scan_error(why: str) -> SandboxError:
     """Return the error for bytes that do not follow the protocol."""
     return SandboxError(
         f"the supervisor's reply cannot be read: {why}",
@@ -25,7 +25,7 @@ def parse_changes(data: memoryview) -> tuple[FileChange, ...]:
     try:
         return _changes(data)
     except (struct.error, IndexError, OverflowError, ValueError) as error:
-        raise unreadable(f"change records of {len(data)} bytes: {error}") from error
+        raise scan_error(f"change records of {len(data)} bytes: {error}") from error
 
 
 def _changes(data: memoryview) -> tuple[FileChange, ...]:

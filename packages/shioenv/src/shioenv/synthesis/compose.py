@@ -18,13 +18,18 @@ from shioenv.errors import UsageError
 from shioenv.grammar.arguments import on_files, runs_others
 from shioenv.grammar.symbols import Grammar
 from shioenv.grammar.traits import Traits
-from shioenv.synthesis.usage import ABOUT_ITSELF, form
+from shioenv.synthesis.usage_tables import ABOUT_ITSELF, form
 
 PIPE = "|"
 REDIRECTIONS = (">", ">>")
 OPERATOR_WEIGHTS: Mapping[str, float] = MappingProxyType(
     {"&&": 1.0, "||": 1.0, "|": 1.5, ";": 1.0, ">": 0.75, ">>": 0.75}
 )
+
+FREE_WEIGHTS: Mapping[str, float] = MappingProxyType(
+    {"&&": 1.0, "||": 2.0, "|": 2.5, ";": 1.0, ">": 0.5, ">>": 0.5}
+)
+"""Weights for policies that choose left sides by the operator; half of the `||` become `&&`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +49,14 @@ class Composites:
 
     def __post_init__(self) -> None:
         if not 0 <= self.share <= 1:
-            raise UsageError(f"a composite share of {self.share} is no probability")
+            raise UsageError(
+                f"a composite share of {self.share} is out of range", hint="give 0 to 1"
+            )
         if self.max_segments < 1:
             raise UsageError(f"{self.max_segments} segments: an input has at least one command")
 
 
-def compose(
+def compose_input(
     random: Random,
     composites: Composites,
     first: Sequence[str],
@@ -57,13 +64,16 @@ def compose(
     targets: Sequence[str],
     *,
     pipes: bool,
+    fail: Callable[[Sequence[str]], Sequence[str] | None] | None = None,
 ) -> Input:
     """Draw a composite input that begins with the words `first`.
 
     `draw(piped)` draws a further command; `piped` is true to the right of a pipe. Output may be
     redirected to `targets`. Redirections are not used without targets, nor pipes if `pipes` is
-    false.
+    false. `fail` changes the words of a command so that it fails, for the left side of `||`. If it
+    returns None, `&&` replaces the operator.
     """
+    words, before = first, list[Token]()
     tokens = list(command_tokens(first))
     operators = {
         operator: weight
@@ -81,11 +91,17 @@ def compose(
             break
         weights = [operators[operator] for operator in allowed]
         operator = random.choices(allowed, weights)[0]
+        if operator == "||" and fail is not None:
+            if (failed := fail(words)) is None:
+                operator = "&&"
+            else:
+                tokens = [*before, *command_tokens(failed)]
         tokens.append(token(operator, Role.OPERATOR))
         if operator in REDIRECTIONS:
             tokens.append(token(targets[int(random.random() * len(targets))], Role.TARGET))
             break
-        tokens.extend(command_tokens(draw(operator == PIPE)))
+        words, before = draw(operator == PIPE), [*tokens]
+        tokens.extend(command_tokens(words))
         segments += 1
         if random.random() >= composites.share:
             break

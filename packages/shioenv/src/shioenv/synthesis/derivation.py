@@ -16,7 +16,6 @@ from random import Random
 from typing import TypeAlias
 
 from shioenv.errors import TraceError
-from shioenv.grammar.check import shortest_body, shortest_expansions
 from shioenv.grammar.symbols import (
     Nonterminal,
     Production,
@@ -25,6 +24,7 @@ from shioenv.grammar.symbols import (
     TerminalText,
     leading_to,
 )
+from shioenv.grammar.validation import shortest_body, shortest_expansions
 from shioenv.synthesis.partial_input import PartialInput
 from shioenv.synthesis.policy import Choices
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypedDict, Unpack, cast
 
 from shioenv.synthesis.samplers import HORIZON
+from shioenv.text import short_repr
 
 DEFAULT_POLICY = "default"
 """The sampler's default policy: `mixed` for `gcs`, `paper` for the others."""
@@ -70,7 +71,7 @@ class Drawing:
     """Number of inputs of one session, 1 to 32, typed in sequence in the same shell.
 
     The earlier inputs are the history of a later one. This is the paper's horizon G
-    (`shioenv.synthesis.rows`)."""
+    (`shioenv.synthesis.row_sessions`)."""
 
     @property
     def chosen_policy(self) -> str:
@@ -78,6 +79,9 @@ class Drawing:
         if self.policy != DEFAULT_POLICY:
             return self.policy
         return "mixed" if self.sampler == "gcs" else "paper"
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def but(self, **settings: Unpack[DrawingSettings]) -> Drawing:
         """Return the drawing with changed settings. `commands` may be a single name.

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from shioenv.bash.builtins import BUILTINS, KEYWORDS
-from shioenv.domain.inputs import Argument, Input, Role, Token
+from shioenv.domain.inputs import OPERATORS, Argument, Input, Role, Token
 from shioenv.grammar.library import shipped_headers
 from shioenv.grammar.parts import Names
 from shioenv.grammar.symbols import Grammar, OptionSpec
@@ -232,6 +232,57 @@ def mistaken(
             whole = (*shell_input.tokens[:start], *new, *shell_input.tokens[end:])
             return Input(whole), kind
     return None
+
+
+MUST_EXIST = frozenset({"file", "path", "tree", "directory"})
+"""Roles of operands that must exist."""
+
+_NAMED = frozenset({"user", "group", "url", "host"})
+"""Kinds of operands that name something outside the file system."""
+
+
+def failing(
+    words: Sequence[str], grammar: Grammar, names: Names, random: Random
+) -> Sequence[str] | None:
+    """Change an operand of a drawn command so that the command most likely fails.
+
+    `words` begin with the command. The operand names nothing afterwards, or something that exists
+    already where the command makes something new. None where no operand can do that.
+    """
+    command = _Command(words[0], grammar, tuple(map(Argument.parse, words[1:])), names)
+    if not OPERATORS.isdisjoint(words):
+        return None
+    known = {*names.get("File", ()), *names.get("Directory", ()), *names.get("TextFile", ())}
+    operands = [
+        place
+        for place, argument in enumerate(command.arguments)
+        if not argument.joins_left and not argument.text.startswith("-")
+    ]
+    roles = dict(zip(operands, command.traits.roles_of(len(operands)), strict=True))
+    plain = command.plain
+    random.shuffle(plain)
+    for place in plain:
+        text, role = command.arguments[place].text, roles.get(place, "")
+        if role == "new":
+            made = _pick(random, names.get("Directory") or ("/tmp",))
+        elif role in MUST_EXIST | _NAMED or (text in known and role == "text"):
+            made = _astray(text, random)
+        else:
+            continue
+        if made not in known or role == "new":
+            _, changed = _with(command, place, made)
+            return (words[0], *(argument.marked for argument in changed))
+    return None
+
+
+def _astray(text: str, random: Random) -> str:
+    """Return a text with a slip: in a URL in the host, else in the last part of a path."""
+    before, slashes, rest = text.rpartition("//") if "://" in text else ("", "", text)
+    if slashes:
+        host, slash, path = rest.partition("/")
+        return f"{before}{slashes}{slip(host, random)}{slash}{path}"
+    above, slash, name = text.rstrip("/").rpartition("/")
+    return f"{above}{slash}{slip(name, random) if name.strip('.') else 'nowhere'}"
 
 
 def _with(command: _Command, place: int, text: str) -> tuple[str, tuple[Argument, ...]]:

@@ -16,7 +16,7 @@ from shioenv.errors import UsageError, did_you_mean
 from shioenv.files.documents import parse_json
 from shioenv.files.regular import read_regular
 from shioenv.grammar.symbols import Nonterminal, Production
-from shioenv.synthesis.usage import Usage, counts_from, shipped_usage, usage_from
+from shioenv.synthesis.usage_tables import Usage, counts_from, shipped_usage, usage_from
 
 STOP_PROBABILITY = 0.25
 """Probability that a repetition ends before each further item (ours: the paper gives none)."""
@@ -213,7 +213,7 @@ class PolicySettings:
             raise UsageError(f"a stop probability of {self.stop} is not in (0, 1]")
         for name in ("values", "usage_share", "utility_share", "new_sets"):
             if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"{name} of {getattr(self, name)} is no share")
+                raise UsageError(f"{name} is {getattr(self, name)}, not a share from 0 to 1")
 
     @property
     def people(self) -> Usage | None:
@@ -301,10 +301,10 @@ def _settings(path: Path) -> PolicySettings:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
-        raise UsageError(f"{path} is no JSON: {error}") from error
+        raise UsageError(f"{path} is not JSON: {error}") from error
     known = {each.name: type(each.default) for each in fields(PolicySettings)}
     if not isinstance(document, dict):
-        raise UsageError(f"{path} holds no object of settings")
+        raise UsageError(f"{path} is not a JSON object with settings")
     for name, value in document.items():
         if name not in known:
             hint = did_you_mean(name, known) or f"settings are {', '.join(known)}"
@@ -312,7 +312,7 @@ def _settings(path: Path) -> PolicySettings:
         if known[name] is bool and not isinstance(value, bool):
             raise UsageError(f"{path}: {name} is {value!r}, not true or false")
         if known[name] is float and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise UsageError(f"{path}: {name} is {value!r}, no number")
+            raise UsageError(f"{path}: {name} is {value!r}, not a number")
     if "weights" in document:
         document["weights"] = counts_from(document["weights"], str(path))
     if "usage" in document:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,11 +10,11 @@ from random import Random
 from typing import TypeAlias
 
 from shioenv.bash.words import split_words
-from shioenv.domain.inputs import Input, Session
+from shioenv.domain.inputs import OPERATORS, Input, Session
 from shioenv.grammar.arguments import on_files
 from shioenv.grammar.parse import NESTED_DEPTH, InputParser
 from shioenv.grammar.symbols import Grammar
-from shioenv.grammar.traits import Traits
+from shioenv.grammar.traits import PATHS, Traits
 from shioenv.synthesis.compose import (
     NESTED_ATTEMPTS,
     NESTED_HORIZON,
@@ -23,10 +24,12 @@ from shioenv.synthesis.compose import (
     substitution,
 )
 from shioenv.synthesis.derivation import Drawn
-from shioenv.synthesis.people import People
+from shioenv.synthesis.mistakes import MUST_EXIST, failing
 from shioenv.synthesis.plans import PlanMaker
 from shioenv.synthesis.policy import PolicySettings
 from shioenv.synthesis.samplers import Sampler
+from shioenv.synthesis.usage_sampler import People, n_operands
+from shioenv.synthesis.usage_tables import ABOUT_ITSELF
 from shioenv.synthesis.writer import CommandWriter
 
 Catalogue: TypeAlias = Mapping[str, Sequence[str]]
@@ -101,6 +104,48 @@ class DrawingPlace:
             for grammar in self.grammars.values()
             for word in grammar.command_tokens
         }
+
+    def failing(self, random: Random, words: Sequence[str]) -> Sequence[str] | None:
+        """Return a command's words, changed so that the command fails, or None."""
+        grammar = self._by_word.get(words[0])
+        return None if grammar is None else failing(words, grammar, self.values, random)
+
+    def reads_nothing(self, words: Sequence[str]) -> bool:
+        """Whether a command reads standard input, because it names no file to read."""
+        return self._reads(words) is False
+
+    def reads_only_input(self, name: str) -> bool:
+        """Whether a command, named by its grammar, has no operand for a file to read."""
+        traits = self.grammars[name].header.traits
+        return name in self.pipes and not traits.implied and MUST_EXIST.isdisjoint(traits.roles)
+
+    def reads_file(self, words: Sequence[str]) -> bool:
+        """Whether a command that could read standard input names a file to read."""
+        return self._reads(words) is True
+
+    def _reads(self, words: Sequence[str]) -> bool | None:
+        """Whether a command names a file to read; None if it reads neither file nor input."""
+        grammar = self._by_word.get(words[0])
+        if grammar is None or grammar.pipe is None or grammar.name not in self.pipes:
+            return None
+        traits = grammar.header.traits
+        if traits.implied or not (OPERATORS | ABOUT_ITSELF).isdisjoint(words):
+            return None
+        options = [re.split("[ =]", word, maxsplit=1)[0] for word in words[1:] if word[0] == "-"]
+        if any(traits.role_of_value(option) in PATHS for option in options):
+            return True
+        roles = traits.with_options(options).roles_of(n_operands(words))
+        return not MUST_EXIST.isdisjoint(roles)
+
+    def fed(self, words: Sequence[str], random: Random) -> Sequence[str]:
+        """Return a command's words with a file as standard input."""
+        files = self.values.get("TextFile", ())
+        return (*words, "<", files[int(random.random() * len(files))]) if files else words
+
+    @cached_property
+    def _by_word(self) -> Mapping[str, Grammar]:
+        """The grammars, by the first word of their commands."""
+        return {word: each for each in self.grammars.values() for word in each.command_tokens}
 
     def writer(self, name: str) -> CommandWriter:
         """Return the writer of a command, which also draws options and values."""

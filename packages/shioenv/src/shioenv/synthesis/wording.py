@@ -10,7 +10,7 @@ from random import Random
 from shioenv.domain.inputs import OPERATORS
 from shioenv.grammar.notation import NO_SPACE
 from shioenv.grammar.symbols import Grammar, OptionSpec
-from shioenv.synthesis.usage import CommandUsage
+from shioenv.synthesis.usage_tables import CommandUsage
 
 EQUALS_SIGN = 0.9
 """Share of long options' values written with `=`, if a table has no counts."""

@@ -24,7 +24,7 @@ from typing import Protocol
 from shioenv.errors import TraceError
 from shioenv.grammar.kinds import CLOSED, COMMAND, KINDS, TOKEN_KINDS, ValueKind
 from shioenv.grammar.parts import Names, draw_number
-from shioenv.grammar.spelling import plain, spelt
+from shioenv.grammar.spelling import received_form, spelt
 from shioenv.grammar.symbols import (
     MAX_ARGUMENT_LENGTH,
     Grammar,
@@ -34,7 +34,7 @@ from shioenv.grammar.symbols import (
 from shioenv.synthesis.derivation import CompiledChoices, Derivation, Drawn, ProductionTable
 from shioenv.synthesis.plans import OptionTable, PlanMaker, PlanRow, WritingPlan
 from shioenv.synthesis.policy import PolicySettings
-from shioenv.synthesis.usage import ABOUT_ITSELF, CommandUsage
+from shioenv.synthesis.usage_tables import ABOUT_ITSELF, CommandUsage
 from shioenv.synthesis.wording import OptionSpelling
 
 FIRST_NUMBER = re.compile(r"[0-9]+")
@@ -312,7 +312,7 @@ class CommandWriter:
             if not production.wrong
         ]
         seeds = {
-            plain(str(production.body[0][0])): production.weight
+            received_form(str(production.body[0][0])): production.weight
             for production in productions
             if len(production.body) == 1
             and len(production.body[0]) == 1

@@ -57,7 +57,7 @@ from shioenv.system.contents import tree_sum, write_contents
 from shioenv.system.declare import SystemDeclaration, declared_names, systems_directory
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.links import resolve
-from shioenv.system.oci import MOST_BYTES, parts_of, plain_tar
+from shioenv.system.oci import MOST_BYTES, name_components, plain_tar
 
 PROGRAMS = {"ip": "iproute2", "nft": "nftables", "uname": "coreutils"}
 """Programs run inside a system to record an input's changes, each with its Debian package."""
@@ -124,7 +124,7 @@ def fingerprint(declaration: SystemDeclaration, text: str) -> str:
 
 
 @contextmanager
-def storage_errors(cache: Path) -> Iterator[None]:
+def system_storage_errors(cache: Path) -> Iterator[None]:
     """Convert an OSError to SystemStorageError if the disk is full or the path is in the cache."""
     try:
         yield
@@ -366,7 +366,7 @@ def read_canonical(path: Path) -> Iterator[image.ImageEntry]:
                 file = archive.extractfile(member)
                 data = file.read() if file else b""
             yield image.ImageEntry(
-                "/".join(parts_of(member.name)),
+                "/".join(name_components(member.name)),
                 kinds.get(member.type, stat.S_IFREG),
                 member.mode, member.uid, member.gid, int(member.mtime),
                 target=member.linkname, size=member.size, data=data,

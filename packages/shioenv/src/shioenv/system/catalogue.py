@@ -1,8 +1,8 @@
 """System tokens: names for the placeholders of grammars, read from a built system's index.
 
 Nothing is executed. File names are raw and sorted by their bytes, and may contain blanks, quotes
-and newlines. Grammars quote names themselves; other callers use `quoted`. Names of files in the
-start directory are relative to it, all others are absolute.
+and newlines. Grammars quote names themselves; other callers use `quoted_name`. Names of files in
+the start directory are relative to it, all others are absolute.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _beneath(system: System, directory: str, start: str) -> dict[str, list[str]]
     }
 
 
-def quoted(name: str) -> str:
+def quoted_name(name: str) -> str:
     """Return a name as a shell word, quoted only if necessary.
 
     A name that starts with a dash is prefixed with `./`, so that programs do not parse it as an

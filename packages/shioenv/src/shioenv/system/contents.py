@@ -78,7 +78,7 @@ def read_contents(directory: Path) -> Mapping[str, str]:
     return digests
 
 
-def stored(directory: Path) -> Iterator[tuple[str, tarfile.TarInfo, str]]:
+def current_files(directory: Path) -> Iterator[tuple[str, tarfile.TarInfo, str]]:
     """Yield (path, header, digest), as `members` does, for the current files of a system.
 
     Reads all files, with tar(1) under the system's ids, because only its root may read some.

@@ -26,7 +26,7 @@ import msgspec
 import zstandard
 
 from shioenv.errors import RootfsTarError, SandboxError, SystemCorruptError
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.files.durable import replacing, sha256_of
 from shioenv.system import build as building
 from shioenv.system import image
@@ -34,7 +34,7 @@ from shioenv.system.answers import Answers
 from shioenv.system.bootstrap import Progress
 from shioenv.system.declare import declared_names, parse_declaration
 from shioenv.system.idmap import find_idmap, spawn_mapped
-from shioenv.system.oci import parts_of
+from shioenv.system.oci import name_components
 from shioenv.system.packages import Package, lock_text, parse_lock
 from shioenv.system.store import System, find_system
 
@@ -191,8 +191,8 @@ def _write_canonical(system: System, out: Path) -> str:
     offsets: dict[str, int] = {}
     with tarfile.open(spool, encoding="utf-8", errors="surrogateescape") as archive:
         for member in archive:
-            name = "/".join(parts_of(member.name))
-            origin = "/".join(parts_of(member.linkname)) if member.islnk() else ""
+            name = "/".join(name_components(member.name))
+            origin = "/".join(name_components(member.linkname)) if member.islnk() else ""
             offsets[name] = offsets[origin] if origin else member.offset_data
     entries = [
         image.ImageEntry(
@@ -301,7 +301,7 @@ def exported(config: Mapping[str, Any], source: Path) -> ExportedSystem | None:
 
 
 def _steps(name: str) -> list[str]:
-    return [step for step in parts_of(name) if step != ".." and "\0" not in step]
+    return [step for step in name_components(name) if step != ".." and "\0" not in step]
 
 
 def install_exported(

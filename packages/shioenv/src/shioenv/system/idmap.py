@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from shioenv import native
 from shioenv.errors import HostError, SandboxError
-from shioenv.system import refusals
+from shioenv.system import host_diagnosis
 
 COUNT = 65536
 _LONGEST_LINE = 4096  # maximum bytes of the line that the sandbox program writes at its start
@@ -54,9 +54,9 @@ class IdMap:
                 hint="apt-get install uidmap",
             ) from error
         except subprocess.CalledProcessError as error:
-            raise refusals.no_mapping(error.stderr.strip(), _user()) from error
+            raise host_diagnosis.no_mapping(error.stderr.strip(), _user()) from error
         except OSError as error:
-            raise refusals.no_mapping(str(error), _user()) from error
+            raise host_diagnosis.no_mapping(str(error), _user()) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class OwnId:
             Path(f"/proc/{process}/uid_map").write_text(f"0 {os.geteuid()} 1\n")
             Path(f"/proc/{process}/gid_map").write_text(f"0 {os.getegid()} 1\n")
         except OSError as error:
-            raise refusals.no_mapping(str(error), _user()) from error
+            raise host_diagnosis.no_mapping(str(error), _user()) from error
 
 
 def _user() -> str:
@@ -110,7 +110,7 @@ def find_idmap() -> IdMap:
         return IdMap(_ROOT_BASE, _ROOT_BASE)
     raise HostError(
         f"user {user} has no 65,536 subordinate ids in /etc/subuid and /etc/subgid",
-        hint=refusals.MORE_IDS_FIX.format(user=user),
+        hint=host_diagnosis.MORE_IDS_FIX.format(user=user),
     )
 
 
@@ -148,7 +148,7 @@ def spawn_mapped(
         if not line and (killed_by := -process.wait()) > 0:
             raise SandboxError(f"signal {killed_by} ended the supervisor while it started")
         if line != "U":
-            raise refusals.no_user_namespace(line)
+            raise host_diagnosis.no_user_namespace(line)
         idmap.write(process.pid)
         ours.sendall(b"M")
     except BaseException as error:
@@ -201,5 +201,5 @@ def run_mapped(
             process.wait()
             raise
         if said := read_line(connection):  # an error of the helper: the program never ran
-            raise refusals.no_user_namespace(said)
+            raise host_diagnosis.no_user_namespace(said)
     return subprocess.CompletedProcess(list(command), process.returncode, output, errors)

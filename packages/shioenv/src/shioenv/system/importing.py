@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from shioenv.errors import OutputExistsError, RootfsTarError, UsageError
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.system import build as building
 from shioenv.system import image
 from shioenv.system.bootstrap import Progress, os_release
@@ -31,7 +31,7 @@ from shioenv.system.oci import (
     Image,
     find_image,
     is_layout,
-    parts_of,
+    name_components,
     plain_tar,
     unpack_layout,
     write_flat,
@@ -106,7 +106,7 @@ def import_system(
     base = load_declaration(profile)
     cache = cache_directory()
     with (
-        building.storage_errors(cache),
+        building.system_storage_errors(cache),
         building.build_lock(cache, report),
         tempfile.TemporaryDirectory(prefix=building.IMPORTING, dir=cache) as directory,
     ):
@@ -319,7 +319,7 @@ def _counted(plain: Path, entries: dict[str, image.ImageEntry]) -> Iterator[tupl
     counts: Counter[str] = Counter()
     with tarfile.open(plain, "r:") as archive:
         for member in archive:
-            path = "/".join(parts_of(member.name))
+            path = "/".join(name_components(member.name))
             if any(key.startswith("SCHILY.xattr.") for key in member.pax_headers):
                 counts["files' extended attributes"] += 1
             if path in entries:

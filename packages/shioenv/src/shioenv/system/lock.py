@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from shioenv.errors import SystemBuildError
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.files.durable import atomic_write
 from shioenv.system import build as building
 from shioenv.system import image
@@ -62,7 +62,7 @@ def lock_system(
             raise SystemBuildError(f"{name} has no lock", hint=f"shioenv system lock {name}")
         lock = replace(parse_lock(text, str(file)), digest="")
         cache = cache_directory()
-        with building.storage_errors(cache), building.build_lock(cache, report):
+        with building.system_storage_errors(cache), building.build_lock(cache, report):
             digest = building.build(
                 declaration,
                 read_text(name),
@@ -84,7 +84,7 @@ def lock_system(
         snapshot = _SNAPSHOTS[declaration.distribution.family]
         snapshots = tuple(snapshot.format(archive=archive, date=date) for archive in named)
         lock = Lock(schema=1, digest=system.digest, snapshots=snapshots, packages=lines)
-    with building.storage_errors(file):
+    with building.system_storage_errors(file):
         atomic_write(file, format_lock(declaration.name, lock).encode())
     return file
 

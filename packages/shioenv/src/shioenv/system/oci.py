@@ -217,7 +217,7 @@ def write_flat(layers: list[Path], out: Path) -> None:
                 flat.addfile(member, content)
 
 
-def parts_of(name: str) -> list[str]:
+def name_components(name: str) -> list[str]:
     """Return the components of a member's name, without empty ones and `.`."""
     return [part for part in name.split("/") if part not in ("", ".")]
 
@@ -226,7 +226,7 @@ def _apply(tree: dict[str, _Entry], archive: tarfile.TarFile, number: int) -> No
     """Apply one layer to the tree. Its whiteouts affect only lower layers."""
     members = []
     for member in archive:
-        parts = parts_of(member.name)
+        parts = name_components(member.name)
         if ".." in parts:
             raise RootfsTarError(f"layer {number} holds {member.name!r}, which leads out of it")
         if parts:
@@ -251,7 +251,7 @@ def _apply(tree: dict[str, _Entry], archive: tarfile.TarFile, number: int) -> No
             raise RootfsTarError(f"layer {number} holds {path!r} as a sparse file")
         entry = _Entry(member, archive)
         if member.islnk():
-            origin = "/".join(parts_of(member.linkname))
+            origin = "/".join(name_components(member.linkname))
             if origin not in tree or tree[origin].member.isdir():
                 raise RootfsTarError(
                     f"layer {number}: {path!r} is a hard link to {origin!r}, which is not there"

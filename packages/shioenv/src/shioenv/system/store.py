@@ -24,11 +24,11 @@ from shioenv.errors import (
     UsageError,
     did_you_mean,
 )
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.system import build as building
 from shioenv.system.answers import Answers
 from shioenv.system.bootstrap import Packages, Progress
-from shioenv.system.contents import read_contents, stored
+from shioenv.system.contents import current_files, read_contents
 from shioenv.system.declare import (
     DEFAULT_SYSTEM,
     SystemDeclaration,
@@ -42,6 +42,7 @@ from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.links import resolve
 from shioenv.system.packages import lock_text, parse_lock
 from shioenv.system.values import SystemName, checked
+from shioenv.text import short_repr
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 """Files of the image over which device nodes are mounted."""
@@ -88,6 +89,9 @@ class System:
     path: Path
     """The directory of `rootfs/`, `proc/`, the index and the other files of the build."""
     declaration: SystemDeclaration
+
+    def __repr__(self) -> str:
+        return short_repr(self, {"name": self.name, "digest": self.digest[:16]})
 
     @property
     def rootfs(self) -> Path:
@@ -164,7 +168,7 @@ class System:
         except (OSError, ValueError, EOFError) as error:
             raise _corrupt(self.name, self.path, error) from error
         index = dict(self.index)
-        for name, member, digest in stored(self.path):
+        for name, member, digest in current_files(self.path):
             top, _, inside = name.partition("/")
             if digests.pop(name, "") != digest:
                 yield f"{name}: another content"
@@ -330,7 +334,7 @@ def find_system(name: str | None = None) -> System:
         )
     name = name or DEFAULT_SYSTEM
     cache = cache_directory()
-    with building.storage_errors(cache):
+    with building.system_storage_errors(cache):
         if name.endswith(".toml") or name in declared_names():
             declaration, text = load_declaration(name), read_text(name)
             return _open(declaration.name, cache, current=(declaration, text), asked=name)
@@ -446,7 +450,7 @@ def build_system(
     else:
         lock = parse_lock(locked, f"{name}.lock") if locked else None
         base = Packages(lock, Path(packages) if packages else None, fresh or unlocked)
-    with building.storage_errors(cache), building.build_lock(cache, report):
+    with building.system_storage_errors(cache), building.build_lock(cache, report):
         if isinstance(base, Packages) and not base.fresh:
             built = _reusable(name)
             if built is not None and not built.source.startswith("tar:"):
@@ -490,7 +494,7 @@ def list_systems() -> list[tuple[str, System | ShioenvError]]:
     """
     systems: list[tuple[str, System | ShioenvError]] = []
     cache = cache_directory()
-    with building.storage_errors(cache):
+    with building.system_storage_errors(cache):
         names = sorted(_known_names(cache))
     for name in names:
         try:
@@ -520,7 +524,7 @@ def prune_systems(report: Progress = building.silent) -> tuple[Pruned, ...]:
     removed: list[Pruned] = []
     if not cache.exists():
         return ()
-    with building.storage_errors(cache), building.build_lock(cache, report):
+    with building.system_storage_errors(cache), building.build_lock(cache, report):
         needed: set[str] = set()
         bases: set[str] = set()
         for path in _name_files(cache):
@@ -568,7 +572,7 @@ def remove_system(name: str) -> bool:
     """
     cache = cache_directory()
     named = cache / "names" / f"{name}.json"
-    with building.storage_errors(cache), building.build_lock(cache, building.silent):
+    with building.system_storage_errors(cache), building.build_lock(cache, building.silent):
         if not named.exists():
             return False
         digest = building.read_json(named).get("digest", "")

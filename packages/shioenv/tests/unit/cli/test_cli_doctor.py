@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from shioenv.cli.main import app
 from shioenv.sandbox import backends as doctor
 from shioenv.sandbox.namespaces import host as namespaces
-from shioenv.system import host as building
-from shioenv.system.host import HostCheck
+from shioenv.system import host_checks as building
+from shioenv.system.host_checks import HostCheck
 from shioenv.system.idmap import find_idmap
 
 FINE = HostCheck("kernel", True, "Linux 6.18", "for the overlay", "a newer one")

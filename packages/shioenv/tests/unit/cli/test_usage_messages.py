@@ -73,7 +73,7 @@ def test_a_result_named_as_cp_names_it() -> None:
     for words in (["dataset", "export", "set"], ["dataset", "export", "--format", "hf", "set"]):
         status, said = printed(*words)
         assert status == 2
-        assert "named by --out" not in said
+        assert "with --out" not in said
 
 
 def test_what_is_not_there_ends_with_2(tmp_path: Path) -> None:
@@ -115,3 +115,27 @@ def _commands(typer_app: Any) -> list[Any]:
                            for one in inner(each))]  # fmt: skip
 
     return inner(typer.main.get_command(typer_app))
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("sample --sampler gsc", "gcs"),
+        ("sample --policy mixd", "mixed"),
+        ("sample --command grpe", "grep"),
+        ("generate made --sampler gsc", "gcs"),
+        ("generate made --command grpe", "grep"),
+        ("generate made --estimator balancd", "balanced"),
+        ("score ls --estimator balancd", "balanced"),
+        ("grammar check grpe --run", "grep"),
+    ],
+)
+def test_an_unknown_name_is_reported_before_a_missing_system(
+    words: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHIOENV_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    status, said = printed(*words.split())
+    assert status != 0
+    assert f"did you mean {meant}?" in said
+    assert "has not been built" not in said

@@ -11,7 +11,7 @@ import zstandard
 from shioenv.dataset.export import export
 from shioenv.dataset.generate import Destination
 from shioenv.dataset.manifest import read_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.repair import repair_with
 from shioenv.dataset.select import Selection, select
 from shioenv.dataset.stats import statistics
@@ -23,7 +23,7 @@ from shioenv.errors import (
     UsageError,
 )
 from shioenv.execution.local import SerialExecutor
-from shioenv.files.compressed import DamagedFile, reading, writing
+from shioenv.files.compressed import DamagedFile, open_compressed, reading
 from support.dataset_fakes import contents, interspersed, make, open_fake, plan, sample
 
 COUNT = 40
@@ -135,7 +135,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     for content in (b"", b"x", bytes(range(256)) * 40_000):
         for name in ("a", "a.zst"):
             path = tmp_path / name
-            with path.open("wb") as file, writing(file, name) as stream:
+            with path.open("wb") as file, open_compressed(file, name) as stream:
                 for place in range(0, len(content), 70_001):
                     stream.write(content[place : place + 70_001])
             with reading(path) as stream:
@@ -144,7 +144,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 def test_no_part_of_a_compressed_file_passes_for_all_of_it(tmp_path: Path) -> None:
     path = tmp_path / "a.zst"
-    with path.open("wb") as file, writing(file, path.name) as stream:
+    with path.open("wb") as file, open_compressed(file, path.name) as stream:
         stream.write(b"line\n" * 5000)
     whole = path.read_bytes()
     for size in range(1, len(whole)):

@@ -85,7 +85,7 @@ def test_another_estimator_is_another_dataset() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"estimator": "balance"}, "balanced"), ({"target_se": 0.0}, "above 0")],
+    [({"estimator": "balance"}, "balanced"), ({"target_se": 0.0}, "more than 0")],
 )
 def test_what_cannot_be_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as raised:

@@ -16,7 +16,7 @@ from shioenv.dataset.external import (
     import_list,
     read_list,
 )
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.repair import repair
 from shioenv.dataset.verify import verify
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError, ImportFileError, RepairError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shioenv.dataset.generate import Progress, enlarged, run
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.verify import verify
 from shioenv.errors import GenerationError, SystemMismatchError, UsageError
 from shioenv.execution.local import SerialExecutor

@@ -14,7 +14,7 @@ from msgspec import UNSET, convert, structs
 from shioenv.dataset import export as export_module
 from shioenv.dataset.export import export
 from shioenv.dataset.manifest import SHARD_RECORDS, read_manifest
-from shioenv.dataset.read import read_contexts, read_records
+from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.records import import_parts, import_records
 from shioenv.dataset.split import Shares, split
 from shioenv.dataset.verify import verify

@@ -10,7 +10,7 @@ import pytest
 from shioenv.dataset import generate as scores
 from shioenv.dataset.generate import Summary, add_scores
 from shioenv.dataset.manifest import read_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.select import Selection, select
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import SCHEMA_VERSION

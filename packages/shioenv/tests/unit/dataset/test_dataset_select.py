@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shioenv.dataset.manifest import read_manifest
-from shioenv.dataset.read import read_contexts, read_records
+from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.select import Selection, select
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import Record
@@ -200,5 +200,5 @@ def test_a_selection_has_the_contexts_of_its_parent(dataset: Path, tmp_path: Pat
 
 
 def test_a_selection_of_less_than_nothing_is_refused() -> None:
-    with pytest.raises(UsageError, match="-1 records cannot be kept"):
+    with pytest.raises(UsageError, match="cannot keep -1 records"):
         Selection(count=-1)

@@ -11,7 +11,7 @@ import pytest
 from shioenv.dataset.export import chats, export
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.merge import merge
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.select import Selection, select
 from shioenv.dataset.split import Shares, group_of, split
 from shioenv.dataset.verify import verify
@@ -156,7 +156,7 @@ def test_a_chat_is_exported_whole(dataset: Path, tmp_path: Path) -> None:
     export(dataset, tmp_path / "chat.jsonl.zst", format="chat")
     assert unpacked(tmp_path / "chat.jsonl.zst") == (tmp_path / "chat.jsonl").read_bytes()
     for name in ("chat.parquet", "chat.txt", "chat"):
-        with pytest.raises(UsageError, match="ends"):
+        with pytest.raises(UsageError, match="extension"):
             export(dataset, tmp_path / name, format="chat")
 
 

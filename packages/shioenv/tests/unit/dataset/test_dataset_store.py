@@ -19,7 +19,7 @@ import pytest
 from msgspec.structs import replace
 
 from shioenv.dataset.manifest import Manifest, Plan, decode_manifest, read_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.store import Store
 from shioenv.domain.record import Record, encode
 from shioenv.errors import (

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from shioenv.cli.main import app
 from shioenv.dataset.manifest import read_manifest
-from shioenv.dataset.read import count_unfinished, read_records
+from shioenv.dataset.record_reader import count_unfinished, read_records
 from shioenv.dataset.stats import statistics, statistics_of
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems, replay, verify

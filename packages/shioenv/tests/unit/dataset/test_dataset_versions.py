@@ -11,7 +11,7 @@ import pytest
 
 from shioenv.dataset.export import export
 from shioenv.dataset.manifest import MANIFEST, Plan, read_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.repair import repair_with
 from shioenv.dataset.select import Selection, select
 from shioenv.dataset.stats import statistics

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shioenv.dataset.external import CommandList
-from shioenv.dataset.lines import shipped_parser
+from shioenv.dataset.input_lines import shipped_parser
 from shioenv.dataset.records import kind_of
 from shioenv.dataset.sessions import MOST_HISTORY, read_sessions
 

@@ -4,13 +4,13 @@ import inspect
 
 import pytest
 
-from shioenv.env.base import EpisodeOptions
 from shioenv.env.grammar_env import ActionFault as GrammarFault
 from shioenv.env.grammar_env import GrammarEnv
+from shioenv.env.session_env import EpisodeOptions
 from shioenv.env.shio_env import ActionFault, ShIOEnv
 from shioenv.env.spaces import ACTION_FIELDS
 from shioenv.env.wrappers import ENCODINGS
-from shioenv.recording.cache import CACHED_BEHAVIORS
+from shioenv.recording.execution_cache import CACHED_BEHAVIORS
 from shioenv.registration import ENTRY_POINTS
 from support.paths import ROOT
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from shioenv.files.compressed import DamagedFile, lines, reading, unpacking
+from shioenv.files.compressed import DamagedFile, reading, stream_lines, unpacking
 
 TEXT = b"".join(b"echo %d\n" % number for number in range(20_000))
 PACKED = {
@@ -26,7 +26,7 @@ def test_the_content_decides_and_not_the_name(content: bytes, name: str, tmp_pat
     (tmp_path / name).write_bytes(content)
     with unpacking(tmp_path / name) as stream:
         assert stream.peek(5)[:5] == b"echo "
-        assert b"".join(lines(stream)) == TEXT
+        assert b"".join(stream_lines(stream)) == TEXT
 
 
 DAMAGED = {
@@ -58,9 +58,9 @@ def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(tmp_path: P
     path = tmp_path / "list.zst"
     path.write_bytes(zstandard.compress(bytes(1 << 20)))
     with reading(path) as stream, pytest.raises(OSError, match="line 1 is longer than 1,000 bytes"):
-        list(lines(stream, 1000))
+        list(stream_lines(stream, 1000))
     path = tmp_path / "list"
     path.write_bytes(b"a\n")
     os.truncate(path, 1 << 40)
     with reading(path) as stream, pytest.raises(OSError, match="line 2 is longer than"):
-        list(lines(stream))
+        list(stream_lines(stream))

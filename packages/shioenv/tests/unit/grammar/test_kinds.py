@@ -9,15 +9,15 @@ from random import Random
 import pytest
 
 from shioenv.grammar.bind import stand_in_catalogue
-from shioenv.grammar.check import check
 from shioenv.grammar.faults import FaultKind
 from shioenv.grammar.kinds import KINDS, TOKEN_KINDS
 from shioenv.grammar.library import load_grammar
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.parts import LONGEST, draw_number
 from shioenv.grammar.recognise import Recogniser
-from shioenv.grammar.spelling import plain, spelt
-from shioenv.grammar.tokens import SYSTEM_TOKENS
+from shioenv.grammar.spelling import received_form, spelt
+from shioenv.grammar.system_tokens import SYSTEM_TOKENS
+from shioenv.grammar.validation import check
 from support.paths import ROOT
 
 HEADER = "command x\nmanual x(1), Things 9.1\npackage things\nvolatile no\n"
@@ -30,7 +30,7 @@ DRAWN_ELSEWHERE = {"command"}
 def test_what_is_drawn_is_in_the_language(name: str, names: dict[str, tuple[str, ...]]) -> None:
     kind, random = KINDS[name], Random(7)
     for _ in range(300):
-        word = plain(spelt(kind.part.draw(random, names), "'"))
+        word = received_form(spelt(kind.part.draw(random, names), "'"))
         assert len(word) + 1 in kind.ends(f"={word}", 1), word
 
 
@@ -55,7 +55,7 @@ def test_a_language_holds_what_programs_take(
     kind: str, values: list[str], others: list[str]
 ) -> None:
     def holds(value: str) -> bool:
-        word = plain("=" + spelt(value, "'"))
+        word = received_form("=" + spelt(value, "'"))
         return len(word) in KINDS[kind].ends(word, 1)
 
     assert [value for value in values if not holds(value)] == []
@@ -65,7 +65,7 @@ def test_a_language_holds_what_programs_take(
 @pytest.mark.parametrize("name", sorted(KINDS))
 @pytest.mark.parametrize("unit", ["1", "a", "1,", "-1-", "u+", "[", "\\", "1:", "day ", "%a,"])
 def test_no_text_takes_long(name: str, unit: str) -> None:
-    word = plain(spelt(unit * (LONGEST // len(unit)) + "\x00", "'"))
+    word = received_form(spelt(unit * (LONGEST // len(unit)) + "\x00", "'"))
     began = time.process_time()
     KINDS[name].ends(word, 0)
     assert KINDS[name].ends(word + unit * 9, 0) == []
@@ -103,13 +103,13 @@ def test_every_token_has_a_kind_and_every_kind_is_documented() -> None:
     ],
 )
 def test_a_word_is_what_its_program_gets(text: str, word: str) -> None:
-    assert plain(text) == word
+    assert received_form(text) == word
 
 
 @pytest.mark.parametrize("text", ["a", "a b", "it's", 'say "x"', "$x", "*", "", "a\\b"])
 @pytest.mark.parametrize("quotes", ["", "'", '"'])
 def test_a_word_that_was_spelt_reads_back(text: str, quotes: str) -> None:
-    assert plain(spelt(text, quotes)) == text.replace(" ", "\x01")
+    assert received_form(spelt(text, quotes)) == text.replace(" ", "\x01")
 
 
 @pytest.mark.parametrize(

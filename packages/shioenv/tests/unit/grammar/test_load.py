@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from shioenv.errors import UnknownGrammarError
-from shioenv.grammar.check import check
 from shioenv.grammar.faults import Fault, FaultKind
 from shioenv.grammar.library import load_grammar
 from shioenv.grammar.load import Loaded, read_grammar
 from shioenv.grammar.symbols import Nonterminal, TerminalText
+from shioenv.grammar.validation import check
 
 HEADER = "command x\nmanual x(1), Things 9.1\npackage things\nvolatile no\n"
 HEADER_LINES = 4

@@ -19,7 +19,7 @@ from shioenv.grammar.library import (
     names_of_grammars,
     own_grammars,
 )
-from shioenv.recording.text import read_arguments
+from shioenv.recording.text_score import read_arguments
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import draw_samples
 

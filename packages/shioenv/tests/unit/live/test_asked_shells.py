@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from shioenv.behavior.rows import Row, RowKind
+from shioenv.behavior.typed_rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import Answer, Pristine, State
 from shioenv.domain.scripted import ScriptedRunner
 from shioenv.errors import Abstained, EpisodeError, LimitsError, ShellEndedError
-from shioenv.live.asked import AskedShell, HybridShell, RepeatedShell
+from shioenv.live.model_shell import AskedShell, HybridShell, RepeatedShell
 from shioenv.live.resident import ResidentShell
 from support.scripted_machine import ScriptedMachine, scripted_context
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import DatasetStorageError, OutputExistsError
-from shioenv.live.cast import Cast, CurrentLine, Harmless, marker, read_cast
+from shioenv.live.asciicast import Cast, CurrentLine, Harmless, marker, read_cast
 
 SEQUENCES = [
     *("\x1b[31m", "\x1b[2J", "\x1b[?25l", "\x1b7", "\x1bM", "\x1b[1;1H", "plain", "\r\n", "é"),

@@ -31,7 +31,7 @@ from shioenv.live.entered import (
     start,
     told,
 )
-from shioenv.live.seat import CommandTimeoutError, Seat, finished, runner_seat, started
+from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished, runner_seat, started
 from shioenv.sandbox.base import LONGEST_INPUT, Entered, Execution, Limits
 from support.scripted_machine import ScriptedMachine
 from support.waiting import next_turn
@@ -301,7 +301,7 @@ def test_a_seat_of_a_runner_opens_it_with_the_limits_of_rows(
         opened.append(given)
         return runner
 
-    monkeypatch.setattr("shioenv.live.seat.open_sandbox", open_sandbox)
+    monkeypatch.setattr("shioenv.live.machine_thread.open_sandbox", open_sandbox)
 
     async def use() -> None:
         seat: Any = runner_seat("one", Limits(cpu_seconds=1))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shioenv.errors import ForkError, LimitsError, SavedShellError, ShellEndedError
 from shioenv.live import resident
-from shioenv.live.asked import RepeatedShell
+from shioenv.live.model_shell import RepeatedShell
 from shioenv.live.resident import ResidentShell, open_shell, restore, shell_of
 from support.scripted_machine import ScriptedMachine
 

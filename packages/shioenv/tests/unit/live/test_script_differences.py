@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from shioenv.domain.behavior import Behavior
-from shioenv.domain.patch import ContextPatch
-from shioenv.live.asked import RepeatedShell
-from shioenv.live.conformance import OTHERWISE, SCRIPTS, _changes, differences, refuses_lines
+from shioenv.live.model_shell import RepeatedShell
 from shioenv.live.resident import ResidentShell
+from shioenv.live.shell_conformance import OTHERWISE, SCRIPTS, differences, refuses_lines
 from support.scripted_machine import ScriptedMachine
 
 SCRIPT = ("put a one", "echo $x", "put b two", "rm a", "rm a", "exit 2", "echo never")
@@ -45,26 +41,6 @@ def test_a_shell_that_ends_alone_is_a_difference() -> None:
     other.ended = True
     (told,) = differences(one, other, ("echo",))
     assert (told.what, told.one, told.other) == ("ended", False, True)
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ([("m", "/fs/a", "/fs/b")], [("r", "/fs/a"), ("a", "/fs/b", {})], True),
-        ([("=", "/fs/d/links", 3)], [], True),
-        ([("=", "/fs/f/links", 3)], [], False),
-        ([("=", "/fs/d/perms", "drwx------")], [], False),
-        ([("=", "/cwd", "/x")], [], False),
-        ([("r", "/fs/a")], [("a", "/fs/a", {})], False),
-    ],
-)
-def test_a_move_is_a_file_gone_and_another_one(one: Any, other: Any, same: bool) -> None:
-    files = {"d": {"perms": "drwxr-xr-x"}, "f": {"perms": "-rw-r--r--"}}
-    told = [
-        _changes(Behavior(0, b"", ContextPatch(tuple(operations))), files)
-        for operations in (one, other)
-    ]
-    assert (told[0] == told[1]) is same
 
 
 def test_every_exception_is_a_script_with_a_reason() -> None:

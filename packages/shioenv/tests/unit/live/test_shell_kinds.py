@@ -11,7 +11,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import MissingExtraError, StartDirectoryError, UsageError
 from shioenv.live import answerer, shells
-from shioenv.live.asked import AskedShell, HybridShell
+from shioenv.live.model_shell import AskedShell, HybridShell
 from shioenv.live.resident import ResidentShell
 from shioenv.live.shells import SPARE, SPARE_SECONDS, Shells, answered_by, interrupt
 from support.scripted_machine import ScriptedMachine, scripted_context
@@ -82,7 +82,7 @@ def test_a_model_answers_alone(machine: ScriptedMachine) -> None:
         interrupt(shell)
         assert not shell.ended
     assert machine.opened == []  # type: ignore[attr-defined]
-    with pytest.raises(StartDirectoryError, match="'/elsewhere' is no directory"):
+    with pytest.raises(StartDirectoryError, match="'/elsewhere' is not a directory"):
         Shells("memory", cwd="/elsewhere")
     assert Shells("memory", system="named").system == "named"
 
@@ -102,10 +102,10 @@ def test_a_model_above_a_machine(machine: ScriptedMachine) -> None:
 
 
 def test_wrong_usage_closes_what_was_opened(machine: ScriptedMachine) -> None:
-    with pytest.raises(UsageError, match="no model above the machine"):
+    with pytest.raises(UsageError, match="--machine-below needs a model"):
         Shells(machine_below=0.5)
     machine.keeps_shells = False
-    with pytest.raises(UsageError, match="no shell stays"):
+    with pytest.raises(UsageError, match="persistent shells"):
         Shells()
     assert machine.closed == 1
 

@@ -15,8 +15,8 @@ import pytest
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
+from shioenv.live.asciicast import Cast, read_cast
 from shioenv.live.attached import TerminalShell
-from shioenv.live.cast import Cast, read_cast
 from support.waiting import wait_until
 
 CHANGED = Behavior(0, b"", ContextPatch((("=", "/cwd", "/there"),)))
@@ -201,9 +201,10 @@ def test_the_callers_terminal_is_raw_meanwhile_and_gives_its_size(runner: Termin
             super().resize(rows, columns)
             os.write(ours, b"\n")
 
-    def at_prompt(_: Behavior) -> None:
+    def at_prompt(_: Behavior) -> tuple[str, ...]:
         seen.append((os.get_terminal_size(runner.slave), termios.tcgetattr(theirs)[3]))
         runner.hang_up()
+        return ()
 
     runner.looks = [CHANGED]
     Typing(cast("Any", runner)).attach(theirs, theirs, at_prompt=at_prompt)

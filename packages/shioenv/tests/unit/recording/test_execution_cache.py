@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.protocols import EXECUTION
-from shioenv.recording import cache as module
-from shioenv.recording.cache import MAX_AGE, ExecutionCache, decode, encode
+from shioenv.recording import execution_cache as module
+from shioenv.recording.execution_cache import MAX_AGE, ExecutionCache, decode, encode
 from shioenv.sandbox.base import Limits
 from support.waiting import let_time_pass
 

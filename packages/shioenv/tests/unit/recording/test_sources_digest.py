@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.recording.cache import sources_digest
+from shioenv.recording.execution_cache import sources_digest
 
 
 def test_the_digest_follows_the_code_of_modules_and_packages(

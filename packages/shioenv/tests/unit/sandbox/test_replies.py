@@ -14,7 +14,7 @@ from shioenv.errors import SandboxError
 from shioenv.sandbox import scanned
 from shioenv.sandbox.base import Execution, FileChange, FileStat, Limits
 from shioenv.sandbox.namespaces import wire
-from shioenv.system.refusals import failure, no_user_namespace
+from shioenv.system.host_diagnosis import failure, no_user_namespace
 
 LIMITS = Limits(output_bytes=4096)
 

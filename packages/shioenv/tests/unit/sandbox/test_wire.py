@@ -12,7 +12,7 @@ from struct import Struct
 import pytest
 
 from shioenv import native
-from shioenv.behavior.rows import RowKind
+from shioenv.behavior.typed_rows import RowKind
 from shioenv.sandbox import scanned
 from shioenv.sandbox.base import LONGEST_INPUT, LONGEST_STDIN
 from shioenv.sandbox.namespaces import wire

@@ -93,7 +93,7 @@ def test_all_classes_are_drawn() -> None:
 
 
 def test_more_than_all_is_no_share() -> None:
-    with pytest.raises(UsageError, match="no share"):
+    with pytest.raises(UsageError, match="out of range"):
         draw(1, 1.5)
 
 

@@ -17,7 +17,7 @@ from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar
 from shioenv.grammar.traits import Traits
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.rows import CHANGE, ENTER, LOOK, MAKE, OTHER, REMOVE, TypedSoFar
+from shioenv.synthesis.row_sessions import CHANGE, ENTER, LOOK, MAKE, OTHER, REMOVE, TypedSoFar
 from shioenv.synthesis.sample import LONGEST_HISTORY, draw_samples
 from shioenv.synthesis.traces import Sample
 from support.nightly import LARGER, scaled
@@ -192,5 +192,5 @@ def test_rows_of_few_commands_are_drawn_all_the_same() -> None:
 
 @pytest.mark.parametrize("history", [0, -1, LONGEST_HISTORY + 1])
 def test_a_row_has_one_input_at_least(history: int) -> None:
-    with pytest.raises(UsageError, match="in a row"):
+    with pytest.raises(UsageError, match="out of range"):
         draw(1, history)

@@ -1,13 +1,12 @@
-"""Whether a machine is as a task wants it: `tests/check.py` of a task's folder in Harbor.
+"""Check whether a task's goal is reached: `tests/check.py` of a Harbor folder.
 
-This program runs in a machine of its own, where no agent was. What that machine holds is the state
-before. The evidence is the state after. It uses the standard library alone, and needs Python 3.8.
+This program runs on a separate machine, where no agent ran. The files of that machine are the state
+before; the evidence is the state after. It uses only the standard library, of Python 3.8 or newer.
 
-    check.py GOAL ARTIFACTS REWARDS     judges
-    check.py collect FILE               writes the evidence, where nobody looks from outside
+    check.py GOAL ARTIFACTS REWARDS     judge
+    check.py collect FILE               write the evidence, if it is not collected from outside
 
-It writes `reward.json` (`reward` 0 or 1, `progress` 0 to 1), and prints what is missing and what is
-extra.
+It writes `reward.json` (`reward` 0 or 1, `progress` 0 to 1), and prints missing and extra changes.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ EVIDENCE = "shioenv-state.json"
 ANSWER = "answer.txt"
 LONGEST = 1 << 20  # bytes of an answer that are read
 
-# What Harbor, its agents and their terminals make and change: nobody is paid or punished for it.
+# Files that Harbor, its agents and their terminals make or change. They do not count.
 HARNESS = (
     "/logs", "/solution", "/tests", "/installed-agent", "/harbor", "/runtime",
     "/root/.bash_history", "/tmp/.hb-transfer", "/tmp/.harbor", "/tmp/.runtime", "/tmp/tmux",
     "/run/utmp", "/var/log/wtmp",
 )  # fmt: skip
-# What a container has of its host. A machine that is looked at from outside has none of it.
+# Files that a container gets from its host. A machine observed from outside has none of them.
 CONTAINER = (
     "/proc", "/sys", "/dev", "/run", "/.dockerenv",
     "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/mtab",
@@ -48,7 +47,7 @@ def is_below(path: str, tops: Iterable[str]) -> bool:
 
 
 def entry(path: str) -> Entry:
-    """What a goal tells of a file: its kind, rights, owners; size, names and content of a file."""
+    """Return a file's entry in a goal: kind, permissions, owners; size, links and content."""
     try:
         status = os.lstat(path)
     except OSError:
@@ -68,7 +67,7 @@ def entry(path: str) -> Entry:
 
 
 def digest(path: str) -> str:
-    """The SHA-256 of a file's content."""
+    """Return the SHA-256 of a file's content."""
     found = hashlib.sha256()
     with open(path, "rb") as file:
         for piece in iter(lambda: file.read(1 << 20), b""):
@@ -77,7 +76,7 @@ def digest(path: str) -> str:
 
 
 def everything() -> dict[str, Entry]:
-    """The entry of every file that may count."""
+    """Return the entries of all files that may count."""
     found = {"/": entry("/")}
     for top, directories, files in os.walk("/"):
         paths = [os.path.join(top, name) for name in directories + files]
@@ -88,7 +87,7 @@ def everything() -> dict[str, Entry]:
 
 
 def changed(evidence: Mapping[str, Any]) -> dict[str, Entry]:
-    """The paths that are not as they were, each with its entry now; None for one that is gone."""
+    """Return the changed paths, each with its entry now; None for a removed file."""
     entries: Mapping[str, Entry] = evidence["entries"]
     if evidence["kind"] == "full":
         before = everything()
@@ -105,14 +104,14 @@ def verdict(
     answer: str | None,
     before: Callable[[str], Entry] = entry,
 ) -> tuple[list[str], list[str], float]:
-    """What is missing of a goal, what is extra, and the share of the goal that holds.
+    """Return the missing parts of a goal, the extra changes, and the fraction that holds.
 
-    `answer` is what the agent wrote, None for nothing. `before` tells of a file as it was.
+    `answer` is the agent's answer, if any. `before` returns the entry of a file before the changes.
     """
     missing: list[str] = []
     extra = list(evidence.get("other", []))
     if evidence.get("truncated"):
-        extra.append("more than can be told")
+        extra.append("more changes than can be listed")
     changes = changed(evidence)
     for path, wanted in goal["entries"].items():
         now = changes[path] if path in changes else before(path)
@@ -126,12 +125,12 @@ def verdict(
 
 
 def lines(text: str) -> list[str]:
-    """Lines with runs of blanks as one, without blank lines at the end."""
+    """Split a text into lines: whitespace runs as one space, without blank lines at the end."""
     return "\n".join(" ".join(line.split()) for line in text.split("\n")).rstrip().split("\n")
 
 
 def read(path: str) -> str | None:
-    """The text of a file; None where there is none."""
+    """Return the text of a file; None if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read(LONGEST).decode("utf-8", "replace")
@@ -140,7 +139,7 @@ def read(path: str) -> str | None:
 
 
 def main(goal_file: str, artifacts: str, rewards: str) -> None:
-    """Judges, prints and writes."""
+    """Judge, print the result, and write the reward."""
     with open(goal_file, encoding="utf-8") as file:
         goal = json.load(file)
     try:
@@ -156,7 +155,7 @@ def main(goal_file: str, artifacts: str, rewards: str) -> None:
 
 
 def collect(evidence_file: str) -> None:
-    """Writes what the machine holds."""
+    """Write the entries of all files of this machine."""
     with open(evidence_file, "w", encoding="utf-8") as file:
         json.dump({"kind": "full", "entries": everything()}, file)
 

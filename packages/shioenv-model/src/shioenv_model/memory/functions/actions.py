@@ -108,12 +108,12 @@ def _tokens(text: str) -> list[_Token]:
             continue
         word = "^=" if found[0] == "**=" else "^" if found[0] == "**" else found[0]
         if kind == "string":
-            word = unescaped(word[1:-1])
+            word = unescape_string(word[1:-1])
         made.append(_Token(kind, word, text[at : at + 1] == "("))
     return [*made, _Token("end", "")]
 
 
-def unescaped(text: str) -> str:
+def unescape_string(text: str) -> str:
     """Replace the escapes in a string. A backslash before another character is kept."""
 
     def one(match: re.Match[str]) -> str:

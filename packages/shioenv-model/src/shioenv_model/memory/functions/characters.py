@@ -15,7 +15,7 @@ from shioenv_model.memory.functions.space import (
     Result,
     Roles,
     as_bytes,
-    as_text,
+    bytes_as_text,
     check_length,
     width_of,
 )
@@ -110,7 +110,9 @@ def say(given: Given, roles: Roles, flags: Flags) -> str:
     if flags["escapes"]:
         if "\\c" in said.replace("\\\\", ""):
             return _ESCAPED.sub(_unescaped, said[: said.index("\\c")])
-        said = as_text(as_bytes(_ESCAPED.sub(_unescaped, said)))  # escapes may form a character
+        said = bytes_as_text(
+            as_bytes(_ESCAPED.sub(_unescaped, said))
+        )  # escapes may form a character
     return said + ("\n" if flags["end"] else "")
 
 
@@ -128,7 +130,7 @@ DIGESTS = ("md5", "sha1", "sha256", "sha512", "sha224", "sha384", "blake2b")
 _ESCAPED_NAME = re.compile(r"[\\\n\r]")
 
 
-def digest_of(given: Given, roles: Roles, flags: Flags) -> Result | None:
+def format_digests(given: Given, roles: Roles, flags: Flags) -> Result | None:
     """Format the digest of each text with its file name, `-` for standard input (md5sum(1)).
 
     Return None if a name would be escaped.

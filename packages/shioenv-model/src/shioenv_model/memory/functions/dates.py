@@ -10,14 +10,14 @@ from datetime import UTC, datetime, timedelta
 from shioenv.domain.context import MONTHS, OF_DATE, FileEntry, date_of, instant
 from shioenv.domain.pointer import pointer
 from shioenv_model.memory.facts import Tree
-from shioenv_model.memory.functions.formats import stamp
+from shioenv_model.memory.functions.formats import format_instant
 from shioenv_model.memory.functions.language import (
     Language,
     OptionMeaning,
     Plan,
     flag,
-    nothing,
-    refused,
+    missing_file_error,
+    unchanged_plan,
 )
 from shioenv_model.memory.rewrite import Taken
 
@@ -96,7 +96,7 @@ def _weekday(word: str) -> int | None:
     return found[0] if found else None
 
 
-def moment(text: str, now: datetime) -> datetime:
+def parse_date(text: str, now: datetime) -> datetime:
     """Parse a date (GNU's syntax, in UTC). Errors: ValueError for other texts."""
     text = text.strip()
     if match := re.fullmatch(r"@(-?\d{1,11})(?:\.\d+)?", text):
@@ -307,17 +307,17 @@ def _write(taken: Taken, plan: Plan) -> Sequence[str] | None:
         if "style" in plan or not operand.word.startswith("+"):
             return None
         style = operand.word[1:]
-    return [stamp(when, style) + "\n"]
+    return [format_instant(when, style) + "\n"]
 
 
 _AT = (
-    OptionMeaning("when", _when(lambda word, now, tree: moment(word, now)), valued=True),
+    OptionMeaning("when", _when(lambda word, now, tree: parse_date(word, now)), valued=True),
     OptionMeaning("by its stamp", _when(lambda word, now, tree: _of_stamp(word, now)), valued=True),
     OptionMeaning("of this file", _when(_of_file), valued=True),
 )
 
 DATES = Language("dates", (
-    OptionMeaning("nothing", nothing),
+    OptionMeaning("nothing", unchanged_plan),
     OptionMeaning("as mails have it", _style("%a, %d %b %Y %H:%M:%S +0000")),
     OptionMeaning("the day", _style("%Y-%m-%d")),
     *_AT,
@@ -343,7 +343,7 @@ def _set(taken: Taken, plan: Plan) -> Sequence[str] | None:
             if not plan.get("read alone"):
                 plan["operations"] += _dated(key, entry, when)
         elif operand.kind == "M":
-            said += [] if plan.get("no new") else [refused(operand, plan)]
+            said += [] if plan.get("no new") else [missing_file_error(operand, plan)]
         elif operand.kind not in "mN":
             return None
         elif not plan.get("no new"):
@@ -370,7 +370,7 @@ def _of_what(plan: Plan, word: str) -> None:
 
 
 TIMES = Language("times", (
-    OptionMeaning("nothing", nothing),
+    OptionMeaning("nothing", unchanged_plan),
     OptionMeaning("nothing new", flag("no new")),
     OptionMeaning("when it was read", flag("read alone")),
     OptionMeaning("links themselves", flag("itself")),

@@ -15,9 +15,9 @@ from shioenv_model.memory.functions.space import (
     Roles,
     Steps,
     check_length,
-    lines_of,
+    split_lines,
 )
-from shioenv_model.memory.functions.substitute import expanded, replaced
+from shioenv_model.memory.functions.substitute import expanded, replace_matches
 
 _LONGEST_SCRIPT = 2_000
 
@@ -68,7 +68,7 @@ class _Editor:
     """Runs a script on the lines of texts."""
 
     def __init__(self, texts: Sequence[str], flags: Flags) -> None:
-        self._lines = [line for text in texts for line in lines_of(text)]
+        self._lines = [line for text in texts for line in split_lines(text)]
         self._closed = "".join(texts[-1:])[-1:] == "\n"
         """Whether the last line ends in a newline."""
         self._steps = Steps()
@@ -283,7 +283,7 @@ class _Editor:
         check_length(len(self._space) + len(self._hold))
 
     def _substitute(self, command: EditCommand) -> None:
-        made, count = replaced(
+        made, count = replace_matches(
             self._space, lambda start: self._search(command.pattern, start),
             lambda match: expanded(command.replacement, match), command.nth, command.everywhere,
         )  # fmt: skip

@@ -12,14 +12,20 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import permutations, product
 
-from shioenv_model.memory.functions.characters import DIGESTS, digest_of, exchange, in_base64, say
-from shioenv_model.memory.functions.edit import edit
-from shioenv_model.memory.functions.figures import (
+from shioenv_model.memory.functions.characters import (
+    DIGESTS,
+    exchange,
+    format_digests,
+    in_base64,
+    say,
+)
+from shioenv_model.memory.functions.counting import (
     COLUMNS_OF_FIGURES,
     counts,
     counts_of_each,
     dump,
 )
+from shioenv_model.memory.functions.edit import edit
 from shioenv_model.memory.functions.lines import (
     cut_columns,
     join_lines,
@@ -28,14 +34,14 @@ from shioenv_model.memory.functions.lines import (
     parts_of_each,
     reverse,
     same_text,
-    show,
+    show_invisible,
     side_by_side,
     tabs_to_blanks,
     wrap,
 )
 from shioenv_model.memory.functions.match import matching_lines, matching_lines_of_each
 from shioenv_model.memory.functions.order import order_lines, runs_of_lines
-from shioenv_model.memory.functions.paths import name_of
+from shioenv_model.memory.functions.paths import path_names
 from shioenv_model.memory.functions.program import run_program
 from shioenv_model.memory.functions.space import Beside, Family, TextFunction
 
@@ -136,17 +142,17 @@ FAMILIES: tuple[Family, ...] = (
     }),
     Family("program", run_program, ("program", "separator", "assigned"), ("program",)),
     Family("program", run_program, ("separator", "assigned"), reads=False),
-    Family("shown", show, variants={
+    Family("shown", show_invisible, variants={
         "as": ("", "ends", "tabs", "visible", "visible and tabs", "all"), "blank": ("", "one"),
     }, of_bytes=True),
     Family("dumped", dump, ("address", "type", "count", "skip"), variants={
         "as": ("o2", "x2", "c", "x1", "o1", "u2", "d2", "x4"),
     }, of_bytes=True),
-    Family("digest", digest_of, variants={"of": DIGESTS}, of_bytes=True),
+    Family("digest", format_digests, variants={"of": DIGESTS}, of_bytes=True),
     Family("base64", in_base64, ("width",), of_bytes=True),
     Family("words", say, variants={
         "each": ("", "each"), "end": ("end", ""), "escapes": ("", "escapes"),
     }, reads=False),
-    Family("name", name_of, ("suffix",), variants={"part": ("last", "directory")}, reads=False),
+    Family("name", path_names, ("suffix",), variants={"part": ("last", "directory")}, reads=False),
 )  # fmt: skip
 """All families. Families with short and general descriptions come first."""

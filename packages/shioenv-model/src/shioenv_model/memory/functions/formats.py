@@ -16,8 +16,8 @@ from shioenv_model.memory.functions.language import (
     OptionMeaning,
     Plan,
     flag,
-    nothing,
-    refused,
+    missing_file_error,
+    unchanged_plan,
 )
 from shioenv_model.memory.functions.space import ESCAPES
 from shioenv_model.memory.rewrite import Taken
@@ -37,7 +37,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-def parts_of(form: str) -> Iterator[tuple[str, str, str]]:
+def split_format(form: str) -> Iterator[tuple[str, str, str]]:
     """Split a format into parts: text before a directive, its flags and its name.
 
     The name is empty for the text at the end. A `%%` is text.
@@ -54,7 +54,7 @@ def parts_of(form: str) -> Iterator[tuple[str, str, str]]:
     yield text + form[done:], "", ""
 
 
-def unescaped(form: str) -> str:
+def unescape_format(form: str) -> str:
     """Replace the escapes in a format, as printf does. Errors: ValueError."""
 
     def one(match: re.Match[str]) -> str:
@@ -67,13 +67,13 @@ def unescaped(form: str) -> str:
     return re.sub(r"\\([0-7]{1,3}|.)", one, form)
 
 
-def written(form: str, file: FormattedFile, directives: Mapping[str, Directive]) -> str | None:
+def format_file(form: str, file: FormattedFile, directives: Mapping[str, Directive]) -> str | None:
     """Format a file; None if the value of a directive is unknown.
 
     Errors: LookupError for an undefined directive.
     """
     made = []
-    for text, flags, name in parts_of(form):
+    for text, flags, name in split_format(form):
         made.append(text)
         if not name:
             continue
@@ -99,7 +99,7 @@ def _padded(value: str, flags: str) -> str | None:
     return value.rjust(width, "0" if "0" in match[1] else " ")
 
 
-def stamp(when: datetime, style: str) -> str:
+def format_instant(when: datetime, style: str) -> str:
     """Format an instant by a format of date(1). Errors: ValueError for other directives."""
     style = style.replace("%s", str(int(when.timestamp()))).replace("%N", "000000000")
     if re.search(r"%[^aAbBcdDeFhHIjklmMpPRSTuUVwWxXyYzZnt%]", style):
@@ -204,7 +204,7 @@ def _formatted(*, lines: bool) -> Callable[[Plan, str], None]:
     """Return a change that formats each file, with a newline or with the format's escapes."""
 
     def change(plan: Plan, word: str) -> None:
-        plan["format"] = f"{word}\n" if lines else unescaped(word)
+        plan["format"] = f"{word}\n" if lines else unescape_format(word)
 
     return change
 
@@ -219,9 +219,9 @@ def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
         if entry is not None and plan.get("follow"):
             entry = taken.tree.find(each.word)
         if entry is None:
-            made.append(refused(each, plan))
+            made.append(missing_file_error(each, plan))
             continue
-        shown = written(
+        shown = format_file(
             plan["format"],
             FormattedFile(each.word, each.word, entry, taken.tree),
             plan["directives"],
@@ -234,9 +234,9 @@ def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
 
 FORMATTED = Language(
     "format", (
-        OptionMeaning("nothing", nothing),
+        OptionMeaning("nothing", unchanged_plan),
         OptionMeaning("follow links", flag("follow")),
-        OptionMeaning("nothing", nothing, valued=True),
+        OptionMeaning("nothing", unchanged_plan, valued=True),
         OptionMeaning("in lines", _formatted(lines=True), valued=True, format=True),
         OptionMeaning("as it is", _formatted(lines=False), valued=True, format=True),
     ), _run, directives=ATTRIBUTES, rough=ROUGH,

@@ -154,7 +154,7 @@ def flag(name: str, value: Any = True) -> Callable[[Plan, str], None]:
     return change
 
 
-def valued(name: str, of: Callable[[str], Any] = str) -> Callable[[Plan, str], None]:
+def set_to_value(name: str, of: Callable[[str], Any] = str) -> Callable[[Plan, str], None]:
     """Return a change that sets one value of a plan to an option's value."""
 
     def change(plan: Plan, word: str) -> None:
@@ -163,11 +163,11 @@ def valued(name: str, of: Callable[[str], Any] = str) -> Callable[[Plan, str], N
     return change
 
 
-def nothing(plan: Plan, word: str) -> None:
+def unchanged_plan(plan: Plan, word: str) -> None:
     """Leave the plan unchanged."""
 
 
-def refused(operand: Operand, plan: Plan) -> RefusedFile:
+def missing_file_error(operand: Operand, plan: Plan) -> RefusedFile:
     """Return the error message for a missing file. Errors: ValueError if it is unknown."""
     refusal: Refusal | None = plan["refusal"]
     if refusal is None or operand.kind not in "mM":

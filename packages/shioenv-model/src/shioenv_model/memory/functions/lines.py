@@ -15,8 +15,8 @@ from shioenv_model.memory.functions.space import (
     Roles,
     as_lines,
     check_length,
-    lines_of,
-    number_of,
+    parse_number,
+    split_lines,
     whole_lines,
     width_of,
 )
@@ -31,7 +31,7 @@ def part_of(given: Given, roles: Roles, flags: Flags) -> str:
     """Return the first or the last lines or bytes of the text (head(1), tail(1))."""
     text = given.text or ""
     word = roles.get("count", "10")
-    count = number_of(word)
+    count = parse_number(word)
     pieces: Sequence[str] = text if flags["of"] == "bytes" else whole_lines(text)
     if flags["which"] == "first":
         kept = pieces[: max(len(pieces) + count, 0) if word.startswith("-") else count]
@@ -107,7 +107,7 @@ def tabs_to_blanks(given: Given, roles: Roles, flags: Flags) -> str:
 def number_lines(given: Given, roles: Roles, flags: Flags) -> str:
     """Prefix lines with their numbers (nl(1), cat(1))."""
     width, joint = width_of(roles.get("width", "6")), roles.get("joint", "\t")
-    number, step = number_of(roles.get("first", "1")), number_of(roles.get("step", "1"))
+    number, step = parse_number(roles.get("first", "1")), parse_number(roles.get("step", "1"))
     style = roles.get("style", "rn")
     which = {"a": "all", "t": "filled", "n": "none"}.get(roles.get("which", ""), flags["which"])
     if style not in ("rn", "ln", "rz") or width < 1:
@@ -131,7 +131,7 @@ def side_by_side(given: Given, roles: Roles, flags: Flags) -> str:
     marks = list(set_of(roles["by"])) if "by" in roles else ["\t"]
     marks = marks or [""]
     made = []
-    for lines in zip_longest(*map(lines_of, given.texts), fillvalue=""):
+    for lines in zip_longest(*map(split_lines, given.texts), fillvalue=""):
         line = lines[0]
         for number, each in enumerate(lines[1:]):
             line += marks[number % len(marks)] + each
@@ -143,14 +143,14 @@ def join_lines(given: Given, roles: Roles, flags: Flags) -> str:
     """Join all lines into one line with delimiters (paste(1))."""
     marks = list(set_of(roles["by"])) if "by" in roles else ["\t"]
     marks = marks or [""]
-    lines = lines_of(given.text or "")
+    lines = split_lines(given.text or "")
     made = list(lines[:1])
     for number, line in enumerate(lines[1:]):
         made += [marks[number % len(marks)], line]
     return "".join(made) + "\n"
 
 
-def show(given: Given, roles: Roles, flags: Flags) -> str:
+def show_invisible(given: Given, roles: Roles, flags: Flags) -> str:
     """Return the text with visible notation for invisible characters (cat(1))."""
     made = []
     blank = False
@@ -203,7 +203,7 @@ def cut_columns(given: Given, roles: Roles, flags: Flags) -> str | None:
     if len(wanted) * len(given.text or "") > MOST_WORK / 10:
         return None
 
-    lines = lines_of(given.text or "")
+    lines = split_lines(given.text or "")
     check_length(len(given.text or "") * (1 + len(roles.get("joint", ""))))
     widest = max(map(len, lines), default=0) + 1
     chosen = [

@@ -10,16 +10,16 @@ from datetime import datetime, timedelta
 from shioenv.domain.context import OF_DATE, FileEntry, instant
 from shioenv_model.bash.patterns import matches
 from shioenv_model.bash.work import spend
-from shioenv_model.memory.facts import Tree, rounded
-from shioenv_model.memory.functions.formats import kibibytes, stamp
+from shioenv_model.memory.facts import Tree, format_bytes
+from shioenv_model.memory.functions.formats import format_instant, kibibytes
 from shioenv_model.memory.functions.language import (
     Language,
     OptionMeaning,
     Plan,
     flag,
-    nothing,
-    refused,
-    valued,
+    missing_file_error,
+    set_to_value,
+    unchanged_plan,
 )
 from shioenv_model.memory.rewrite import Taken
 
@@ -130,7 +130,7 @@ def _text(file: ListedFile, plan: Plan, *, details: bool) -> str:
     return name + (_mark(file.entry, marks) if marks else "")
 
 
-def listed(
+def format_listing(
     files: Sequence[ListedFile], plan: Plan, now: FileEntry | None, tree: Tree
 ) -> str | None:
     """Format files as the plan requires; None if a printed value is unknown."""
@@ -154,7 +154,7 @@ def _blocks(files: Sequence[ListedFile], plan: Plan) -> list[str]:
 
 
 def _kibibytes(number: int, plan: Plan) -> str:
-    return rounded(number << 10, plan["people"]) if plan.get("people") else str(number)
+    return format_bytes(number << 10, plan["people"]) if plan.get("people") else str(number)
 
 
 def _column(cells: Sequence[str], *, right: bool = False) -> list[str]:
@@ -184,7 +184,7 @@ def _details(
     if plan.get("author"):
         columns.append(_column(owners))
     people = plan.get("people")
-    sizes = [rounded(each.size, people) if people else str(each.size) for each in entries]
+    sizes = [format_bytes(each.size, people) if people else str(each.size) for each in entries]
     columns.append(_column(sizes, right=True))
     columns.append(_column([_date(each, instant(now), plan) for each in entries]))
     columns.append([_text(each, plan, details=True) for each in files])
@@ -195,7 +195,7 @@ def _details(
 def _date(entry: FileEntry, now: datetime, plan: Plan) -> str:
     when = instant(entry)
     recent, old = plan.get("dates", ("%b %e %H:%M", "%b %e  %Y"))
-    return stamp(when, recent if timedelta(0) <= now - when < _HALF_A_YEAR else old)
+    return format_instant(when, recent if timedelta(0) <= now - when < _HALF_A_YEAR else old)
 
 
 def in_rows(names: Sequence[str], width: int = _WIDTH) -> str:
@@ -277,7 +277,7 @@ def _shown(name: str, entry: FileEntry, tree: Tree, plan: Plan) -> ListedFile:
 def _directory(name: str, tree: Tree, plan: Plan, now: FileEntry | None) -> Iterator[str]:
     """Yield the listing of a directory and, if recursive, of its subdirectories."""
     files = _inside(tree, plan)
-    text = listed(files, plan, now, tree)
+    text = format_listing(files, plan, now, tree)
     if text is None:
         raise ValueError(name)
     head = f"{name}:\n" if plan["headed"] else ""
@@ -303,7 +303,7 @@ def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
     stays = plan.get("itself") or plan.get("form") == "details" or plan.get("marks") == "kinds"
     for each in plan["operands"]:
         if each.entry is None:
-            refusals.append(refused(each, plan))
+            refusals.append(missing_file_error(each, plan))
             continue
         file = _shown(each.word, each.entry, here, plan)
         leads = file.leads if not stays or plan.get("follow") else None
@@ -317,7 +317,7 @@ def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
     now = here.now
     parts: list[str] = []
     if files:
-        text = listed(ordered(files, plan), plan, now, here)
+        text = format_listing(ordered(files, plan), plan, now, here)
         if text is None:
             return None
         parts.append(text)
@@ -398,7 +398,7 @@ _MARKS = {"none": "", "slash": "directories", "file-type": "types", "classify": 
 _QUOTING = {"literal": "", "c": "c", "escape": "escape"}
 
 LISTING = Language("listing", (
-    OptionMeaning("nothing", nothing),
+    OptionMeaning("nothing", unchanged_plan),
     OptionMeaning("all", flag("hidden", "all")),
     OptionMeaning("almost all", flag("hidden", "almost")),
     OptionMeaning("details", _DETAILS),
@@ -434,7 +434,7 @@ LISTING = Language("listing", (
     OptionMeaning("as last read", flag("read")),
     OptionMeaning("without backups", lambda plan, word: _pattern("ignored")(plan, "*~")),
     OptionMeaning("ended by NUL", _all(_form("lines", unless_details=True), flag("end", "\0"))),
-    OptionMeaning("nothing", nothing, valued=True),
+    OptionMeaning("nothing", unchanged_plan, valued=True),
     OptionMeaning("dates as this", _dates, valued=True),
     OptionMeaning("without these", _pattern("ignored"), valued=True),
     OptionMeaning("these hidden", _pattern("hides"), valued=True),
@@ -442,7 +442,7 @@ LISTING = Language("listing", (
     OptionMeaning("in this form", _chosen("form", _FORMS), valued=True),
     OptionMeaning("marked so", _chosen("marks", _MARKS), valued=True),
     OptionMeaning("quoted so", _chosen("quoting", _QUOTING), valued=True),
-    OptionMeaning("so wide", valued("width", _columns), valued=True),
+    OptionMeaning("so wide", set_to_value("width", _columns), valued=True),
     OptionMeaning("without colour", _without_colour, valued=True),
 ), _run)  # fmt: skip
 

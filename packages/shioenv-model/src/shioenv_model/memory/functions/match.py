@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import accumulate, compress
 from operator import not_
 
-from shioenv_model.bash.patterns import bracket
+from shioenv_model.bash.expressions import translated
 from shioenv_model.bash.work import spend
 from shioenv_model.memory.functions.space import (
     Flags,
@@ -20,9 +20,9 @@ from shioenv_model.memory.functions.space import (
     as_lines,
     check_length,
     is_text,
-    lines_of,
-    number_of,
+    parse_number,
     remembered,
+    split_lines,
 )
 
 MOST_WORK = 3e7
@@ -42,58 +42,10 @@ def _pattern(source: str, syntax: str, folds: bool, whole: str) -> re.Pattern[st
     return re.compile(made, re.IGNORECASE if folds else 0)
 
 
-def translated(source: str, syntax: str) -> str:
-    """Translate a POSIX regular expression to Python. Errors: ValueError if it is invalid.
-
-    `syntax` is `basic` or `extended`.
-    """
-    special = frozenset("(){}|+?")
-    made: list[str] = []
-    if len(re.findall(r"\(", source)) > _MOST_GROUPS:
-        raise ValueError("too many groups")
-    index = 0
-    while index < len(source):
-        character = source[index]
-        if character == "[":
-            found = bracket(source, index + 1, shell=False)
-            if found is None:
-                raise ValueError("a bracket is not closed")
-            made.append(found[0])
-            index = found[1]
-            continue
-        index += 1
-        if character == "\\":
-            follows = source[index : index + 1]
-            if not follows:
-                raise ValueError("a backslash at the end")
-            index += 1
-            if follows in "<>":
-                made.append(r"\b")
-            elif follows in "wWsSbB" or follows.isdigit():
-                made.append(f"\\{follows}")
-            elif syntax == "basic" and follows in special:
-                made.append(follows)
-            else:
-                made.append(re.escape(follows))
-        elif syntax == "basic" and character in special:
-            made.append(re.escape(character))
-        elif character == "*" and (not made or made[-1] in ("(", "|", "^")):
-            made.append(r"\*")
-        elif character == "$":
-            made.append(r"\Z")
-        elif character == "^" and syntax == "basic" and made and made[-1] not in ("(", "|"):
-            made.append(r"\^")
-        elif character in special or character in ".*^":
-            made.append(character)
-        else:
-            made.append(re.escape(character))
-    return "".join(made)
-
-
 @remembered
 def _reckoned(text: str, pattern: str) -> float:
     """Return an upper bound of the steps to match a pattern against all lines; see `_searched`."""
-    return sum(_searched(line, pattern) for line in lines_of(text))
+    return sum(_searched(line, pattern) for line in split_lines(text))
 
 
 def _searched(text: str, pattern: str) -> float:
@@ -143,9 +95,6 @@ def search_steps(text: str, pattern: str) -> int:
     return 1 + int(steps) // _MATCHED
 
 
-_MOST_GROUPS = 40
-"""Maximum number of groups in a pattern, since nested groups exhaust Python's stack."""
-
 _MATCHED = 50
 """Matching steps that take as long as one step of other work."""
 
@@ -177,7 +126,7 @@ def matching_lines_of_each(given: Given, roles: Roles, flags: Flags) -> Result |
             made.append(found)
             continue
         check_length(len(found[0]) * (1 + len(name)))
-        made.append(("".join(f"{name}:{line}\n" for line in lines_of(found[0])), found[1]))
+        made.append(("".join(f"{name}:{line}\n" for line in split_lines(found[0])), found[1]))
     return "".join(text for text, _ in made), min(code for _, code in made)
 
 
@@ -203,12 +152,12 @@ def matching_lines(given: Given, roles: Roles, flags: Flags) -> Result | None:
     if flags["negated"]:
         hits = tuple(map(not_, hits))
     if "most" in roles:
-        hits = _first_hits(hits, number_of(roles["most"]))
+        hits = _first_hits(hits, parse_number(roles["most"]))
     code = 0 if any(hits) else 1
     if binary and flags["shown"] in ("", "numbered"):
         return _of_binary(given, whole, hits, flags["shown"], roles), code
     if {"after", "before", "around"} & roles.keys():
-        return _around(lines_of(text), hits, roles, flags["shown"]), code
+        return _around(split_lines(text), hits, roles, flags["shown"]), code
     if flags["shown"] == "count":
         return f"{sum(hits)}\n", code
     if flags["shown"] == "nothing":
@@ -218,8 +167,8 @@ def matching_lines(given: Given, roles: Roles, flags: Flags) -> Result | None:
         shows = (code == 0) == (flags["shown"] == "name")
         return f"{name}\n" if shows else "", code
     if flags["shown"] == "numbered":
-        return as_lines(_numbered(compress(enumerate(lines_of(text), 1), hits))), code
-    kept = list(compress(lines_of(text), hits))
+        return as_lines(_numbered(compress(enumerate(split_lines(text), 1), hits))), code
+    kept = list(compress(split_lines(text), hits))
     if flags["shown"] == "only":
         if flags["negated"]:
             return None
@@ -243,7 +192,7 @@ def _of_binary(given: Given, text: str, hits: Sequence[bool], shown: str, roles:
     remark = f"grep: {name}: binary file matches"
     if "\0" in text:
         return as_lines([remark] if any(hits) else [])
-    found = list(compress(enumerate(lines_of(text), 1), hits))
+    found = list(compress(enumerate(split_lines(text), 1), hits))
     shows = [each for each in found if is_text(each[1])]
     made = _numbered(shows) if shown else [line for _, line in shows]
     return as_lines(made + [remark] * (len(shows) < len(found)))
@@ -259,8 +208,8 @@ def _around(lines: Sequence[str], hits: Sequence[bool], roles: Roles, shown: str
     """Return the matching lines with context lines, and `--` between groups."""
     if shown not in ("", "numbered"):
         raise ValueError("lines around nothing that is shown")
-    around = number_of(roles.get("around", "0"))
-    before, after = (number_of(roles.get(name, str(around))) for name in ("before", "after"))
+    around = parse_number(roles.get("around", "0"))
+    before, after = (parse_number(roles.get(name, str(around))) for name in ("before", "after"))
     made: list[str] = []
     last = -1
     wanted: dict[int, None] = {}
@@ -280,4 +229,4 @@ def _hits(text: str, pattern: re.Pattern[str], fixed: bool) -> tuple[bool, ...] 
     """Return whether each line matches; None if matching may take too long."""
     if not fixed and _reckoned(text, pattern.pattern) > MOST_WORK:
         return None
-    return tuple(pattern.search(line) is not None for line in lines_of(text))
+    return tuple(pattern.search(line) is not None for line in split_lines(text))

@@ -11,9 +11,9 @@ from shioenv_model.memory.functions.space import (
     Given,
     Roles,
     as_lines,
-    lines_of,
-    number_of,
+    parse_number,
     remembered,
+    split_lines,
     width_of,
 )
 
@@ -104,7 +104,7 @@ def ordering_of(line: str, spec: str, separator: str | None) -> tuple[object, ..
 
 def order_lines(given: Given, roles: Roles, flags: Flags) -> str:
     """Sort the lines (sort(1))."""
-    lines: Sequence[str] = lines_of(given.text or "")
+    lines: Sequence[str] = split_lines(given.text or "")
     spec, separator = roles.get("key"), roles.get("separator")
     backwards = bool(flags["backwards"])
     own = spec is not None and bool(re.search(r"[bdfghiMnRrV]", spec))
@@ -126,8 +126,8 @@ def _values(
 ) -> Mapping[str, tuple[object, ...]]:
     """Return the sort value of each line of a text."""
     if spec is None:
-        return {line: _value(line, by) for line in lines_of(text)}
-    return {line: _value(*_key(line, spec, separator, by)) for line in lines_of(text)}
+        return {line: _value(line, by) for line in split_lines(text)}
+    return {line: _value(*_key(line, spec, separator, by)) for line in split_lines(text)}
 
 
 def runs_of_lines(given: Given, roles: Roles, flags: Flags) -> str:
@@ -157,9 +157,9 @@ def _same_lines(
         if fields is not None:
             line = re.sub(rf"^(?:[ \t]*[^ \t]*){{0,{width_of(fields)}}}", "", line)
         if characters is not None:
-            line = line[number_of(characters) :]
+            line = line[parse_number(characters) :]
         if width is not None:
-            line = line[: number_of(width)]
+            line = line[: parse_number(width)]
         return _upper(line) if folds else line
 
-    return tuple(tuple(run) for _, run in groupby(lines_of(text), value))
+    return tuple(tuple(run) for _, run in groupby(split_lines(text), value))

@@ -7,7 +7,7 @@ import posixpath
 from shioenv_model.memory.functions.space import Flags, Given, Roles, as_lines
 
 
-def name_of(given: Given, roles: Roles, flags: Flags) -> str:
+def path_names(given: Given, roles: Roles, flags: Flags) -> str:
     """Return the base name or the directory of each path (basename(1), dirname(1))."""
     made = []
     for each in given.operands:

@@ -12,7 +12,7 @@ from shioenv_model.memory.functions.actions import (
     Node,
     Program,
     read_language,
-    unescaped,
+    unescape_string,
 )
 from shioenv_model.memory.functions.match import search_steps
 from shioenv_model.memory.functions.space import (
@@ -24,7 +24,7 @@ from shioenv_model.memory.functions.space import (
     check_length,
     is_text,
 )
-from shioenv_model.memory.functions.substitute import replaced
+from shioenv_model.memory.functions.substitute import replace_matches
 from shioenv_model.memory.functions.values import (
     ORDER,
     Elements,
@@ -36,11 +36,11 @@ from shioenv_model.memory.functions.values import (
     divided,
     is_true,
     number_in,
-    pieces,
     printed_by,
     reckoned,
     replacement,
-    text_of,
+    split_fields,
+    value_string,
 )
 
 _MOST_FIELDS = 10_000
@@ -67,12 +67,12 @@ def run_program(given: Given, roles: Roles, flags: Flags) -> Result | None:
     if "separator" in roles:
         if not roles["separator"]:
             return None
-        run.variables["FS"] = unescaped(roles["separator"])
+        run.variables["FS"] = unescape_string(roles["separator"])
     for each in roles["assigned"].split("\n") if "assigned" in roles else ():
         name, equals, value = each.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
             raise ValueError(each)
-        run.variables[name] = Field(unescaped(value))
+        run.variables[name] = Field(unescape_string(value))
     return run.run(tuple(zip(names, texts, strict=True)))
 
 
@@ -197,7 +197,7 @@ class _Run:
         if self._fields is None:
             separator = self._text(self.variables["FS"])
             lines = self._text(self.variables["RS"]) == "" and separator != " "
-            self._fields = pieces(self._record, separator, self._spend, lines=lines)
+            self._fields = split_fields(self._record, separator, self._spend, lines=lines)
         return self._fields
 
     def _field(self, number: int) -> Value:
@@ -231,7 +231,7 @@ class _Run:
     def _text(self, value: Value | Elements, form: str = "CONVFMT") -> str:
         if isinstance(value, str):
             return value
-        return text_of(_single(value), text_of(_single(self.variables[form]), "%.6g"))
+        return value_string(_single(value), value_string(_single(self.variables[form]), "%.6g"))
 
     def _true(self, node: Node) -> bool:
         return is_true(self._value(node))
@@ -502,11 +502,11 @@ class _Run:
     def _call_split(self, node: Node, array: Node, separator: Node | None = None) -> Value:
         text = self._text(self._value(node))
         if separator is None:
-            found = pieces(text, self._text(self.variables["FS"]), self._spend)
+            found = split_fields(text, self._text(self.variables["FS"]), self._spend)
         elif separator[0] == "pattern":
             found = divided(text, compiled(separator[1]), self._spend) if text else []
         else:
-            found = pieces(text, self._text(self._value(separator)), self._spend)
+            found = split_fields(text, self._text(self._value(separator)), self._spend)
         if array[0] != "variable":
             raise ValueError("no array")
         elements = self._array(array[1])
@@ -526,7 +526,7 @@ class _Run:
         check_pattern(found)
         place = target or ("field", ("constant", 0.0))
         text = self._text(self._value(place))
-        made, count = replaced(
+        made, count = replace_matches(
             text, lambda start: self._search(text, found, start),
             lambda match: "".join(match[0] if each is None else each for each in parts),
             1, everywhere,
@@ -552,7 +552,7 @@ class _Run:
 
         everywhere = which[:1] in ("g", "G")
         nth = 1 if everywhere else int(self._number(which))
-        return replaced(
+        return replace_matches(
             text, lambda start: self._search(text, found, start), made, nth, everywhere
         )[0]
 

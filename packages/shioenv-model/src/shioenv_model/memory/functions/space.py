@@ -135,7 +135,7 @@ class TextFunction:
         if made is None:
             return None
         text, code = (made, 0) if isinstance(made, str) else made
-        return (as_text(text) if self.family.of_bytes else text), code
+        return (bytes_as_text(text) if self.family.of_bytes else text), code
 
 
 def is_text(text: str) -> bool:
@@ -149,7 +149,7 @@ def as_bytes(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("latin-1")
 
 
-def as_text(characters: str) -> str:
+def bytes_as_text(characters: str) -> str:
     """Return the inverse of `as_bytes`."""
     return characters.encode("latin-1").decode("utf-8", "surrogateescape")
 
@@ -160,7 +160,7 @@ remembered = lru_cache(maxsize=64)
 
 
 @remembered
-def lines_of(text: str) -> tuple[str, ...]:
+def split_lines(text: str) -> tuple[str, ...]:
     """Return the lines without line ends."""
     lines = text.split("\n")
     return tuple(lines[:-1] if lines[-1] == "" else lines)
@@ -180,7 +180,7 @@ def whole_lines(text: str) -> tuple[str, ...]:
 _UNITS = {"b": 512, "k": 1024, "K": 1024, "M": 1 << 20, "G": 1 << 30, "kB": 1000, "MB": 10**6}
 
 
-def number_of(word: str) -> int:
+def parse_number(word: str) -> int:
     """Parse a number with a coreutils unit. Errors: ValueError, KeyError for other words."""
     match = re.fullmatch(r"([+-]?\d+)([a-zA-Z]*)", word)
     if match is None:
@@ -190,7 +190,7 @@ def number_of(word: str) -> int:
 
 def width_of(word: str) -> int:
     """Parse a number of columns or fields, at most `WIDEST`. Errors: ValueError for other words."""
-    number = number_of(word)
+    number = parse_number(word)
     if not 0 <= number <= WIDEST:
         raise ValueError(word)
     return number

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from shioenv_model.bash.expressions import translated
 from shioenv_model.bash.work import spend
-from shioenv_model.memory.functions.match import translated
 from shioenv_model.memory.functions.space import ESCAPES
 
 
-def replaced(
+def replace_matches(
     text: str,
     search: Callable[[int], re.Match[str] | None],
     by: Callable[[re.Match[str]], str],

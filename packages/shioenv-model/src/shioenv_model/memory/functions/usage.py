@@ -10,16 +10,16 @@ from datetime import datetime
 from shioenv.domain.context import FileEntry, instant
 from shioenv_model.bash.patterns import matches
 from shioenv_model.bash.work import spend
-from shioenv_model.memory.facts import Operand, Tree, rounded
+from shioenv_model.memory.facts import Operand, Tree, format_bytes
 from shioenv_model.memory.functions.formats import kibibytes
 from shioenv_model.memory.functions.language import (
     Language,
     OptionMeaning,
     Plan,
     flag,
-    nothing,
-    refused,
-    valued,
+    missing_file_error,
+    set_to_value,
+    unchanged_plan,
 )
 from shioenv_model.memory.rewrite import Taken
 
@@ -71,7 +71,7 @@ def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
     for operand in plan["operands"] or [Operand(".", "d", tree=here)]:
         entry = operand.entry or (here.find(".") if operand.word == "." else None)
         if entry is None:
-            printed.append(refused(operand, plan))
+            printed.append(missing_file_error(operand, plan))
             continue
         if entry.target is not None and plan.get("follow operands"):
             entry = here.find(operand.word)
@@ -178,7 +178,7 @@ def _line(size: int, newest: datetime | None, path: str, plan: Plan) -> str:
     if plan.get("files"):
         shown = str(size)
     elif plan.get("people"):
-        shown = rounded(size, plan["people"])
+        shown = format_bytes(size, plan["people"])
     else:
         shown = f"{-(-size // plan.get('unit', 1024))}{plan.get('suffix', '')}"
     when = f"\t{newest:%Y-%m-%d %H:%M}" if plan.get("dated") and newest else ""
@@ -198,7 +198,7 @@ def _in_bytes(plan: Plan, word: str) -> None:
 
 
 USAGE = Language("usage", (
-    OptionMeaning("nothing", nothing),
+    OptionMeaning("nothing", unchanged_plan),
     OptionMeaning("sizes for people", flag("people", 1024)),
     OptionMeaning("summary", flag("summary")),
     OptionMeaning("all files", flag("all")),
@@ -213,8 +213,8 @@ USAGE = Language("usage", (
     OptionMeaning("dated", flag("dated")),
     OptionMeaning("ended by NUL", flag("end", "\0")),
     OptionMeaning("number of files", flag("files")),
-    OptionMeaning("nothing", nothing, valued=True),
-    OptionMeaning("at most so deep", valued("deepest", int), valued=True),
+    OptionMeaning("nothing", unchanged_plan, valued=True),
+    OptionMeaning("at most so deep", set_to_value("deepest", int), valued=True),
     OptionMeaning("in this unit", _unit, valued=True),
     OptionMeaning("at least so large", _least, valued=True),
     OptionMeaning(

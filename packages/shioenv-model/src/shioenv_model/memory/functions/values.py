@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from shioenv_model.memory.functions.match import search_steps, translated
+from shioenv_model.bash.expressions import translated
+from shioenv_model.memory.functions.match import search_steps
 from shioenv_model.memory.functions.substitute import check_choice
 
 _NUMBER = re.compile(r"[ \t\n]*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -106,7 +107,7 @@ def number_in(value: Value) -> float:
     return float(found[0]) if found else 0.0
 
 
-def text_of(value: Value, form: str) -> str:
+def value_string(value: Value, form: str) -> str:
     """Convert a value to a string. `form` is the format of non-integer numbers."""
     if isinstance(value, str):
         return value
@@ -118,7 +119,7 @@ def text_of(value: Value, form: str) -> str:
 
 
 def printed_by(form: str, values: Sequence[Value], numbers: str) -> str:
-    """Format values (printf(3)). `numbers` is the format of `text_of`.
+    """Format values (printf(3)). `numbers` is the format of `value_string`.
 
     Errors: ValueError for an unsupported format, and for too few values.
     """
@@ -148,12 +149,14 @@ def printed_by(form: str, values: Sequence[Value], numbers: str) -> str:
         if kind in "eEfFgG":
             return f"{shape}{kind}" % number_in(value)
         if kind == "c":
-            letter = chr(int(value)) if isinstance(value, float) else text_of(value, numbers)[:1]
+            letter = (
+                chr(int(value)) if isinstance(value, float) else value_string(value, numbers)[:1]
+            )
             if letter in ("", "\0"):
                 raise ValueError("a NUL")
             return f"{shape}s" % letter
         if kind == "s":
-            return f"{shape.replace('0', '', 1) if flags[:1] == '0' else shape}s" % text_of(
+            return f"{shape.replace('0', '', 1) if flags[:1] == '0' else shape}s" % value_string(
                 value, numbers
             )
         raise ValueError(kind)
@@ -169,7 +172,7 @@ def printed_by(form: str, values: Sequence[Value], numbers: str) -> str:
     return "".join(made) + rest
 
 
-def pieces(
+def split_fields(
     text: str, separator: str, spend: Callable[[int], None], *, lines: bool = False
 ) -> list[str]:
     """Split a text into fields. `lines`: also at newlines. `spend` counts steps.

@@ -15,13 +15,13 @@ from shioenv.domain.pointer import pointer
 from shioenv_model.bash.patterns import matches
 from shioenv_model.bash.work import spend
 from shioenv_model.memory.facts import Operand, Tree
-from shioenv_model.memory.functions.formats import ATTRIBUTES, ROUGH, unescaped, written
+from shioenv_model.memory.functions.formats import ATTRIBUTES, ROUGH, format_file, unescape_format
 from shioenv_model.memory.functions.language import (
     FormattedFile,
     Language,
     OptionMeaning,
     Plan,
-    refused,
+    missing_file_error,
 )
 from shioenv_model.memory.rewrite import Taken
 
@@ -224,7 +224,7 @@ def _print_formatted(walk: _Walk, word: str) -> bool:
     file = walk.file
     if file.entry.target is not None:
         file = replace(file, followed=_followed(walk))
-    made = written(unescaped(word), file, walk.plan["directives"])
+    made = format_file(unescape_format(word), file, walk.plan["directives"])
     if made is None:
         raise ValueError(word)
     walk.printed.append(made)
@@ -383,7 +383,7 @@ def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
     for root, root_entry, tree in roots(taken, plan["operands"]):
         word = root.word
         if root_entry is None:
-            printed.append(refused(root, plan))
+            printed.append(missing_file_error(root, plan))
             continue
         below = tree.entries if root_entry.perms[0] == "d" else ()
         if below is None:

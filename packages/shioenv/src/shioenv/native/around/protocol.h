@@ -75,6 +75,7 @@ enum {
     REPLY_SOCKETS = 262144,   /* some sockets outlive all processes */
     REPLY_STAYS = 1048576,    /* the shell waits for its next line, or, on a terminal, lives */
     REPLY_FROZEN = 4194304,   /* changes of later lines are relative to the state now */
+    REPLY_OUTLIVED = 8388608, /* of a line: a process that it started was there at its end */
     REPLY_BUSY = 2097152,     /* on a terminal: a process other than the shell is in the foreground */
     REPLY_SCAN = 524288,      /* the changes are incomplete, because finding them took too long */
 };

@@ -144,6 +144,7 @@ static unsigned settle(const struct watched *run)
     unsigned noticed = 0;
     for (;;) {
         int newcomer = open_newcomer();
+        if (newcomer >= 0) run->reply->flags |= REPLY_OUTLIVED;
         int64_t left = newcomer < 0 ? 0 : until - now_ns(CLOCK_MONOTONIC);
         read_channels(run->channels, run->request);
         if (left <= 0 || is_flood(run->channels, run->request)) {

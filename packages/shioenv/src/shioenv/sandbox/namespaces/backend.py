@@ -35,7 +35,12 @@ from shioenv.errors import (
 )
 from shioenv.sandbox.base import CallLock, Entered, Execution, Limits, Request, ShellMode, Uncopied
 from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
-from shioenv.sandbox.namespaces.lower import KeptNamespaces, LowerForm, keep, opening_failed
+from shioenv.sandbox.namespaces.lower import (
+    KeptNamespaces,
+    LowerForm,
+    keep_namespaces,
+    opening_failed,
+)
 from shioenv.sandbox.namespaces.wire import (
     LONGEST_PATH,
     Ask,
@@ -48,7 +53,7 @@ from shioenv.sandbox.namespaces.wire import (
     read_reply,
 )
 from shioenv.system.build import PROGRAMS
-from shioenv.system.host import allow_large_files, allow_open_files
+from shioenv.system.host_checks import allow_large_files, allow_open_files
 from shioenv.system.idmap import read_line, spawn
 from shioenv.system.store import System
 
@@ -257,10 +262,13 @@ class NamespaceSandbox(Uncopied):
         return self._read_network(Ask.KEEP)
 
     @in_turn
-    def start_shell(self, cwd: str | None = None, *, idle_seconds: float) -> Execution:
+    def start_shell(
+        self, cwd: str | None = None, *, idle_seconds: float, separate: bool = False
+    ) -> Execution:
         """Start a persistent shell; see `ShellSandbox.start_shell`."""
         start = cwd or self.system.declaration.start_directory
-        return self._shell(Request(". /dev/stdin", cwd=start), idle_seconds)
+        request = Request(". /dev/stdin", cwd=start, separate=separate)
+        return self._shell(request, idle_seconds)
 
     def _shell(self, request: Request, idle_seconds: float) -> Execution:
         if self._process is None:
@@ -397,7 +405,7 @@ class NamespaceSandbox(Uncopied):
             )
         if self._kept is None:
             instant = int(declaration.instant.timestamp())
-            self._kept = keep(directory, instant, best=self._lower, plain=self._plain)
+            self._kept = keep_namespaces(directory, instant, best=self._lower, plain=self._plain)
             if self.system.tree_sums.get(self._kept.form, self._kept.sum) != self._kept.sum:
                 self._kept = None
                 raise SystemCorruptError(

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from shioenv import native
 from shioenv.errors import HostError, ShioenvError
-from shioenv.files.cache import cache_directory
+from shioenv.files.cache_directory import cache_directory
 from shioenv.sandbox.namespaces.lower import LowerForm, file_system_of, form_here
-from shioenv.system import refusals
+from shioenv.system import host_diagnosis
 from shioenv.system.declare import DEFAULT_SYSTEM, SystemDeclaration, load_declaration
-from shioenv.system.host import HostCheck, try_it
+from shioenv.system.host_checks import HostCheck, try_it
 from shioenv.system.idmap import IdMap, find_idmap, run_mapped
 from shioenv.system.values import UNLIMITED
 
@@ -87,7 +87,7 @@ class _Feature:
 
 
 def _mounting_fix() -> str:
-    return refusals.CONTAINER_FIX if refusals.is_filtered() else _NEWER_KERNEL
+    return host_diagnosis.CONTAINER_FIX if host_diagnosis.is_filtered() else _NEWER_KERNEL
 
 
 def _overlay_fix() -> str:
@@ -113,7 +113,7 @@ _FEATURES = (
         "user namespaces",
         "true",
         "inputs run as ids that are nobody on this host",
-        refusals.CONTAINER_FIX,
+        host_diagnosis.CONTAINER_FIX,
         programs=(),
     ),
     _Feature(
@@ -132,7 +132,7 @@ _FEATURES = (
         "proc in a namespace",
         "unshare -m -p -f sh -ec 'mount -t proc proc /proc && test -d /proc/1'",
         "inputs see their own processes and none of this host's",
-        refusals.CONTAINER_FIX,
+        host_diagnosis.CONTAINER_FIX,
     ),
     _Feature(
         "time namespaces",
@@ -176,9 +176,13 @@ def _namespaces(idmap: IdMap) -> Iterator[HostCheck]:
             return  # nothing else can be tried
         ok = tried.returncode == 0
         detail = "tried" if ok else _reason(tried)
-        if not ok and feature.name == "proc in a namespace" and (hidden := refusals.covered_proc()):
+        if (
+            not ok
+            and feature.name == "proc in a namespace"
+            and (hidden := host_diagnosis.covered_proc())
+        ):
             detail += f"; the kernel gives none where parts are covered: {', '.join(hidden[:3])}"
-            fix = refusals.WHOLE_PROC_FIX
+            fix = host_diagnosis.WHOLE_PROC_FIX
         yield HostCheck(feature.name, ok, detail, feature.why, fix)
 
 
@@ -217,7 +221,7 @@ def inherited_priority() -> str:
     """
     held = re.search(r"^CapEff:\s*(\S+)", Path("/proc/self/status").read_text(), re.MULTILINE)
     rights = int(held[1], 16) if held is not None else 0
-    if rights >> _SYS_NICE & 1 and not refusals.in_user_namespace():
+    if rights >> _SYS_NICE & 1 and not host_diagnosis.in_user_namespace():
         return ""
     niceness = os.getpriority(os.PRIO_PROCESS, 0)
     lowest = 20 - resource.getrlimit(resource.RLIMIT_NICE)[0]

@@ -30,8 +30,8 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from shioenv.errors import HostError, SandboxError
+from shioenv.system.host_diagnosis import failure
 from shioenv.system.idmap import find_idmap, read_line, spawn, spawn_mapped
-from shioenv.system.refusals import failure
 from shioenv.system.store import DEVICES
 
 
@@ -118,7 +118,7 @@ _open: WeakValueDictionary[tuple[object, ...], KeptNamespaces] = WeakValueDictio
 """This process's namespaces that own a lower layer, keyed by everything that determines it."""
 
 
-def keep(
+def keep_namespaces(
     directory: Path, instant: int, *, best: LowerForm = LowerForm.NAMES, plain: Path | None = None
 ) -> KeptNamespaces:
     """Create the namespaces for a sandbox of the system in `directory`; see `KeptNamespaces`.
@@ -191,7 +191,7 @@ def form_here() -> LowerForm:
         for name in ("rootfs", "rootfs/sys", "processes"):
             (directory / name).mkdir(mode=0o755)
         (directory / "rootfs" / "file").write_text("read through the layers\n")
-        return keep(directory, 0).form
+        return keep_namespaces(directory, 0).form
 
 
 @cache

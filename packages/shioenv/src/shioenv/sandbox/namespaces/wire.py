@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from shioenv.domain.runner import Order
 from shioenv.sandbox.base import LONGEST_IDLE, MEBIBYTE, Execution, Limits, Request, refuse_limit
-from shioenv.sandbox.scanned import parse_changes, unreadable
+from shioenv.sandbox.scanned import parse_changes, scan_error
 from shioenv.system import stopped
 
 
@@ -108,6 +108,7 @@ class ReplyFlags(IntFlag):
     STAYS = 1048576
     BUSY = 2097152
     FROZEN = 4194304
+    OUTLIVED = 8388608
 
 
 class Stage(IntEnum):
@@ -262,6 +263,7 @@ class Reply(NamedTuple):
             stays=said.stays,
             busy=said.busy,
             frozen=said.frozen,
+            outlived=said.outlived,
         )
 
 
@@ -279,6 +281,7 @@ class Meaning(NamedTuple):
     stays: bool
     busy: bool
     frozen: bool
+    outlived: bool
 
 
 @lru_cache(maxsize=1024)
@@ -297,6 +300,7 @@ def meaning(flags: int) -> Meaning:
         stays=bool(said & ReplyFlags.STAYS),
         busy=bool(said & ReplyFlags.BUSY),
         frozen=bool(said & ReplyFlags.FROZEN),
+        outlived=bool(said & ReplyFlags.OUTLIVED),
     )
 
 
@@ -320,10 +324,10 @@ def read_reply(receive: Callable[[int, bytes], bytes], limits: Limits) -> tuple[
     longest = (limits.output_bytes, limits.output_bytes, LONGEST_STATE, LONGEST_CHANGES)
     lengths = reply[-4:]
     if any(length > most for length, most in zip(lengths, longest, strict=True)):
-        raise unreadable(f"lengths of {lengths} bytes, of {longest} at most")
+        raise scan_error(f"lengths of {lengths} bytes, of {longest} at most")
     body = receive(REPLY.size + sum(lengths), said)
     if len(body) > REPLY.size + sum(lengths):
-        raise unreadable("it goes on where it should have ended")
+        raise scan_error("it goes on where it should have ended")
     return reply, memoryview(body)[REPLY.size :]
 
 

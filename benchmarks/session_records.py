@@ -1,0 +1,122 @@
+"""Measure the processor time of a record in a session: by resident shells, and by repetition.
+
+    python benchmarks/session_records.py [--rows 160] [--length 8] [--seed 5] [--rounds 2] [--json]
+
+Each measurement is a process that opens a sandbox, records all rows as `shioenv generate` does in
+one lane, and closes it. Its processor time includes that of all processes below it, without that of
+a process that records nothing. The measurements alternate. `episodes` counts the episodes of
+`ShIOEnv-v0` a second, each of so many lines of one session, with a budget of 16.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+from shioenv.behavior.observe import open_sandbox
+from shioenv.dataset.record_tasks import Recording, Wanted, in_sessions
+from shioenv.domain.inputs import Session
+from shioenv.domain.record import SCHEMA_VERSION
+from shioenv.env.scorer import SessionScorer
+from shioenv.execution.lanes import Lane
+from shioenv.irreducibility.scoring import UNSCORED, Scoring
+from shioenv.synthesis.sample import sample
+
+PR_SET_CHILD_SUBREAPER = 36
+WAYS = ("resident", "repeated", "scored", "episodes")
+
+
+def record(way: str, rows: int, length: int, seed: int) -> None:
+    """Record so many rows in this process."""
+    scoring = Scoring() if way == "scored" else UNSCORED
+    samples = [*sample(count=rows, seed=seed, session_length=length)]
+    numbered = [(number, Wanted.of(one)) for number, one in enumerate(samples)]
+    tasks: Any = in_sessions(numbered) if way == "resident" else numbered
+    recording = Recording("gcs", seed, scoring, SCHEMA_VERSION)
+    lane = Lane(open_sandbox)
+    for task in tasks if rows else ():
+        recording(lane, task)
+    if not rows:
+        lane.context("/")
+        if way == "resident":
+            lane.run_rows(["true"], "/")
+    lane.close()
+
+
+def play(rows: int, length: int, seed: int) -> None:
+    """Score sessions of so many lines each, as the episodes of an environment do."""
+    scorer = SessionScorer(None, budget=16, record=False)
+    stream = iter(sample(count=rows, seed=seed, session_length=length))
+    number = 0
+    while samples := [*islice(stream, length)]:
+        session = Session(samples[0].cwd, tuple(one.input for one in samples))
+        scorer.score(session, number, session_id=number, sampler="gcs", horizon=12)
+        number += 1
+    scorer.close()
+
+
+def processor_seconds(way: str, rows: int, given: argparse.Namespace) -> tuple[float, float]:
+    """Return the processor and wall seconds of a process that records, with all below it."""
+    began, before = time.perf_counter(), _used()
+    command = [sys.executable, __file__, "--record", way]
+    options = {"rows": rows, "length": given.length, "seed": given.seed}
+    command += [part for name, value in options.items() for part in (f"--{name}", str(value))]
+    subprocess.run(command, check=True)
+    took = time.perf_counter() - began
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()  # processes whose parent ended before it waited for them
+    return _used() - before, took
+
+
+def _used() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def main() -> None:
+    """Print milliseconds of processor time a record, the median of the rounds."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, default in (("rows", 160), ("length", 8), ("seed", 5), ("rounds", 2)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--ways", nargs="*", choices=WAYS, default=WAYS)
+    parser.add_argument("--record", choices=WAYS, help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    if given.record == "episodes":
+        return play(given.rows, given.length, given.seed)
+    if given.record:
+        return record(given.record, given.rows, given.length, given.seed)
+    if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        parser.error("this process cannot become a subreaper")
+    found: dict[str, list[float]] = {way: [] for way in given.ways}
+    for _ in range(given.rounds):
+        for way in given.ways:
+            nothing = processor_seconds(way, 0, given)
+            spent, took = processor_seconds(way, given.rows, given)
+            found[way].append(1000 * (spent - nothing[0]) / given.rows)
+            if way == "episodes":
+                found.setdefault("episodes a second", []).append(
+                    given.rows / given.length / (took - nothing[1])
+                )
+    figures = {way: round(statistics.median(each), 1) for way, each in found.items()}
+    machine = f"{len(os.sched_getaffinity(0))} processors, Linux {platform.release()}"
+    print(json.dumps(figures) if given.json else f"{machine}: ms a record {figures}")
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""`shioenv serve mcp`: tools for coding agents by the Model Context Protocol."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shioenv.cli import printing, shared
+from shioenv.cli.interrupts import stoppable
+
+app = typer.Typer()
+
+
+@shared.command(app, "shioenv serve mcp --http --port 8000")
+def mcp(
+    *,
+    http: Annotated[
+        bool, typer.Option("--http", help="Serve over HTTP instead of standard input and output.")
+    ] = False,
+    host: shared.Host = "127.0.0.1",
+    port: shared.Port = 8000,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keys that HTTP clients must send, one a line."),
+    ] = None,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Offer a tool: run, preview, shell or predict. May be given again (default: all; "
+            "over HTTP without a key all but preview).",
+        ),
+    ] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="The directory at or below which previews start (default: the working directory).",
+        ),
+    ] = None,
+    hide: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH", help="Hide a path from previews. May be given again."),
+    ] = None,
+    system: shared.SystemName = None,
+    machines: Annotated[
+        int, typer.Option(min=1, max=64, metavar="N", help="Commands of run at once.")
+    ] = 4,
+    shells: Annotated[int, typer.Option(min=1, max=256, metavar="N", help="Open shells.")] = 32,
+    idle: Annotated[
+        float,
+        typer.Option(
+            min=1, max=86_400, metavar="SECONDS", help="How long a shell waits for a command."
+        ),
+    ] = 900.0,
+) -> None:
+    """Serve tools for coding agents over the Model Context Protocol (MCP).
+
+    The tools run commands on pristine machines, preview them on the user's own files, keep shells
+    open, and predict. A client starts this command and talks to it over standard input and output.
+    With --http, many clients share one server, until Ctrl-C. A key is required unless only this
+    host can reach the address. The extra shioenv[mcp] is needed.
+    """
+    from shioenv.errors import MissingExtraError, UsageError
+    from shioenv_agents.mcp.tools import TOOLS, ToolBox, ToolSettings
+
+    try:
+        import anyio
+
+        from shioenv_agents.mcp.server import server_of
+        from shioenv_agents.mcp.transports import http_application, serve_stdio
+        from shioenv_serve.listener import Door, read_keys
+        from shioenv_serve.serving import serve
+    except ImportError:
+        raise MissingExtraError(
+            "shioenv serve mcp", "mcp", "mcp", "shioenv-serve", "uvicorn"
+        ) from None
+    door = Door(host, port)
+    keys = read_keys([], key_file, door) if http else []
+    offered = tool or [name for name in TOOLS if not http or keys or name != "preview"]
+    if http and not keys and "preview" in offered:
+        raise UsageError(
+            "any user of this host could read files by previews",
+            hint="name keys with --key-file FILE, or serve without --http",
+        )
+    settings = ToolSettings(
+        tools=offered,
+        system=system,
+        root=root or Path(),
+        hide=tuple(hide or ()),
+        machines=machines,
+        shells=shells,
+        idle_seconds=idle,
+    )
+    with stoppable():
+        box = ToolBox(settings)
+        if not http:
+            anyio.run(serve_stdio, server_of(box))
+            return
+        printing.note(f"tools: {', '.join(offered)}; the address is /mcp")
+        application = http_application(
+            server_of(box), box.close_of, door=door, keys=keys, idle_seconds=idle
+        )
+        serve(application, door, printing.note)

@@ -1,0 +1,93 @@
+"""Blocking work for many clients at once: threads, bounded waiting, and cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+
+import anyio
+
+from shioenv.errors import OverloadedError
+
+Result = TypeVar("Result")
+
+MOST_WAITING: Final = 64
+"""Maximum calls that wait for one kind of work; ours."""
+
+WAIT_SECONDS: Final = 30.0
+"""Seconds for which a call waits until its work begins; ours."""
+
+END_SECONDS: Final = 30.0
+"""Seconds for which a cancelled call waits for its work to end; ours."""
+
+
+class Slots:
+    """A bound on simultaneous work of one kind, and on the calls that wait for it."""
+
+    def __init__(self, at_once: int, work: str) -> None:
+        self._semaphore = anyio.Semaphore(at_once)
+        self._waiting = 0
+        self._refusal = OverloadedError(
+            f"too many calls wait for {work}", hint="repeat the call in some seconds"
+        )
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        """Hold a slot during the block. Errors: OverloadedError if none gets free in time."""
+        if self._waiting >= MOST_WAITING:
+            raise self._refusal
+        self._waiting += 1
+        try:
+            with anyio.fail_after(WAIT_SECONDS):
+                await self._semaphore.acquire()
+        except TimeoutError:
+            raise self._refusal from None
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._semaphore.release()
+
+
+class Threads:
+    """Threads for blocking work. They last: the kernel ends some children with their thread."""
+
+    def __init__(self, most: int) -> None:
+        self._threads = ThreadPoolExecutor(most, thread_name_prefix="shioenv-mcp")
+        self._interrupts = ThreadPoolExecutor(4, thread_name_prefix="shioenv-mcp-interrupt")
+
+    async def call(
+        self, work: Callable[[], Result], interrupt: Callable[[], object] | None = None
+    ) -> Result:
+        """Return the result of `work`, done in a thread.
+
+        If the caller is cancelled, `interrupt` is called in another thread. It has to make the work
+        end soon. The cancelled caller waits for that end. Without `interrupt`, the work goes on.
+        """
+        future = self._threads.submit(work)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            ended = future.cancel() or future.done()
+            if not ended and interrupt is not None:
+                with anyio.move_on_after(END_SECONDS, shield=True):
+                    await asyncio.wrap_future(self._interrupts.submit(interrupt))
+                    await asyncio.wait([waited := asyncio.wrap_future(future)])
+                    waited.cancelled() or waited.exception()  # it is no one's any more
+            raise
+
+    def submit(self, work: Callable[[], object]) -> None:
+        """Do work in a thread, without waiting for it. After `close` nothing is done."""
+        try:
+            self._threads.submit(work)
+        except RuntimeError:  # closed
+            return
+
+    def close(self) -> None:
+        """Wait for all work, and end the threads."""
+        self._threads.shutdown(cancel_futures=True)
+        self._interrupts.shutdown()

@@ -1,0 +1,90 @@
+"""Answers for inputs of several commands, composed from answers for each command.
+
+They are composed by Bash's rules. Nothing is executed or learned here.
+"""
+
+from __future__ import annotations
+
+import re
+
+from shioenv.bash.normal import is_one_command
+from shioenv.bash.program import Simple
+from shioenv.bash.walk import pipelines
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import Answer, Runner, State, answer_of
+from shioenv.errors import Abstained
+from shioenv_model.bash.work import answering
+from shioenv_model.composition.program_evaluation import Walk
+from shioenv_model.composition.reading import read_program, read_source
+
+_KEPT = re.compile(r"\$\{?\?|PIPESTATUS")
+"""References to the last exit status."""
+
+_OF_START = re.compile(
+    r"OLDPWD|~-|\bcd\b.*\s['\"]?-['\"]?(?![-\w])|\$\{?_(?!\w)|BASH_EXECUTION_STRING"
+)
+"""References to values set at a shell's start: `OLDPWD`, `$_`, and its command line."""
+
+
+class Composition:
+    """A runner that composes the answers of a runner for single commands.
+
+    That runner answers an input of one command directly. In any other input, each simple command is
+    queried in the state left by the previous ones. `State` contains their files, working directory
+    and variables; its standard input is the data piped into the command. `start` is the pristine
+    state.
+    """
+
+    def __init__(self, runner: Runner, start: State) -> None:
+        self._runner, self._start = runner, start
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """Return the behavior of the input.
+
+        Errors: Abstained for syntax that Bash rejects, and for inputs that cannot be composed by
+        rule; those of the inner runner, Abstained included.
+        """
+        return self.answer(shell_input, state).behavior
+
+    def answer(self, shell_input: str, state: State | None = None) -> Answer:
+        """Return the behavior with a confidence: the product of the commands' confidences."""
+        start = state or self._start
+        with answering(shell_input):
+            program = read_program(shell_input)
+            try:
+                if is_asked_whole(shell_input) and not asks_what_was_kept(shell_input, start):
+                    return answer_of(self._runner, shell_input, start)
+                return Walk(self._runner, start, shell_input).answer(program)
+            except RecursionError:
+                raise Abstained("the input is nested too deeply to be put together") from None
+
+
+def asks_what_was_kept(text: str, state: State) -> bool:
+    """Whether the text may use the shell's start values, or values kept from the history."""
+    return asks_of_start(text) or bool(state.history and _KEPT.search(text))
+
+
+def asks_of_start(text: str) -> bool:
+    """Whether the text may use values set at a shell's start (D-27).
+
+    Records made before D-27 show a `cd` there, so they do not answer such texts.
+    """
+    return _OF_START.search(text) is not None
+
+
+def is_asked_whole(text: str) -> bool:
+    """Whether the runner can be queried about the whole text, without composition.
+
+    The text is then a single command (`is_single`), no expression, and no `find -exec`. False for a
+    text that cannot be parsed.
+    """
+    try:
+        source = read_source(text)
+    except Abstained:
+        return False
+    return is_one_command(source) and all(
+        isinstance(command, Simple)
+        and not (command.words[:1] == ("find",) and "-exec" in command.words)
+        for pipeline in pipelines(source.program)
+        for command in pipeline.stages
+    )

@@ -1,0 +1,314 @@
+"""One channel of a visitor: the parts common to all kinds of channel."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from shioenv.dataset.sessions import TYPED
+from shioenv.domain.behavior import Behavior
+from shioenv.errors import SandboxError, ShioenvError
+from shioenv.live.machine_thread import Seat
+from shioenv.live.shell import Shell
+from shioenv.live.shells import Shells, interrupt
+from shioenv_serve.events import EventLog, Origin, duration
+from shioenv_serve.ssh.calls import Caller, LoginCall
+from shioenv_serve.ssh.machines import Account, Machines, VisitorMachine
+from shioenv_serve.ssh.recordings import ChannelRecording
+from shioenv_serve.ssh.uploads import HELD, LARGEST, Room, Uploads
+from shioenv_serve.visit_log import RECORDINGS
+
+LEAVING_SECONDS: Final = 5.0
+"""Seconds that channels have to report their last effects after the visitor left; our choice."""
+
+LOST: Final = 255
+"""The exit code of a session whose machine is gone."""
+
+Ended: TypeAlias = tuple[int, int | None]
+"""An exit code, and the signal that ended the shell."""
+
+
+@dataclass
+class Visitor:
+    """A visitor's connection, from its first byte to its last."""
+
+    origin: Origin
+    connection: socket.socket | None = None
+    """Held, so that the server can shut it down."""
+    began: float = field(default_factory=time.monotonic)
+    logged_in: bool = False
+    machine: VisitorMachine | None = None
+    """The machine for commands and for the terminal that was opened first."""
+    machines: list[VisitorMachine] = field(default_factory=list)
+    """All machines of the visitor. Each further terminal open at the same time has its own."""
+    shell: Seat[Shell] | None = None
+    """The model's shell that answers in place of a machine."""
+    closed: bool = False
+    """Whether the visitor has left, so that nothing may be opened any more."""
+    choosing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a channel opens a machine or shell that other channels may share."""
+    room: Room = field(default_factory=lambda: Room(LARGEST))
+    """Remaining bytes that may be kept of the visitor's uploads."""
+    channels: int = 0
+    open: set[asyncio.Task[Any]] = field(default_factory=set)
+    """Tasks that serve channels."""
+
+    leaving: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the visitor's sshd has ended."""
+
+    async def left(self) -> None:
+        """End the visitor's channels, and wait for their last reports."""
+        self.leaving.set()
+        if self.open:
+            await asyncio.wait(self.open, timeout=LEAVING_SECONDS)
+
+    async def machine_of(self, machines: Machines, *, free: bool = False) -> VisitorMachine:
+        """Return the visitor's machine, opening it first if necessary.
+
+        With `free`, return another machine if a shell already uses the terminal of the first.
+        Errors: SandboxError if none can be opened, or the visitor has left.
+        """
+        async with self.choosing:
+            if self.machine is None:
+                self.machine = await self._taken(machines)
+            if free and self.machine.seated:
+                return await self._taken(machines)
+            return self.machine
+
+    async def _taken(self, machines: Machines) -> VisitorMachine:
+        self._stay()
+        machine = await machines.take()
+        self.machines.append(machine)
+        try:
+            self._stay()
+        except SandboxError:
+            await self.end(machine)
+            raise
+        return machine
+
+    async def shell_of(self, house: House) -> Seat[Shell]:
+        """Return the visitor's shell of a model. Errors: those of `machine_of`."""
+        async with self.choosing:
+            if self.shell is None:
+                self._stay()
+                assert house.shells
+                opening = house.opener.submit(house.shells.open)
+                shell = Seat.at(await asyncio.wrap_future(opening), interrupt)
+                try:
+                    self._stay()
+                except SandboxError:
+                    await shell.close()
+                    raise
+                self.shell = shell
+            return self.shell
+
+    def _stay(self) -> None:
+        """Check that the visitor has not left. Errors: SandboxError."""
+        if self.closed:
+            raise SandboxError("the visitor has left")
+
+    async def end(self, machine: VisitorMachine) -> None:
+        """Close one of the visitor's machines; a second call does nothing."""
+        if machine in self.machines:
+            self.machines.remove(machine)
+        if self.machine is machine:
+            self.machine = None
+        await machine.close()
+
+    async def close(self) -> None:
+        """Close the visitor's machines; one that is being opened is closed once it is open."""
+        self.closed = True
+        if self.shell:
+            await self.shell.close()
+        for machine in list(self.machines):
+            await self.end(machine)
+
+
+@dataclass(frozen=True)
+class House:
+    """The state shared by all sessions of a server."""
+
+    machines: Machines | None
+    """None if `shells` answer."""
+    shells: Shells | None
+    """The model's shells that answer in place of machines."""
+    opener: ThreadPoolExecutor
+    """The thread that opens these shells, and lives as long as they do."""
+    hostname: str
+    log: EventLog
+    accounts: Mapping[str, Account]
+    greetings: Mapping[int, bytes]
+    kept: Path
+    """Directory of uploads and recordings."""
+    delay: tuple[float, float] = (0.0, 0.0)
+    """Minimum and maximum delay of an answer in seconds; one is drawn for each line."""
+    room: Room = field(default_factory=lambda: Room(HELD))
+    """Remaining bytes of uploads that may be held in memory."""
+
+    def account(self, name: str) -> Account:
+        """Return the account for a login name: the user of that name, otherwise the first one."""
+        return self.accounts.get(name) or next(iter(self.accounts.values()))
+
+
+class SshChannel(ABC):
+    """One channel, from its request to its end."""
+
+    def __init__(self, house: House, visit: Visitor, call: LoginCall, caller: Caller) -> None:
+        self._house, self._visit, self._call, self._caller = house, visit, call, caller
+        self._account = house.account(call.user)
+        self._recording: ChannelRecording | None = None
+        self._hold_until = 0.0
+        self._number = visit.channels
+        """The channel's number among the visitor's, from 1."""
+        self._uploads = Uploads(
+            house.kept / "uploads", self._brought, self._dropped, visit.room, house.room
+        )
+
+    async def serve(self) -> None:
+        """Serve the channel until its end. A machine that fails ends only this session."""
+        call, exit_code, by_signal = self._call, LOST, None
+        self._tell("cowrie.session.params", arch="linux-x64-lsb")
+        for name, text in call.environment.items():
+            if name in {"LANG", "TERM"} or name.startswith("LC_"):
+                self._tell("cowrie.client.var", name=name, value=text)
+        began = time.monotonic()
+        try:
+            try:
+                with self._recorded() as self._recording:
+                    if call.tty:
+                        self._tell_size()
+                        exit_code, by_signal = await self._sit()
+                    else:
+                        exit_code, by_signal = await self._run()
+            finally:
+                await self._uploads.write()
+        except ShioenvError as error:
+            self._tell("shioenv.session.lost", reason=error.message)
+        finally:
+            self._uploads.close()
+            self._tell_closed(time.monotonic() - began)
+            self._call.close()
+            self._caller.end(exit_code, by_signal)
+
+    @abstractmethod
+    async def _sit(self) -> Ended:
+        """Serve a terminal, and return how it ended."""
+
+    @abstractmethod
+    async def _run(self) -> Ended:
+        """Serve a channel without a terminal, and return how it ended."""
+
+    # ---- input of the visitor ----
+
+    @property
+    def fds(self) -> tuple[int, int, int]:
+        """Standard input, output and error of the visitor, in non-blocking mode."""
+        return self._call.fds
+
+    async def gone(self) -> None:
+        """Wait until the visitor's login shell or sshd is gone."""
+        leaving = asyncio.create_task(self._visit.leaving.wait())
+        heard = asyncio.create_task(self._silence())
+        try:
+            await asyncio.wait([leaving, heard], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await cancel_tasks(leaving, heard)
+
+    async def _silence(self) -> None:
+        while (await self._caller.message())[0]:
+            pass
+
+    async def write_uploads(self) -> None:
+        """Write the files that are complete. Errors: DatasetStorageError."""
+        await self._uploads.write()
+
+    # ---- events ----
+
+    @property
+    def _greeting(self) -> bytes:
+        """The message of the day and the last login."""
+        return self._house.greetings.get(self._account.uid, b"")
+
+    def _tell(self, event: str, **fields: object) -> None:
+        fields = {**fields, "channel": self._number}
+        self._house.log.tell(event, self._visit.origin, **fields)
+
+    def _tell_size(self) -> tuple[int, int]:
+        """Log and return the size of the visitor's terminal in rows and columns."""
+        rows, columns = self._call.size()
+        self._tell("cowrie.client.size", width=columns, height=rows)
+        return rows, columns
+
+    def _tell_closed(self, seconds: float) -> None:
+        made = self._recording
+        if made is not None:
+            cut = {} if made.whole else {"truncated": True}
+            self._tell(
+                "cowrie.log.closed",
+                ttylog=str(made.file), cast=str(made.cast_file), size=made.size,
+                shasum=made.digest, duplicate=False, **cut, **duration(seconds),
+            )  # fmt: skip
+
+    def did(
+        self,
+        line: str,
+        behavior: Behavior,
+        seconds: float,
+        runner: str = "machine",
+        confidence: float | None = None,
+        **fields: Any,
+    ) -> None:
+        """Log the effects of a line; see `EventLog.did`."""
+        where = self._visit.origin
+        told = {"channel": self._number, **fields}
+        self._house.log.did(where, line, behavior, seconds, runner, confidence, **told)
+        if self._recording:
+            self._recording.did(line, behavior)
+
+    def shown(self, data: bytes) -> None:
+        """Record output shown to the visitor."""
+        if self._recording:
+            self._recording.shown(data)
+
+    def typed(self, data: bytes) -> None:
+        """Record input typed by the visitor."""
+        if self._recording:
+            self._recording.typed(data)
+
+    def entered(self, line: str, edited: bool) -> None:
+        """Log a typed line, and draw the delay of its answer."""
+        self._tell(TYPED, input=line, **({"edited": True} if edited else {}))
+        self._hold_until = time.monotonic() + random.uniform(*self._house.delay)
+
+    async def hold(self) -> None:
+        """Wait for the rest of the newest line's delay."""
+        if (wait := self._hold_until - time.monotonic()) > 0:
+            await asyncio.sleep(wait)
+
+    def _brought(self, name: str, place: Path, digest: str) -> None:
+        self._tell("cowrie.session.file_upload", filename=name, outfile=str(place), shasum=digest)
+
+    def _dropped(self, name: str, reason: str) -> None:
+        self._tell("shioenv.upload.dropped", filename=name, reason=reason)
+
+    def _recorded(self) -> ChannelRecording:
+        place = self._house.kept / RECORDINGS
+        name = f"{self._visit.origin.session}-{self._number}"
+        return ChannelRecording(place, name, self._call.command, self._call.size())
+
+
+async def cancel_tasks(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks and wait for them. Errors: that of the first one that failed."""
+    for task in tasks:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(result, Exception):
+            raise result

@@ -1,0 +1,193 @@
+"""Read visits from a log of `shioenv serve`, and replay them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from shioenv.dataset.sessions import TYPED, events, is_cut
+from shioenv.domain.answer_json import behavior_json, behavior_of
+from shioenv.domain.behavior import Behavior
+from shioenv.errors import AnswerError, InputError, LogError
+from shioenv.files.regular import open_regular
+from shioenv.live.shell import Shell
+
+LOG: Final = "log.jsonl"
+"""The log's name in a directory of `shioenv serve ssh`."""
+
+RECORDINGS: Final = "recordings"
+"""The directory of recordings beside the log."""
+
+_CLOCK: Final = frozenset({"month", "day", "year", "time"})
+"""Fields of a file's modification time, which differs between any two visits."""
+
+
+@dataclass(slots=True)
+class LoggedLine:
+    """A logged line with its effects."""
+
+    text: str
+    told: Mapping[str, Any]
+    """The fields of the event, named as in `shioenv run --json`."""
+
+
+@dataclass(slots=True)
+class LoggedVisit:
+    """A visit reconstructed from the log."""
+
+    session: str
+    address: str = ""
+    began: str = ""
+    user: str | None = None
+    """The login name; None without a login."""
+    typed: int = 0
+    """The number of typed lines and sent commands."""
+    lines: list[LoggedLine] = field(default_factory=list)
+    """Lines with their effects. Lines that were typed at once count as one."""
+    recordings: list[str] = field(default_factory=list)
+    """Recording files, for `asciinema play`."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the visit as a JSON document."""
+        return {
+            "session": self.session, "src_ip": self.address, "began": self.began,
+            "username": self.user, "typed": self.typed, "recordings": self.recordings,
+            "lines": [{"input": line.text, **line.told} for line in self.lines],
+        }  # fmt: skip
+
+
+def read_visits(place: Path) -> dict[str, LoggedVisit]:
+    """Read the visits of a log, by session, in order. `place` is a log, or a server's directory.
+
+    Lines that are not events are skipped. Errors: LogError if the log cannot be read.
+    """
+    file = place / LOG if place.is_dir() else place
+    found: dict[str, LoggedVisit] = {}
+    try:
+        with open_regular(file) as log:
+            for _, event in events(enumerate(log, 1)):
+                _take(found.setdefault(event["session"], LoggedVisit(event["session"])), event)
+    except OSError as error:
+        raise LogError(
+            f"{file} cannot be read: {error.strerror}",
+            hint="name the directory of shioenv serve ssh, or the log of shioenv serve openai",
+            named=error,
+        ) from None
+    for visit in found.values():  # the directory may have been moved
+        visit.recordings = [str(file.parent / RECORDINGS / name) for name in visit.recordings]
+    return found
+
+
+_OWN: Final = ("runner", "confidence", "latency", "channel", "again", "cut")
+_BEHAVIOR: Final = ("exit_code", "output", "output_b64", "context_patch", "content_digests")
+
+
+def _take(visit: LoggedVisit, event: Mapping[str, Any]) -> None:
+    visit.address = visit.address or str(event.get("src_ip", ""))
+    visit.began = visit.began or str(event.get("timestamp", ""))
+    kind = event["eventid"]
+    if kind == TYPED:
+        visit.typed += 1
+    elif kind == "cowrie.login.success":
+        visit.user = str(event.get("username", ""))
+    elif kind == "shioenv.command" and isinstance(event.get("input"), str):
+        told = {name: event[name] for name in (*_OWN, *_BEHAVIOR) if name in event}
+        visit.lines.append(LoggedLine(event["input"], told))
+    elif kind == "cowrie.log.closed" and _is_path(event.get("cast")):
+        visit.recordings.append(Path(event["cast"]).name)
+
+
+def _is_path(value: object) -> bool:
+    """Whether a value is a valid path."""
+    try:
+        return isinstance(value, str) and b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedLine:
+    """A line that was executed again, or could not be."""
+
+    line: LoggedLine
+    behavior: Behavior | None
+    """None if the line was not executed."""
+    differs: tuple[str, ...]
+    """The differences from the log: `exit_code`, `output`, `files`.
+
+    Fields that the log lacks or truncated are not compared. Neither are times and changes of the
+    shell's state.
+    """
+    refusal: str | None = None
+    """The reason why the line was not executed."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line as a JSON document."""
+        return {
+            "input": self.line.text, "differs": list(self.differs),
+            "logged": dict(self.line.told),
+            "again": None if self.behavior is None else behavior_json(self.behavior),
+            **({} if self.refusal is None else {"refusal": self.refusal}),
+        }  # fmt: skip
+
+
+def repeated(lines: Sequence[LoggedLine], shell: Shell) -> Iterator[RepeatedLine]:
+    """Run a visit's lines in a shell until it ends, and yield each with its differences.
+
+    The shell's start directory is `/`, the base of paths in a server's patches. Truncated and
+    invalid lines are not executed. Errors: those of `Shell.run`.
+    """
+    for line in lines:
+        if shell.ended:
+            return
+        if is_cut(line.told, "input"):
+            yield RepeatedLine(line, None, (), "the log has only its beginning")
+            continue
+        try:
+            behavior = shell.run(line.text)
+        except InputError as error:
+            yield RepeatedLine(line, None, (), error.message)
+        else:
+            yield RepeatedLine(line, behavior, tuple(_differs(line.told, behavior)))
+
+
+def _differs(told: Mapping[str, Any], behavior: Behavior) -> Iterator[str]:
+    if told.get("exit_code") not in (None, behavior.exit_code):
+        yield "exit_code"
+    output = told.get("output")
+    is_whole = not is_cut(told, "output") and not is_cut(told, "output_b64")
+    if isinstance(output, str) and is_whole:
+        try:
+            logged = behavior_of({"output": output, "output_b64": told.get("output_b64")}).output
+        except AnswerError:
+            logged = None
+        if logged != behavior.output:
+            yield "output"
+    patch = behavior_json(behavior)["context_patch"]
+    is_whole = not is_cut(told, "context_patch")
+    if is_whole and _files(told.get("context_patch")) != _files(patch):
+        yield "files"
+
+
+def _files(patch: object) -> list[object]:
+    """Return a patch's file operations without times."""
+    found = []
+    for operation in patch if isinstance(patch, list) else []:
+        if not isinstance(operation, list) or len(operation) < 2:
+            continue
+        path = operation[1]
+        if not isinstance(path, str) or not path.startswith("/fs/"):
+            continue
+        if path.rpartition("/")[2] in _CLOCK:
+            continue
+        facts = [
+            {name: fact for name, fact in value.items() if name not in _CLOCK}
+            if isinstance(value, dict)
+            else value
+            for value in operation[2:]
+        ]
+        found.append([*operation[:2], *facts])
+    return sorted(found, key=repr)

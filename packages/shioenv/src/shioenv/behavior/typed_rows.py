@@ -1,0 +1,122 @@
+"""Rows typed one after the other in one shell, and rows of shells beside it, in one run.
+
+The shell gets the rows from `native/inside/rows.c`, which calls bash's own functions. A row passes
+through no name that an earlier row can define, disable or alias. With `Limits.without_shell_state`
+each input runs in an unmodified bash without preloaded code. Rows go through `eval` there, which
+rows can redefine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from shioenv.bash.words import quoted
+from shioenv.errors import InputError
+from shioenv.sandbox.base import LONGEST_INPUT, LONGEST_STDIN, Request
+
+
+class RowKind(StrEnum):
+    """The kind of a row: `ROW_*` of `native/inside/rows.h`."""
+
+    TYPED = "t"
+    """The row is run in the shell."""
+    AGAIN = "a"
+    """The row is run in the shell once more. Its output is already known, and discarded."""
+    BESIDE = "b"
+    """The row is run in a newly executed bash, in the start directory."""
+    BESIDE_AGAIN = "c"
+    """As `BESIDE`, once more. The row's output is discarded."""
+    END = "e"
+    """The shell of the rows before this one ends, with every process that they left running."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row with its kind."""
+
+    how: RowKind
+    text: str = ""
+
+
+_READ: Final = ". /dev/stdin"
+_BASH: Final = ("/bin/bash", "--norc", "--noprofile", "-c")
+_ENTER: Final = (
+    'cd -P -- "$1" && own=$PWD && cd -- "$1" || exit; shift; '
+    '[[ $PWD = "$own" ]] || set -- PWD="$PWD" "$@"; exec /usr/bin/env -i "$@"'
+)
+"""Executes the words after a directory there, with only the environment in those words.
+
+`PWD` is added where a symbolic link leads there, as in `native/inside/directory.c`. Where the
+directory is gone, `cd` reports it, and the exit status is 1.
+"""
+_READ_ON: Final = 'eval "exec < /dev/null; $(< /dev/stdin)"'
+
+
+def request_of(
+    rows: Iterable[Row],
+    cwd: str,
+    env: Mapping[str, str] | None = None,
+    *,
+    separate: bool = False,
+    wall_seconds: float | None = None,
+) -> Request:
+    """Return the request that runs rows in a start directory, with empty standard input for them.
+
+    With `env`, the environment of a new shell, an unmodified bash runs them. Errors: InputError for
+    a row longer than an input may be, and for rows with more than `LONGEST_STDIN` bytes together.
+    Each row counts one or two bytes more than it has.
+    """
+    rows = list(rows)
+    for row in rows:
+        Request(row.text).argument()
+    if env is None:
+        text, stdin = _READ, _packed(rows)
+    else:
+        text, stdin = _written(rows, cwd, env), b""
+        if len(os.fsencode(text)) > LONGEST_INPUT:
+            text, stdin = _READ_ON, os.fsencode(text)
+    if len(stdin) > LONGEST_STDIN:
+        raise InputError(
+            f"the typed rows have {len(stdin)} bytes; at most {LONGEST_STDIN} can be run again"
+        )
+    return Request(
+        text,
+        cwd=cwd,
+        separate=separate,
+        wall_seconds=wall_seconds,
+        stdin=stdin,
+        rows=env is None,
+    )
+
+
+def _packed(rows: Iterable[Row]) -> bytes:
+    """Return the rows as bytes, each with its kind before it and a NUL after it."""
+    return b"".join(os.fsencode(f"{row.how}{row.text}\0") for row in rows)
+
+
+def _written(rows: Sequence[Row], cwd: str, env: Mapping[str, str]) -> str:
+    """Return the rows as one input for an unmodified bash; at most one of them ends a shell."""
+    ends = [number for number, row in enumerate(rows) if row.how is RowKind.END]
+    if ends:
+        typed = "\n".join(_line(row, cwd, env) for row in rows[: ends[-1]])
+        rows = rows[ends[-1] + 1 :]
+        ended = f"( {typed}\n) > /dev/null 2>&1 < /dev/null\nkill -9 -1 2> /dev/null; :"
+        return "\n".join([ended, *(_line(row, cwd, env) for row in rows)])
+    return "\n".join(_line(row, cwd, env) for row in rows)
+
+
+def _line(row: Row, cwd: str, env: Mapping[str, str]) -> str:
+    if row.how is RowKind.TYPED:
+        return row.text
+    if row.how is RowKind.AGAIN:
+        return f"eval {quoted(row.text)} > /dev/null 2>&1"
+    given = [f"{name}={value}" for name, value in env.items()]
+    enter = ["/usr/bin/env", "-i", *_BASH, _ENTER, "bash", cwd]
+    option_like = row.text.startswith(("-", "+"))
+    words = [*enter, *given, *_BASH, *(["--"] if option_like else []), row.text]
+    command = " ".join(map(quoted, words)) + " < /dev/null"
+    return command if row.how is RowKind.BESIDE else f"{command} > /dev/null 2>&1"

@@ -1,0 +1,209 @@
+"""Lines of imported files: reading, rejecting, finding duplicate inputs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from shioenv.errors import ImportFileError
+from shioenv.files.compressed import stream_lines, unpacking
+from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.grammar.library import load_grammars
+from shioenv.grammar.parse import InputParser
+
+REJECTED = "rejected.ndjson"
+"""The file in a dataset's directory that lists the rejected lines of an import, with reasons."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A line that an import left out, with the reason."""
+
+    line: int
+    """The number of the line, from 1."""
+    text: str
+    """The first 500 characters of the line."""
+    reason: str
+    file: str | None = None
+    """The name of the file if the import may read several; else None."""
+
+    @classmethod
+    def of(cls, line: int, content: bytes, reason: str, file: str | None = None) -> Rejection:
+        """Return the rejection of a line with this content."""
+        return cls(line, content[:2000].decode("utf-8", "replace")[:500], reason, file)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the rejection as JSON for programs."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+MOST_REJECTED = 1_000_000
+"""Maximum number of lines that an import may leave out; with more it fails. A hostile file may have
+a gigabyte of lines."""
+
+
+def reasons(rejected: Iterable[Rejection]) -> dict[str, int]:
+    """Return the number of rejected lines by reason, in descending order."""
+    return dict(Counter(rejection.reason for rejection in rejected).most_common())
+
+
+def told(rejected: Iterable[Rejection], most: int | None = None) -> str:
+    """Return the `most` frequent reasons (None: all) as a part of a message."""
+    counts = list(reasons(rejected).items())[:most]
+    return ", ".join(f"{count} lines: {reason}" for reason, count in counts) or "it is empty"
+
+
+def write_rejections(directory: Path, rejected: Sequence[Rejection]) -> None:
+    """Write the rejections beside the records; no file where nothing was rejected."""
+    if rejected:
+        texts = (json.dumps(rejection.to_json(), ensure_ascii=False) for rejection in rejected)
+        content = "".join(f"{text}\n" for text in texts).encode("utf-8", "surrogatepass")
+        with storage_errors(directory):
+            atomic_write(directory / REJECTED, content)
+
+
+def read_lines(
+    path: str | Path, pass_on: Callable[[bytes], None] = lambda line: None
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a text file without their ends, numbered from 1.
+
+    The file may be compressed by gzip or Zstandard. A byte order mark at the beginning is removed.
+    `pass_on` is first called with each line's original bytes.
+
+    Errors: ImportFileError if the file cannot be read, is no regular file, or is no text. A file is
+    no text if it begins like another kind of file. Nor is it if over a tenth of its first mebibyte
+    is control characters or not UTF-8.
+    """
+    size = foreign = 0
+    try:
+        with unpacking(Path(path)) as stream:
+            _refuse_known(path, stream.peek(_HEAD))
+            for number, line in enumerate(stream_lines(stream), 1):
+                pass_on(line)
+                if number == 1:
+                    _refuse_one_line(path, line)
+                if size <= _LOOKED_AT:
+                    size += len(line)
+                    foreign += _foreign(line)
+                    if size > _LOOKED_AT:
+                        _refuse_foreign(path, size, foreign)
+                yield number, line.removeprefix(BOM_UTF8 if number == 1 else b"").rstrip(b"\r\n")
+    except OSError as error:
+        raise ImportFileError(f"{path} cannot be read: {error.strerror}") from None
+    _refuse_foreign(path, size, foreign)
+
+
+_HEAD = 512
+PARQUET = re.compile(rb"PAR1[\x00-\x08\x0e-\x1f]")
+"""The beginning of a Parquet file: its magic number, and a field of the structure after it."""
+_BEGINNINGS = {
+    PARQUET.pattern: "a Parquet file",
+    rb"ARROW1\0\0": "an Arrow file",
+    rb"\x1f\x8b\x08": "compressed twice",
+    rb"\x28\xb5\x2f\xfd": "compressed twice",
+    rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)": "compressed by bzip2",
+    rb"\xfd7zXZ\0": "compressed by xz",
+    rb"7z\xbc\xaf\x27\x1c": "a 7z archive",
+    rb"PK(?:\x03\x04|\x05\x06)": "a ZIP archive",
+    rb"!<arch>\n": "an archive",
+    rb".{257}ustar(?:\x0000|  \0)": "a tar archive",
+    rb"\x7fELF[\x01\x02][\x01\x02]\x01": "a program",
+    rb"%PDF-\d\.\d": "a PDF file",
+    rb"SQLite format 3\0": "a database",
+    rb"(?i:<\?xml\s+version\s*=)": "XML",
+    rb"(?i:<!doctype\s+html[\s>])": "HTML",
+    rb"(?i:<html(?:\s[^<>\n]*)?>[ \t\r]*(?:[<\n]|\Z))": "HTML",
+}
+"""Beginnings of files that are no lists of inputs, though some of their lines may look like inputs.
+
+No input matches: `BZh=9`, `PAR1=x` and `<html.txt sort` are Bash.
+"""
+_KNOWN = [(re.compile(sign, re.DOTALL), kind) for sign, kind in _BEGINNINGS.items()]
+_OF_TWO_BYTES = {
+    rb"\xff\xfe\0\0|(?:[\t\n\r -~]\0\0\0){2}": "UTF-32LE",
+    rb"\0\0\xfe\xff|(?:\0\0\0[\t\n\r -~]){2}": "UTF-32BE",
+    rb"\xff\xfe|(?:[\t\n\r -~]\0){3}": "UTF-16LE",
+    rb"\xfe\xff|(?:\0[\t\n\r -~]){3}": "UTF-16BE",
+}
+"""Beginnings of texts in other encodings of Unicode: a byte order mark, or ASCII characters."""
+_LOOKED_AT = 1 << 20
+"""Number of leading bytes that determine whether a file is text."""
+_CONTROLS = bytes({*range(32), 127} - {*b"\b\t\n\v\f\r\x1b"})
+_OTHERS = bytes({*range(256)} - {*_CONTROLS})
+_TEXT = (
+    "a text has an input on each line, as text or as JSON; shioenv dataset import also reads "
+    "exports of shioenv dataset export"
+)
+_MARKS = (BOM_UTF16_LE, BOM_UTF16_BE, BOM_UTF32_BE)
+
+
+def _refuse_known(path: str | Path, begin: bytes) -> None:
+    """Raise ImportFileError for a file that begins like another kind of file."""
+    for sign, encoding in _OF_TWO_BYTES.items():
+        if re.match(sign, begin):
+            family = encoding[:6] if begin.startswith(_MARKS) else encoding
+            raise ImportFileError(
+                f"{path} is not UTF-8 text: it is {encoding}",
+                hint=f"iconv -f {family} -t UTF-8 {path} > NEW makes UTF-8 of it",
+            )
+    begin = begin.removeprefix(BOM_UTF8)
+    kind = next((kind for sign, kind in _KNOWN if sign.match(begin)), None)
+    if kind is not None:
+        raise ImportFileError(f"{path} is not a text file: it is {kind}", hint=_TEXT)
+
+
+def _refuse_one_line(path: str | Path, line: bytes) -> None:
+    """Raise ImportFileError for a file that is one line because its lines end in CR alone."""
+    if not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
+        raise ImportFileError(
+            f"{path}: lines end in CR alone",
+            hint=f"tr '\\r' '\\n' < {path} > NEW makes lines of them",
+        )
+
+
+def _foreign(line: bytes) -> int:
+    """Return the number of bytes in a line that are control characters or not UTF-8."""
+    controls = len(line.translate(None, _OTHERS))
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return controls + len(line) - len(line.decode("utf-8", "ignore").encode())
+    return controls
+
+
+def _refuse_foreign(path: str | Path, size: int, foreign: int) -> None:
+    if foreign > size / 10:
+        raise ImportFileError(
+            f"{path} is not a text file: of its first {size:,} bytes, {foreign:,} are control "
+            "characters or not UTF-8",
+            hint=_TEXT,
+        )
+
+
+class Distinct:
+    """Finds duplicate inputs, by the first 16 bytes of their SHA-256."""
+
+    def __init__(self) -> None:
+        self._seen: set[bytes] = set()
+
+    def refusal(self, content: bytes) -> str | None:
+        """Return the reason why the input is refused; None at its first occurrence."""
+        key = hashlib.sha256(content).digest()[:16]
+        if key in self._seen:
+            return "the same input as an earlier one"
+        self._seen.add(key)
+        return None
+
+
+@cache
+def shipped_parser() -> InputParser:
+    """Return a parser of inputs with all shipped grammars, independent of a system."""
+    return InputParser(load_grammars())

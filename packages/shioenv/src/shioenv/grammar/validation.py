@@ -1,0 +1,507 @@
+"""Validation of a whole grammar: faults, unsuitable traits, shortest expansions."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import islice
+
+from shioenv.domain.inputs import REDIRECTIONS, Argument
+from shioenv.grammar.arguments import ArgumentSplitter
+from shioenv.grammar.faults import Fault, FaultKind
+from shioenv.grammar.kinds import KINDS, TOKEN_KINDS
+from shioenv.grammar.load import Loaded
+from shioenv.grammar.notation import NO_SPACE
+from shioenv.grammar.spelling import received_form
+from shioenv.grammar.symbols import (
+    MAX_ARGUMENT_LENGTH,
+    Grammar,
+    Nonterminal,
+    Production,
+    Productions,
+    Symbol,
+    TerminalText,
+    leading_to,
+    reachable,
+    show_argument,
+)
+from shioenv.grammar.system_tokens import FALLBACK, STAND_IN, SYSTEM_TOKENS, VOCABULARY
+from shioenv.grammar.traits import OF_FILES, PATHS, PROCESSES, VALUE
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Shortest:
+    """The shortest expansion of a nonterminal, by arguments first and characters second.
+
+    `index` is that of the head's production for the shortest expansion.
+    """
+
+    arguments: int
+    length: int
+    index: int
+
+
+def shortest_expansions(productions: Productions) -> Mapping[Nonterminal, Shortest]:
+    """Return the shortest expansions of all nonterminals that have a finite one.
+
+    A system token without productions counts as one argument of one character.
+    """
+    unbound = reachable(productions, productions).difference(productions)
+    shortest = {symbol: Shortest(1, 1, 0) for symbol in unbound if symbol.is_system_token}
+    every = [
+        (head, index, production)
+        for head, bodies in productions.items()
+        for index, production in enumerate(bodies)
+    ]
+    users: dict[Nonterminal, list[int]] = defaultdict(list)
+    for number, (_, _, production) in enumerate(every):
+        for symbol in production.nonterminals:
+            users[symbol].append(number)
+    # each round visits the productions that contain a symbol which became shorter
+    due: Iterable[int] = range(len(every))
+    while due:
+        queue, later = list(due), set[int]()
+        queued = set(queue)
+        while queue:
+            number = heappop(queue)
+            queued.discard(number)
+            head, index, production = every[number]
+            size = shortest_body(production, shortest)
+            known = shortest.get(head)
+            if size is None or (known and size >= (known.arguments, known.length)):
+                continue
+            shortest[head] = Shortest(*size, index)
+            for user in users[head]:
+                if user <= number:
+                    later.add(user)
+                elif user not in queued:
+                    queued.add(user)
+                    heappush(queue, user)
+        due = sorted(later)
+    return shortest
+
+
+def shortest_body(
+    production: Production, shortest: Mapping[Nonterminal, Shortest]
+) -> tuple[int, int] | None:
+    """Return the minimum numbers of arguments and characters of a production.
+
+    None if the shortest expansion of one of its nonterminals is unknown.
+    """
+    arguments = length = 0
+    for argument in production.body:
+        alone = len(argument) == 1
+        made = 0
+        for symbol in argument:
+            if isinstance(symbol, TerminalText):
+                made = max(made, 1)
+                length += 0 if symbol.text == NO_SPACE else len(symbol.text)
+                continue
+            least = shortest.get(symbol)
+            if least is None:
+                return None
+            length += least.length
+            if alone:
+                made = least.arguments
+            elif least.length:
+                made = max(made, 1) + max(0, least.arguments - 1)
+        arguments += made
+    return arguments, length
+
+
+def several_arguments(productions: Productions) -> frozenset[Nonterminal]:
+    """Return the nonterminals that can expand to more than one argument."""
+    written = [
+        head
+        for head, bodies in productions.items()
+        if any(len(production.body) > 1 for production in bodies)
+    ]
+    return leading_to(written, productions, lambda production: production.nonterminals)
+
+
+def without_endless(productions: Productions) -> Productions:
+    """Return the productions with a finite expansion, without heads that have none."""
+    shortest = shortest_expansions(productions)
+    kept = {
+        head: tuple(
+            production
+            for production in bodies
+            if all(symbol in shortest for symbol in production.nonterminals)
+        )
+        for head, bodies in productions.items()
+    }
+    return {head: bodies for head, bodies in kept.items() if bodies}
+
+
+def longest_length(
+    productions: Productions,
+    argument: tuple[Symbol, ...],
+    known: dict[Nonterminal, int] | None = None,
+) -> int:
+    """Return the length of the longest argument, with repetitions and recursion used once.
+
+    An unbound system token counts as its longest value known in advance. `known` caches the lengths
+    of nonterminals between calls.
+    """
+    known = {} if known is None else known
+
+    def of(symbol: Symbol) -> int:
+        if isinstance(symbol, TerminalText):
+            return 0 if symbol.text == NO_SPACE else len(symbol.text)
+        return known[symbol]
+
+    waiting = [(symbol, False) for symbol in reversed(argument) if isinstance(symbol, Nonterminal)]
+    while waiting:
+        head, is_ready = waiting.pop()
+        bodies = productions.get(head, ())
+        if is_ready:
+            arguments = (argument for production in bodies for argument in production.body)
+            longest = max((sum(map(of, argument)) for argument in arguments), default=0)
+            known[head] = min(longest, _ENDLESS_LENGTH)
+        elif head.is_system_token and head not in productions:
+            known[head] = _TOKEN_LENGTH.get(head.token, 0)
+        elif head not in known:
+            known[head] = 0  # the length counted for recursion
+            parts = [part for production in bodies for part in production.nonterminals]
+            waiting += [(head, True), *((part, False) for part in reversed(parts))]
+    return sum(map(of, argument))
+
+
+_ENDLESS_LENGTH = 1_000_000
+"""The length at which counting stops (our choice)."""
+
+_TOKEN_LENGTH = {
+    name: max(map(len, values))
+    for name in SYSTEM_TOKENS
+    if (values := {**STAND_IN, **FALLBACK, **VOCABULARY}.get(name))
+}
+
+
+def check(loaded: Loaded) -> tuple[Fault, ...]:
+    """Return the faults of a grammar as a whole.
+
+    These are unreachable and endless names, unnamed kinds, several arguments inside one, and
+    overlong arguments. Faults that are visible in a single line (syntax, undefined names,
+    duplicates) are already among the faults of `loaded`. If names are undefined, no other fault is
+    reported.
+    """
+    if any(fault.kind is FaultKind.UNDEFINED for fault in loaded.faults):
+        return ()
+    shortest = shortest_expansions(loaded.grammar.productions)
+    faults = [*_unreachable(loaded), *_endless(loaded, shortest)]
+    faults += [*_before_text(loaded, shortest), *_closed_lists(loaded)]
+    faults += _doubling(loaded, shortest)
+    if not faults:
+        several = several_arguments(loaded.grammar.productions)
+        faults += [*_several_inside_words(loaded, several), *_too_long(loaded, several)]
+    return tuple(faults)
+
+
+def _closed_lists(loaded: Loaded) -> Iterator[Fault]:
+    """Yield faults of definitions that list some values of a kind without naming the kind."""
+    grammar = loaded.grammar
+    for head, bodies in grammar.own.items():
+        named = head in loaded.lines and "." not in head.name
+        if head in grammar.kinds or not named or head in grammar.option_slots:
+            continue
+        texts = [
+            received_form(str(production.body[0][0]))
+            for production in bodies
+            if len(production.body) == 1
+            and len(production.body[0]) == 1
+            and isinstance(production.body[0][0], TerminalText)
+        ]
+        if len(texts) < max(3, len(bodies)) or not any(map(str.isdigit, "".join(texts))):
+            continue
+        for kind in map(KINDS.__getitem__, _EVIDENT):
+            if all(kind.language.fullmatch(text) for text in texts):
+                message = (
+                    f"{_plain(head)} lists values of the kind {kind.name}; write "
+                    f"`{_plain(head)} : {kind.name} =`, or `: closed` where there are no others"
+                )
+                yield _fault(loaded, head, FaultKind.KIND, message)
+                break
+
+
+_EVIDENT = ("number", "signed", "size", "mode")
+"""Kinds that can be recognised from a list of their values."""
+
+
+def _fault(
+    loaded: Loaded,
+    head: Nonterminal,
+    kind: FaultKind,
+    message: str,
+    production: Production | None = None,
+) -> Fault:
+    place = production and loaded.places.get((head, production.body))
+    base = Nonterminal(head.name.rstrip("*+?~"))
+    line, column = place or loaded.lines.get(base) or loaded.lines.get(_block_of(base)) or (1, 1)
+    return Fault(loaded.grammar.source, line, column, message, kind)
+
+
+def _block_of(head: Nonterminal) -> Nonterminal:
+    return Nonterminal(head.name.rpartition(".")[0])
+
+
+def _written_together(loaded: Loaded) -> Iterator[tuple[Production, tuple[Symbol, ...]]]:
+    """Yield arguments of the file's own productions, except lone nonterminals."""
+    for bodies in loaded.grammar.own.values():
+        for production in bodies:
+            for argument in production.body:
+                if len(argument) != 1 or isinstance(argument[0], TerminalText):
+                    yield production, argument
+
+
+def _plain(head: Nonterminal) -> str:
+    """Return the name as in the grammar file."""
+    return f"<{head.name.rpartition(':')[2]}>"
+
+
+def _unreachable(loaded: Loaded) -> Iterator[Fault]:
+    grammar = loaded.grammar
+    met = reachable(grammar.productions, grammar.starts)
+    used = met | {_block_of(head) for head in met}
+    for head in loaded.lines:
+        if head not in used and head in grammar.productions:
+            message = f"{_plain(head)} is never used; no start line leads to it"
+            yield _fault(loaded, head, FaultKind.UNREACHABLE, message)
+
+
+def _endless(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterator[Fault]:
+    for head, bodies in loaded.grammar.own.items():
+        if head not in shortest and bodies:
+            message = f"{_plain(head)} never ends: each alternative leads to one that never ends"
+            yield _fault(loaded, head, FaultKind.ENDLESS, message)
+
+
+MOST_STEPS = 10_000
+"""Limit on the number of productions in the shortest expansion of a nonterminal (our choice)."""
+
+
+def _doubling(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterator[Fault]:
+    """Yield a fault if a nonterminal's shortest expansion is too large.
+
+    A chain of definitions with two references each doubles it at every level.
+    """
+    productions = loaded.grammar.productions
+    steps: dict[Nonterminal, int] = {}
+    for start in loaded.grammar.own:
+        path = [start]
+        while path:
+            head = path[-1]
+            found = shortest.get(head)
+            bodies = productions.get(head, ())
+            parts = list(bodies[found.index].nonterminals) if found and bodies else []
+            missing = [part for part in parts if part not in steps]
+            if head in steps or not missing:
+                path.pop()
+                steps[head] = min(1 + sum(steps[part] for part in parts), MOST_STEPS + 1)
+            else:
+                path += missing
+        if steps[start] > MOST_STEPS:
+            message = f"{_plain(start)} takes more than {MOST_STEPS:,} productions to be written"
+            yield _fault(loaded, start, FaultKind.ENDLESS, message)
+            return
+
+
+MOST_BEFORE_TEXT = 40
+"""Maximum chain of definitions before any text (our choice); shipped grammars have 6."""
+
+
+def _before_text(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterator[Fault]:
+    """Yield faults of definitions that are nested before any text, for which parsers recurse.
+
+    The definitions must not be left-recursive or form chains longer than `MOST_BEFORE_TEXT`.
+    """
+    productions = loaded.grammar.productions
+    empty = {head for head, least in shortest.items() if not least.length}
+    leads = {
+        head: {symbol for production in bodies for symbol in _first(production, empty)}
+        for head, bodies in productions.items()
+    }
+    own = loaded.grammar.own
+    recursive: set[Nonterminal] = set()
+    depth: dict[Nonterminal, int] = {}
+    for component in _components(leads):
+        parts = {part for head in component for part in leads[head]}
+        if not parts.isdisjoint(component):
+            recursive.update(component)
+        below = max((depth.get(part, 0) for part in parts), default=0)
+        depth |= dict.fromkeys(component, 1 + below)
+    for head in leads:
+        if head in own and head in recursive:
+            message = (
+                f"{_plain(head)} comes back to itself before any text; "
+                "write the repetition with `*`, or put the text first"
+            )
+            yield _fault(loaded, head, FaultKind.ENDLESS, message)
+    deep = (head for head in loaded.lines if depth.get(head, 0) > MOST_BEFORE_TEXT)
+    for head in islice(deep, 1):
+        message = (
+            f"{_plain(head)} leads through more than {MOST_BEFORE_TEXT} definitions before any text"
+        )
+        yield _fault(loaded, head, FaultKind.ENDLESS, message)
+
+
+def _components(
+    leads: Mapping[Nonterminal, set[Nonterminal]],
+) -> Iterator[list[Nonterminal]]:
+    """Yield the strongly connected components, dependencies first (Tarjan's algorithm)."""
+    order: dict[Nonterminal, int] = {}
+    lowest: dict[Nonterminal, int] = {}
+    entered: dict[Nonterminal, None] = {}
+    for start in leads:
+        path = [(start, iter(leads[start]))] if start not in order else []
+        while path:
+            head, parts = path[-1]
+            if head not in order:
+                order[head] = lowest[head] = len(order)
+                entered[head] = None
+            part = next(parts, None)
+            if part is None:
+                path.pop()
+                if path:
+                    above = path[-1][0]
+                    lowest[above] = min(lowest[above], lowest[head])
+                if lowest[head] == order[head]:
+                    component = [entered.popitem()[0]]
+                    while component[-1] != head:
+                        component.append(entered.popitem()[0])
+                    yield component
+            elif part in entered:
+                lowest[head] = min(lowest[head], order[part])
+            elif part in leads and part not in order:
+                path.append((part, iter(leads[part])))
+
+
+def _first(production: Production, empty: set[Nonterminal]) -> Iterator[Nonterminal]:
+    """Yield the nonterminals with which a body can begin."""
+    for argument in production.body:
+        for symbol in argument:
+            if isinstance(symbol, TerminalText):
+                if symbol.text != NO_SPACE:
+                    return
+                continue
+            yield symbol
+            if symbol not in empty:
+                return
+
+
+def _several_inside_words(loaded: Loaded, several: frozenset[Nonterminal]) -> Iterator[Fault]:
+    for production, argument in _written_together(loaded):
+        head = production.head
+        for symbol in argument:
+            if isinstance(symbol, Nonterminal) and symbol in several:
+                message = (
+                    f"{_plain(symbol)} can be several arguments but stands inside one "
+                    f"in {_plain(head)}; put text with blanks into braces: {{wc -l}}"
+                )
+                yield _fault(loaded, head, FaultKind.SEVERAL_ARGUMENTS, message, production)
+
+
+def _too_long(loaded: Loaded, several: frozenset[Nonterminal]) -> Iterator[Fault]:
+    grammar = loaded.grammar
+    known: dict[Nonterminal, int] = {}
+    for production, argument in _written_together(loaded):
+        length = longest_length(grammar.productions, argument, known)
+        if length > MAX_ARGUMENT_LENGTH and several.isdisjoint(argument):
+            text, head = "".join(map(str, argument)), production.head
+            message = (
+                f"{text} in {_plain(head)} can be {length} characters long; "
+                f"an argument has at most {MAX_ARGUMENT_LENGTH}"
+            )
+            yield _fault(loaded, head, FaultKind.TOO_LONG, message, production)
+
+
+_PATH_KINDS = frozenset({"path", "name"})
+"""The kinds of value that a path can have."""
+
+_ASSIGNED = re.compile(r"(?:<EnvVar>|[A-Za-z_]\w*)\+?=")
+
+
+def check_traits(grammar: Grammar) -> Iterator[Fault]:
+    """Yield faults of headers whose traits contradict the grammar.
+
+    A role requires an operand of its kind. Options of an effect must be options of the command. A
+    trait about files requires an operand or value that names a file. A command that shows something
+    volatile must be volatile. An example with exit code 0 has no more operands than the header
+    permits.
+    """
+    traits, kinds = grammar.header.traits, operand_kinds(grammar)
+
+    def fault(keyword: str, message: str, line: int = 0) -> Fault:
+        line = line or traits.lines.get(keyword, 1)
+        return Fault(grammar.source, line, 1, message, FaultKind.HEADER)
+
+    for operand in traits.operands:
+        wanted = _PATH_KINDS if operand.role in PATHS else {operand.role}
+        if kinds.isdisjoint(wanted):
+            shown = (
+                f"<x> : {min(wanted, key=len)} =" if operand.role not in PATHS else "<x> : path ="
+            )
+            message = f"no operand can be {operand.role}; define one as `{shown} …`"
+            yield fault("operands", message)
+    splitter = ArgumentSplitter(grammar)
+    for effect in traits.effects:
+        for option in splitter.unknown(map(Argument, effect.options)):
+            yield fault("with", f"{option} is no option of {grammar.name}")
+        if effect.what not in {VALUE, *traits.roles}:
+            yield fault("with", f"no operand is {effect.what}, so options can make nothing of it")
+    about_files = {
+        "makes": bool(traits.makes), "changes": traits.changes in OF_FILES,
+        "removes": traits.removes, "opens": traits.opens,
+    }  # fmt: skip
+    named = traits.paths or any(effect.what == VALUE for effect in traits.effects)
+    named = named or not kinds.isdisjoint({*_PATH_KINDS, "url"})
+    for keyword, said in about_files.items():
+        if said and not named:
+            yield fault(keyword, f"{keyword} is about files, and no operand is a path")
+    if traits.shows == PROCESSES and not grammar.header.volatile:
+        yield fault("shows", f"what shows {traits.shows} is volatile; say so")
+    if traits.operands and not any(operand.many or operand.name for operand in traits.operands):
+        most = len(traits.operands)
+        for example in grammar.examples:
+            if not example.exit_code and _n_operands(example.arguments) > most:
+                message = f"the example has more operands than `operands` permits: {most}"
+                yield fault("operands", message, example.line)
+
+
+def operand_kinds(grammar: Grammar) -> frozenset[str]:
+    """Return the names of the kinds of value of operands or their parts."""
+    kinds: set[str] = set()
+    met: set[Nonterminal] = set()
+    pending = list(grammar.starts)
+    while pending:
+        head = pending.pop()
+        if head in met:
+            continue
+        met.add(head)
+        kinds.add(grammar.kinds.get(head) or TOKEN_KINDS.get(head.token, ""))
+        for production in grammar.productions.get(head, ()):
+            for argument in production.body if not production.wrong else ():
+                if not _is_option(argument):
+                    if _ASSIGNED.match(show_argument(argument)):
+                        kinds.add("assignment")
+                    pending += [one for one in argument if isinstance(one, Nonterminal)]
+    return frozenset(kinds - {""})
+
+
+def _is_option(argument: Sequence[Symbol]) -> bool:
+    """Whether an argument begins with a text that makes it an option."""
+    first = argument[0] if argument else None
+    return isinstance(first, TerminalText) and first.text.startswith(("-", NO_SPACE))
+
+
+def _n_operands(arguments: Sequence[Argument]) -> int:
+    end = next((i for i, one in enumerate(arguments) if one.text in REDIRECTIONS), len(arguments))
+    arguments = arguments[:end]
+    dashes = next((i for i, one in enumerate(arguments) if one.text == "--"), len(arguments))
+    before = [
+        one for one in arguments[:dashes]
+        if not one.joins_left and (one.text == "-" or not one.text.startswith("-"))
+    ]  # fmt: skip
+    return len(before) + len(arguments[dashes + 1 :])

@@ -1,0 +1,323 @@
+"""The stream of samples of one drawing: start directories, commands and their composition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role, Token
+from shioenv.errors import SamplesExhaustedError
+from shioenv.grammar.spelling import spelt
+from shioenv.grammar.symbols import Nonterminal
+from shioenv.seeding import generator
+from shioenv.synthesis.compose import (
+    Composites,
+    command_tokens,
+    compose_input,
+    token,
+)
+from shioenv.synthesis.derivation import Drawn
+from shioenv.synthesis.digest_set import DigestSet
+from shioenv.synthesis.policy import PolicySettings
+from shioenv.synthesis.traces import DrawingPlace, Sample, SegmentTrace
+from shioenv.synthesis.usage_sampler import LONGEST_SHAPE, is_shape_operator
+from shioenv.synthesis.usage_tables import ABOUT_ITSELF
+
+USED_UP = 200
+"""Consecutive draws of a command without a new input, after which it is used up."""
+
+USED_UP_LENGTH = 40
+"""The same limit for one command at one length, for policies that fill lengths equally."""
+
+COMPOSITES = "composites"
+
+USUAL = "usual"
+
+FED = 0.9
+"""Share of commands that get an operand or a file as standard input if they would read nothing (our
+choice)."""
+
+SUITED_ATTEMPTS = 4
+"""Attempts to write a command that names a file to read, or that can be made to fail."""
+
+FREE_ATTEMPTS = 8
+"""Attempts per draw to write a command with each option once."""
+
+
+class _NothingWrittenError(Exception):
+    """All attempts to write a command failed."""
+
+
+class _NoSuchLengthError(Exception):
+    """No input of the requested length was found for a command."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleStream:
+    """The sampling loop over start directories and commands."""
+
+    composites: Composites
+    settings: PolicySettings
+    places: Mapping[str, DrawingPlace]
+    directories: Sequence[str]
+    names: Sequence[str]
+    lengths: Sequence[int]
+
+    def samples(self, seed: int, count: int | None) -> Iterator[Sample]:
+        """Yield the stream of one seed."""
+        if self.lengths:
+            yield from self.by_length(seed, count, self.lengths)
+            return
+        random = generator(seed, "sample")
+        share = self.composites.share
+        seen = DigestSet()
+        fresh = list(self.names)
+        misses: Counter[str] = Counter()
+        people = self.settings.usage_share > 0
+        while count is None or len(seen) < count:
+            directory = _pick(random, self.directories)
+            if people and random.random() < self.settings.usage_share:
+                drawn = self._usual(random, directory, composite=random.random() < share)
+                if drawn is not None and seen.add(drawn.cwd, drawn.input.text):
+                    misses[USUAL] = 0
+                    yield drawn
+                    continue
+                misses[USUAL] += 1
+                people = misses[USUAL] < USED_UP * len(self.names)
+                continue
+            composite = random.random() < share or (not fresh and share > 0)
+            names = self.names if composite else fresh
+            if not names:
+                raise SamplesExhaustedError(
+                    f"{', '.join(self.names)}: no more than {len(seen)} different inputs",
+                    hint="allow more commands, start directories or composites",
+                )
+            name = _pick(random, names)
+            drawn = self._draw(random, directory, name, composite=composite)
+            if drawn is not None and seen.add(drawn.cwd, drawn.input.text):
+                misses[COMPOSITES if composite else name] = 0
+                yield drawn
+                continue
+            misses[COMPOSITES if composite else name] += 1
+            if composite:
+                if misses[COMPOSITES] >= USED_UP * len(self.names):
+                    share = 0.0
+            elif misses[name] >= USED_UP:
+                fresh.remove(name)
+
+    def by_length(self, seed: int, count: int | None, lengths: Sequence[int]) -> Iterator[Sample]:
+        """Yield the stream of one seed with all lengths equally often.
+
+        A round visits all lengths in random order, and stays at each until there is a new input. A
+        command is dropped for a length that it cannot have, or at which it gives nothing new. A
+        length without commands is dropped.
+        """
+        random = generator(seed, "sample", "lengths")
+        seen = DigestSet()
+        fresh = {length: list(self.names) for length in lengths}
+        misses: Counter[tuple[str, int]] = Counter()
+        turns: list[int] = []
+        while count is None or len(seen) < count:
+            fresh = {length: names for length, names in fresh.items() if names}
+            if not fresh:
+                raise SamplesExhaustedError(
+                    f"{', '.join(self.names)}: no more than {len(seen)} different inputs "
+                    f"of {min(lengths)} to {max(lengths)} arguments",
+                    hint="allow more commands, start directories or lengths",
+                )
+            turns = [length for length in turns if length in fresh]
+            if not turns:
+                turns = list(fresh)
+                random.shuffle(turns)
+            length = turns[-1]
+            directory = _pick(random, self.directories)
+            name = _pick(random, fresh[length])
+            composite = random.random() < self.composites.share
+            try:
+                drawn = self._draw(random, directory, name, composite=composite, length=length)
+            except _NoSuchLengthError:
+                drawn = None
+                misses[name, length] += USED_UP_LENGTH // 4
+            if drawn is not None and seen.add(drawn.cwd, drawn.input.text):
+                misses[name, length] = 0
+                turns.pop()
+                yield drawn
+                continue
+            misses[name, length] += 1
+            if misses[name, length] >= USED_UP_LENGTH:
+                fresh[length].remove(name)
+
+    def _draw(
+        self,
+        random: Random,
+        directory: str,
+        name: str,
+        *,
+        composite: bool,
+        length: int | None = None,
+    ) -> Sample | None:
+        """Draw a sample that begins with this command.
+
+        `length` is the required number of arguments of this first command. None if the directory
+        has no values for the command, or a command could not be written. _NoSuchLengthError if no
+        input of the length was found.
+        """
+        place = self.places[directory]
+        if name not in place.grammars:
+            return None
+        traces: list[SegmentTrace] = []
+
+        def draw(name: str, *, piped: bool) -> Sequence[str]:
+            grammar = place.grammars[name]
+            start = grammar.pipe if piped and grammar.pipe is not None else grammar.start
+            if self.settings.free:
+                return self._free(random, place, name, start, piped=piped, traces=traces)
+            if length is None or traces:
+                drawn = place.sampler.draw(start, random)
+            elif (of_length := place.sampler.draw_length(start, random, length)) is not None:
+                drawn = of_length
+            else:
+                raise _NoSuchLengthError
+            traces.append(SegmentTrace(name, piped, drawn.trace, drawn.volatile))
+            return drawn.words
+
+        def draw_next(piped: bool) -> Sequence[str]:
+            return draw(_pick(random, place.pipes if piped else place.names), piped=piped)
+
+        try:
+            first = draw(name, piped=False)
+        except _NothingWrittenError:
+            return None
+        shell_input = Input(command_tokens(first))
+        if composite:
+            try:
+                shell_input = compose_input(
+                    random,
+                    self.composites,
+                    first,
+                    draw_next,
+                    place.targets,
+                    pipes=bool(place.pipes),
+                    fail=partial(place.failing, random) if self.settings.free else None,
+                )
+            except _NothingWrittenError:
+                return None
+        return _sample(place, directory, shell_input, traces)
+
+    def _free(
+        self,
+        random: Random,
+        place: DrawingPlace,
+        name: str,
+        start: Nonterminal,
+        *,
+        piped: bool,
+        traces: list[SegmentTrace],
+    ) -> Sequence[str]:
+        """Draw the words of a command by weights, with each option at most once."""
+        writer = place.writer(name)
+        plan = writer.options.plan(start, None)
+
+        def write() -> Drawn | None:
+            assert plan is not None
+            return writer.write(start, plan, random, horizon=place.sampler.horizon, spelling=None)
+
+        for _ in range(FREE_ATTEMPTS if plan is not None else 0):
+            drawn = write()
+            if drawn is not None:
+                drawn, words = (drawn, drawn.words) if piped else _fed(place, drawn, write, random)
+                traces.append(SegmentTrace(name, piped, drawn.trace, drawn.volatile))
+                return words
+        raise _NothingWrittenError
+
+    def _usual(self, random: Random, directory: str, *, composite: bool) -> Sample | None:
+        """Draw a sample by the usage table; None if that fails."""
+        place = self.places[directory]
+        people = place.people
+        assert people is not None
+        most = self.composites.max_segments
+        parts: Sequence[str] = (people.command(random),)
+        if composite:
+            parts = people.shape(random, LONGEST_SHAPE if most >= 3 else most)
+        elif most > 1 and place.reads_only_input(parts[0]) and random.random() < FED:
+            source = people.source(parts[0], random)
+            parts = parts if source is None else (source, "|", *parts)
+        tokens: list[Token] = []
+        traces: list[SegmentTrace] = []
+        before = ""
+        for number, part in enumerate(parts):
+            if is_shape_operator(part):
+                tokens.append(token(part, Role.OPERATOR))
+                if part in REDIRECTIONS:
+                    target = people.target(part, random, place.values)
+                    tokens.append(token(spelt(target), Role.TARGET))
+                before = part if part in SEPARATORS else before
+                continue
+            grammar = place.grammars[part]
+            piped = before == "|"
+            starts = [grammar.start]
+            if grammar.pipe is not None:
+                starts.insert(0 if piped else 1, grammar.pipe)
+            write = partial(
+                people.write,
+                place.writer(part),
+                starts,
+                random,
+                horizon=place.sampler.horizon,
+                piped=piped,
+            )
+            words: Sequence[str] | None = None
+            drawn: Drawn | None = None
+            for _ in range(SUITED_ATTEMPTS):
+                drawn = write()
+                if drawn is None:
+                    return None
+                if [*parts[number + 1 : number + 2]] == ["||"]:
+                    words = place.failing(random, drawn.words)
+                elif piped:
+                    words = drawn.words
+                else:
+                    drawn, words = _fed(place, drawn, write, random)
+                if words is not None:
+                    break
+            if drawn is None or words is None:
+                return None
+            if not composite and not ABOUT_ITSELF.isdisjoint(words):
+                if number < len(parts) - 1:
+                    return None
+                tokens, traces = [], []  # it reads nothing
+            traces.append(SegmentTrace(part, piped, drawn.trace, drawn.volatile))
+            tokens += command_tokens(words)
+        return _sample(place, directory, Input(tuple(tokens)), traces)
+
+
+def _fed(
+    place: DrawingPlace, drawn: Drawn, write: Callable[[], Drawn | None], random: Random
+) -> tuple[Drawn, Sequence[str]]:
+    """Give a command something to read, if it would read an empty standard input.
+
+    Another draw by `write` may name a file; otherwise the command gets `< FILE`.
+    """
+    if not place.reads_nothing(drawn.words) or random.random() >= FED:
+        return drawn, drawn.words
+    for _ in range(SUITED_ATTEMPTS):
+        another = write()
+        if another is not None and place.reads_file(another.words):
+            return another, another.words
+    return drawn, place.fed(drawn.words, random)
+
+
+def _sample(
+    place: DrawingPlace, directory: str, shell_input: Input, traces: Sequence[SegmentTrace]
+) -> Sample:
+    volatile = any(
+        trace.volatile or place.grammars[trace.grammar].header.volatile for trace in traces
+    )
+    return Sample(shell_input, directory, volatile, tuple(traces))
+
+
+def _pick(random: Random, items: Sequence[str]) -> str:
+    return items[int(random.random() * len(items))]

@@ -1,0 +1,48 @@
+"""Names of files and functions say what they hold, and stand for one thing."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from support.sources import FILES, relative
+
+FILES_IN_SEVERAL = 24
+"""Maximum number of file names that are in several packages."""
+FUNCTIONS_IN_SEVERAL = 80
+"""Maximum number of names of public functions that are in several modules."""
+UNCLEAR = frozenset(
+    {"asked", "asking", "cast", "door", "heard", "patience", "people", "seat", "seated", "stacked",
+     "whereabouts"}
+)  # fmt: skip
+"""File names that say nothing to somebody who has never seen the module."""
+
+
+def modules() -> Iterator[Path]:
+    return (path for path in FILES if not path.stem.startswith("__"))
+
+
+def several(homes: dict[str, set[str]]) -> list[str]:
+    return sorted(name for name, places in homes.items() if len(places) > 1)
+
+
+def test_few_file_names_are_in_several_packages() -> None:
+    homes: dict[str, set[str]] = defaultdict(set)
+    for path in modules():
+        homes[path.stem].add(relative(path.parent))
+    assert len(several(homes)) <= FILES_IN_SEVERAL, several(homes)
+
+
+def test_few_function_names_are_in_several_modules() -> None:
+    homes: dict[str, set[str]] = defaultdict(set)
+    for path in modules():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_":
+                homes[node.name].add(relative(path))
+    assert len(several(homes)) <= FUNCTIONS_IN_SEVERAL, several(homes)
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    assert [relative(path) for path in modules() if path.stem in UNCLEAR] == []
