@@ -105,9 +105,10 @@ class _Recorded:
 class ReplayedPasses:
     """Forward and backward passes, captured as a CUDA graph for each batch shape and replayed.
 
-    Each pass overwrites the gradients of the previous pass. The first batch of a shape runs eagerly, which also triggers lazy initialization in the
-    libraries. The second batch's pass is recorded. Everything runs on the current stream, which
-    must not be the default stream: CUDA cannot capture that one (CUDA manual, section on graphs).
+    Each pass overwrites the previous pass's gradients. The first batch of a shape runs eagerly,
+    which also triggers lazy initialization in the libraries. The second batch's pass is recorded.
+    Everything runs on the current stream, which must not be the default stream: CUDA cannot capture
+    that one (CUDA manual, section on graphs).
     """
 
     def __init__(self, loss_of: LossOf, weights: list[torch.Tensor]) -> None:

@@ -28,7 +28,8 @@ class Effort:
     drawing_seconds: float = 0.0
     """Seconds of processor time for drawing the samples, which no other count includes.
 
-    One process draws. Its waiting time is not counted, since other processes use the processors then.
+    One process draws. Its waiting time is not counted, since other processes use the processors
+    meanwhile.
     """
     asked: int = 0
     """Executions that were looked up in the cache."""
