@@ -109,7 +109,7 @@ class _Crowd:
             share.seconds = self._change(-1) - began
 
     def _change(self, more: int) -> float:
-        """Add `more` threads, and return the share so far of a thread present since the start."""
+        """Change the number of threads by `more`; return the seconds per thread so far."""
         with self._lock:
             now = time.perf_counter()
             if self._many:
@@ -160,12 +160,12 @@ class Lane(Reopened[Installed]):
 
     @property
     def seconds(self) -> float:
-        """The `seconds` of the open sandbox."""
+        """Total seconds that the open sandbox has spent on runs."""
         return self.open().seconds
 
     @property
     def waited(self) -> bool:
-        """The `waited` of the open sandbox."""
+        """Whether the latest run of the open sandbox slept until its timeout."""
         return self.open().waited
 
     def context(self, cwd: str | None = None) -> Context:
@@ -192,7 +192,7 @@ class Lane(Reopened[Installed]):
         )
 
     def _counted(self, runs: int, action: Callable[[Installed], Answer]) -> Answer:
-        """Wait for the turn, call `action`, which executes so many inputs, and add its effort."""
+        """Wait for the turn, call `action`, which executes `runs` inputs, and add its effort."""
         asked = time.perf_counter()
         with nullcontext() if self._alone else self._turn():
             self.effort.lane_seconds -= time.perf_counter() - asked
@@ -209,8 +209,8 @@ class Lane(Reopened[Installed]):
     def alone(self, run: Callable[[], Behavior]) -> Behavior:
         """Call `run` exclusively, while no other lane executes, and return its result.
 
-        If the latest run slept until its timeout, it did not lack processor time. Then call `run`
-        at once, beside others.
+        If the latest run slept until its timeout, it did not lack processor time. In that case,
+        call `run` immediately, in parallel with other lanes.
         """
         if self._alone or self.open().waited:
             return run()
@@ -225,7 +225,7 @@ class Lane(Reopened[Installed]):
 
 
 class Turns:
-    """Lets one task execute at a time, and another one as well while an execution takes long.
+    """Schedules tasks one at a time, and starts the next task while an execution waits.
 
     A task keeps its turn between executions, unless a task that started earlier waits for a turn.
     So tasks pass one after the other through one warm sandbox. Another task is started beside them
