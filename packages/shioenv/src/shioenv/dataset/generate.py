@@ -61,7 +61,7 @@ class Progress:
     done: int
     """Finished records, including those of earlier runs."""
     count: int
-    """Number of wanted records."""
+    """Number of requested records."""
     kept: int
     """Number of existing records when the run started."""
     executions: int
@@ -419,7 +419,7 @@ def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[tup
 
 
 class Teller:
-    """Counts the results of a run and reports them; `count` is the number of wanted records."""
+    """Counts the results of a run and reports them; `count` is the number of requested records."""
 
     def __init__(self, count: int, report: Callable[[Progress], None]) -> None:
         self.kept = self.new = self.executions = self.volatile = 0

@@ -342,7 +342,7 @@ class Manifest:
 
     @property
     def complete(self) -> bool:
-        """Whether every wanted record is in a finished shard."""
+        """Whether every requested record is in a finished shard."""
         return self.records == self.count
 
     @property
@@ -400,7 +400,7 @@ class Manifest:
 
 
 def finished_manifest(directory: str | Path) -> Manifest:
-    """Return the manifest of a finished dataset: all wanted records are in shards.
+    """Return the manifest of a finished dataset: all requested records are in shards.
 
     Errors: UnknownDatasetError, DatasetCorruptError, UsageError for an unfinished dataset.
     """

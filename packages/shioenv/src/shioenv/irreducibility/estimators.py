@@ -134,7 +134,7 @@ def _allotted(weights: Sequence[float], caps: Sequence[int], draws: int) -> list
 
 
 def balanced(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePart]:
-    """Take every leave-one-out, then balanced samples of the remaining sub-inputs (ours).
+    """Take every leave-one-out, then balanced samples of the remaining sub-inputs (our choice).
 
     An argument is needed if leaving out this argument alone changes the behavior. Leaving out more
     arguments with it mostly changes the behavior too. So the other sub-inputs are two populations:

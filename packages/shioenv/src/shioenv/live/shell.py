@@ -12,7 +12,8 @@ from shioenv.errors import ShellEndedError
 from shioenv.sandbox.base import Uncopied
 
 IDLE_SECONDS: Final = 3600.0
-"""Seconds for which a shell waits for its next line; ours: a longer pause counts as abandonment."""
+"""Seconds for which a shell waits for its next line (our choice: a longer pause counts as
+abandonment)."""
 
 
 class Shell(Protocol):
