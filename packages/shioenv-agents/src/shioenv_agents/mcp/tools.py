@@ -142,7 +142,7 @@ class ToolSettings:
 
 
 class ToolBox:
-    """The machines, shells, previews and the model behind the tools of one server."""
+    """The machines, shells, previews and the model that the tools of one server use."""
 
     def __init__(self, settings: ToolSettings) -> None:
         """Prepare the tools; nothing is opened yet. Errors: UsageError."""

@@ -66,7 +66,7 @@ class Threads:
         """Return the result of `work`, done in a thread.
 
         If the caller is cancelled, `interrupt` is called in another thread. It has to make the work
-        end soon. The cancelled caller waits for that end. Without `interrupt`, the work goes on.
+        end soon. The cancelled caller waits for that end. Without `interrupt`, the work continues.
         """
         future = self._threads.submit(work)
         try:

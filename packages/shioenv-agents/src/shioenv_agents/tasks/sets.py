@@ -99,7 +99,7 @@ class SetPlan:
             )
 
     def wanted(self, length: str) -> int:
-        """Return the wanted number of tasks of a length."""
+        """Return the requested number of tasks of a length."""
         number = LENGTHS.index(length)
         return (self.count + len(LENGTHS) - 1 - number) // len(LENGTHS)
 
@@ -214,7 +214,7 @@ class MadeSet:
 
     @property
     def complete(self) -> bool:
-        """Whether the set has the wanted number of tasks."""
+        """Whether the set has the requested number of tasks."""
         return bool(self.manifest["tasks"] == self.manifest["plan"]["count"])
 
 

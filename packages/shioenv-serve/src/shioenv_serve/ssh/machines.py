@@ -1,4 +1,4 @@
-"""The machines behind a server: one for each visitor, pristine when the visitor arrives."""
+"""The machines of a server: one for each visitor, pristine when the visitor connects."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def login_words(
 
 
 class VisitorMachine:
-    """One visitor's machine: a terminal, and any number of commands beside it."""
+    """One visitor's machine: a terminal, and any number of other commands."""
 
     def __init__(self, lines: Lines) -> None:
         self._lines = lines

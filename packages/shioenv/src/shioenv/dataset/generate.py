@@ -91,7 +91,7 @@ class Summary:
     seconds: float
     """Duration of the run in seconds."""
     effort: Effort
-    """Times and counts of the executions behind the new records."""
+    """Times and counts of the executions for the new records."""
 
     def __repr__(self) -> str:
         records, count = self.manifest.records, self.manifest.count
@@ -266,7 +266,7 @@ def generate(
 
 
 def enlarged(count: int, found: int, wanted: int) -> int:
-    """Return a larger number of records to generate, so that `wanted` of them are of some kind.
+    """Return a larger number of records to generate, so that `wanted` of them are of a given kind.
 
     Among the `count` records so far, `found` are of that kind. The number is that expected from
     this share, plus 5% of the missing records.

@@ -31,7 +31,7 @@ total as computing). Each sandbox is opened on first use."""
 
 PATIENCE = (0.005, 0.05)
 """Minimum and maximum seconds after which an unfinished execution counts as waiting, so that the
-next one may start beside it.
+next one may start in parallel.
 
 Between these bounds, the time is twice the average of recent executions (our choice). On an idle
 machine the average is 3 ms. On a busy machine a fixed time would start all lanes at once."""
@@ -43,7 +43,7 @@ Among: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 class Reopened(Generic[Sandbox]):
-    """A sandbox that is opened on demand, and opened anew after it was closed."""
+    """A sandbox that is opened on demand, and reopened after it was closed."""
 
     def __init__(self, opens: Callable[[], Sandbox]) -> None:
         self._opens = opens
@@ -228,9 +228,9 @@ class Turns:
     """Schedules tasks one at a time, and starts the next task while an execution waits.
 
     A task keeps its turn between executions, unless a task that started earlier waits for a turn.
-    So tasks pass one after the other through one warm sandbox. Another task is started beside them
-    only while an execution waits. Only the first of the waiting tasks uses a timeout, because every
-    thread that wakes takes the interpreter from a working thread.
+    So tasks pass one after the other through one warm sandbox. Another task is started only while
+    an execution waits. Only the first of the waiting tasks uses a timeout, because every thread
+    that wakes takes the interpreter from a working thread.
     """
 
     def __init__(self) -> None:
@@ -324,7 +324,7 @@ class Lanes:
 
     @contextmanager
     def among_others(self) -> Iterator[None]:
-        """Wait for exclusive lanes, including waiting ones, then execute beside others."""
+        """Wait for exclusive lanes, including waiting ones, then execute in parallel."""
         with _locked(self._door, fcntl.LOCK_SH):
             fcntl.flock(self._room, fcntl.LOCK_SH)
         try:
