@@ -155,7 +155,7 @@ def shown_progress() -> Callable[[Progress], None]:
 
     A terminal's line is on standard error. Elsewhere nothing is shown.
     """
-    if "ipykernel" in sys.modules:
+    if _is_notebook():
         rewrite = _notebook_line()
     elif sys.stderr is not None and sys.stderr.isatty():
         rewrite = _terminal_line()
@@ -175,6 +175,12 @@ def shown_progress() -> Callable[[Progress], None]:
             rewrite(f"{progress.done}/{progress.count} records{speed}", ended)
 
     return show
+
+
+def _is_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    shown = sys.modules.get("IPython")
+    return shown is not None and hasattr(shown.get_ipython(), "kernel")
 
 
 def _terminal_line() -> Callable[[str, bool], None]:
