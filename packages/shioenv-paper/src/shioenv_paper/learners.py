@@ -61,7 +61,7 @@ class PolicyEpisode:
 
     @property
     def useful(self) -> bool:
-        """Whether it is a steady success with three arguments or more and an R of .7 or more."""
+        """Whether it succeeds, is not volatile, and has at least three arguments and an R of .7."""
         return (
             self.exit_code == 0
             and not self.volatile

@@ -471,7 +471,7 @@ class TaskError(ShioenvError):
 
 
 class TerminalError(ShioenvError):
-    """The second shell beside a terminal's shell was killed before it could answer."""
+    """The query shell of a terminal was killed before it could answer."""
 
     code = "SHIO-T02"
 

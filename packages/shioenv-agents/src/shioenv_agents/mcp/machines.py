@@ -20,10 +20,10 @@ from shioenv_agents.mcp.workers import Slots, Threads
 Answer = TypeVar("Answer")
 
 OF_ONE_CLIENT: Final = 8
-"""Maximum open shells of one client; ours, since a machine takes megabytes."""
+"""Maximum open shells of one client (our choice, because a machine takes megabytes)."""
 
 FORK_SECONDS: Final = 30.0
-"""Seconds that the commands of a forked shell may take together; ours."""
+"""Seconds that the commands of a forked shell may take together (our choice)."""
 
 
 @dataclass(slots=True)

@@ -63,7 +63,7 @@ class CaseComparison:
     truth: tuple[TruthCase, ...]
     """All drawn cases."""
     verdicts: tuple[CaseVerdict, ...]
-    """Verdicts of the cases with steady truth, in order."""
+    """Verdicts of the steady cases (with deterministic truth), in order."""
     findings: tuple[CaseFinding, ...]
 
     @property

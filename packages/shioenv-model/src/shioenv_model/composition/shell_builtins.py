@@ -70,7 +70,7 @@ def end(here: Environment, name: str, values: list[str]) -> None:
 
 
 def _return_fails(here: Environment, values: list[str]) -> bool:
-    """Report a `return` with a word, and one outside of functions; whether the shell goes on."""
+    """Report a `return` with a word or outside of functions; return whether the shell goes on."""
     if len(values) == 2 and not re.fullmatch(r"-?\d{1,18}", values[1]):
         here.complain(f"return: {values[1]}: numeric argument required")
     if here.place.calls or here.place.is_read:

@@ -263,8 +263,8 @@ def differs(
     Behaviors are the same where exit codes and context patches are equal and the outputs'
     similarity exceeds the threshold. A similarity equal to the threshold is not enough (Section
     C.3). Equal bytes are the same under any threshold, so a threshold of 1 requires equal bytes.
-    Reached limits of time or output and the contents of files must be equal as well (ours, because
-    they are effects too). The parts in `ignore` are not compared.
+    Reached limits of time or output and the contents of files must be equal as well (our choice,
+    because they are effects too). The parts in `ignore` are not compared.
     """
     if full.exit_code != reduced.exit_code and not ignore.exit_code:
         return Difference(Channel.EXIT_CODE)

@@ -41,8 +41,8 @@ from shioenv.text import short_repr
 Started = TypeVar("Started")
 
 LENT = 2
-"""Maximum number of shells that `lend_shell` lends at a time; ours, because each takes
-megabytes."""
+"""Maximum number of shells that `lend_shell` lends at a time (our choice, because each takes
+megabytes)."""
 
 LENT_SECONDS = 86_400.0
 """Seconds for which a lent shell waits for its next line."""
@@ -156,7 +156,7 @@ class SandboxRunner(Uncopied):
         history followed by the input. The output is the part after the history's output. The patch
         leads from the context after the history to the one after the input. If two runs of the
         history differ, the behavior is volatile. Then as many lines of the output are removed as
-        the history alone wrote (ours).
+        the history alone wrote (our choice).
         """
         cwd = state.cwd if state else self.system.declaration.start_directory
         history = state.history if state else ()

@@ -61,7 +61,7 @@ class Progress:
     done: int
     """Finished records, including those of earlier runs."""
     count: int
-    """Number of wanted records."""
+    """Number of requested records."""
     kept: int
     """Number of existing records when the run started."""
     executions: int
@@ -91,7 +91,7 @@ class Summary:
     seconds: float
     """Duration of the run in seconds."""
     effort: Effort
-    """Times and counts of the executions behind the new records."""
+    """Times and counts of the executions for the new records."""
 
     def __repr__(self) -> str:
         records, count = self.manifest.records, self.manifest.count
@@ -272,7 +272,7 @@ def generate(
 
 
 def enlarged(count: int, found: int, wanted: int) -> int:
-    """Return a larger number of records to generate, so that `wanted` of them are of some kind.
+    """Return a larger number of records to generate, so that `wanted` of them are of a given kind.
 
     Among the `count` records so far, `found` are of that kind. The number is that expected from
     this share, plus 5% of the missing records.
@@ -425,7 +425,7 @@ def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[tup
 
 
 class Teller:
-    """Counts the results of a run and reports them; `count` is the number of wanted records."""
+    """Counts the results of a run and reports them; `count` is the number of requested records."""
 
     def __init__(self, count: int, report: Callable[[Progress], None]) -> None:
         self.kept = self.new = self.executions = self.volatile = 0

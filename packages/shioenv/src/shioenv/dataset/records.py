@@ -169,7 +169,7 @@ def import_parts(
 
 
 def _exported(source: Path, directory: Path, report: Report) -> Manifest:
-    """Restore the dataset that the manifest beside the records describes."""
+    """Restore the dataset that the manifest in the records' directory describes."""
     with new_directory(directory) as temporary:
         return _restore(source, source / SOURCE_MANIFEST, _files(source), temporary, report)
 

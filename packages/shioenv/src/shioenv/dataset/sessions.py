@@ -23,7 +23,7 @@ from shioenv.grammar.parse import InputParser
 from shioenv.sandbox.base import LONGEST_INPUT
 
 MOST_HISTORY: Final = 100
-"""Maximum number of lines before an input; ours, because each is run for every sub-input."""
+"""Maximum number of lines before an input (our choice, because each is run for every sub-input)."""
 
 _HARMLESS: Final = ("empty", "only a comment")
 """Reasons for leaving out a line that do not affect later lines."""

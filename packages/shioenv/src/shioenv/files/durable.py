@@ -162,7 +162,7 @@ def _exists(path: Path) -> OutputExistsError:
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """Create an empty directory beside `path`, and rename it to `path` at the end of the block.
+    """Create an empty directory next to `path`, and rename it to `path` at the end of the block.
 
     The caller syncs each file in the directory to disk. After an error the directory is removed.
     Leftovers of an earlier, killed call are removed first. Errors: OutputExistsError, UsageError
@@ -192,7 +192,7 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Yield a unique name beside `path`, where the caller writes a file.
+    """Yield a unique name next to `path`, where the caller writes a file.
 
     At the end of the block the file is synced to disk and renamed to `path`. Errors:
     OutputExistsError, also if `path` was created during the block; DatasetStorageError.

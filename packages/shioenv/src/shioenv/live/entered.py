@@ -28,7 +28,7 @@ from shioenv.sandbox.base import (
 from shioenv.system.store import System
 
 START_SECONDS: Final = 60.0
-"""Seconds that starting a command may take; ours, because a machine may be busy."""
+"""Seconds that starting a command may take (our choice, because a machine may be busy)."""
 
 _LAUNCH: Final = (
     "exec 9<&0 0</dev/null; set -m\n"

@@ -137,8 +137,8 @@ class Terminal:
     `run` types a row. Each row is parsed separately, so an unclosed quote does not affect the next
     row. Rows share all of the shell's state: directory, variables, functions, files. After `exit`
     or `exec` nothing runs any more, as in any shell. An `exec` with only redirections applies to
-    that row alone (ours, because repeated rows print nothing). A row that times out is undone
-    completely (ours, as after Ctrl-C, with nothing half done). `beside` runs a row in another
+    that row alone (our choice, because repeated rows print nothing). A row that times out is undone
+    completely (our choice, as after Ctrl-C, with nothing half done). `beside` runs a row in another
     shell.
 
     Each row has the machine's limit of real time, and may be as long as an input. All rows together

@@ -2,7 +2,7 @@
 
 `shioenv-sandbox` creates namespaces and supervises one sandbox. `preload.so` turns the system's own
 bash into a fork server. `shioenv_backends/microvm/programs.py` has the programs of a microVM,
-`shioenv_serve/ssh/programs.py` those that run beside an sshd. All of these are compiled when their
+`shioenv_serve/ssh/programs.py` those that run with an sshd. All of these are compiled when their
 package is built. They do not depend on the host's C library: programs are linked statically, and
 libraries use the system's C library.
 

@@ -14,10 +14,10 @@ from shioenv.domain.runner import Executing, Order, State
 HURRIED_SECONDS = 0.25
 """Minimum wall time of hurried sub-inputs (`Patience`), in seconds. They are hurried because an
 input that hangs without an argument hangs without further arguments too: `ping` without its count
-(ours)."""
+(our choice)."""
 
 HASTE = 4
-"""Factor on the time of a hurried sub-input that timed out while it was working (ours)."""
+"""Factor on the time of a hurried sub-input that timed out while it was working (our choice)."""
 
 
 def _cut(behavior: Behavior) -> bool:

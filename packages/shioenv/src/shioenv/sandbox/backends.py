@@ -147,8 +147,8 @@ def inherited_by_inputs(limits: Limits) -> list[str]:
 def prove(system: System, report: Callable[[str], None], *, anew: bool) -> None:
     """Determine how to run a fork server in the system's bash, and save the verdict.
 
-    With `anew`, probe the bash even where a verdict is saved. `report` is called with the verdict
-    of a new probe. Errors: HostError, as from `default_sandbox`.
+    With `anew`, probe the bash even if a verdict is saved. `report` is called with the verdict of a
+    new probe. Errors: HostError, as from `default_sandbox`.
     """
     find_out = prove_shell if anew else proven_shell
     find_out(system, report)

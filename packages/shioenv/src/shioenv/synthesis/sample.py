@@ -279,7 +279,7 @@ def _in_a_row(
     waiting = deque[Sample](maxlen=WAITING)
 
     def fitting(row: TypedSoFar, wanted: str) -> Sample:
-        """Return a sample with the wanted action, or any sample of the session's directory."""
+        """Return a sample with the required action, or any sample of the session's directory."""
         for place, one in enumerate(waiting):
             if one.cwd == row.start and row.fits(one.input, wanted):
                 del waiting[place]

@@ -1,4 +1,4 @@
-"""Samples: drawn inputs, with the choices behind each of their commands."""
+"""Samples: sampled inputs, with the choices that led to each of their commands."""
 
 from __future__ import annotations
 

@@ -287,7 +287,7 @@ class NamespaceSandbox(Uncopied):
 
     @in_turn
     def run_beside(self, request: Request) -> Execution:
-        """Run an input beside the persistent shell; see `ShellSandbox.run_beside`."""
+        """Run an input in addition to the persistent shell; see `ShellSandbox.run_beside`."""
         return self._of_shell(request, 0)
 
     @in_turn
