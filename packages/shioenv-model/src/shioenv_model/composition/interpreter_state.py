@@ -245,7 +245,8 @@ class Asker:
     def _executed(self, text: str, state: State, how: CallSetting) -> Behavior:
         """Execute the command in the way in which Bash runs it within the input.
 
-        Where the output shows the shell's command line, substitute that of the whole input.
+        If the output shows the shell's command line, substitute the command line of the whole
+        input.
         """
         if how.beside:
             # the output bypasses the concurrent stages, which wait for the command

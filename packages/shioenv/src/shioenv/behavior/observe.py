@@ -284,8 +284,8 @@ class SandboxRunner(Uncopied):
     ) -> tuple[Lines, int]:
         """Start a resident shell that runs an input on a terminal, in a start directory.
 
-        Of the returned `Lines`, only `look` and `close` are usable. The caller closes the
-        descriptor of the terminal's other end. Errors: those of `start_shell`.
+        Only `look` and `close` of the returned `Lines` are usable. The caller closes the descriptor
+        of the terminal's other end. Errors: those of `start_shell`.
         """
         start = cwd or self.system.declaration.start_directory
         request = Request(shell_input, cwd=start)

@@ -279,7 +279,7 @@ class Terminal:
     def done(self) -> Behavior:
         """Return the combined behavior of all rows as typed, in the form of `since_start`.
 
-        Where a command entered the machine, every process is ended first. All that happened there
+        If a command entered the machine, every process is ended first. All that happened there
         until then counts. Errors: those of the machine; TerminalError where the typed shell could
         not be ended.
         """

@@ -324,7 +324,7 @@ class Execution:
     frozen: bool = False
     """Whether changes of later lines are relative to the state after this line."""
     outlived: bool = False
-    """Of a line: whether a process that it started was there at its end."""
+    """For a line: whether a process that it started was still running at its end."""
     hostname: bytes | None = None
     """The hostname after the run; None if unchanged."""
     network: bytes | None = None
