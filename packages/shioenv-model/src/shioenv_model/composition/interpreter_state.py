@@ -144,7 +144,7 @@ class Asker:
         """Advance to the state after a command; executing `text` must reproduce that state.
 
         Return the names of removed files, each with its new name if it was moved, else None.
-        Errors: Abstained where the patch does not apply to the state.
+        Errors: Abstained if the patch does not apply to the state.
         """
         spend(_ADVANCE + len(text))
         known = {

@@ -62,7 +62,7 @@ class Found:
     """The initial state of an execution, as far as its behavior depends on it."""
 
     shell: ShellDump | None
-    """The shell's state; None where it is unknown."""
+    """The shell's state; None if it is unknown."""
     cwd: bytes
     network: bytes | None = None
     """The network in the form of `Execution.network`; None for the untouched one."""
@@ -462,7 +462,7 @@ def _cut(
 ) -> tuple[ContextPatch, Mapping[str, str], str | None]:
     """Truncate the patch and the digests to `MAX_OPERATIONS`, and return a digest of them all.
 
-    The digest is None where nothing was cut, neither here nor before (`incomplete`).
+    The digest is None if nothing was cut, neither here nor before (`incomplete`).
     """
     if not incomplete and max(len(patch.operations), len(digests)) <= MAX_OPERATIONS:
         return patch, digests, None

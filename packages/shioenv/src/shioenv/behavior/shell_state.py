@@ -160,7 +160,7 @@ class Declarations:
         self._known = lines | self._levels
 
     def unchanged(self, after: bytes) -> bool:
-        """Whether only left-out variables differ; may be False where only parsing could decide.
+        """Whether only left-out variables differ; may be False if only parsing could decide.
 
         Lines are compared as a set. That is sound if every line of the first dump is a complete
         declaration. A value of several lines begins with a line that is not among them.

@@ -56,7 +56,7 @@ def supervised(
 
     The program's standard output goes to `stdout`, its standard error to that of this process. With
     `last_words`, the last 2,000 bytes of both are written to that file instead, after the program
-    has ended. Errors: OSError where the program cannot be run.
+    has ended. Errors: OSError if the program cannot be run.
     """
     kept, lock = _scratch()
     said, told = os.pipe()
