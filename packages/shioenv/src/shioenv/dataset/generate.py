@@ -491,7 +491,8 @@ def add_scores(
 
     Errors: UsageError if the source is not finished, was scored, or is a selection, whose record
     numbers have gaps. UsageError is also raised for a `scoring` with a budget of 0.
-    DatasetMismatchError if another release made the source. Those of `generate`.
+    DatasetMismatchError if another release made the source. The errors of `generate` are raised
+    too.
     """
     manifest = finished_manifest(source)
     plan = manifest.plan

@@ -302,7 +302,8 @@ def executor_named(
 
     The other arguments are those of `LocalExecutor`; `address` is that of a cluster. Errors:
     UsageError for another name, or for an address with another executor than `ray`.
-    MissingExtraError if no installed package provides the executor. Those of its class.
+    MissingExtraError if no installed package provides the executor. The errors of its class are
+    raised too.
     """
     if name not in ENGINES:
         raise UsageError(f"no engine is called {name!r}", hint=did_you_mean(name, ENGINES))
