@@ -269,7 +269,7 @@ class OpenShells:
             self._threads.submit(each.close)
 
     def _make_room(self, owner: str) -> None:
-        """Forget ended shells. Errors: OverloadedError where there are too many others."""
+        """Forget ended shells. Errors: OverloadedError if there are too many others."""
         self._end([each for each in self._shells.values() if each.shell.ended and not each.busy])
         owners = [*(each.owner for each in self._shells.values()), *self._opening]
         for most, count in ((OF_ONE_CLIENT, owners.count(owner)), (self._most, len(owners))):

@@ -378,7 +378,7 @@ class ShellVariables(ABC):
     def store(self, name: str, value: Value | None) -> None:
         """Set a variable, or unset it (None).
 
-        Errors: Complaint for a readonly variable; Abstained where setting it has other effects.
+        Errors: Complaint for a readonly variable; Abstained if setting it has other effects.
         """
         document = self.state.before.document
         old = self.value_of(name)

@@ -199,7 +199,7 @@ class _Option:
 
 
 def _next_option(here: Environment, letters: str, words: list[str]) -> _Option:
-    """Parse the next option. Errors: Abstained where the words were changed meanwhile."""
+    """Parse the next option. Errors: Abstained if the words were changed meanwhile."""
     said = here.variable("OPTIND") or ""
     index, place = max(1, int(said) if re.fullmatch(r"-?\d{1,9}", said) else 1), here.own.cluster
     if index > len(words):

@@ -199,7 +199,7 @@ class SandboxRunner(Uncopied):
         `wall_seconds` are those of `execute`. The behavior may be a remembered one if the last row
         is a repeated one.
 
-        Errors: InputError where the rows are too long (`request_of`), those of `run`.
+        Errors: InputError if the rows are too long (`request_of`), those of `run`.
         """
         rows = list(rows)
         env = self.context(cwd).document["env"] if self.limits.without_shell_state else None
@@ -215,7 +215,7 @@ class SandboxRunner(Uncopied):
         """Return the complete context of the pristine system in a start directory.
 
         The patches of inputs that are run there apply to this context. It is constant and has every
-        field. Errors: StartDirectoryError where `cwd` is no directory, SandboxError.
+        field. Errors: StartDirectoryError if `cwd` is no directory, SandboxError.
         """
         start = cwd or self.system.declaration.start_directory
         known = self._context
@@ -284,8 +284,8 @@ class SandboxRunner(Uncopied):
     ) -> tuple[Lines, int]:
         """Start a resident shell that runs an input on a terminal, in a start directory.
 
-        Of the returned `Lines`, only `look` and `close` are usable. The caller closes the
-        descriptor of the terminal's other end. Errors: those of `start_shell`.
+        Only `look` and `close` of the returned `Lines` are usable. The caller closes the descriptor
+        of the terminal's other end. Errors: those of `start_shell`.
         """
         start = cwd or self.system.declaration.start_directory
         request = Request(shell_input, cwd=start)
@@ -343,7 +343,7 @@ class SandboxRunner(Uncopied):
     def read(self, path: str) -> bytes | None:
         """Return the content of a regular file of the pristine system, by its absolute path.
 
-        None where the path leads to no regular file.
+        None if the path leads to no regular file.
         """
         return self.system.content(path)
 

@@ -29,7 +29,7 @@ class RowKind(StrEnum):
     BESIDE = "b"
     """The row is run in a newly executed bash, in the start directory."""
     BESIDE_AGAIN = "c"
-    """As `BESIDE`, once more. The row's output is discarded."""
+    """A second run like `BESIDE`. The row's output is discarded."""
     END = "e"
     """The shell of the rows before this one ends, with every process that they left running."""
 

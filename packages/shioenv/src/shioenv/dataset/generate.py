@@ -235,8 +235,8 @@ def generate(
     call to resume it. A larger `count` extends a dataset.
 
     The same arguments and system give the same bytes, with any `executor` and any number of
-    restarts. Of volatile records only number, input and arguments are the same. Without an
-    `executor` processes of this machine do the work, one per processor.
+    restarts. Volatile records have only the same number, input and arguments. Without an `executor`
+    processes of this machine do the work, one per processor.
 
     `settings` override those of the `drawing`: `seed`, `commands`, `policy` and the others.
     `system` is a name or file as in `open_sandbox`. `limits` apply to each execution (None:
@@ -490,8 +490,9 @@ def add_scores(
     it. `system` names the system if it was built from a file.
 
     Errors: UsageError if the source is not finished, was scored, or is a selection, whose record
-    numbers have gaps. UsageError too for a `scoring` with a budget of 0. DatasetMismatchError if
-    another release made the source. Those of `generate`.
+    numbers have gaps. UsageError is also raised for a `scoring` with a budget of 0.
+    DatasetMismatchError if another release made the source. The errors of `generate` are raised
+    too.
     """
     manifest = finished_manifest(source)
     plan = manifest.plan

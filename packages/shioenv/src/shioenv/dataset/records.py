@@ -232,7 +232,7 @@ class _Same:
         self._distinct = Distinct()
 
     def check(self, place: str, record: Record) -> None:
-        """Raise ImportFileError where a record cannot follow the records before."""
+        """Raise ImportFileError if a record cannot follow the records before."""
         first = self._first = self._first or record
         for name in ("sampler", "system", "schema_version"):
             one, other = getattr(first, name), getattr(record, name)

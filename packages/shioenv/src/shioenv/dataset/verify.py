@@ -508,7 +508,7 @@ def replay(
     from a file. `report` is called with the number of records done and requested. Errors:
     UsageError for a count below 1, or for records that cannot be executed again.
     DatasetMismatchError if the installed build of the system differs, or if the records have an
-    earlier schema version. Those of `read_records` and of opening a sandbox.
+    earlier schema version. The errors of `read_records` and of opening a sandbox are raised too.
     """
     if count < 1:
         raise UsageError(f"cannot replay {count} records", hint="at least 1")

@@ -50,13 +50,13 @@ def supervised(
 ) -> subprocess.Popen[bytes]:
     """Start a program and return its supervisor, which exits with the program's status.
 
-    `terminate` ends the program and its descendants. So does the end of this process or of the
-    program itself. The program has a separate session, and a directory for temporary files (TMPDIR)
-    that is removed afterwards.
+    `terminate` ends the program and its descendants. The end of this process or of the program
+    itself has the same effect. The program has a separate session, and a directory for temporary
+    files (TMPDIR) that is removed afterwards.
 
     The program's standard output goes to `stdout`, its standard error to that of this process. With
     `last_words`, the last 2,000 bytes of both are written to that file instead, after the program
-    has ended. Errors: OSError where the program cannot be run.
+    has ended. Errors: OSError if the program cannot be run.
     """
     kept, lock = _scratch()
     said, told = os.pipe()

@@ -250,9 +250,9 @@ def open_shell(
     """Open a shell on a separate machine, which is discarded when the shell is closed.
 
     `cwd` is the start directory (None: the system's first one). The `limits` of time and output
-    apply to each line. Those of memory, processes and disk apply to the shell. The shell ends after
-    waiting for its next line for `idle_seconds`. Errors: those of `open_sandbox`; SandboxError for
-    a sandbox that keeps no shell, such as a microVM.
+    apply to each line. The limits of memory, processes and disk apply to the shell. The shell ends
+    after waiting for its next line for `idle_seconds`. Errors: those of `open_sandbox`;
+    SandboxError for a sandbox that keeps no shell, such as a microVM.
     """
     runner = open_sandbox(system, limits)
     try:

@@ -33,7 +33,7 @@ class Shell(Protocol):
         """Run a line and return its behavior; the patch starts at the end of the previous line.
 
         `timeout`, in seconds, overrides the limit `wall_seconds`. A line that reaches a limit ends
-        the shell. Errors: ShellEndedError where the shell has ended; those of the runner or the
+        the shell. Errors: ShellEndedError if the shell has ended; those of the runner or the
         sandbox.
         """
         ...

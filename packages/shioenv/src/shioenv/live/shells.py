@@ -86,7 +86,7 @@ class Shells(Closing):
             return self._spare.popleft() if self._spare else self._make()
 
     def make_ready(self) -> None:
-        """Open spare machines for the next shells; do nothing where shells need no machine."""
+        """Open spare machines for the next shells; do nothing if shells need no machine."""
         while True:
             with self._opening:
                 if self._closed or self._machines is None or len(self._spare) >= SPARE:

@@ -30,7 +30,7 @@ PROGRAMS: Final = _HERE / "bin"
 def built(directory: Path, name: str, package: str = "shioenv") -> Path:
     """Return the path of a program that was compiled when its package was built.
 
-    Errors: HostError where the program is missing. The hint is to reinstall `package`.
+    Errors: HostError if the program is missing. The hint is to reinstall `package`.
     """
     path = directory / name
     if not path.exists():

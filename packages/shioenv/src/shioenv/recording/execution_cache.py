@@ -329,7 +329,7 @@ def _sealed(key: bytes, value: bytes) -> bytes:
 
 
 def _opened(key: bytes, sealed: object) -> bytes | None:
-    """Return an entry's value; None where it is not as it was written under this key."""
+    """Return an entry's value; None if it is not as it was written under this key."""
     if not isinstance(sealed, bytes):
         return None
     value = sealed[_CHECKSUM:]
@@ -391,7 +391,7 @@ class MemoryCache:
         return MemoryCache(cwd, self._store, self._capacity, self._lock)
 
     def get(self, text: str, /) -> Behavior | None:
-        """Return the behavior of a text; None where it is not kept, or not any more."""
+        """Return the behavior of a text; None if it is not kept, or not any more."""
         with self._lock:
             behavior = self._store.get((self._cwd, text))
             if behavior is not None:

@@ -115,7 +115,7 @@ class Recorded:
     If the other run differed, everything is from one of the two runs (`of_one_run`).
     """
     score: Score | None
-    """The score; None where the budget was 0."""
+    """The score; None if the budget was 0."""
 
     def record(
         self,

@@ -49,9 +49,9 @@ class Patience:
     gets the wall time of every run.
 
     Processes may still run at the end of the time allowed after the shell's end. If that happens in
-    the first run of the session, the run is repeated once through `alone`. So is a sub-input in
-    which that happens, unless it is hurried, the session is volatile, or the session has such
-    processes too.
+    the first run of the session, the run is repeated once through `alone`. A sub-input in which
+    that happens is repeated as well, unless it is hurried, the session is volatile, or the session
+    has such processes too.
 
     A run that breaks its sandboxes is repeated once through `alone`, because another run may have
     taken its resources. If it breaks them again, the run itself is the cause. Then all further runs
