@@ -250,7 +250,7 @@ class SandboxRunner(Uncopied):
     ) -> list[Behavior | None]:
         """Run a session's rows in one resident shell, and return the behavior of each row.
 
-        None stands for a row that `execute` has to run with its history (`run_session`).
+        None means that `execute` has to run the row with its history (`run_session`).
         `separate` and `order` are those of `execute`. Errors: those of `start_shell`.
         """
         lines = self.start_shell(cwd, idle_seconds=LENT_SECONDS, separate=separate)
