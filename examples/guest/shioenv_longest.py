@@ -30,15 +30,15 @@ def longest(
 
 
 class Echoes:
-    """Answers `echo` with words alone, and declines every other input."""
+    """Answers `echo` if its operands are plain words, and declines every other input."""
 
     version = "1"
 
     def __init__(self, setting: Any) -> None:
-        """Take the text behind `echoes:`, the suite's system and its start directory."""
+        """Accept the setting: the text after `echoes:`, the suite's system, its start directory."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """The words behind `echo`. Errors: Abstained for another input."""
+        """Return the words after `echo`. Errors: Abstained for any other input."""
         try:
             command, *words = shlex.split(shell_input)
         except ValueError:

@@ -11,6 +11,7 @@ import pytest
 
 import docs_test
 import transcripts
+from support.needs import needs
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,6 +58,7 @@ def test_the_home_of_the_site_names_the_same_first_commands() -> None:
     assert first_commands(transcripts.README) == first_commands(ROOT / "docs" / "index.md")
 
 
+@needs("ssh")
 @pytest.mark.usefixtures("system")
 @pytest.mark.timeout(900)
 def test_the_first_commands_run_in_order(tmp_path: Path) -> None:

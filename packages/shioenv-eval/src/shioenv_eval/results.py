@@ -84,7 +84,7 @@ def trained_on(suite: Suite, training: Training | str | Path) -> TrainedOn:
 
 @dataclass(frozen=True)
 class JudgedPredictor:
-    """A predictor's answers to a suite, and their marks."""
+    """A predictor's answers to a suite, with their scores."""
 
     name: str
     """The predictor's name exactly as given, such as `memory:./dataset`."""

@@ -40,7 +40,7 @@ class SuiteCase:
     runs: tuple[Behavior, ...]
     """The behavior in each run, at least one, in the order of the runs."""
     moved: Mapping[str, Any] = field(default_factory=dict)
-    """The values at the paths that the runs' patches move from, by path."""
+    """Values before the runs at the source paths of move operations, by path."""
 
     def __repr__(self) -> str:
         question = self.question
@@ -214,7 +214,7 @@ def _cases(body: bytes, source: str) -> Iterator[SuiteCase]:
 
 
 def moved_in(runs: Sequence[Behavior], before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a context's values at the paths that the runs' patches move from, by path."""
+    """Return a context's values at the source paths of the runs' move operations, by path."""
     found: dict[str, Any] = {}
     for run in runs:
         for _, source, _ in moves(run.patch):

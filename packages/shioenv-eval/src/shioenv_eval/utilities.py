@@ -29,8 +29,9 @@ _DEEPEST = 4
 def utilities(text: str) -> tuple[str, ...]:
     """Return the distinct programs and builtins that an input calls by name, in order.
 
-    Utilities in substitutions are included. So are those run by `sudo`, or by a command whose
-    grammar declares it (`find -exec`, `xargs`). `ip` is distinguished by its object (`ip-addr`).
+    Utilities in substitutions are included. Utilities run by `sudo` are included too, or by a
+    command whose grammar declares it (`find -exec`, `xargs`). `ip` is distinguished by its object
+    (`ip-addr`).
     """
     found: dict[str, None] = {}
     try:

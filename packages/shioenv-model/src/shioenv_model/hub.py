@@ -22,10 +22,10 @@ FILE = f"shioenv{SUFFIX}"
 
 
 def get(repository: str, name: str | None = None) -> Path:
-    """Download and check a repository's model, and store it among the user's. Return its file.
+    """Download and check a repository's model, and store it in the user's model directory.
 
-    `name` is the local name (default: the repository's last part). Errors: ModelError for a
-    repository without a model, or an unreachable server; MissingExtraError.
+    Return the model's file. `name` is the local name (default: the repository's last part). Errors:
+    ModelError for a repository without a model, or an unreachable server; MissingExtraError.
     """
     hub = _hub()
     called = name or repository.rpartition("/")[2]

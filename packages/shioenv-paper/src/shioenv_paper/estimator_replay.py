@@ -1,4 +1,4 @@
-"""Replay of estimators on inputs with all sub-inputs executed: nothing is executed again."""
+"""Replay of estimators on inputs whose sub-inputs have all been executed before."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ PAPER_ERRORS = {32: 0.03, 64: 0.02}
 """The paper's mean absolute error by budget, for "12-argument inputs" (Section 4.2).
 
 It also gives the budgets as shares of all sub-inputs, 1.5% and 3.125%. These are the shares for 11
-removable arguments: the paper's 12 may include the command. Its errors are therefore shown from 11
-to 12.
+removable arguments: the paper's 12 may include the command. Reports therefore show its errors for
+11 to 12 arguments.
 """
 
 

@@ -61,7 +61,7 @@ class PolicyEpisode:
 
     @property
     def useful(self) -> bool:
-        """Whether it is a steady success with three arguments or more and an R of .7 or more."""
+        """Whether it succeeds, is not volatile, and has at least three arguments and an R of .7."""
         return (
             self.exit_code == 0
             and not self.volatile
@@ -91,9 +91,10 @@ def run_learners(
 ) -> Findings:
     """Train a network of each constraint with each seed on at least `episodes` executed inputs.
 
-    Each network is evaluated on at least `evaluated` further episodes, including rejected ones. So
-    is a policy of uniformly drawn actions. Each episode is given a command. Errors: those of
-    `experiment`; MissingExtraError without the extra `rl`.
+    Each network is evaluated on at least `evaluated` further episodes, including rejected ones. A
+    policy that samples actions uniformly is evaluated in the same way. The environment chooses the
+    command of each episode. Errors: those of `experiment`; MissingExtraError without the extra
+    `rl`.
     """
     require_libraries("this experiment", "rl", "sb3_contrib", "torch")
     from shioenv_paper import experiment_charts

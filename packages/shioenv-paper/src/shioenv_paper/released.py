@@ -97,9 +97,9 @@ def import_released(
 ) -> ImportedRelease:
     """Create a dataset in `directory` from the released records of a file or directory.
 
-    Records are renumbered in order. Of equal inputs the first is kept. `sampler` is recorded as the
-    sampler of every record. `report` is called with the number of lines read. Rejected lines are
-    listed in `rejected.ndjson` and counted.
+    Records are renumbered in order. If inputs are equal, the first is kept. `sampler` is recorded
+    as the sampler of every record. `report` is called with the number of lines read. Rejected lines
+    are listed in `rejected.ndjson` and counted.
 
     A score called `irreducibility` is kept. A `redundancy_score` is smoothed, so a score of 0 means
     that there is none. The score of a single argument is always 1 and meaningless; it is left out.

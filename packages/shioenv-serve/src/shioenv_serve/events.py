@@ -66,7 +66,7 @@ MESSAGES: Final[Mapping[str, str]] = {
     "shioenv.session.lost": "the machine is gone: {reason}",
     "shioenv.session.ended": "ended by the server: {reason}",
 }
-"""Each event with the message that Cowrie writes beside its fields."""
+"""Each event with the message that Cowrie writes in addition to its fields."""
 
 
 @dataclass(frozen=True, slots=True)

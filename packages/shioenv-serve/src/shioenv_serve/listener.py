@@ -28,7 +28,7 @@ class Door:
             return self.host == "localhost"
 
     def opened(self) -> socket.socket:
-        """Return a listening socket. Errors: UsageError, with the next step."""
+        """Return a listening socket. Errors: UsageError if the address is unavailable."""
         try:
             family = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0][0]
             return socket.create_server((self.host, self.port), family=family, backlog=1024)

@@ -1,4 +1,4 @@
-"""A shell behind OpenAI's protocol, for Cowrie, Beelzebub and any other client."""
+"""A server for shells over OpenAI's protocol, for Cowrie, Beelzebub and any other client."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ LOG: Final = "log.jsonl"
 """The log's name in a directory of `shioenv serve ssh`."""
 
 RECORDINGS: Final = "recordings"
-"""The directory of recordings beside the log."""
+"""The directory of recordings, next to the log."""
 
 _CLOCK: Final = frozenset({"month", "day", "year", "time"})
 """Fields of a file's modification time, which differs between any two visits."""

@@ -38,7 +38,7 @@ class Endpoint:
     def check(self) -> None:
         """Check the configuration, without a request.
 
-        Errors: MissingExtraError where the client is not installed; HostError where no endpoint is
+        Errors: MissingExtraError if the client is not installed; HostError if no endpoint is
         configured.
         """
         self._opened()

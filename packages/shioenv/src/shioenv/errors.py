@@ -451,7 +451,7 @@ class PredictorError(ShioenvError):
 class AnswerError(ShioenvError):
     """A predictor's reply is not a valid answer.
 
-    `received` is the behavior parsed from the reply; None where nothing could be parsed.
+    `received` is the behavior parsed from the reply; None if nothing could be parsed.
     """
 
     code = "SHIO-V03"
@@ -471,7 +471,7 @@ class TaskError(ShioenvError):
 
 
 class TerminalError(ShioenvError):
-    """The second shell beside a terminal's shell was killed before it could answer."""
+    """The query shell of a terminal was killed before it could answer."""
 
     code = "SHIO-T02"
 

@@ -72,7 +72,6 @@ def test_progress_is_shown_on_a_terminal_and_nowhere_else(
     main, side = pty.openpty()
     with os.fdopen(side, "w") as terminal, monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", terminal)
-        patched.delitem(sys.modules, "ipykernel", raising=False)
         show = shown_progress()
         for progress in (_progress(10), _progress(11), _progress(0, "a note"), _progress(30)):
             show(progress)
@@ -84,6 +83,5 @@ def test_progress_is_shown_on_a_terminal_and_nowhere_else(
     monkeypatch.setattr(sys, "stderr", None)
     shown_progress()(_progress(30))
     monkeypatch.undo()
-    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
     shown_progress()(_progress(30))
     assert capfd.readouterr() == ("", "")

@@ -186,7 +186,7 @@ class ShioenvSandbox(SandboxEnvironment):
     async def judge(self, task: Task) -> Verdict:
         """Return the verdict on a task that began in the sample's start state.
 
-        If a program ran beside the shell, every process of the machine is ended first.
+        If a program ran in addition to the shell, every process of the machine is ended first.
         """
         return await self.seat.do(
             lambda machine: Judge(task, machine.runner).judge(machine.terminal)

@@ -20,10 +20,10 @@ from shioenv_agents.mcp.workers import Slots, Threads
 Answer = TypeVar("Answer")
 
 OF_ONE_CLIENT: Final = 8
-"""Maximum open shells of one client; ours, since a machine takes megabytes."""
+"""Maximum open shells of one client (our choice, because a machine takes megabytes)."""
 
 FORK_SECONDS: Final = 30.0
-"""Seconds that the commands of a forked shell may take together; ours."""
+"""Seconds that the commands of a forked shell may take together (our choice)."""
 
 
 @dataclass(slots=True)
@@ -269,7 +269,7 @@ class OpenShells:
             self._threads.submit(each.close)
 
     def _make_room(self, owner: str) -> None:
-        """Forget ended shells. Errors: OverloadedError where there are too many others."""
+        """Forget ended shells. Errors: OverloadedError if there are too many others."""
         self._end([each for each in self._shells.values() if each.shell.ended and not each.busy])
         owners = [*(each.owner for each in self._shells.values()), *self._opening]
         for most, count in ((OF_ONE_CLIENT, owners.count(owner)), (self._most, len(owners))):

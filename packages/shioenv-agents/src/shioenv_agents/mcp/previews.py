@@ -18,10 +18,11 @@ from shioenv_agents.preview.keeper import Keeper, start_keeper
 from shioenv_agents.preview.layered_run import USUAL_LIMITS, Preview, preview_in
 
 READY: Final = 2
-"""Keepers that wait for the next previews; ours, because starting one takes half a second."""
+"""Keepers that wait for the next previews (our choice, because starting one takes half a
+second)."""
 
 AT_ONCE: Final = 4
-"""Maximum simultaneous previews; ours, since each may take 2 GiB of memory."""
+"""Maximum simultaneous previews (our choice, because each may take 2 GiB of memory)."""
 
 
 class _Attempt:

@@ -10,13 +10,13 @@ from shioenv.domain.readable import changes
 from shioenv_agents.mcp.schema import ReportedChange, ReportedEffects
 
 LARGEST_PATCH: Final = 32_768
-"""Maximum bytes of a result's patch as JSON; ours."""
+"""Maximum bytes of a result's patch as JSON (our choice)."""
 
 LARGEST_DIFF: Final = 32_768
-"""Maximum characters of a preview's diff in a result; ours."""
+"""Maximum characters of a preview's diff in a result (our choice)."""
 
 MOST_SHOWN: Final = 40
-"""Changes that the text of a result lists; ours, because the structure has more."""
+"""Changes that the text of a result lists (our choice, because the structure has more)."""
 
 AnyEffects = TypeVar("AnyEffects", bound=ReportedEffects)
 

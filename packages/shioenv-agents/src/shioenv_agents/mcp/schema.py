@@ -12,17 +12,17 @@ LONGEST_COMMAND: Final = 131_071
 """Maximum characters of a command; Linux allows an argument of as many bytes."""
 
 LONGEST_SECONDS: Final = 60.0
-"""Maximum seconds of wall time that a call may ask for; ours, since clients give up after a
-minute."""
+"""Maximum seconds of wall time that a call may ask for (our choice, because clients give up after a
+minute)."""
 
 MOST_HISTORY: Final = 64
-"""Maximum earlier commands of a prediction; ours."""
+"""Maximum earlier commands of a prediction (our choice)."""
 
 LARGEST_OUTPUT: Final = 65_536
 """Maximum characters of a result's output."""
 
 OUTPUT: Final = 16_384
-"""Default maximum of a result's output; ours, about four thousand tokens."""
+"""Default maximum of a result's output (our choice, about four thousand tokens)."""
 
 Command = Annotated[
     str,

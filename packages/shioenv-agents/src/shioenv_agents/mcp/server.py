@@ -22,10 +22,10 @@ SESSION_HEADER: Final = "mcp-session-id"
 """The HTTP header that names a session."""
 
 PROGRESS_SECONDS: Final = 1.0
-"""Seconds between two reports of progress; ours."""
+"""Seconds between two progress reports (our choice)."""
 
 SWEEP_SECONDS: Final = 5.0
-"""Seconds between two searches for idle shells; ours."""
+"""Seconds between two searches for idle shells (our choice)."""
 
 INSTRUCTIONS: Final = (
     "Run Bash commands where they can do no harm, and see every change that they make. Use "
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 def server_of(box: ToolBox) -> Server[Any]:
-    """Return the server of a box of tools. Its lifespan opens machines, and closes the box."""
+    """Create the MCP server for a tool box. Its lifespan opens machines, and closes the box."""
     listed = [_declared(tool) for tool in box.tools]
 
     @asynccontextmanager
@@ -69,10 +69,11 @@ def server_of(box: ToolBox) -> Server[Any]:
 
 
 def owner_of(key: str | None, session: str | None) -> str:
-    """Return the name under which a client's shells are kept; an id alone opens no shell.
+    """Return the owner under which a client's shells are kept.
 
-    Clients of stdio have neither a key nor a session. Clients of the newest protocol over HTTP have
-    no session: there, the key and the shell's id decide.
+    Only the owner can use a shell, even if its id is known. Clients of stdio have neither a key nor
+    a session. HTTP clients of the newest protocol have no session; for them, the key and the
+    shell's id identify the shell.
     """
     return hashlib.sha256(f"{key or ''}\0{session or ''}".encode()).hexdigest()
 

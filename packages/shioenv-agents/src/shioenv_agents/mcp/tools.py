@@ -1,4 +1,4 @@
-"""The tools of the server: their descriptions, and what calls of them do."""
+"""Descriptions and implementations of the MCP server's tools."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from shioenv.live.answerer import Answerer
 
 MACHINES: Final = 4
-"""Default number of commands that run at once on pristine machines; ours."""
+"""Default number of commands that run in parallel on pristine machines (our choice)."""
 
 SHELLS: Final = 32
-"""Default maximum of open shells; ours."""
+"""Default maximum number of open shells (our choice)."""
 
 IDLE_SECONDS: Final = 900.0
-"""Default seconds for which a shell waits for its next command; ours."""
+"""Default idle timeout of a shell in seconds (our choice)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Tool:
     arguments: type[msgspec.Struct]
     result: type[msgspec.Struct]
     read_only: bool
-    """Whether a call leaves everything as it was, in the server as well."""
+    """Whether a call changes nothing, including the server's state."""
 
 
 TOOLS: Final = {
@@ -142,7 +142,7 @@ class ToolSettings:
 
 
 class ToolBox:
-    """The machines, shells, previews and the model behind the tools of one server."""
+    """The machines, shells, previews and the model that the tools of one server use."""
 
     def __init__(self, settings: ToolSettings) -> None:
         """Prepare the tools; nothing is opened yet. Errors: UsageError."""
@@ -166,7 +166,7 @@ class ToolBox:
         }
 
     def make_ready(self) -> None:
-        """Open what the first calls need, in threads."""
+        """Open machines and shells for the first calls, in background threads."""
         ready = {
             "run": self._pristine.make_ready,
             "preview": self._previews.make_ready,

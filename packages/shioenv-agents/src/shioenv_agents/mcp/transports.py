@@ -29,10 +29,10 @@ from shioenv_agents.mcp.server import SESSION_HEADER, owner_of
 from shioenv_serve.listener import Door
 
 LARGEST_MESSAGE: Final = 1 << 20
-"""Maximum bytes of a message, as of a body over HTTP; ours."""
+"""Maximum size of a message or an HTTP body in bytes (our choice)."""
 
 MOST_SESSIONS: Final = 256
-"""Maximum sessions over HTTP; ours."""
+"""Maximum number of HTTP sessions (our choice)."""
 
 PATH: Final = "/mcp"
 """The path of the server's only address."""
@@ -95,7 +95,7 @@ class BoundedLines:
 
 
 class PipeWriter:
-    """Text into a pipe, without a thread: a pipe that is ready takes `PIPE_BUF` bytes at once."""
+    """Writes text into a pipe without a thread: a ready pipe accepts `PIPE_BUF` bytes at once."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -108,11 +108,11 @@ class PipeWriter:
             os.write(self._descriptor, data[start : start + select.PIPE_BUF])
 
     async def flush(self) -> None:
-        """Do nothing: nothing is kept back."""
+        """Do nothing: writes are not buffered."""
 
 
 class KeyVerifier(TokenVerifier):
-    """Accepts the keys of the server as bearer tokens. Each key is a client of its own."""
+    """Accepts the keys of the server as bearer tokens. Each key identifies a separate client."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._keys = [key.encode() for key in keys]
@@ -141,8 +141,8 @@ def http_application(
 
     `ended` is called with the owner of a session that its client ended. With `keys`, every request
     needs one of them as a bearer token. A page in a browser cannot use the server: requests with an
-    `Origin` other than this host are refused. On a local address, so are requests whose `Host` is
-    another name, as DNS rebinding makes them.
+    `Origin` other than this host are refused. On a local address, requests with a foreign `Host`
+    are refused as well, to prevent DNS rebinding.
     """
     manager = StreamableHTTPSessionManager(
         server,

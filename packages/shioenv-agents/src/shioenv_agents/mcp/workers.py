@@ -15,13 +15,13 @@ from shioenv.errors import OverloadedError
 Result = TypeVar("Result")
 
 MOST_WAITING: Final = 64
-"""Maximum calls that wait for one kind of work; ours."""
+"""Maximum calls that wait for one kind of work (our choice)."""
 
 WAIT_SECONDS: Final = 30.0
-"""Seconds for which a call waits until its work begins; ours."""
+"""Seconds for which a call waits until its work begins (our choice)."""
 
 END_SECONDS: Final = 30.0
-"""Seconds for which a cancelled call waits for its work to end; ours."""
+"""Seconds for which a cancelled call waits for its work to end (our choice)."""
 
 
 class Slots:
@@ -66,7 +66,7 @@ class Threads:
         """Return the result of `work`, done in a thread.
 
         If the caller is cancelled, `interrupt` is called in another thread. It has to make the work
-        end soon. The cancelled caller waits for that end. Without `interrupt`, the work goes on.
+        end soon. The cancelled caller waits for that end. Without `interrupt`, the work continues.
         """
         future = self._threads.submit(work)
         try:

@@ -1,7 +1,7 @@
 """Apply a preview's changes to the files beneath it, or none of them.
 
-Each file is replaced by one atomic exchange. What the exchange returns is compared with what the
-preview saw, so that a change by someone else is noticed and put back. Paths are walked from an open
+Each file is replaced by one atomic exchange. The replaced file is compared with the file that the
+preview saw, so that a change by someone else is noticed and restored. Paths are walked from an open
 directory without following links, and never into another file system.
 """
 

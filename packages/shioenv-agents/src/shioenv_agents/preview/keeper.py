@@ -20,7 +20,7 @@ from shioenv.system import host_diagnosis
 from shioenv.system.idmap import OwnId, read_line, spawn_mapped
 
 PATIENCE = 120.0
-"""Seconds for the end of a keeper, and seconds beyond the limit for a scan."""
+"""Seconds to wait for a keeper to exit, and grace period of a scan after its own limit."""
 
 _SYS_ADMIN = 21  # the number of CAP_SYS_ADMIN
 _BOOT = (
@@ -31,7 +31,7 @@ _BOOT = (
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """A started keeper that waits for the plan of its preview; a context manager that ends it."""
+    """A running keeper process that waits for its plan. The context manager ends it on exit."""
 
     process: subprocess.Popen[bytes]
     control: socket.socket
@@ -77,7 +77,7 @@ def start_keeper(given: int | None, *, capture: bool) -> Keeper:
     """Start a keeper whose command has the standard input `given` (None: the caller's).
 
     With `capture` the command writes into a pipe, else to the caller's output and error. The kernel
-    ends the keeper with the thread that calls this. Errors: HostError where the host allows no user
+    kills the keeper when the calling thread exits. Errors: HostError if the host allows no user
     namespace.
     """
     ours, theirs = socket.socketpair()
@@ -116,7 +116,7 @@ def _spawned(words: list[str], control: int, options: dict[str, Any]) -> subproc
 def standard_input() -> int | None:
     """Return a command's standard input, never a host file that it could open for writing.
 
-    None stands for the caller's own input; a descriptor above 2 is the caller's to close.
+    None means the caller's own input. The caller must close a descriptor above 2.
     """
     try:
         kind = os.fstat(0).st_mode

@@ -18,13 +18,13 @@ class PreviewPlan:
     start: str
     """The start directory of the command."""
     directories: tuple[str, ...]
-    """Directories to layer if the whole root cannot be; the last one must be layered."""
+    """Directories to overlay if the whole root cannot be overlaid; the last one is mandatory."""
     hidden: tuple[str, ...]
     """Paths that are hidden from the command."""
     sockets: tuple[str, ...]
     """Socket files in the caller's network namespace."""
     whole: bool
-    """Whether to try to layer the whole root."""
+    """Whether to try to overlay the whole root."""
     network: bool
     """Whether the command has the host's network."""
     processes: int

@@ -48,7 +48,7 @@ class _Terminal:
         termios.tcflow(self._descriptor, termios.TCOON)
 
     def _is_of_emulator(self, size: bytes) -> bool:
-        """Whether the user resized the window: emulators set pixels too, `stty` leaves them."""
+        """Whether the terminal emulator changed the window's size, which includes its pixels."""
         before, after = _SIZE.unpack(self._size)[2:], _SIZE.unpack(size)[2:]
         return all(after) and before != after
 
@@ -57,8 +57,8 @@ class _Terminal:
 def kept_streams() -> Iterator[list[Callable[[], None]]]:
     """Restore standard input, output and error, and their terminals, at the end.
 
-    This includes an end by a signal. The functions in the list are called when the size of the
-    terminal's window changes. Signals are handled only in the main thread.
+    They are also restored if a signal ends the process. The functions in the list are called when
+    the size of the terminal's window changes. Signals are handled only in the main thread.
     """
     on_resize: list[Callable[[], None]] = []
     flags: dict[int, int] = {}

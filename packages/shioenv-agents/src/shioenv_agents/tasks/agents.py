@@ -229,7 +229,7 @@ def _predicted(line: str, task: Task) -> Behavior | None:
 
 
 def prompted(name: str, url: str = "") -> Agent:
-    """Return an agent that is a language model behind an endpoint with OpenAI's protocol.
+    """Return an agent that queries a language model over OpenAI's protocol.
 
     Errors: those of `Endpoint.check`; its function raises those of `Endpoint.reply`.
     """

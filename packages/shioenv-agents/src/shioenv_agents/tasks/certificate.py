@@ -30,7 +30,7 @@ class Certificate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """The results for a task. Each run began on a pristine machine."""
 
     k: Annotated[int, Meta(ge=1)]
-    """The number of runs of the solution, and of nothing."""
+    """The number of runs of the solution, and of runs without any input."""
     solved: Count
     """How many of the `k` runs of the solution passed."""
     idle: Count

@@ -280,7 +280,7 @@ def certify_into(
 ) -> list[Task]:
     """Certify tasks, write those without `faults`, and return all in order.
 
-    Until then, intermediate results are kept beside `out`. Options and errors are those of
+    Until then, intermediate results are kept next to `out`. Options and errors are those of
     `certify_tasks`; TaskError if no task passes.
     """
     kept = out.with_name(f"{out.name}.partial")

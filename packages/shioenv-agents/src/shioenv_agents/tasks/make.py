@@ -320,7 +320,7 @@ def wanted(patch: ContextPatch, before: Context) -> ContextPatch:
 def _output(shell_input: Input, terminal: Terminal, digests: Mapping[str, str]) -> str | None:
     """Return the request for the input's output in words; None if the output is no goal.
 
-    Of several commands, as in `rm x; wc y`, only the last pipeline may print.
+    If there are several commands, as in `rm x; wc y`, only the last pipeline may print.
     """
     printed = terminal.printed
     if not printed.strip() or len(printed) > LONGEST_OUTPUT:

@@ -116,7 +116,7 @@ _KEY = re.compile(r"(\d)(?:,(\d))?([nr]*)")
 
 @template("sort", "rungfhMVdbskt", filters=True)
 def _sort(asked: DescribedRequest) -> str | None:
-    said = ["sort the lines"]
+    wording = ["sort the lines"]
     if key := asked.options.get("k"):
         match = _KEY.fullmatch(key)
         if match is None or match[1] == "0" or match[2] == "0":
@@ -127,29 +127,29 @@ def _sort(asked: DescribedRequest) -> str | None:
             by = f"field {match[1]}"
         else:
             by = f"fields {match[1]} to {match[2]}"
-        said[0] += f" by {by}"
-        said += ["as numbers"] if "n" in match[3] else []
-        said += ["in reverse order"] if "r" in match[3] else []
+        wording[0] += f" by {by}"
+        wording += ["as numbers"] if "n" in match[3] else []
+        wording += ["in reverse order"] if "r" in match[3] else []
         if match[3] and asked.has(*"nghMVfdbr"):  # the key does not inherit these
             return None
     if "t" in asked.options:
         if "k" not in asked.options:
             return None
-        said.append(f"with `{word(asked.options['t'])}` between fields")
+        wording.append(f"with `{word(asked.options['t'])}` between fields")
     kinds = {
         "n": "as numbers", "g": "as numbers that may have an exponent",
         "h": "as sizes such as 2K and 1G", "M": "as names of months", "V": "as version numbers",
         "f": "ignoring case", "d": "comparing only letters, digits and blanks",
         "b": "ignoring leading blanks",
     }  # fmt: skip
-    said += [text for letter, text in kinds.items() if asked.has(letter)]
+    wording += [text for letter, text in kinds.items() if asked.has(letter)]
     if asked.has("r"):
-        said.append("in reverse order")
+        wording.append("in reverse order")
     if asked.has("s"):
-        said.append("leaving equal lines in their original order")
+        wording.append("leaving equal lines in their original order")
     if asked.has("u"):
-        said.append("keeping only the first of equal lines")
-    return ", ".join(said)
+        wording.append("keeping only the first of equal lines")
+    return ", ".join(wording)
 
 
 @template("uniq", "cdui", filters=True)
@@ -157,15 +157,15 @@ def _uniq(asked: DescribedRequest) -> str | None:
     if len(asked.operands) > 1 or (asked.has("d") and asked.has("u")):
         return None
     case = ", ignoring case" if asked.has("i") else ""
-    said = f"merge adjacent equal lines into one{case}"
+    wording = f"merge adjacent equal lines into one{case}"
     if asked.has("d"):
-        said += ", and drop the lines that were not repeated"
+        wording += ", and drop the lines that were not repeated"
     elif asked.has("u"):
-        said = f"keep only the lines that equal neither adjacent line{case}"
+        wording = f"keep only the lines that equal neither adjacent line{case}"
     return (
-        f"{said}, with the number of merged lines and a space before each"
+        f"{wording}, with the number of merged lines and a space before each"
         if asked.has("c")
-        else said
+        else wording
     )
 
 
@@ -207,15 +207,15 @@ def _cut(asked: DescribedRequest) -> str | None:
         return None
     letter, which = kinds[0]
     noun = {"f": "field", "c": "character", "b": "byte"}[letter]
-    said = f"keep only {noun if which.isdecimal() else f'{noun}s'} {which} of each line"
+    wording = f"keep only {noun if which.isdecimal() else f'{noun}s'} {which} of each line"
     if letter != "f":
-        return None if asked.has("d", "s") else said
+        return None if asked.has("d", "s") else wording
     delimiter = asked.options.get("d", "\t")
     if not delimiter:  # a NUL
         return None
     named = "a tab" if delimiter == "\t" else f"`{word(delimiter)}`"
     rest = "dropping lines without it" if asked.has("s") else "leaving lines without it as they are"
-    return f"{said}, with {named} between fields, {rest}"
+    return f"{wording}, with {named} between fields, {rest}"
 
 
 @template("grep", "ivxwEFPcnohm", filters=True, patterns=1)
@@ -234,26 +234,28 @@ def _grep(asked: DescribedRequest) -> str | None:
         verb = ("contain", "do not contain")[asked.has("v")]
     if asked.has("x") and asked.has("F"):
         verb = ("are exactly", "are not exactly")[asked.has("v")]
-    said = f"that {verb} the {kind} `{word(asked.operands[0])}`"
+    wording = f"that {verb} the {kind} `{word(asked.operands[0])}`"
     if asked.has("x") and not asked.has("F"):
-        said += " as a whole"
+        wording += " as a whole"
     elif asked.has("w") and not asked.has("x"):
-        said += " as a whole word"
+        wording += " as a whole word"
     if asked.has("i"):
-        said += ", ignoring case"
+        wording += ", ignoring case"
     if "m" in asked.options:
         count = _number(asked.options["m"])
         if not count:
             return None
-        said += ", at most the first one" if count == 1 else f", at most the first {count}"
+        wording += ", at most the first one" if count == 1 else f", at most the first {count}"
     if asked.has("c"):
-        return None if asked.has("o", "n") else f"replace everything by the number of lines {said}"
-    said = f"keep only the lines {said}"
+        return (
+            None if asked.has("o", "n") else f"replace everything by the number of lines {wording}"
+        )
+    wording = f"keep only the lines {wording}"
     if asked.has("o"):
-        said += ", and of these only the matching parts, one per line"
+        wording += ", and of these only the matching parts, one per line"
     if asked.has("n"):
-        said += ", with the number of the original line and a colon before each"
-    return said
+        wording += ", with the number of the original line and a colon before each"
+    return wording
 
 
 @template("rev", filters=True)
@@ -307,10 +309,10 @@ def _ls(asked: DescribedRequest) -> str | None:
         orders = ("the newest first", "the oldest first")
     elif asked.has("S"):
         orders = ("the largest first", "the smallest first")
-    said = f"{what}, one per line, {orders[asked.has('r')]}"
+    wording = f"{what}, one per line, {orders[asked.has('r')]}"
     if asked.has("p"):
-        said += ", with a slash after each directory's name"
-    return said
+        wording += ", with a slash after each directory's name"
+    return wording
 
 
 _TYPES = {"f": "regular files", "d": "directories", "l": "symbolic links"}
@@ -324,13 +326,13 @@ def found_paths(arguments: Sequence[str]) -> str | None:
     if len(places) > 1:
         return None
     where = f"`{word((places or ['.'])[0])}`"
-    said, what = [], "all files of any type"
+    wording, what = [], "all files of any type"
     while words:
         name = words.pop(0)
         if name == "-print" and not words:
             break
         if name == "-empty":
-            said.append("that are empty")
+            wording.append("that are empty")
             continue
         if not words:
             return None
@@ -339,20 +341,20 @@ def found_paths(arguments: Sequence[str]) -> str | None:
             what = _TYPES[value]
         elif name in ("-name", "-iname"):
             case = " (ignoring case)" if name == "-iname" else ""
-            said.append(f"whose names match the shell pattern `{word(value)}`{case}")
+            wording.append(f"whose names match the shell pattern `{word(value)}`{case}")
         elif name == "-maxdepth" and _number(value) is not None:
-            said.append(f"at most {number_of(int(value), 'level')} below it")
+            wording.append(f"at most {number_of(int(value), 'level')} below it")
         elif name == "-mindepth" and _number(value) is not None:
-            said.append(f"at least {number_of(int(value), 'level')} below it")
+            wording.append(f"at least {number_of(int(value), 'level')} below it")
         elif name == "-user":
-            said.append(f"that belong to the user `{word(value)}`")
+            wording.append(f"that belong to the user `{word(value)}`")
         else:
             return None
     what = what if what.startswith("all") else f"all {what}"
     return (
         f"the paths of {what} among {where} and everything below it"
-        f"{''.join(f', {one}' for one in said)}, each path beginning with {where}, one per line, "
-        "unsorted, in directory order"
+        f"{''.join(f', {one}' for one in wording)}, each path beginning with {where}, one per "
+        "line, unsorted, in directory order"
     )
 
 

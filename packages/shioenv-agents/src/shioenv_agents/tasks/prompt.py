@@ -312,7 +312,8 @@ def _entry(name: str, entry: Mapping[str, Any], is_now: IsNow) -> str:
 def _changes(
     name: str, attributes: Mapping[str, Any], was: Mapping[str, Any], is_now: IsNow, written: bool
 ) -> Iterator[str]:
-    """Yield lines for the changes of an existing file; `written`: another line tells its content.
+    """Yield lines for the changes of an existing file; `written`: another line describes its
+    content.
 
     The time of such a file follows from its content.
     """

@@ -81,7 +81,7 @@ class SetPlan:
     """The number of tasks, all lengths together."""
     seed: int = 0
     k: int = 20
-    """Runs of each solution, and of nothing."""
+    """Number of runs of each solution, and of the empty attempt."""
     share: float = SHARE
     """Maximum fraction of the tasks of one line that hold the same command.
 
@@ -99,7 +99,7 @@ class SetPlan:
             )
 
     def wanted(self, length: str) -> int:
-        """Return the wanted number of tasks of a length."""
+        """Return the requested number of tasks of a length."""
         number = LENGTHS.index(length)
         return (self.count + len(LENGTHS) - 1 - number) // len(LENGTHS)
 
@@ -214,7 +214,7 @@ class MadeSet:
 
     @property
     def complete(self) -> bool:
-        """Whether the set has the wanted number of tasks."""
+        """Whether the set has the requested number of tasks."""
         return bool(self.manifest["tasks"] == self.manifest["plan"]["count"])
 
 
@@ -231,10 +231,10 @@ def make_set(
 ) -> MadeSet:
     """Make the set of a plan in a directory; resume if an earlier call was interrupted.
 
-    Tasks of one line come first in each round. Longer ones are composed of those of the same part,
-    so that no part holds a line of another part's. The part of a task of one line is its group's
-    (`group_of_input`). The directory holds a file of tasks and a directory of Harbor folders for
-    each part, and the manifest, which is written last.
+    One-line tasks come first in each round. Longer tasks are composed within one part, so that no
+    line occurs in two parts. A one-line task belongs to the part of its group (`group_of_input`).
+    The directory holds a file of tasks and a directory of Harbor folders for each part, and the
+    manifest, which is written last.
 
     `agents` maps the names in the plan to agents. `tell` is called with a label, the number done
     and the total. Errors: TaskError if no task could be made, or the directory holds the set of

@@ -178,8 +178,9 @@ def adapt_inputs(
     the first round ends early. The same `seed`, inputs and system give the same result. `report` is
     called with the number of adapted inputs.
 
-    Inputs with placeholders of unknown meaning are set aside. So are dangerous, endless, empty and
-    too long inputs, and duplicates. Errors: UsageError for a count below 1, StartDirectoryError.
+    Inputs with placeholders of unknown meaning are set aside. Dangerous, endless, empty and too
+    long inputs, and duplicates, are set aside too. Errors: UsageError for a count below 1,
+    StartDirectoryError.
     """
     if count is not None and count < 1:
         raise UsageError(f"cannot make {count} inputs", hint="give at least 1")

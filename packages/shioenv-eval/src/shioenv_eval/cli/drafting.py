@@ -1,4 +1,4 @@
-"""`shioenv grammar draft` and `coverage`: grammars beside help texts and manual pages."""
+"""`shioenv grammar draft` and `coverage`: grammars derived from, and compared with, help texts."""
 
 from __future__ import annotations
 

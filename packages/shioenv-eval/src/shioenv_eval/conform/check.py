@@ -1,8 +1,8 @@
 """Holds a shell to the portable cases of shell-truth: python3 check.py 'bash -c'.
 
-Each case is run as root in a fresh copy of the home tree, with an environment of its own. Inputs
-may harm the machine: run this as root of a container that is yours to spoil. The exit status is 0
-where all are right, 1 where some are not, and 2 where nothing was run.
+Each case is run as root in a fresh copy of the home tree, in a separate environment. Inputs may
+harm the machine: run this as root of a container that is yours to spoil. The exit status is 0 if
+all are right, 1 if some are not, and 2 where nothing was run.
 """
 
 from __future__ import annotations

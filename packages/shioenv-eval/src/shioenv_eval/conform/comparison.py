@@ -63,7 +63,7 @@ class CaseComparison:
     truth: tuple[TruthCase, ...]
     """All drawn cases."""
     verdicts: tuple[CaseVerdict, ...]
-    """Verdicts of the cases with steady truth, in order."""
+    """Verdicts of the steady cases (with deterministic truth), in order."""
     findings: tuple[CaseFinding, ...]
 
     @property
@@ -190,9 +190,10 @@ def compare_with_machine(
     """Compare a predictor, given by name or as a command, with a system's machine.
 
     `level` limits the comparison; None: the most detailed level that the predictor supports.
-    Missing and late answers count as differences. So do answers lost in a crash; the predictor is
-    then restarted. Answers are kept until the block ends. Errors: those of `find_system`,
-    `truth_of` and `PredictorPool`; PredictorError for a level beyond the predictor's.
+    Missing and late answers count as differences. Answers lost in a crash count as differences too;
+    the predictor is then restarted. Answers are kept until the block ends. Errors: those of
+    `find_system`, `truth_of` and `PredictorPool`; PredictorError for a level beyond the
+    predictor's.
     """
     name = predictor_of(against)
     find_predictor(name)

@@ -69,7 +69,7 @@ def findings_of(
     files: Files,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[CaseFinding]:
-    """Return the findings behind all verdicts that are not right, the most frequent first.
+    """Return the findings from all verdicts that are not right, the most frequent first.
 
     Equal minimal differences are one finding. Findings with equal counts keep the order of their
     first cases. Timeouts are not minimised, since each attempt could take as long again. `report`

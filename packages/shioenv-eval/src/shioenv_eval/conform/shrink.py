@@ -1,8 +1,8 @@
-"""Minimisation of differences by executing both sides with less and less.
+"""Minimisation of cases on which the machine and another side differ (delta debugging).
 
-First the history and the input's commands, redirections and arguments are removed, then files of
-the start directory. The result is minimal: if any single part is removed, both sides agree or
-differ elsewhere.
+Parts of a case are removed, and both sides run again. First the history and the input's commands,
+redirections and arguments are removed, then files of the start directory. The result is minimal: if
+any single part is removed, both sides agree or differ elsewhere.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Reduced:
 
     @property
     def whole(self) -> AskedCase:
-        """The case as both sides are asked: its first line removes the files with `rm -rf`."""
+        """The case as sent to both sides: its first line removes the files with `rm -rf`."""
         if not self.gone:
             return self.asked
         return replace(self.asked, history=(self._removal, *self.asked.history))
@@ -76,8 +76,8 @@ class Reduced:
 class Sides:
     """The machine and the other side, asked the same questions; all answers are cached.
 
-    `kept` is a directory of `unfinished` that keeps the answers for the next call. A context
-    manager, which must be entered if `kept` is given.
+    `kept` is a directory from `unfinished`, in which answers are cached for the next call. If
+    `kept` is given, the context manager must be entered.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Sides:
 
     @property
     def kept(self) -> int:
-        """The number of the other side's answers that an earlier call left."""
+        """The number of the other side's answers restored from an earlier call."""
         return self._answers.kept
 
     def compare(self, asked: Iterable[AskedCase]) -> None:
@@ -272,11 +272,12 @@ class Files:
                 yield from self._beneath(entry.path)
 
     def less(self, reduced: Reduced) -> Iterator[Reduced]:
-        """Yield the case with fewer files, beginning with none and with those that it names.
+        """Yield the case with fewer files.
 
-        Blocks of half the files, a quarter and so on are removed, down to single files. A case
-        found this way continues from its position. Finally each file is tried alone once more. If a
-        directory has to remain, its contents may still be removed.
+        The first candidates keep no files, and only the files that the case names. Then blocks of
+        half the files, a quarter and so on are removed, down to single files. If a candidate is
+        accepted, the search continues from its position. Finally each file is tried alone once
+        more. If a directory must remain, its contents may still be removed.
         """
         start = reduced.asked.cwd
         left = [posixpath.relpath(entry.path, start) for entry in self.left(reduced)]

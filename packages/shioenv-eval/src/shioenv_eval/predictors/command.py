@@ -29,7 +29,7 @@ class CommandPredictor:
     The answer is a JSON object with optional `version`, `patch_level`, `install` and `shell`, as in
     `Ready`. It may have `training`: a dataset, or a file of the inputs that the program was trained
     on. Errors: PredictorError for a text that is not a command, or an invalid answer to the first
-    line. Those of `LineProcess`.
+    line. The errors of `LineProcess` are raised too.
     """
 
     def __init__(self, setting: Setting) -> None:

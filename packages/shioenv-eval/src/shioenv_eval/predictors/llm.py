@@ -1,4 +1,4 @@
-"""Prompted language models behind any OpenAI-compatible endpoint.
+"""Prompted language models, over any OpenAI-compatible endpoint.
 
 There are two prompts. `paper` is the paper's (Appendix B), filled from the real context before the
 input. `nearest` is ours: it also asks for the exit code and shows the nearest executed inputs.

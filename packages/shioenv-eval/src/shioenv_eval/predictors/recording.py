@@ -21,8 +21,7 @@ Key = tuple[str, str | None, tuple[str, ...]]
 class RecordedPredictor:
     """Answers an input from the file, by its text, start directory and history.
 
-    A line without a start directory is used for any, unless a line has exactly that start
-    directory.
+    A line without `cwd` matches every start directory; a line with the same `cwd` takes precedence.
     """
 
     def __init__(self, answers: dict[Key, str], facts: Mapping[str, str]) -> None:

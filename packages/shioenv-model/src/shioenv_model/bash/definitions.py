@@ -179,7 +179,7 @@ def _verbatim(command: Verbatim) -> str:
 
 
 def _word(word: str) -> str:
-    """Return a word unchanged. Errors: Abstained where Bash reformats a substitution."""
+    """Return a word unchanged. Errors: Abstained if Bash reformats a substitution."""
     for match in _NESTED.finditer(word):
         inside = word[match.end() : word.rfind(")")]
         if not _PLAIN_INSIDE.fullmatch(inside) or inside != inside.strip() or "  " in inside:

@@ -87,7 +87,7 @@ class Scope(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """A piece of an expanded word; if `text` is None, `"$@"` separates two words."""
+    """A piece of an expanded word; `text` is None at a word boundary, as in `"$@"`."""
 
     text: str | None
     quoted: bool
@@ -136,7 +136,7 @@ class Expander(Modifiers):
         )
 
     def pieces(self, word: str) -> list[tuple[str, bool]]:
-        """Expand a word without splitting into pieces, each with whether it is quoted."""
+        """Expand a word without word splitting; return its pieces, and whether each is quoted."""
         return [(each.text or " ", each.quoted) for each in self._word(word) if each.text != ""]
 
     def pattern(self, word: str) -> str:
@@ -284,7 +284,7 @@ class Expander(Modifiers):
     def _quoted(self, text: str, *, document: bool = False, inner: bool = False) -> list[_Segment]:
         """Expand the inside of double quotes or of a here-document.
 
-        `inner`: of `${x-…}` in them, where further double quotes are removed.
+        `inner`: the text is the word of a quoted `${x-…}`, where further double quotes are removed.
         """
         spend(len(text) + 1)
         segments: list[_Segment] = []
@@ -422,7 +422,7 @@ class Expander(Modifiers):
     def _described(
         self, name: str, values: list[str], array: Array | None, letter: str
     ) -> list[str]:
-        """Return the words of `${name@A}`, `@a`, `@K` and `@k`; `array`: of all its elements."""
+        """Return the words of `${name@A}`, `@a`, `@K` or `@k`, with `array` for all elements."""
         if name in "@*" or name.isdigit():
             if letter in "aA":
                 raise Abstained(f"${{{name}@{letter}}} is beyond it")

@@ -96,7 +96,7 @@ def uncounted() -> Iterator[None]:
 
 
 def spend(steps: int) -> None:
-    """Count steps before they are done. Errors: Abstained where too few are left."""
+    """Count steps before they are done. Errors: Abstained if too few are left."""
     work = _open.get()
     if work is None:
         return

@@ -26,7 +26,7 @@ _REFUSED = (
     "reference variable cannot be an array", "invalid variable name for name reference",
     "not a valid identifier", "self references not allowed",
 )  # fmt: skip
-"""Ends of messages after which a declaration goes on with the next operand."""
+"""Ends of messages after which a declaration continues with the next operand."""
 _ELEMENT = re.compile(r"\[((?:[^][]|\[[^][]*\])+)\](\+?)=(.*)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _OF_OPTIONS = {

@@ -173,7 +173,7 @@ class _Options:
         return not (self.replaced and self.most)
 
     def items(self, data: bytes) -> list[str] | None:
-        """Parse the data into arguments; None where quotes or NUL bytes leave them unknown."""
+        """Parse the data into arguments; None if quotes or NUL bytes leave them unknown."""
         if self.separator:
             parts = data.split(self.separator)
             parts = parts if parts[-1] else parts[:-1]
@@ -205,7 +205,7 @@ class Callers:
     def run(self, command: Simple, streams: Streams) -> bool:
         """Query the commands of `xargs` or `find -exec`, one by one.
 
-        Return False where this is not possible, or where a command fails in a way that its caller
+        Return False if this is not possible, or where a command fails in a way that its caller
         reports. The state is then unchanged, and the caller must be queried as a whole.
         """
         fds, stdin = streams.fds, streams.stdin

@@ -37,7 +37,7 @@ class Changes:
         self._files: dict[str, _File | None] = {}
 
     def add(self, patch: ContextPatch) -> Changes:
-        """Apply one more patch; return self. Errors: PatchError where the patch does not apply."""
+        """Apply one more patch; return self. Errors: PatchError if the patch does not apply."""
         other: list[Operation] = []
         trees = self._moved_directories(patch)
         for operation in patch.operations:

@@ -30,8 +30,8 @@ class Replay:
 
     `runner` starts from the pristine machine each time. The command receives the state's standard
     input, and a process substitution for each path in `State.written`. Its patch contains only its
-    own changes. Errors: those of the runner; Abstained where the input becomes too long, or the
-    patch too large.
+    own changes. Errors: those of the runner; Abstained if the input becomes too long, or the patch
+    too large.
     """
 
     def __init__(self, runner: Executing) -> None:

@@ -56,7 +56,7 @@ def is_root(state: State) -> bool:
 def is_set(state: State, name: str) -> bool:
     """Whether a variable or an element has a value.
 
-    Errors: Abstained where the context does not show it.
+    Errors: Abstained if the context does not show it.
     """
     document, scope = state.before.document, Variables(state)
     name, key = item_of(resolved(document, name))
@@ -75,7 +75,7 @@ def is_set(state: State, name: str) -> bool:
 def looked_up(state: State, path: str, *, follow: bool = True) -> FileEntry | None:
     """Look up the file at a path; None if there is none. `follow`: a final link is followed.
 
-    Errors: Abstained where the context does not show it.
+    Errors: Abstained if the context does not show it.
     """
     if not path:
         return None
@@ -196,7 +196,7 @@ class Test:
     end: str | None = None
     """The word after the arguments: the `]` of `[ … ]`."""
     is_set: Callable[[str], bool] | None = None
-    """Whether a variable has a value; None: as the state tells."""
+    """Whether a variable has a value; None: as in the state."""
     place: int = field(default=0, init=False)
 
     def value(self) -> bool:
@@ -333,7 +333,7 @@ class Conditional:
     remember: Callable[[Sequence[str]], None]
     """Set `BASH_REMATCH`."""
     trace: Callable[[str], None] | None = None
-    """Print a line of `set -x`; None where it is off."""
+    """Print a line of `set -x`; None if it is off."""
     place: int = field(default=0, init=False)
 
     def value(self) -> bool:

@@ -485,7 +485,7 @@ def _read_files(program: Program) -> Program:
 def _made_again(patch: ContextPatch) -> str | None:
     """Return commands that recreate the files of `mktemp`, which would choose other names.
 
-    None where `mktemp` created nothing, or had other effects.
+    None if `mktemp` created nothing, or had other effects.
     """
     made = []
     for code, path, *entry in patch.operations:

@@ -144,7 +144,7 @@ class Asker:
         """Advance to the state after a command; executing `text` must reproduce that state.
 
         Return the names of removed files, each with its new name if it was moved, else None.
-        Errors: Abstained where the patch does not apply to the state.
+        Errors: Abstained if the patch does not apply to the state.
         """
         spend(_ADVANCE + len(text))
         known = {
@@ -245,7 +245,8 @@ class Asker:
     def _executed(self, text: str, state: State, how: CallSetting) -> Behavior:
         """Execute the command in the way in which Bash runs it within the input.
 
-        Where the output shows the shell's command line, substitute that of the whole input.
+        If the output shows the shell's command line, substitute the command line of the whole
+        input.
         """
         if how.beside:
             # the output bypasses the concurrent stages, which wait for the command

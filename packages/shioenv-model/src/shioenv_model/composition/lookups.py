@@ -85,8 +85,6 @@ def _letters(words: list[str], known: str, usage: str) -> tuple[str, list[str]] 
         if word == "--":
             break
         unknown = word[1:].lstrip(known)
-        if word == "--help":
-            raise Abstained(f"the help of {words[0]}")
         if unknown:
             said = f"{_PLACE}{words[0]}: -{unknown[0]}: invalid option\n"
             return _answer([(True, said + usage)], 2)

@@ -248,7 +248,7 @@ def _whole(value: str | None, printing: Printing) -> int:
 
 
 def _fraction(letter: str, flags: str, width: str, size: int | None, value: str | None) -> str:
-    """Format a fraction. Errors: Abstained where a `long double` may round in another way."""
+    """Format a fraction. Errors: Abstained if a `long double` may round in another way."""
     text, places = "0" if value is None else value, 6 if size is None else size
     if not _FRACTION.fullmatch(text) or "#" in flags:
         raise Abstained(f"printf %{letter} of {text:.20}")

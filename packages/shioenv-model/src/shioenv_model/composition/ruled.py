@@ -25,7 +25,7 @@ from shioenv_model.composition.printing import printed
 from shioenv_model.composition.variables import Variables
 
 _PLACE = "bash: line 1: "
-_WITHOUT_HELP = frozenset({"[", "echo", "test", "true", "false", ":"})
+WITHOUT_HELP = frozenset({"[", "echo", "test", "true", "false", ":"})
 """Builtins that read `--help` as any other argument."""
 _ESCAPES = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 _ENABLING = re.compile(
@@ -78,7 +78,7 @@ def ruled(call: Call, state: State) -> Behavior | None:
                     raise Abstained("parameters may have been set")
         expander = Expander(_Known(state))
         fields = [field for word in words for field in expander.fields(word)]
-        if fields[1:2] == ["--help"] and fields[0] not in _WITHOUT_HELP:
+        if fields[1:2] == ["--help"] and fields[0] not in WITHOUT_HELP:
             return None
         return RULES[words[0]](fields, state) if fields[0] == words[0] else None
     except Abstained:
@@ -117,8 +117,6 @@ def _umask(words: list[str], state: State) -> Behavior:
     others = words[1 + len(options) :]
     if others[:1] == ["--"]:
         others = others[1:]
-    elif others and others[0] == "--help":
-        raise Abstained("the help of umask")
     elif others and others[0].startswith("-"):
         said = f"{_PLACE}umask: {others[0][:2]}: invalid option\n"
         data = os.fsencode(f"{said}umask: usage: umask [-p] [-S] [mode]\n")
@@ -292,8 +290,8 @@ def refuse_zone(state: State, shape: str) -> None:
 def _printf(words: list[str], state: State) -> Behavior:
     arguments = words[2:] if words[1:2] == ["--"] else words[1:]
     if not arguments or (re.match("-.", arguments[0]) and words[1] != "--"):
-        if arguments and (arguments[0] == "--help" or not arguments[0][:2].isascii()):
-            raise Abstained("the help of printf, or an option of several bytes")
+        if arguments and not arguments[0][:2].isascii():
+            raise Abstained("printf with an option of several bytes")
         said = "" if not arguments else f"{_PLACE}printf: {arguments[0][:2]}: invalid option\n"
         if arguments and arguments[0].startswith("-v"):
             if arguments != ["-v"]:

@@ -261,8 +261,6 @@ class ShellVariables(ABC):
 
     def usage(self, name: str, word: str, usage: str) -> None:
         """Fail as Bash does for an invalid option, the first letter of `word`."""
-        if word == "--help":
-            raise Abstained(f"the help of {name}")
         self.complain(f"{name}: {word[:2]}: invalid option")
         self.report(os.fsencode(f"{name}: usage: {usage}\n"))
         self.status = 2
@@ -378,7 +376,7 @@ class ShellVariables(ABC):
     def store(self, name: str, value: Value | None) -> None:
         """Set a variable, or unset it (None).
 
-        Errors: Complaint for a readonly variable; Abstained where setting it has other effects.
+        Errors: Complaint for a readonly variable; Abstained if setting it has other effects.
         """
         document = self.state.before.document
         old = self.value_of(name)

@@ -70,7 +70,7 @@ def end(here: Environment, name: str, values: list[str]) -> None:
 
 
 def _return_fails(here: Environment, values: list[str]) -> bool:
-    """Report a `return` with a word, and one outside of functions; whether the shell goes on."""
+    """Report a `return` with a word or outside of functions; return whether the shell goes on."""
     if len(values) == 2 and not re.fullmatch(r"-?\d{1,18}", values[1]):
         here.complain(f"return: {values[1]}: numeric argument required")
     if here.place.calls or here.place.is_read:
@@ -199,7 +199,7 @@ class _Option:
 
 
 def _next_option(here: Environment, letters: str, words: list[str]) -> _Option:
-    """Parse the next option. Errors: Abstained where the words were changed meanwhile."""
+    """Parse the next option. Errors: Abstained if the words were changed meanwhile."""
     said = here.variable("OPTIND") or ""
     index, place = max(1, int(said) if re.fullmatch(r"-?\d{1,9}", said) else 1), here.own.cluster
     if index > len(words):

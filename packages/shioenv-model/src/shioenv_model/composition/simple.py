@@ -35,6 +35,7 @@ from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.frames import Discard, Exit, Own, Position, Return, Stdin, Streams
 from shioenv_model.composition.reading import known_functions
 from shioenv_model.composition.redirecting import Redirections
+from shioenv_model.composition.ruled import WITHOUT_HELP
 from shioenv_model.composition.scoping import UNKNOWN
 from shioenv_model.composition.scripts import (
     DEEPEST,
@@ -518,7 +519,7 @@ class SimpleCommands(ABC):
     def _builtin(self, command: Simple, values: list[str]) -> None:
         """Run a function, or a builtin that the walk evaluates itself."""
         name, *rest = values
-        if rest[:1] == ["--help"] and name not in {"[", "echo", "test", *self._here.own.functions}:
+        if rest[:1] == ["--help"] and name not in WITHOUT_HELP | {*self._here.own.functions}:
             raise Abstained(f"the help of {name}")
         if name == "read" and name not in self._here.own.functions:
             stdin_builtins.read(self._here, command, rest)

@@ -41,7 +41,7 @@ class Value:
         """Return the variable of this name in a context; None if there is none.
 
         `is_text`: the value has no bytes beyond text, which a context writes as escapes. Errors:
-        Abstained where the context does not show it.
+        Abstained if the context does not show it.
         """
         if name in document["env"]:
             return cls._read(str(document["env"][name]), frozenset("x"), is_text)

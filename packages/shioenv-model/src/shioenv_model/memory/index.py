@@ -373,7 +373,7 @@ def write_index(directory: Path, records: Iterable[tuple[str, str, Taken | None,
     """Write records into a directory as an index.
 
     A record is a start directory, a text, the parsed command (None for several commands), and the
-    recorded behavior. Of records with the same start directory and text, the first is kept.
+    recorded behavior. If records have the same start directory and text, the first is kept.
     """
     by_utility: dict[str, list[tuple[str, str, Taken | None, Kept]]] = {}
     seen: set[tuple[str, str]] = set()

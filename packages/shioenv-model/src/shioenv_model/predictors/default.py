@@ -34,7 +34,7 @@ class Emulated:
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """Run the command in the emulator, with `State.stdin` as standard input.
 
-        Errors: Abstained where the emulator changes anything, or fails with output.
+        Errors: Abstained if the emulator changes anything, or fails with output.
         """
         stdin = state.stdin if state else b""
         bare = replace(state, stdin=b"") if state else None

@@ -113,7 +113,7 @@ def _lines(shown: Shown, command: str, state: State) -> Sequence[str]:
 
 
 class _Rows:
-    """The rows of one `ps` command. Errors: LookupError where a listing is unknown."""
+    """The rows of one `ps` command. Errors: LookupError if a listing is unknown."""
 
     def __init__(self, form: Form, state: State, shown: Shown) -> None:
         self._form, self._state, self._shown = form, state, shown

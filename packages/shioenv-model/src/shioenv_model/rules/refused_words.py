@@ -1,6 +1,6 @@
 """Arguments rejected as a whole: scripts, expressions, modes, missing users and files.
 
-Each function returns the program's message. It returns None where the program accepts the words, or
+Each function returns the program's message. It returns None if the program accepts the words, or
 where no rule applies. `rules.refusals` lists the functions.
 """
 

@@ -59,7 +59,7 @@ class Respondent(Protocol):
         ...
 
     def parse(self, call: Call, state: State) -> Taken | None:
-        """Parse a command by its grammar; None where there is no command."""
+        """Parse a command by its grammar; None if there is no command."""
         ...
 
     def ask(self, call: Call, state: State) -> Step:

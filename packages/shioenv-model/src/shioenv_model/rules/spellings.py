@@ -36,7 +36,7 @@ A name goes between `before` and `after`: after the options, or before options w
 def unnamed(text: str, state: State, start: str) -> bool:
     """Whether the command does not name the directory that it works on.
 
-    False where that directory is `start` or `/`: enough records of such commands exist for `start`.
+    False if that directory is `start` or `/`: enough records of such commands exist for `start`.
     """
     here = state.before.document["cwd"]
     return here not in {start, "/"} and _nameless(text) is not None

@@ -114,7 +114,7 @@ class _Network:
     def refusing(self, host: str, port: int) -> list[str]:
         """Return the machine's own addresses that a host resolves to and that refuse connections.
 
-        Empty for any other host. Errors: Abstained where something listens.
+        Empty for any other host. Errors: Abstained if something listens.
         """
         host = host.lower()
         lines = (self._state.read("/etc/hosts") or b"").decode("utf-8", "replace").splitlines()

@@ -1,9 +1,9 @@
 """A compact text format of behaviors for sequence models, with an incremental validator.
 
 A target has the exit code, the output of each channel in order, and the patch: a line for each file
-or value. A target omits what follows from the state and the clock: by default a new file is owned
-by the session's user and made now. An `Acceptor` admits only beginnings of lines that can be
-completed to fit the state. So every finished text is a valid patch.
+or value. A target omits values that can be derived from the state and the clock. By default, a new
+file belongs to the session's user and has the current time. An `Acceptor` admits only beginnings of
+lines that can be completed to fit the state. So every finished text is a valid patch.
 """
 
 from __future__ import annotations
@@ -371,7 +371,7 @@ class Acceptor:
     """Files that earlier lines added, or targets of moves."""
 
     def after(self, data: bytes) -> Acceptor | None:
-        """Return the state after these bytes; None if no patch can begin so."""
+        """Return the state after these bytes; None if no valid patch starts with them."""
         state: Acceptor | None = self
         *whole, rest = data.split(b"\n")
         for piece in whole:

@@ -72,8 +72,8 @@ def write_memory(directory: Path, records: Iterable[Record], world: World) -> in
 
     `Memory` opens the directory. Inputs that hit a limit of time, output or patch are left out, and
     outputs of more than `LONGEST` characters. Inputs with a NUL or of more than 65,535 bytes are
-    left out, too. Of equal inputs in one start directory the first is kept. Errors: ModelError if
-    nothing is left.
+    left out, too. If inputs in one start directory are equal, the first is kept. Errors: ModelError
+    if nothing is left.
     """
     forms = Forms()
     write_index(directory, _apart(records, world, forms))
@@ -169,8 +169,8 @@ def extend_memory(
     """Make a model's directory from a memory and further datasets, and return the card.
 
     `base` is the directory of a model of the datasets' system. Its learned distance, trees and
-    calibration are kept. Of equal inputs the base's is kept. The same base and datasets give the
-    same files.
+    calibration are kept. If an input is also in the base, the base's record is kept. The same base
+    and datasets give the same files.
 
     Errors: ModelError for a base that is not a memory, and for datasets of another system; those of
     reading.

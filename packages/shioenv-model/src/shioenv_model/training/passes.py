@@ -2,8 +2,8 @@
 
 T5's own attention materializes the position bias for every row and layer. The backward pass of its
 kernel is slow if the bias requires a gradient. Here everything between the two matrix products is
-one operation. The library's norm is six operations in float32, and each matrix product after it
-needs a cast.
+one operation. The library's norm takes six operations in float32, and each matrix product after it
+needs a cast. Here the norm is one operation that returns bf16.
 
 The CPU launches each operation of a pass separately. A small model's operations finish faster than
 the CPU launches them. A recorded pass (a CUDA graph) is launched as one operation.
@@ -27,7 +27,7 @@ _NAME = "shioenv-fused"
 
 @contextmanager
 def fused(model: Any) -> Iterator[None]:
-    """Within this context, run the passes of a T5 under autocast to bf16 in few operations.
+    """Within this context, a T5 model uses fused attention and norms, under autocast to bf16.
 
     The results equal the library's up to rounding. The model must have no attention dropout, since
     the attention weights are never materialized.
@@ -103,11 +103,12 @@ class _Recorded:
 
 
 class ReplayedPasses:
-    """Forward and backward passes whose gradients replace those of the previous pass.
+    """Forward and backward passes, captured as a CUDA graph for each batch shape and replayed.
 
-    The first batch of a shape runs eagerly, which also triggers lazy initialization in the
-    libraries. The second batch's pass is recorded. Everything runs on the current stream, which
-    must not be the default stream: CUDA cannot capture that one (CUDA manual, section on graphs).
+    Each pass overwrites the previous pass's gradients. The first batch of a shape runs eagerly,
+    which also triggers lazy initialization in the libraries. The second batch's pass is recorded.
+    Everything runs on the current stream, which must not be the default stream: CUDA cannot capture
+    that one (CUDA manual, section on graphs).
     """
 
     def __init__(self, loss_of: LossOf, weights: list[torch.Tensor]) -> None:

@@ -96,8 +96,8 @@ def prepare(
     the examples.
 
     Errors: ModelError if there is no training example, or if a dataset has no context or is of
-    another build. ModelError if only one of `memory` and neighbours is given. Those of reading, of
-    `find_system` and of `Codec`.
+    another build. ModelError if only one of `memory` and neighbours is given. The errors of
+    reading, of `find_system` and of `Codec` are raised too.
     """
     if bool(shape.neighbours) != (memory is not None):
         raise ModelError("--neighbours needs --memory", hint="give both, or neither")

@@ -1,1 +1,1 @@
-"""OpenSSH of a system: the server, its log, and the machines behind it."""
+"""OpenSSH of a system: the server, its log, and the machines of its visitors."""

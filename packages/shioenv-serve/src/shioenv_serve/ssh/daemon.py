@@ -27,7 +27,7 @@ _FILES = {
     "names": "ssh-names.so",
     "passwords": "ssh-passwords.so",
 }
-"""Programs beside sshd, compiled when the package is built."""
+"""Programs that run with sshd, compiled when the package is built."""
 
 SSHD: Final = "/usr/sbin/sshd"
 _HELPERS = ("/usr/lib/openssh/sshd-session", "/usr/lib/openssh/sshd-auth")

@@ -10,7 +10,10 @@ from shioenv.errors import UsageError
 from shioenv.files.regular import LARGEST_LIST, lines_of, read_regular
 
 REMEMBERED: Final = 10_000
-"""Maximum remembered addresses, the newest; our choice, since each takes a kilobyte."""
+"""Maximum number of remembered addresses; the oldest is dropped first.
+
+We chose this number because each address takes about a kilobyte.
+"""
 
 
 class PasswordPolicy(Protocol):
@@ -22,7 +25,7 @@ class PasswordPolicy(Protocol):
 
 
 class Always:
-    """The same answer for everybody."""
+    """Accepts every login, or rejects every login."""
 
     def __init__(self, answer: bool) -> None:
         self._answer = answer

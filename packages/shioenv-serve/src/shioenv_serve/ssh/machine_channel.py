@@ -106,7 +106,7 @@ class MachineChannel(SshChannel):
         """Return the effects since the last look, once the shell has ended.
 
         A machine whose shell is still running, for example because the visitor `left`, is closed.
-        So is an additional machine opened for a second terminal. Errors: SandboxError.
+        An additional machine opened for a second terminal is closed as well. Errors: SandboxError.
         """
         behavior = Behavior(LOST, b"")
         try:

@@ -1,4 +1,4 @@
-"""The machines behind a server: one for each visitor, pristine when the visitor arrives."""
+"""The machines of a server: one for each visitor, pristine when the visitor connects."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ LIMITS: Final = Limits(
 )
 """Limits of one visitor's machine; our choice.
 
-Time and output apply to a line that a model passes on. A visitor's own commands and input continue
-for as long as the connection.
+The limits on time and output apply only to lines that a model delegates to the machine. A visitor's
+own commands and input continue for as long as the connection.
 """
 
 READY: Final = 2
@@ -133,7 +133,7 @@ def login_words(
 
 
 class VisitorMachine:
-    """One visitor's machine: a terminal, and any number of commands beside it."""
+    """One visitor's machine: a terminal, and any number of other commands."""
 
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
@@ -144,8 +144,8 @@ class VisitorMachine:
     async def enter(self, words: str, user: str) -> Entered:
         """Start a user's command, given as quoted words, and return its descriptors.
 
-        The control socket is that of `EnteredMachine.start`, with standard input. Errors:
-        SandboxError, InputError.
+        The control socket works as in `EnteredMachine.start`, and also carries standard input.
+        Errors: SandboxError, InputError.
         """
         return await self._seat.do(lambda lines: start_command(lines, words, user))
 
@@ -216,7 +216,7 @@ class Machines:
 
     def _opened(self, system: System) -> SandboxRunner:
         runner = SandboxRunner(system, LIMITS)
-        runner.context("/")  # this thread alone must read the network too
+        runner.context("/")  # read the network here: only this thread may use the sandbox
         return runner
 
     def _refill(self) -> None:

@@ -112,7 +112,7 @@ class AskedFiles:
             raise StatusError(_NO_FILE)
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a content by a line of the shell."""
+        """Write a file by running a line in the shell."""
         self.run(f"cat > {quoted(path)}", content)
 
     def run(self, line: str, given: bytes = b"") -> None:

@@ -31,7 +31,7 @@ _TOKEN = re.compile(
 
 
 def normal(text: str) -> str | None:
-    """Return the normal form of an input; None where it is undefined.
+    """Return the normal form of an input; None if it is undefined.
 
     It is undefined for inputs with a compound command (also `(( … ))`) or a here-document. The same
     holds for empty inputs and for inputs that Bash refuses. Most inputs consist of plain words and

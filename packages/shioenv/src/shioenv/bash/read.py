@@ -1,9 +1,9 @@
 """A parser for Bash programs, by the grammar and the lexical rules of Bash 5.2.
 
 The parser accepts and refuses the same texts as `bash -n`. It follows non-interactive shells: no
-aliases, and extended patterns only in `[[ … ]]`, and behind a line that runs `shopt -s extglob`,
-as `bash -c` accepts them. As in Bash, the contents of backquotes, `$((…))`,
-`${…}` and here-documents are parsed at expansion.
+aliases, and extended patterns only in `[[ … ]]`, and after a line that runs `shopt -s extglob`, as
+`bash -c` accepts them. As in Bash, the contents of backquotes, `$((…))`, `${…}` and here-documents
+are parsed at expansion.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Found:
     """The initial state of an execution, as far as its behavior depends on it."""
 
     shell: ShellDump | None
-    """The shell's state; None where it is unknown."""
+    """The shell's state; None if it is unknown."""
     cwd: bytes
     network: bytes | None = None
     """The network in the form of `Execution.network`; None for the untouched one."""
@@ -74,9 +74,9 @@ class Recorder:
     """Converts executions into behaviors: one recorder for all runs in a system's start directory.
 
     `baseline` is the shell state's dump after an empty input in `start`, and `cwd` the shell's
-    working directory (None: `start`). `cwd` differs where `start` is reached by a symbolic link.
-    Where `baseline` is None, the sandbox cannot read shells, and their states stay unknown. `users`
-    and `groups` are the system's names by number. `instant` is the declared time at which each run
+    working directory (None: `start`). `cwd` differs where `start` is reached by a symbolic link. If
+    `baseline` is None, the sandbox cannot read shells, and their states are unknown. `users` and
+    `groups` are the system's names by number. `instant` is the declared time at which each run
     starts, in seconds since 1970. A file time during a run is recorded as the instant plus the time
     since the run's start (D-4). `network` returns the untouched network in the form of
     `Execution.network`. It is called for a context, and when a run changed the network. Errors:
@@ -172,9 +172,9 @@ class Recorder:
     def context(self, profile: Mapping[str, Any], files: Mapping[bytes, FileStat]) -> Context:
         """Return the context before every run, from the profile, `files`, and the shell's state.
 
-        `files` are by absolute path. Where they are all files of the system, patches of this
-        recorder apply to the context. The context has every field. Where the shell's state is
-        unknown, the fields of `SHELL_FIELDS` are empty.
+        `files` are by absolute path. If they are all files of the system, patches of this recorder
+        apply to the context. The context has every field. If the shell's state is unknown, the
+        fields of `SHELL_FIELDS` are empty.
         """
         fs = {self.name(path): self.entry(file).to_json() for path, file in files.items()}
         document: dict[str, Any] = {name: {} for name in SHELL_FIELDS}
@@ -449,7 +449,8 @@ def _content_changed(before: FileStat, after: FileStat) -> bool:
 def _settle_level(old: dict[str, Any], new: dict[str, Any]) -> None:
     """Undo a decrement of the shell's level in `new`: only a level set by the input is a change.
 
-    `exec` lowers the level. So does bash before an input's last command, if bash need not fork.
+    `exec` lowers the level. Bash also lowers it before an input's last command, if bash need not
+    fork.
     """
     before, after = old.get("env", {}).get("SHLVL"), new.get("env", {}).get("SHLVL")
     if before and after and before.isdecimal() and after == str(int(before) - 1):
@@ -461,7 +462,7 @@ def _cut(
 ) -> tuple[ContextPatch, Mapping[str, str], str | None]:
     """Truncate the patch and the digests to `MAX_OPERATIONS`, and return a digest of them all.
 
-    The digest is None where nothing was cut, neither here nor before (`incomplete`).
+    The digest is None if nothing was cut, neither here nor before (`incomplete`).
     """
     if not incomplete and max(len(patch.operations), len(digests)) <= MAX_OPERATIONS:
         return patch, digests, None

@@ -97,7 +97,7 @@ class Noise:
     threshold: float
     """Algorithm 1 with its cap, 0 to 0.95."""
     strict_threshold: float
-    """1 where all outputs were byte-equal: then only equal bytes count as the same.
+    """1 if all outputs were byte-equal: then only equal bytes count as the same.
 
     Otherwise Algorithm 1 without its cap (D-2s)."""
     ignored: Ignored
@@ -168,7 +168,7 @@ COMPARED_CHARACTERS = 8192
 
 
 def similarity(a: bytes, b: bytes) -> float:
-    """Return the normalised edit similarity of two outputs, 0 to 1; 1 where both are empty.
+    """Return the normalised edit similarity of two outputs, 0 to 1; 1 if both are empty.
 
     This is the indel ratio 2 m / (len(a) + len(b)), with m the length of the longest common
     subsequence. It is symmetric. The raw text is compared: no case folding, no collapsing of blanks
@@ -207,8 +207,8 @@ def nearest(
 ) -> list[tuple[float, int] | None]:
     """Find each text's highest similarity to one of `others`, and the first index that has it.
 
-    None where no other text reaches `threshold`. Similarity is the indel ratio of `similarity`, 0
-    to 1, of the first 1,024 characters. Memory for similarities is bounded. Time grows with the
+    None if no other text reaches `threshold`. Similarity is the indel ratio of `similarity`, 0 to
+    1, of the first 1,024 characters. Memory for similarities is bounded. Time grows with the
     product of the numbers of texts.
     """
     import numpy
@@ -252,7 +252,7 @@ class Difference:
 
     channel: Channel
     similarity: float | None = None
-    """The similarity of the outputs, 0 to 1, where the channel is `OUTPUT`; else None."""
+    """The similarity of the outputs, 0 to 1, if the channel is `OUTPUT`; else None."""
 
 
 def differs(
@@ -263,8 +263,8 @@ def differs(
     Behaviors are the same where exit codes and context patches are equal and the outputs'
     similarity exceeds the threshold. A similarity equal to the threshold is not enough (Section
     C.3). Equal bytes are the same under any threshold, so a threshold of 1 requires equal bytes.
-    Reached limits of time or output and the contents of files must be equal as well (ours, because
-    they are effects too). The parts in `ignore` are not compared.
+    Reached limits of time or output and the contents of files must be equal as well (our choice,
+    because they are effects too). The parts in `ignore` are not compared.
     """
     if full.exit_code != reduced.exit_code and not ignore.exit_code:
         return Difference(Channel.EXIT_CODE)

@@ -35,7 +35,7 @@ def difference(
     `context` is the pristine context; of its files, those that the two patches name suffice.
     `pristine` returns the SHA-256 of a pristine file's content by the file's name in `fs`, and None
     for anything but a regular file. A moved file is one operation `m` (D-25), and has a digest only
-    with `of_moved`. Errors: PatchError where a patch does not fit the context.
+    with `of_moved`. Errors: PatchError if a patch does not fit the context.
     """
     old, new = _End(before, context, pristine), _End(whole, context, pristine)
     operations = list(diff_documents(old.document, new.document).operations)

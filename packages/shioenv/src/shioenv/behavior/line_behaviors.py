@@ -46,9 +46,9 @@ _AT_ONCE: Final = 0.001
 class LineRecorder:
     """Converts the executions of one machine's lines into behaviors, in their order.
 
-    `recorder` is that of the directory where the shells start. `hostname` is the pristine host's
-    name. `content` returns the content of a file of the pristine system by its path, None for no
-    such file.
+    `recorder` is the recorder for the directory in which the shells start. `hostname` is the
+    pristine host's name. `content` returns the content of a file of the pristine system by its
+    path, None for no such file.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class LineRecorder:
         return execution
 
     def _since(self, execution: Execution) -> Iterator[FileChange]:
-        """Yield the changes since the end of the line before."""
+        """Yield the changes since the end of the previous line."""
         now = {change.path: change for change in settled(map(self._thawed, execution.changes))}
         entered = _entered(self._frozen) | _entered(self._left) | _entered(now)
         for path, change in now.items():
@@ -134,7 +134,7 @@ class LineRecorder:
             if left is not None and replaced and after is not None:
                 after = self._digested(path, after)
             if left is not None and before is not None and after is None:
-                before = self._digested(path, before)  # a file that moves is known by its content
+                before = self._digested(path, before)  # moved files are recognised by content
             if before != after:
                 yield self._of_line(FileChange(path, before, after), entered)
         if not execution.changes_truncated:
@@ -148,10 +148,10 @@ class LineRecorder:
             self._frozen, self._left = self._composed(self._left), {}
 
     def _of_line(self, change: FileChange, entered: Collection[bytes]) -> FileChange:
-        """Return a change without attributes that a repetition of the lines cannot see.
+        """Return a change without the attributes that replaying the lines cannot reproduce.
 
-        They are those of a directory of the pristine system whose entries are not the pristine
-        ones, before the line or after it (`entered`).
+        These are attributes of a pristine directory whose entries were changed, before or by this
+        line (`entered`).
         """
         path, before, after = change.path, change.before, change.after
         if before is None or after is None or path not in entered:
@@ -256,12 +256,12 @@ class Lines:
         separate: bool = False,
         order: Order = "as it comes",
     ) -> Behavior:
-        """Run a line and return its behavior; the patch starts at the end of the line before.
+        """Run a line and return its behavior; the patch starts at the end of the previous line.
 
         A line that reaches a limit ends the shell, as `exit` does. `wall_seconds` overrides the
-        limit of that name. `separate` is set where the shell was started so, and `order` is that of
-        `Request`. Errors: ShellEndedError after that; SandboxError, after which the machine is
-        gone.
+        limit of that name. Set `separate` if the shell was started with separate channels;
+        `Request` documents `order`. Errors: ShellEndedError if the shell has ended before;
+        SandboxError, after which the machine is gone.
         """
         request = Request(
             line, cwd=self._cwd, wall_seconds=wall_seconds, separate=separate, order=order
@@ -367,8 +367,8 @@ class Lines:
     def start_terminal(self, text: str, *, idle_seconds: float) -> int:
         """Start another shell, which runs an input on a terminal, in the machine as it is.
 
-        The caller closes the descriptor of the terminal's other end. A shell that waits for a line
-        is ended before. Errors: those of `look`.
+        The caller closes the descriptor of the terminal's other end. If a shell is waiting for a
+        line, it is ended first. Errors: those of `look`.
         """
         with self._machine():
             try:
@@ -393,7 +393,7 @@ class Lines:
             return self._sandbox.enter(request, idle_seconds=idle_seconds)
 
     def look(self) -> Behavior:
-        """Return the changes since the line before, without running a line."""
+        """Return the changes since the previous line, without running a line."""
         with self._machine():
             execution = self._sandbox.look()
             self.ended, self.busy = not execution.stays, execution.busy
@@ -406,7 +406,7 @@ class Lines:
 
     @contextmanager
     def turn(self, *, closed: bool = False) -> Iterator[None]:
-        """Keep other threads' calls waiting, for calls that belong together.
+        """Hold the lock, so that several calls run without calls of other threads in between.
 
         An error from outside the package, such as KeyboardInterrupt, ends the shell: its changes
         may be partly unknown. Errors: ShellEndedError after `close`, unless the calls need no
@@ -426,7 +426,7 @@ class Lines:
 
     @contextmanager
     def _machine(self) -> Iterator[None]:
-        """A turn of calls that keep the machine's state known: their errors end the machine."""
+        """Hold the lock for calls after whose failure the machine's state would be unknown."""
         with self.turn():
             self._refuse_gone()
             try:

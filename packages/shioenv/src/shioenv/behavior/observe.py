@@ -41,8 +41,8 @@ from shioenv.text import short_repr
 Started = TypeVar("Started")
 
 LENT = 2
-"""Maximum number of shells that `lend_shell` lends at a time; ours, because each takes
-megabytes."""
+"""Maximum number of shells that `lend_shell` lends at a time (our choice, because each takes
+megabytes)."""
 
 LENT_SECONDS = 86_400.0
 """Seconds for which a lent shell waits for its next line."""
@@ -156,7 +156,7 @@ class SandboxRunner(Uncopied):
         history followed by the input. The output is the part after the history's output. The patch
         leads from the context after the history to the one after the input. If two runs of the
         history differ, the behavior is volatile. Then as many lines of the output are removed as
-        the history alone wrote (ours).
+        the history alone wrote (our choice).
         """
         cwd = state.cwd if state else self.system.declaration.start_directory
         history = state.history if state else ()
@@ -199,7 +199,7 @@ class SandboxRunner(Uncopied):
         `wall_seconds` are those of `execute`. The behavior may be a remembered one if the last row
         is a repeated one.
 
-        Errors: InputError where the rows are too long (`request_of`), those of `run`.
+        Errors: InputError if the rows are too long (`request_of`), those of `run`.
         """
         rows = list(rows)
         env = self.context(cwd).document["env"] if self.limits.without_shell_state else None
@@ -215,7 +215,7 @@ class SandboxRunner(Uncopied):
         """Return the complete context of the pristine system in a start directory.
 
         The patches of inputs that are run there apply to this context. It is constant and has every
-        field. Errors: StartDirectoryError where `cwd` is no directory, SandboxError.
+        field. Errors: StartDirectoryError if `cwd` is no directory, SandboxError.
         """
         start = cwd or self.system.declaration.start_directory
         known = self._context
@@ -250,7 +250,7 @@ class SandboxRunner(Uncopied):
     ) -> list[Behavior | None]:
         """Run a session's rows in one resident shell, and return the behavior of each row.
 
-        None stands for a row that `execute` has to run with its history (`run_session`).
+        None means that `execute` has to run the row with its history (`run_session`).
         `separate` and `order` are those of `execute`. Errors: those of `start_shell`.
         """
         lines = self.start_shell(cwd, idle_seconds=LENT_SECONDS, separate=separate)
@@ -284,8 +284,8 @@ class SandboxRunner(Uncopied):
     ) -> tuple[Lines, int]:
         """Start a resident shell that runs an input on a terminal, in a start directory.
 
-        Of the returned `Lines`, only `look` and `close` are usable. The caller closes the
-        descriptor of the terminal's other end. Errors: those of `start_shell`.
+        Only `look` and `close` of the returned `Lines` are usable. The caller closes the descriptor
+        of the terminal's other end. Errors: those of `start_shell`.
         """
         start = cwd or self.system.declaration.start_directory
         request = Request(shell_input, cwd=start)
@@ -343,7 +343,7 @@ class SandboxRunner(Uncopied):
     def read(self, path: str) -> bytes | None:
         """Return the content of a regular file of the pristine system, by its absolute path.
 
-        None where the path leads to no regular file.
+        None if the path leads to no regular file.
         """
         return self.system.content(path)
 

@@ -49,8 +49,8 @@ def run_session(
     """Run a session's rows in a new resident shell, and return the behavior of each.
 
     None stands for a row that has to be repeated. One kind shows its shell (`_SHOWS_SHELL`). Other
-    rows leave something behind that a repetition lacks, such as a process, a trap or a reached
-    limit. These are repeated with all rows after them, as are all rows after the shell's end.
+    rows leave state that a replay lacks, such as a process, a trap or a reached limit. These are
+    repeated with all rows after them, as are all rows after the shell's end.
     """
     behaviors = list(_behaviors(lines, rows, limits, separate=separate, order=order))
     return [*behaviors, *[None] * (len(rows) - len(behaviors))]
@@ -95,7 +95,7 @@ def is_complete(row: str) -> bool:
 
 
 def _leaves_more(execution: Execution, behavior: Behavior) -> bool:
-    """Whether a line left something behind that the repetition of its session lacks."""
+    """Whether a line left state that a replay of its session lacks."""
     return (
         execution.outlived
         or bool(behavior.limits_hit)

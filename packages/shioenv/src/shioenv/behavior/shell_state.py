@@ -97,7 +97,7 @@ class ShellDump:
 def sections(dump: bytes) -> Sections:
     """Return the contents of a dump's sections by name.
 
-    Those of functions are joined, with a NUL byte before each. Errors: Malformed for a missing,
+    Sections of functions are joined, with a NUL byte before each. Errors: Malformed for a missing,
     doubled or unknown section.
     """
     before, *chunks = dump.split(b"\0", _MOST_SECTIONS)
@@ -160,7 +160,7 @@ class Declarations:
         self._known = lines | self._levels
 
     def unchanged(self, after: bytes) -> bool:
-        """Whether only left-out variables differ; may be False where only parsing could decide.
+        """Whether only left-out variables differ; may be False if only parsing could decide.
 
         Lines are compared as a set. That is sound if every line of the first dump is a complete
         declaration. A value of several lines begins with a line that is not among them.
@@ -206,8 +206,8 @@ def _contiguous(pattern: re.Pattern[bytes], content: bytes) -> Iterator[re.Match
 def _declarations(content: bytes, _: Mapping[int, str]) -> State:
     """Return exported variables as `env`, all others as `settings`.
 
-    A value is its text; that of an array is bash's own `([0]="a" [1]="b")`. Where the value alone
-    is ambiguous, the whole declaration replaces it. Such variables have further attributes, have no
+    A value is its text; that of an array is bash's own `([0]="a" [1]="b")`. If the value alone is
+    ambiguous, the whole declaration replaces it. Such variables have further attributes, have no
     value, or are exported arrays. The last two kinds are in `settings`.
     """
     env: dict[str, str] = {}

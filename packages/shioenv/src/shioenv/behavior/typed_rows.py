@@ -1,4 +1,4 @@
-"""Rows typed one after the other in one shell, and rows of shells beside it, in one run.
+"""Rows typed one after the other in one shell, and rows of other shells, in one run.
 
 The shell gets the rows from `native/inside/rows.c`, which calls bash's own functions. A row passes
 through no name that an earlier row can define, disable or alias. With `Limits.without_shell_state`
@@ -29,7 +29,7 @@ class RowKind(StrEnum):
     BESIDE = "b"
     """The row is run in a newly executed bash, in the start directory."""
     BESIDE_AGAIN = "c"
-    """As `BESIDE`, once more. The row's output is discarded."""
+    """A second run like `BESIDE`. The row's output is discarded."""
     END = "e"
     """The shell of the rows before this one ends, with every process that they left running."""
 

@@ -1,4 +1,4 @@
-"""State of a machine outside context patches, read from outside to compare final states."""
+"""Machine state that context patches do not cover, probed to compare final states."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _OF_IP: Final = 6
 
 
 def unrecorded(printed: bytes, declaration: SystemDeclaration) -> Mapping[str, bytes] | None:
-    """Parse the output of `PROBE` into the state by its names in `UNRECORDED`; None if malformed.
+    """Parse the output of `PROBE` into a mapping from `UNRECORDED` to states; None if malformed.
 
-    Only processes that the machine declares count. A part for which the system has no program is
-    empty.
+    Only declared processes of the machine are included. A part for which the system has no program
+    is empty.
     """
     parts = printed.split(b"\0")
     if len(parts) != 4:

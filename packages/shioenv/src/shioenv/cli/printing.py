@@ -35,7 +35,7 @@ def json_bytes(document: Any, *, indent: int | None = None) -> bytes:
     In texts that are not valid UTF-8, as in arguments or paths, invalid bytes become U+FFFD. A
     member `NAME` with such a text gets a neighbour `NAME_b64` with the text's bytes as base64. For
     a list with such a text, `NAME_b64` is a list with the bytes of every text. If the name of a
-    member has invalid bytes, all names of its object are written like file names.
+    member has invalid bytes, the bytes of all names of its object are escaped.
     """
     text = json.dumps(document, ensure_ascii=False, indent=indent)
     try:

@@ -131,9 +131,9 @@ def export(
     number of records done and in all.
 
     Errors: UsageError for an unknown format, or a name with an unknown ending or that of another
-    format. UsageError too for a dataset that is not finished or has no records, and for several
-    datasets of different systems. DatasetCorruptError if a shard differs from the manifest.
-    MissingExtraError without pyarrow (`parquet`, `hf`). UnknownDatasetError, OutputExistsError.
+    format. UsageError is also raised for an unfinished or empty dataset, and for datasets of
+    different systems. DatasetCorruptError if a shard differs from the manifest. MissingExtraError
+    without pyarrow (`parquet`, `hf`). UnknownDatasetError, OutputExistsError.
     """
     directory, output = Path(directory), Path(output)
     format = _format_of(output, format)  # noqa: A001

@@ -99,8 +99,8 @@ def import_commands(
     - its start directory does not exist, or is no plain absolute path.
 
     Errors: ImportFileError if no line can be recorded, or more than a million lines cannot.
-    ImportFileError too if the file is no list of inputs. These, StartDirectoryError and those of
-    `find_system` are raised before anything is written; then those of `generate`.
+    ImportFileError is also raised if the file is not a list of inputs. These, StartDirectoryError
+    and those of `find_system` are raised before anything is written; then those of `generate`.
     """
     built = find_system(system)
     grammars = load_grammars(versions=built.versions)

@@ -61,7 +61,7 @@ class Progress:
     done: int
     """Finished records, including those of earlier runs."""
     count: int
-    """Number of wanted records."""
+    """Number of requested records."""
     kept: int
     """Number of existing records when the run started."""
     executions: int
@@ -91,7 +91,7 @@ class Summary:
     seconds: float
     """Duration of the run in seconds."""
     effort: Effort
-    """Times and counts of the executions behind the new records."""
+    """Times and counts of the executions for the new records."""
 
     def __repr__(self) -> str:
         records, count = self.manifest.records, self.manifest.count
@@ -155,7 +155,7 @@ def shown_progress() -> Callable[[Progress], None]:
 
     A terminal's line is on standard error. Elsewhere nothing is shown.
     """
-    if "ipykernel" in sys.modules:
+    if _is_notebook():
         rewrite = _notebook_line()
     elif sys.stderr is not None and sys.stderr.isatty():
         rewrite = _terminal_line()
@@ -175,6 +175,12 @@ def shown_progress() -> Callable[[Progress], None]:
             rewrite(f"{progress.done}/{progress.count} records{speed}", ended)
 
     return show
+
+
+def _is_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    shown = sys.modules.get("IPython")
+    return shown is not None and hasattr(shown.get_ipython(), "kernel")
 
 
 def _terminal_line() -> Callable[[str, bool], None]:
@@ -229,8 +235,8 @@ def generate(
     call to resume it. A larger `count` extends a dataset.
 
     The same arguments and system give the same bytes, with any `executor` and any number of
-    restarts. Of volatile records only number, input and arguments are the same. Without an
-    `executor` processes of this machine do the work, one per processor.
+    restarts. Volatile records have only the same number, input and arguments. Without an `executor`
+    processes of this machine do the work, one per processor.
 
     `settings` override those of the `drawing`: `seed`, `commands`, `policy` and the others.
     `system` is a name or file as in `open_sandbox`. `limits` apply to each execution (None:
@@ -266,7 +272,7 @@ def generate(
 
 
 def enlarged(count: int, found: int, wanted: int) -> int:
-    """Return a larger number of records to generate, so that `wanted` of them are of some kind.
+    """Return a larger number of records to generate, so that `wanted` of them are of a given kind.
 
     Among the `count` records so far, `found` are of that kind. The number is that expected from
     this share, plus 5% of the missing records.
@@ -419,7 +425,7 @@ def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[tup
 
 
 class Teller:
-    """Counts the results of a run and reports them; `count` is the number of wanted records."""
+    """Counts the results of a run and reports them; `count` is the number of requested records."""
 
     def __init__(self, count: int, report: Callable[[Progress], None]) -> None:
         self.kept = self.new = self.executions = self.volatile = 0
@@ -484,8 +490,9 @@ def add_scores(
     it. `system` names the system if it was built from a file.
 
     Errors: UsageError if the source is not finished, was scored, or is a selection, whose record
-    numbers have gaps. UsageError too for a `scoring` with a budget of 0. DatasetMismatchError if
-    another release made the source. Those of `generate`.
+    numbers have gaps. UsageError is also raised for a `scoring` with a budget of 0.
+    DatasetMismatchError if another release made the source. The errors of `generate` are raised
+    too.
     """
     manifest = finished_manifest(source)
     plan = manifest.plan

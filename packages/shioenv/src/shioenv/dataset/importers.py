@@ -35,7 +35,7 @@ class Imported(Protocol):
 
 
 class Importer(Protocol):
-    """Makes a dataset in `directory` of the files at `source`.
+    """Creates a dataset in `directory` from the files at `source`.
 
     `sampler` is the sampler's name in the records. `report` is called with the number of lines
     read.

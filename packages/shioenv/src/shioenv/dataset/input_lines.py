@@ -62,7 +62,7 @@ def told(rejected: Iterable[Rejection], most: int | None = None) -> str:
 
 
 def write_rejections(directory: Path, rejected: Sequence[Rejection]) -> None:
-    """Write the rejections beside the records; no file where nothing was rejected."""
+    """Write the rejections next to the records; no file if nothing was rejected."""
     if rejected:
         texts = (json.dumps(rejection.to_json(), ensure_ascii=False) for rejection in rejected)
         content = "".join(f"{text}\n" for text in texts).encode("utf-8", "surrogatepass")

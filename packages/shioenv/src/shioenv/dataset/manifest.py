@@ -42,8 +42,8 @@ READ = (4, 5, 6, SCHEMA_VERSION)
 """Supported versions of manifests.
 
 In version 4 a missing `estimator` is the paper's. Before version 6 `session_length` is named
-`history`, and limits have a separate key for the sandbox `inside` a microVM. Before version 7 there
-are no own grammars, and no merged and no split datasets.
+`history`, and limits have a separate key for the sandbox `inside` a microVM. Versions before 7 have
+no user-supplied grammars, and no merged and no split datasets.
 """
 
 MANIFEST = "manifest.json"
@@ -51,14 +51,14 @@ DATA = "data"
 SHARD_ENDING = ".ndjson"
 CONTEXTS = "contexts"
 ORIGINS = ("filter", "merge", "commands", "records", "released")
-"""Kinds of datasets whose inputs no sampler of this package drew."""
+"""Kinds of datasets whose inputs were not sampled by this package."""
 COMPRESSIONS = {"zstd": SUFFIX}
 """Compressions of shards by name, with the suffix that they add to the shards' names."""
 JOURNAL = re.compile(r"([0-9]{5,})\.journal\Z")
 """Names of journals, which contain the finished records of a shard that is not full yet."""
 _CONTEXT = re.compile(rf"{CONTEXTS}/[0-9]{{5,}}\.json\Z")
 _LATER = {"mistakes": 0.0, "session_length": 1}
-"""Settings of drawing that older manifests lack, with their values there."""
+"""Sampling settings that older manifests lack, with the values to assume."""
 
 SHARD_RECORDS = 1000
 """Number of records of every shard but the last (Appendix A: "files of 1K entries")."""
@@ -73,10 +73,10 @@ class Plan:
     """
 
     drawing: Drawing
-    """The settings of drawing in full: policy by its label, all commands and start directories. If
-    no sampler drew the inputs, `sampler` names their author."""
+    """The complete sampling settings: the policy's label, all commands and all start directories.
+    If the inputs were not sampled, `sampler` names their author."""
     scoring: Scoring | None
-    """The settings of scores; None if unknown."""
+    """The scoring settings; None if unknown."""
     system: str
     """The system's name; "" if unknown."""
     system_digest: str
@@ -145,7 +145,7 @@ class Plan:
     def from_json(cls, document: Mapping[str, Any]) -> Plan:
         """Parse the plan in a manifest.
 
-        Errors for another document: KeyError, TypeError, ValueError, LimitsError, UsageError.
+        Errors for an invalid document: KeyError, TypeError, ValueError, LimitsError, UsageError.
         """
         beside = ("commands", "own_grammars")  # which are under `grammar`
         names = [item.name for item in fields(Drawing) if item.name not in beside]
@@ -194,8 +194,8 @@ class Plan:
 def refuse_older_records(directory: str | Path, plan: Plan) -> None:
     """Raise DatasetMismatchError if the records have a version that is no longer written.
 
-    A new record would have the old version number with the contents of this version. Contents,
-    moves after a history, and the `cd` before the rows differ.
+    A new record would have the old version number with the contents of this version. The versions
+    differ in file contents, in moves after a history, and in the `cd` before the rows.
     """
     if plan.record_schema != RECORD_SCHEMA_VERSION:
         versions = f"{plan.record_schema} in the dataset, {RECORD_SCHEMA_VERSION} asked for"
@@ -316,12 +316,12 @@ class Manifest:
 
     plan: Plan
     count: int
-    """Number of wanted records."""
+    """The requested number of records."""
     kernels: tuple[str, ...]
     """Releases of the hosts' kernels under which records were made, which `uname -r` and others
     print."""
     layers: tuple[str, ...] = ()
-    """The lower layers of the system's files on these hosts, as named by `layer_of`."""
+    """The storage of the overlay's lower layer on each host, as described by `layer_of`."""
     contexts: tuple[ContextFile, ...] = ()
     """The contexts to which patches apply, one per start directory; none if this package executed
     nothing."""
@@ -342,7 +342,7 @@ class Manifest:
 
     @property
     def complete(self) -> bool:
-        """Whether every wanted record is in a finished shard."""
+        """Whether every requested record is in a finished shard."""
         return self.records == self.count
 
     @property
@@ -400,7 +400,7 @@ class Manifest:
 
 
 def finished_manifest(directory: str | Path) -> Manifest:
-    """Return the manifest of a finished dataset: all wanted records are in shards.
+    """Return the manifest of a finished dataset: all requested records are in shards.
 
     Errors: UnknownDatasetError, DatasetCorruptError, UsageError for an unfinished dataset.
     """
@@ -415,7 +415,7 @@ def finished_manifest(directory: str | Path) -> Manifest:
 
 
 def scoring_there(directory: str | Path) -> Scoring:
-    """Return the settings of scores of the dataset in a directory.
+    """Return the scoring settings of the dataset in a directory.
 
     `USUAL` if there is no dataset, or its settings are unknown. Errors: DatasetCorruptError.
     """
@@ -427,7 +427,7 @@ def scoring_there(directory: str | Path) -> Scoring:
 def decode_manifest(content: bytes, source: str) -> Manifest:
     """Parse the bytes of `Manifest.encode`.
 
-    DatasetCorruptError, which names `source`, for other content.
+    Errors: DatasetCorruptError, which names `source`, if the content is not a valid manifest.
     """
     try:
         document = parse_json(content)
@@ -502,7 +502,7 @@ def shard_file(number: int, compression: str | None = None) -> str:
 
 
 def _part(value: Any, kind: Any, place: str = "$") -> Any:
-    """Convert a part of a manifest to `kind`. ValueError, with the place, for another type."""
+    """Convert a part of a manifest to `kind`. Errors: ValueError with the place."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

@@ -169,7 +169,7 @@ def import_parts(
 
 
 def _exported(source: Path, directory: Path, report: Report) -> Manifest:
-    """Restore the dataset that the manifest beside the records describes."""
+    """Restore the dataset that the manifest in the records' directory describes."""
     with new_directory(directory) as temporary:
         return _restore(source, source / SOURCE_MANIFEST, _files(source), temporary, report)
 
@@ -232,7 +232,7 @@ class _Same:
         self._distinct = Distinct()
 
     def check(self, place: str, record: Record) -> None:
-        """Raise ImportFileError where a record cannot follow the records before."""
+        """Raise ImportFileError if a record cannot follow the records before."""
         first = self._first = self._first or record
         for name in ("sampler", "system", "schema_version"):
             one, other = getattr(first, name), getattr(record, name)

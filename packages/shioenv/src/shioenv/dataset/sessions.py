@@ -23,7 +23,7 @@ from shioenv.grammar.parse import InputParser
 from shioenv.sandbox.base import LONGEST_INPUT
 
 MOST_HISTORY: Final = 100
-"""Maximum number of lines before an input; ours, because each is run for every sub-input."""
+"""Maximum number of lines before an input (our choice, because each is run for every sub-input)."""
 
 _HARMLESS: Final = ("empty", "only a comment")
 """Reasons for leaving out a line that do not affect later lines."""
@@ -37,11 +37,11 @@ def read_sessions(
 ) -> Accepted:
     """Return the lines of a log's sessions, each with the lines before it in its shell as history.
 
-    A session starts in the first of `directories`. Left out are lines that `import_commands` would
-    leave out, and those with more than `MOST_HISTORY` lines before them. So are lines that history
-    or completion filled in, lines that the log cut, and incomplete commands such as `cat <<E`. A
-    line that was left out did run, so all later lines of its shell are left out too. So are those
-    after a line that leaves its shell. Errors: ImportFileError.
+    A session starts in the first of `directories`. Lines that `import_commands` would omit are
+    omitted, and those with more than `MOST_HISTORY` lines before them. Lines filled in by history
+    or completion, lines truncated by the log, and incomplete commands such as `cat <<E` are omitted
+    too. An omitted line did run, so all later lines of its shell are omitted too. The lines after a
+    line that leaves its shell are also omitted. Errors: ImportFileError.
     """
     digest = hashlib.sha256()
     shells: dict[tuple[str, int], _Typed] = {}

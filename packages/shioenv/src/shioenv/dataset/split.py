@@ -76,7 +76,8 @@ def split(
     selection of `source`. The manifests are returned by part. `report` is called with the number of
     records read and in all.
 
-    Errors: UsageError if a part would be empty, or the source is not finished. Those of `select`.
+    Errors: UsageError if a part would be empty, or the source is not finished. The errors of
+    `select` are raised too.
     """
     source, directory = Path(source), Path(directory)
     manifest = finished_manifest(source)

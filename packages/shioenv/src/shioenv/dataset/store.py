@@ -134,7 +134,8 @@ class Store:
         self._seal_if_whole(number)
 
     def missing_contexts(self) -> Iterator[tuple[int, str]]:
-        """Yield start directories with missing or damaged contexts, as tasks beside samples.
+        """Yield start directories with missing or damaged contexts, as tasks in addition to
+        samples.
 
         Each has a number below 0, which distinguishes it from the number of a sample.
         """
@@ -304,7 +305,7 @@ class Store:
         return max([0, *shards, *journals])
 
     def _reopen(self, shard: Shard) -> None:
-        """Convert a short shard back to a journal, because more records are wanted now."""
+        """Convert a short shard back to a journal, because more records are requested now."""
         journal = _journal_path(self._data, shard.number)
         with reading(self.directory / shard.file) as lines, replacing(journal) as file:
             file.writelines(map(checksummed, lines))

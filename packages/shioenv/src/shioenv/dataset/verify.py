@@ -141,8 +141,8 @@ def verify(
     Files are compared with the manifest (presence, hashes, counts). Each record is compared with
     the schema, and its fields with each other. Its patch must fit the context before it. Its number
     and input may occur once. The same fault of many records is one problem with a count. `report`
-    is called with the number of records done and wanted. Errors: UnknownDatasetError if there is no
-    dataset; everything else is a problem.
+    is called with the number of records done and requested. Errors: UnknownDatasetError if there is
+    no dataset; everything else is a problem.
     """
     directory = Path(directory)
     try:
@@ -505,10 +505,10 @@ def replay(
     """Execute and score `count` records again, drawn with `seed`, and compare them byte for byte.
 
     A dataset with fewer records is replayed completely. `system` names the system if it was built
-    from a file. `report` is called with the number of records done and wanted. Errors: UsageError
-    for a count below 1, or for records that cannot be executed again. DatasetMismatchError if the
-    installed build of the system differs, or if the records have an earlier schema version. Those
-    of `read_records` and of opening a sandbox.
+    from a file. `report` is called with the number of records done and requested. Errors:
+    UsageError for a count below 1, or for records that cannot be executed again.
+    DatasetMismatchError if the installed build of the system differs, or if the records have an
+    earlier schema version. The errors of `read_records` and of opening a sandbox are raised too.
     """
     if count < 1:
         raise UsageError(f"cannot replay {count} records", hint="at least 1")

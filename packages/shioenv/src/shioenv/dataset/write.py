@@ -1,6 +1,6 @@
 """A writer of datasets, for short tasks that need not survive an interruption.
 
-Records are added in order. The README beside them lets the Hugging Face library open the records.
+Records are added in order. The README next to them lets the Hugging Face library open the records.
 Its header lists the record files and the types of all fields. Without the header the library would
 read each JSON file as records, and would guess the types of a field from the first shard.
 """

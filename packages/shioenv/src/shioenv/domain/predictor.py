@@ -44,9 +44,9 @@ class Predictor(Runner, Protocol):
 
     All of the following are optional. `close()` is called after the last question. `make_ready()`
     is called after each answer; its time is not charged to an answer. `together(ask, questions)`
-    returns the results of `ask` for up to `at_once` questions. `install` and `shell` are documented
-    in `Ready`; scripts that reproduce a difference contain them. `training` is the training data:
-    the path of a dataset or of a file of inputs, or a `Training`.
+    returns the results of `ask` for up to `at_once` questions. `install` and `shell` are copied
+    into the scripts of `shioenv conform` that reproduce a difference. `training` is the training
+    data: the path of a dataset or of a file of inputs, or a `Training`.
     """
 
     @property

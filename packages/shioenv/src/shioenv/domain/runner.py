@@ -40,8 +40,8 @@ it started, sleep or have ended. So a pipe is written before anything reads it. 
 process begins once everything else sleeps or has ended, the youngest first. So a pipe is read
 before anything is written to it. After a run's processes have been held for half a second in total,
 the rest of the run is not controlled. Processes started by programs other than the shell are not
-controlled either. Nor are those in a sandbox that cannot hold processes: a bare machine, or a bash
-started anew for each input.
+controlled either. Nor are those in a sandbox that cannot hold processes: a bare machine, or a new
+bash for each input.
 """
 
 

@@ -110,7 +110,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         Environments of a process with the same grammars share them. `commands` names the grammars
         and grammar sets to load (default: `paper`, own grammars too), `grammars` replaces these.
         With `command` every episode begins with a chosen command: the named one, or with `uniform`
-        one that each reset draws anew. `catalogue` contains the values of system tokens, or is a
+        one that each reset samples. `catalogue` contains the values of system tokens, or is a
         callable that returns them for a start directory (default: the values of the built system).
         The other options are as in `ShIOEnv`. Errors: UnknownGrammarError, UnknownSamplerError,
         EnvironmentOptionError, UnknownSystemError, UsageError. UnboundTokenError if no command is

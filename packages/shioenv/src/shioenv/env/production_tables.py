@@ -55,8 +55,8 @@ class Place:
 class GrammarTables:
     """The productions of grammars in some start directories, numbered as actions.
 
-    The tables never change, apart from cached answers. Errors: UnboundTokenError if a directory has
-    the values for no command. UnknownSamplerError. EnvironmentOptionError without a grammar.
+    The tables never change, apart from cached answers. Errors: UnboundTokenError if no grammar can
+    be bound in a directory; UnknownSamplerError; EnvironmentOptionError if there is no grammar.
     """
 
     def __init__(

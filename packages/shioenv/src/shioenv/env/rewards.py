@@ -41,7 +41,7 @@ def irreducibility(scored: ScoredSession) -> float:
 
 
 def necessary(scored: ScoredSession) -> float:
-    """Return the number of arguments that change the behavior when omitted, per horizon (ours).
+    """Return the number of necessary arguments, divided by the horizon (our choice).
 
     Each argument is omitted alone. The value is 0 to 1, since a session has no more arguments than
     the horizon. An argument without an effect, or with the same effect as another, earns nothing.

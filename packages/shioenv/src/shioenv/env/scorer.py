@@ -68,7 +68,7 @@ class ScoredSession:
     """The behavior of the session's first run."""
     score: Score
     volatile: bool
-    """Whether another run is known to possibly behave differently.
+    """Whether another run may behave differently, as far as known.
 
     The signs are a grammar's declaration, differences between noise runs, the output, and a
     timeout. With a record, the written files are read as well.
@@ -198,8 +198,8 @@ class SessionScorer:
         """Return the session's score, and its record if records are made.
 
         The noise runs and each distinct sub-input are executed. All of them start in the session's
-        directory (D-27). For a record one run has two pipes; it counts as a noise run if possible
-        (D-9).
+        directory (D-27). For a record, one run has separate pipes for standard output and error; it
+        counts as a noise run if possible (D-9).
 
         A first run that times out is repeated before it counts (D-10). A session that times out is
         scored from at most 8 sub-inputs. `seed` determines the drawn sub-inputs if not all of them

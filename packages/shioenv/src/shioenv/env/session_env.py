@@ -195,7 +195,7 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
 
     @abstractmethod
     def _begin(self, cwd: str, options: Mapping[str, Any]) -> None:
-        """Reset the state for an episode in `cwd`. EnvironmentOptionError where none can begin."""
+        """Reset the state for an episode in `cwd`. EnvironmentOptionError if none can begin."""
 
     @abstractmethod
     def _take(self, action: ActType) -> Step[ObsType]:

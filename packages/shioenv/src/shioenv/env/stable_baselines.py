@@ -27,7 +27,7 @@ the processors: with one thread per processor, training is many times slower on 
 torch.set_num_threads(THREADS)
 
 EMBEDDED = 32
-"""Length of the embedding of one production or nonterminal (ours)."""
+"""Length of the embedding of one production or nonterminal (our choice)."""
 
 
 class StableVecEnv(VecEnv):  # type: ignore[misc]

@@ -205,7 +205,7 @@ class ProductionHistory(gymnasium.ObservationWrapper[Tokens, Any, Any], RecordCo
 class MaskedObservation(
     gymnasium.ObservationWrapper[dict[str, NDArray[np.float32]], Any, Any], RecordConstructorArgs
 ):
-    """The observation as floats from 0 to 1, with the action mask beside them.
+    """The observation as floats from 0 to 1, together with the action mask.
 
     This is the input format of RLlib's `ActionMaskingTorchRLModule`. `observations` is the wrapped
     observation without its mask, flattened. The number of a `Discrete` is one-hot there, and a

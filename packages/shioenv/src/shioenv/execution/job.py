@@ -118,7 +118,7 @@ class Executor(Protocol):
 
         Numbers of tasks are unique. Tasks are drawn from the iterable as capacity permits. The
         answers do not depend on the executor. `tell` is called with notes for the user. Errors:
-        GenerationError where a task fails in every attempt. ShioenvErrors of the job pass through.
+        GenerationError if a task fails in every attempt. ShioenvErrors of the job pass through.
         """
         ...
 

@@ -31,7 +31,7 @@ total as computing). Each sandbox is opened on first use."""
 
 PATIENCE = (0.005, 0.05)
 """Minimum and maximum seconds after which an unfinished execution counts as waiting, so that the
-next one may start beside it.
+next one may start in parallel.
 
 Between these bounds, the time is twice the average of recent executions (our choice). On an idle
 machine the average is 3 ms. On a busy machine a fixed time would start all lanes at once."""
@@ -43,7 +43,7 @@ Among: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 class Reopened(Generic[Sandbox]):
-    """A sandbox that is opened on demand, and opened anew after it was closed."""
+    """A sandbox that is opened on demand, and reopened after it was closed."""
 
     def __init__(self, opens: Callable[[], Sandbox]) -> None:
         self._opens = opens
@@ -109,7 +109,7 @@ class _Crowd:
             share.seconds = self._change(-1) - began
 
     def _change(self, more: int) -> float:
-        """Add `more` threads, and return the share so far of a thread present since the start."""
+        """Change the number of threads by `more`; return the seconds per thread so far."""
         with self._lock:
             now = time.perf_counter()
             if self._many:
@@ -160,12 +160,12 @@ class Lane(Reopened[Installed]):
 
     @property
     def seconds(self) -> float:
-        """The `seconds` of the open sandbox."""
+        """Total seconds that the open sandbox has spent on runs."""
         return self.open().seconds
 
     @property
     def waited(self) -> bool:
-        """The `waited` of the open sandbox."""
+        """Whether the latest run of the open sandbox slept until its timeout."""
         return self.open().waited
 
     def context(self, cwd: str | None = None) -> Context:
@@ -192,7 +192,7 @@ class Lane(Reopened[Installed]):
         )
 
     def _counted(self, runs: int, action: Callable[[Installed], Answer]) -> Answer:
-        """Wait for the turn, call `action`, which executes so many inputs, and add its effort."""
+        """Wait for the turn, call `action`, which executes `runs` inputs, and add its effort."""
         asked = time.perf_counter()
         with nullcontext() if self._alone else self._turn():
             self.effort.lane_seconds -= time.perf_counter() - asked
@@ -209,8 +209,8 @@ class Lane(Reopened[Installed]):
     def alone(self, run: Callable[[], Behavior]) -> Behavior:
         """Call `run` exclusively, while no other lane executes, and return its result.
 
-        If the latest run slept until its timeout, it did not lack processor time. Then call `run`
-        at once, beside others.
+        If the latest run slept until its timeout, it did not lack processor time. In that case,
+        call `run` immediately, in parallel with other lanes.
         """
         if self._alone or self.open().waited:
             return run()
@@ -225,12 +225,12 @@ class Lane(Reopened[Installed]):
 
 
 class Turns:
-    """Lets one task execute at a time, and another one as well while an execution takes long.
+    """Schedules tasks one at a time, and starts the next task while an execution waits.
 
     A task keeps its turn between executions, unless a task that started earlier waits for a turn.
-    So tasks pass one after the other through one warm sandbox. Another task is started beside them
-    only while an execution waits. Only the first of the waiting tasks uses a timeout, because every
-    thread that wakes takes the interpreter from a working thread.
+    So tasks pass one after the other through one warm sandbox. Another task is started only while
+    an execution waits. Only the first of the waiting tasks uses a timeout, because every thread
+    that wakes takes the interpreter from a working thread.
     """
 
     def __init__(self) -> None:
@@ -324,7 +324,7 @@ class Lanes:
 
     @contextmanager
     def among_others(self) -> Iterator[None]:
-        """Wait for exclusive lanes, including waiting ones, then execute beside others."""
+        """Wait for exclusive lanes, including waiting ones, then execute in parallel."""
         with _locked(self._door, fcntl.LOCK_SH):
             fcntl.flock(self._room, fcntl.LOCK_SH)
         try:

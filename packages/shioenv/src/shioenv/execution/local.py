@@ -118,7 +118,7 @@ class LocalExecutor:
     ) -> Iterator[tuple[int, A]]:
         """See `Executor.map`.
 
-        Further errors: HostError where the limit on open files is too low. If workers do not start:
+        Further errors: HostError if the limit on open files is too low. If workers do not start:
         the error that a worker reports, else a GenerationError with the end of a worker's output.
         """
         schedule = Schedule(tasks, what=job.what, batch=BATCH)
@@ -193,8 +193,8 @@ class Crew:
 
         The result may be empty. A stopped worker is replaced.
 
-        Errors: GenerationError where a task fails in every attempt, or where workers in a row do
-        not start. ShioenvErrors of the job and of opening a sandbox.
+        Errors: GenerationError if a task fails in every attempt, or where workers in a row do not
+        start. ShioenvErrors of the job and of opening a sandbox.
         """
         starting = sum(not worker.ready for worker in self._workers)
         for _ in range(min(self._wanted - len(self._workers), STARTING - starting)):
@@ -302,7 +302,8 @@ def executor_named(
 
     The other arguments are those of `LocalExecutor`; `address` is that of a cluster. Errors:
     UsageError for another name, or for an address with another executor than `ray`.
-    MissingExtraError where no installed package provides the executor. Those of its class.
+    MissingExtraError if no installed package provides the executor. The errors of its class are
+    raised too.
     """
     if name not in ENGINES:
         raise UsageError(f"no engine is called {name!r}", hint=did_you_mean(name, ENGINES))

@@ -33,7 +33,7 @@ class WorkerProcess:
 
     `sys.argv[2]` of the worker is the file descriptor of its end of the connection; `arguments`
     follow it. With `programs`, the worker may run external programs: it is supervised, and every
-    process that it started ends with it. Errors: OSError where no process can be started.
+    process that it started ends with it. Errors: OSError if no process can be started.
     """
 
     def __init__(

@@ -5,8 +5,8 @@ a supervisor when the calling process has ended for any reason. The kernel also 
 the parent of orphaned processes of the program. So no process escapes by starting a new session.
 
 The outer and the inner supervisor watch each other: if one is killed, the other ends the program. A
-stopped supervisor is continued when the calling process ends. Only if both are killed at the same
-instant, the program's descendants and its temporary directory remain. The next start removes the
+stopped supervisor is continued when the calling process ends. The program's descendants and its
+temporary directory survive only if both are killed at the same instant. The next start removes the
 directory.
 
 The supervisors run this file, so it uses only the standard library.
@@ -50,13 +50,13 @@ def supervised(
 ) -> subprocess.Popen[bytes]:
     """Start a program and return its supervisor, which exits with the program's status.
 
-    `terminate` ends the program and its descendants. So does the end of this process or of the
-    program itself. The program has a separate session, and a directory for temporary files (TMPDIR)
-    that is removed afterwards.
+    `terminate` ends the program and its descendants. The end of this process or of the program
+    itself has the same effect. The program has a separate session, and a directory for temporary
+    files (TMPDIR) that is removed afterwards.
 
     The program's standard output goes to `stdout`, its standard error to that of this process. With
     `last_words`, the last 2,000 bytes of both are written to that file instead, after the program
-    has ended. Errors: OSError where the program cannot be run.
+    has ended. Errors: OSError if the program cannot be run.
     """
     kept, lock = _scratch()
     said, told = os.pipe()
@@ -93,7 +93,7 @@ def supervised(
 
 
 def ended(process: subprocess.Popen[bytes], patience: float = 0.0) -> int:
-    """Wait for a supervised program, killed after `patience` seconds; return its exit status."""
+    """Wait for a supervised program, kill it after `patience` seconds; return its exit status."""
     process.send_signal(signal.SIGCONT)  # a stopped supervisor would not react
     with suppress(subprocess.TimeoutExpired):
         return process.wait(patience)
@@ -247,7 +247,7 @@ def wake_at_end_of_caller() -> None:
     """Have the kernel send SIGCONT to this process when its parent process ends.
 
     SIGCONT continues a stopped process and has no effect on a running one. The kernel also sends it
-    when only the thread ends that started this process.
+    when the thread that started this process ends, even if the parent process continues.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
 

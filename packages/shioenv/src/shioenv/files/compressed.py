@@ -83,7 +83,7 @@ def stream_lines(stream: IO[bytes], most: int = LARGEST) -> Iterator[bytes]:
 def open_compressed(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
     """Open a stream that writes into an open file, compressed if `name` ends in `.zst`.
 
-    One version of the library writes the same bytes for the same content.
+    The output is deterministic for a given version of the library.
     """
     if not name.endswith(SUFFIX):
         yield file
@@ -107,7 +107,7 @@ def decompressed_sha256(path: Path) -> str:
 class _Content(io.RawIOBase):
     """The content of a file compressed with Zstandard.
 
-    A truncated file is damaged; the library's own reader would treat it as the end of the content.
+    A truncated file raises an error; the library's own reader would stop without one.
     """
 
     def __init__(self, file: IO[bytes]) -> None:

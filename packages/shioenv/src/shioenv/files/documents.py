@@ -58,7 +58,7 @@ def _finite(text: str) -> float:
 
 
 def refuse_deep(value: Any) -> None:
-    """Raise ValueError where lists and objects are nested more than `DEEPEST` levels deep.
+    """Raise ValueError if lists and objects are nested more than `DEEPEST` levels deep.
 
     A recursive walk of an accepted value thus needs at most `DEEPEST` nested calls.
     """

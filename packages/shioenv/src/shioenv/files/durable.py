@@ -34,7 +34,7 @@ def replacing(path: Path) -> Iterator[Any]:
     """Open a new file for writing, and rename it to `path` at the end of the block.
 
     The file is synced to disk before the rename. After an error in the block it is removed, and
-    `path` stays as it was. Errors: OSError where `path` exists and is not a regular file.
+    `path` stays as it was. Errors: OSError if `path` exists and is not a regular file.
     """
     refuse_to_replace(path)
     temporary = path.with_name(f"{TEMPORARY}{path.name}")
@@ -103,7 +103,7 @@ def locked(directory: Path) -> Iterator[int]:
 
     The block gets the descriptor of the locked directory.
 
-    Errors: DatasetBusyError where another process has the lock.
+    Errors: DatasetBusyError if another process has the lock.
     """
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -139,7 +139,7 @@ def sha256_of(path: Path) -> str:
 def refuse_existing(path: Path) -> None:
     """Raise OutputExistsError if the path exists, unless it is an empty directory.
 
-    UsageError where the empty directory is the current one, which cannot be replaced.
+    UsageError if the empty directory is the current one, which cannot be replaced.
     """
     if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
         if path.samefile("."):
@@ -162,11 +162,11 @@ def _exists(path: Path) -> OutputExistsError:
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """Create an empty directory beside `path`, and rename it to `path` at the end of the block.
+    """Create an empty directory next to `path`, and rename it to `path` at the end of the block.
 
     The caller syncs each file in the directory to disk. After an error the directory is removed.
     Leftovers of an earlier, killed call are removed first. Errors: OutputExistsError, UsageError
-    for the current directory, DatasetBusyError where another process is writing the same directory,
+    for the current directory, DatasetBusyError if another process is writing the same directory,
     DatasetStorageError.
     """
     with storage_errors(path):
@@ -192,7 +192,7 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Yield a unique name beside `path`, where the caller writes a file.
+    """Yield a unique name next to `path`, where the caller writes a file.
 
     At the end of the block the file is synced to disk and renamed to `path`. Errors:
     OutputExistsError, also if `path` was created during the block; DatasetStorageError.

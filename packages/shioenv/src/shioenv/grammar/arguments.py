@@ -64,9 +64,9 @@ class ArgumentSplitter:
 
     An option is one argument with its value (`-n 5`, `-n5`, `--lines=5`, `--lines 5`). Letters
     bundled after one dash are arguments with no-space marks. After `--` every word is an operand.
-    So is every word after the first operand of a program that does not permute. Values are not
-    restricted to those of the grammar. Long options may be abbreviated. `--` does not end the
-    options of programs whose options have several letters after one dash (`find`).
+    The same holds for every word after the first operand of a program that does not permute. Values
+    are not restricted to those of the grammar. Long options may be abbreviated. `--` does not end
+    the options of programs whose options have several letters after one dash (`find`).
     """
 
     def __init__(self, grammar: Grammar) -> None:

@@ -40,8 +40,8 @@ def values_of(token: Nonterminal, catalogue: Mapping[str, Sequence[str]]) -> tup
     """Return the values of a system token as shell text, quoted where necessary.
 
     Inside quotes (`'File`) only values that need no quotes are used. Values longer than
-    `MAX_ARGUMENT_LENGTH` with their quotes are omitted. So are empty values and those with
-    unprintable characters, such as a newline. A value that begins with a dash gets a `./`.
+    `MAX_ARGUMENT_LENGTH` with their quotes are omitted. Empty values and those with unprintable
+    characters, such as a newline, are omitted too. A value that begins with a dash gets a `./`.
     """
     name = token.token
     values = catalogue.get(name) or VOCABULARY.get(name) or FALLBACK.get(name) or ()

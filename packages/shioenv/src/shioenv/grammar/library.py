@@ -86,10 +86,10 @@ def load_grammar(
 ) -> Grammar:
     """Load and validate the grammar called `name`.
 
-    `versions` is `System.versions` of the target system. A package that `versions` lacks has the
-    version of the manual line. Shipped grammars are cached, and only their syntax is checked;
-    `check_grammars` checks everything. Errors: UnknownGrammarError with the nearest name.
-    FaultyGrammarError with all faults of the grammar.
+    `versions` is `System.versions` of the target system. For a package that `versions` lacks, the
+    version in the grammar's `manual` line is assumed. Shipped grammars are cached, and only their
+    syntax is checked; `check_grammars` checks everything. Errors: UnknownGrammarError with the
+    nearest name. FaultyGrammarError with all faults of the grammar.
     """
     if directory == COMMANDS:
         return _shipped(name, frozenset((versions or {}).items()))
@@ -104,7 +104,7 @@ def _shipped(name: str, versions: frozenset[tuple[str, str]]) -> Grammar:
 def _checked(
     name: str, versions: Mapping[str, str] | None, directory: Path, *, whole: bool = True
 ) -> Grammar:
-    """Parse a grammar and raise its faults; `whole` adds those that no single line shows."""
+    """Parse a grammar and raise its faults; `whole` adds checks that span several lines."""
     path = directory / f"{name}.grammar"
     if not path.is_file():
         raise _unknown(name, directory)
@@ -257,9 +257,9 @@ def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
     """Read the grammars in `directory` or `$SHIOENV_GRAMMARS`; None if neither is set.
 
     Each file `NAME.grammar` is a grammar; other files are ignored. Errors: UsageError if the
-    directory is unreadable or contains no grammar. The same for more than `MOST` grammars, and for
-    a name that is no command name. Files are also refused if they exceed `LARGEST` bytes, are not
-    regular, or are links out of the directory.
+    directory is unreadable or contains no grammar. UsageError is also raised for more than `MOST`
+    grammars, and for an invalid command name. Files are also refused if they exceed `LARGEST`
+    bytes, are not regular, or are links out of the directory.
     """
     chosen = directory or os.environ.get(VARIABLE)
     if not chosen:
@@ -296,8 +296,8 @@ def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
 def read_grammar_file(file: Path) -> bytes:
     """Return the bytes of a grammar file. Errors: UsageError if it is unreadable or too large.
 
-    UsageError too for a link out of its directory: faults print parts of a file's lines, and the
-    file may be no grammar. FileNotFoundError is not caught.
+    A link that leaves the directory also raises UsageError: messages about faults quote lines of
+    the file, so such a link could disclose other files. FileNotFoundError is not caught.
     """
     try:
         content = read_regular(file, LARGEST)

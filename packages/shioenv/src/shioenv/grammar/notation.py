@@ -1,9 +1,9 @@
-"""A parser for items, the notation to the right of `=` and `start`, into a small tree.
+"""A parser for items, the text to the right of `=` and `start` in grammar files.
 
 A blank separates arguments, and `{…}` with a blank in it is one argument. `<name>` is a
 nonterminal, `( | )` a group, `%word` an attribute. `* + ?` directly after a nonterminal or a group
-is repetition. Shell quoting has its usual meaning. docs/reference/grammar-format.md describes the
-notation for authors.
+is repetition. Shell quoting has its usual meaning. The result is a syntax tree.
+docs/reference/grammar-format.md describes the notation for authors.
 """
 
 from __future__ import annotations

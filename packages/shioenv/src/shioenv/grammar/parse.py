@@ -117,8 +117,8 @@ class InputParser:
     def _piece(self, text: str, piece: Piece) -> list[Token]:
         """Return the tokens of one command without its redirections.
 
-        A command whose arguments look like operators (`[[ a < b ]]`) is one command token. So is a
-        command after a `!`, which keeps its redirections.
+        A command whose arguments look like operators (`[[ a < b ]]`) is one command token. A
+        command after a `!` is one token too, and keeps its redirections.
         """
         command = piece.command
         if command is None or (piece.prefixed and text[piece.start] == "!"):

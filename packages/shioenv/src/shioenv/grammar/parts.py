@@ -162,8 +162,8 @@ def draw_number(random: Random, low: int, high: int) -> int:
     """Draw a number from `low` to `high`, inclusive.
 
     One in ten is a bound. Among the others, all orders of magnitude above `low` are equally likely.
-    Of numbers beyond 20, four in five are round. Their digits are 0 except the first, and perhaps a
-    5 after it.
+    Four in five numbers above 20 are round. Their digits are 0 except the first, and perhaps a 5
+    after it.
     """
     if low >= high:
         return low

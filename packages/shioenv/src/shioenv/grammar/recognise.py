@@ -209,7 +209,7 @@ class Recogniser:
     def kind_of_value(self, option: str, value: str) -> str | None:
         """Return the name of the kind of an option's value, or None.
 
-        Of several kinds, it is the first one in `KINDS`.
+        If there are several kinds, return the first one in `KINDS`.
         """
         word = f"={received_form(value)}"
         found = set()

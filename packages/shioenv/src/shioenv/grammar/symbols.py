@@ -1,9 +1,10 @@
 """Terminals, nonterminals, productions, and the grammar of one command.
 
-A production's body is a tuple of *arguments*, each a tuple of symbols. Section 3.2 defines a partly
-expanded argument as one nonterminal or one text, but `--block-size=<size>` is both. A body of
-several arguments may replace a nonterminal. The body's first argument then joins the symbols to the
-nonterminal's left in the same argument, its last argument those to the right.
+A production's body is a tuple of *arguments*, each a tuple of symbols. Section 3.2 of the paper
+defines a partly expanded argument as one nonterminal or one text, but `--block-size=<size>` is
+both. A body of several arguments may replace a nonterminal. The body's first argument is then
+joined with the symbols to the left of the nonterminal in its argument. The body's last argument is
+joined with the symbols to the right.
 """
 
 from __future__ import annotations
@@ -174,8 +175,8 @@ class Header:
     `permutes` is False for programs that treat everything after their first operand as operands
     (`xargs`, `env`). `runs` is the number of operands before a nested command (`timeout`: 1), or
     None. `version` is the last word of the manual line. `volatile`: two runs may differ, for the
-    reason in `volatile_reason`. `clock`: the command prints the time. `traits` are the command's
-    traits.
+    reason in `volatile_reason`. `clock`: the command prints the time. `traits` describes how the
+    command uses its operands and options.
     """
 
     command: str
@@ -195,11 +196,11 @@ class Grammar:
     """The grammar of one command: a start symbol and the productions reachable from it.
 
     `pipe` is the start symbol of inputs to the right of a `|`, or None if the command has none.
-    `kinds` are the names of kinds of value, by the nonterminals that have a kind. `option_slots`
-    are the heads of option blocks. `option_values` are pairs of an option's name and the symbols of
-    a value, or None if the option may have no value. System tokens are heads of `productions` only
-    if the grammar is bound. `source` is the file's name in faults. Grammars are compared and hashed
-    by identity.
+    `kinds` maps nonterminals to the name of the kind of value that they derive, such as `size`.
+    `option_slots` are the heads of option blocks. `option_values` are pairs of an option's name and
+    the symbols of a value, or None if the option may have no value. System tokens are heads of
+    `productions` only if the grammar is bound. `source` is the file's name in faults. Grammars are
+    compared and hashed by identity.
     """
 
     header: Header
@@ -279,7 +280,7 @@ def leading_to(
     productions: Productions,
     parts: Callable[[Production], Iterable[Symbol]],
 ) -> frozenset[Nonterminal]:
-    """Return `heads` and all heads that lead to them through `parts` of their productions."""
+    """Return `heads` and every head that derives one of them through symbols in `parts`."""
     users: dict[Symbol, set[Nonterminal]] = defaultdict(set)
     for head, bodies in productions.items():
         for production in bodies:

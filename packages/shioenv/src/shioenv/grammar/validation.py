@@ -313,7 +313,7 @@ MOST_BEFORE_TEXT = 40
 
 
 def _before_text(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterator[Fault]:
-    """Yield faults of definitions that are nested before any text, for which parsers recurse.
+    """Yield faults of definitions that make a parser recurse too deeply before any text.
 
     The definitions must not be left-recursive or form chains longer than `MOST_BEFORE_TEXT`.
     """
@@ -427,8 +427,8 @@ def check_traits(grammar: Grammar) -> Iterator[Fault]:
     """Yield faults of headers whose traits contradict the grammar.
 
     A role requires an operand of its kind. Options of an effect must be options of the command. A
-    trait about files requires an operand or value that names a file. A command that shows something
-    volatile must be volatile. An example with exit code 0 has no more operands than the header
+    trait about files requires an operand or value that names a file. A command that shows processes
+    must be declared volatile. An example with exit code 0 has no more operands than the header
     permits.
     """
     traits, kinds = grammar.header.traits, operand_kinds(grammar)
@@ -471,7 +471,7 @@ def check_traits(grammar: Grammar) -> Iterator[Fault]:
 
 
 def operand_kinds(grammar: Grammar) -> frozenset[str]:
-    """Return the names of the kinds of value of operands or their parts."""
+    """Return the names of the value kinds that operands, or parts of them, can have."""
     kinds: set[str] = set()
     met: set[Nonterminal] = set()
     pending = list(grammar.starts)

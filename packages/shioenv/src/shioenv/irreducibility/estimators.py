@@ -17,8 +17,8 @@ from shioenv.errors import UsageError, did_you_mean
 OUTSIDE = 3
 """Minimum number of draws by `balanced` among sub-inputs that lack a needed argument.
 
-An argument is needed if leaving out this argument alone changes the behavior. The number is ours,
-because with most commands the behavior of these sub-inputs differs too.
+An argument is needed if leaving out this argument alone changes the behavior. We chose a small
+number because nearly all of these sub-inputs behave differently.
 """
 
 LEFT_FOR_BALANCE = 8 + OUTSIDE
@@ -49,7 +49,7 @@ class SamplePart:
     """Sub-inputs drawn by one method from one population."""
 
     drawn: Sequence[Weighted]
-    """One item for each draw. The weights add up to the population's weight in the mean."""
+    """One item for each draw. The weights add up to the population's weight in the score."""
     whole: bool = False
     """Whether the complete population was taken, without draws."""
     balanced: tuple[int, ...] = ()
@@ -134,7 +134,7 @@ def _allotted(weights: Sequence[float], caps: Sequence[int], draws: int) -> list
 
 
 def balanced(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePart]:
-    """Take every leave-one-out, then balanced samples of the remaining sub-inputs (ours).
+    """Take every leave-one-out, then balanced samples of the remaining sub-inputs (our choice).
 
     An argument is needed if leaving out this argument alone changes the behavior. Leaving out more
     arguments with it mostly changes the behavior too. So the other sub-inputs are two populations:
@@ -208,16 +208,15 @@ def _array(
     """Draw an orthogonal array of 2^bits rows, which keep the `needed` and some `free` arguments.
 
     The rows are a coset of a random linear code. The probability of a coset is proportional to the
-    number of arguments that all rows keep together. The row of the full input is left out. So the
-    mean over the rows, each weighed by the number of arguments that it keeps, is unbiased, and
-    always between 0 and 1.
+    total number of arguments that its rows keep, without the row of the full input. So the mean
+    over the rows, weighted by the number of arguments kept, is unbiased, and always between 0 and
+    1.
 
     There is a column for each free argument:
 
-    - No column is zero, so half of the rows keep a single argument.
-    - The columns differ where there are enough columns, so a quarter of the rows keep two
-      arguments.
-    - Where all columns are odd, an eighth of the rows keep three arguments.
+    - No column is zero, so half of the rows keep a given argument.
+    - If there are enough different columns, a quarter of the rows keep a given pair of arguments.
+    - If all columns are odd, an eighth of the rows keep a given triple of arguments.
     """
     base = sum(1 << index for index in needed)
     most = (len(needed) + len(free) / (2 if bits else 1)) * (1 << bits)
@@ -301,7 +300,7 @@ Kept: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
-    """A kept-index set and the weight of its contrast in the mean."""
+    """A set of kept indices, and the weight of its difference (Delta) in the score."""
 
     kept: Kept
     weight: float
@@ -337,8 +336,8 @@ def exhaustive(n: int) -> list[Weighted]:
     """Return every proper subset of nonzero weight; for one argument the empty subset.
 
     Subsets are weighed by size. With one argument the only proper sub-input is the command alone.
-    Its weight is 0, and the score would be 0/0. This contrast alone decides whether the argument
-    matters, so it counts 1 (ours, because the paper does not define it).
+    Its weight is 0, and the score would be 0/0. Only this difference decides whether the argument
+    matters, so its weight is 1 (our choice, because the paper does not define it).
     """
     if n == 1:
         return [Weighted((), 1.0)]

@@ -71,9 +71,9 @@ class Contrast:
     0 if the contrast was run only for the explanation, or to decide what to draw.
     """
     difference: Difference | None
-    """The difference under the noise threshold; None where the behaviors are the same."""
+    """The difference under the noise threshold; None if the behaviors are the same."""
     strict: Difference | None
-    """The difference under the strict threshold; None where the behaviors are the same."""
+    """The difference under the strict threshold; None if the behaviors are the same."""
     draws: int
     """The number of times that the sub-input was drawn."""
 
@@ -158,9 +158,9 @@ class Score:
     """An input's irreducibility, with details of its estimate."""
 
     irreducibility: float | None
-    """0 to 1 under the noise threshold; None where no argument can be removed."""
+    """0 to 1 under the noise threshold; None if no argument can be removed."""
     irreducibility_strict: float | None
-    """0 to 1 where outputs must be equal bytes, as far as the noise runs allow (D-2s)."""
+    """0 to 1 if outputs must be equal bytes, as far as the noise runs allow (D-2s)."""
     necessary: float | None
     """Share of the arguments whose omission alone changes the behavior, 0 to 1.
 
@@ -178,7 +178,7 @@ class Score:
     interval: tuple[float, float] | None
     """95% confidence interval (Wilson's, with the effective number of draws).
 
-    It has no width where the score is exact. None where the score is undefined.
+    It has no width where the score is exact. None if the score is undefined.
     """
     n_arguments: int
     """Arguments that can be removed, over all segments."""
@@ -546,6 +546,6 @@ def _pooled(scores: Sequence[SegmentScore]) -> dict[str, Any]:
 def _by_arguments(
     scores: Sequence[SegmentScore], value: Callable[[SegmentScore], float | None]
 ) -> float:
-    """Return the mean weighed by arguments, rounded once: exactly 1 where all values are 1."""
+    """Return the mean weighed by arguments, rounded once: exactly 1 if all values are 1."""
     total = sum(score.n_arguments for score in scores)
     return float(sum(score.n_arguments * Fraction(value(score) or 0.0) for score in scores) / total)

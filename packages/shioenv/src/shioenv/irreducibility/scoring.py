@@ -10,10 +10,10 @@ from shioenv.irreducibility.estimators import DRAWS, Estimator, estimator_named
 from shioenv.text import short_repr
 
 LEAST_SUB_INPUTS = 4
-"""Minimum number of sub-inputs under `Scoring.process_budget` (ours)."""
+"""Minimum number of sub-inputs under `Scoring.process_budget` (our choice)."""
 
 FIRST_BATCH = 16
-"""Draws of the first batch, after which the target error is checked (ours).
+"""Draws of the first batch, after which the target error is checked (our choice).
 
 Each later batch has as many draws as all batches before it.
 """
@@ -40,7 +40,7 @@ class Scoring:
     """
 
     process_budget: int = 0
-    """Maximum number of processes of all sub-inputs of an input together (ours); 0: no limit.
+    """Maximum number of processes of all sub-inputs of an input together (our choice); 0: no limit.
 
     Each sub-input counts as many as the first run of the whole input started. The budget is halved
     until they fit, but not below `LEAST_SUB_INPUTS`. Such inputs are rare and expensive: `find
@@ -109,8 +109,8 @@ def _from_the_start(n: int) -> tuple[int, int]:
 USUAL = Scoring(process_budget=320)
 """The default settings of datasets.
 
-Of 3,000 inputs of the policy `mixed`, 0.6% start more than the ten processes that 32 sub-inputs can
-have. Their first runs took 6% of the total time.
+In a sample of 3,000 inputs of the policy `mixed`, 0.6% start more than the ten processes that 32
+sub-inputs can have. Their first runs took 6% of the total time.
 """
 
 UNSCORED = Scoring(budget=0, noise_runs=2)

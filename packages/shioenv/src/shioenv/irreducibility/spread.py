@@ -21,13 +21,13 @@ class Spread:
     """The uncertainty of an estimate."""
 
     standard_error: float | None
-    """None where a part has a single draw. 0 where all draws of each part agree."""
+    """None if a part has a single draw. 0 if all draws of each part agree."""
     interval: tuple[float, float]
     """The 95% interval (Wilson's). Its width is above 0 even where all draws agree."""
 
     @property
     def doubt(self) -> float:
-        """The larger of the standard error and the interval's; 1 where `standard_error` is None."""
+        """The larger of the standard error and the interval's; 1 if `standard_error` is None."""
         if self.standard_error is None:
             return 1.0
         low, high = self.interval

@@ -73,7 +73,7 @@ def load_model(
     - `without`: sources of answers that are left out: `rules`, `functions`, `records`.
 
     Errors: ModelError for an unknown name, with the known names, or for a file without a model.
-    UsageError for an unknown source. MissingExtraError where no package for models is installed.
+    UsageError for an unknown source. MissingExtraError if no package for models is installed.
     """
     load = _default().load()
     model: Answerer = load(
@@ -92,7 +92,7 @@ def model_names() -> list[str]:
 def answerer_package() -> str:
     """Return the name of the package that holds the models' code and the default model.
 
-    Errors: MissingExtraError where none is installed.
+    Errors: MissingExtraError if none is installed.
     """
     return _default().module.partition(".")[0]
 

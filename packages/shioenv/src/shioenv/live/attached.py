@@ -21,7 +21,8 @@ from shioenv.live.shell import IDLE_SECONDS, Closing, nothing
 from shioenv.text import short_repr
 
 INTERACTIVE: Final = "exec env TERM={terminal} bash -i"
-"""The interactive shell, with the system's own rc files; ours, because a login reads the same."""
+"""The interactive shell, with the system's own rc files (our choice, because a login reads the
+same)."""
 
 QUIET_SECONDS: Final = 0.15
 """Seconds without output after which a shell that reads is assumed to show its prompt."""

@@ -28,7 +28,7 @@ from shioenv.sandbox.base import (
 from shioenv.system.store import System
 
 START_SECONDS: Final = 60.0
-"""Seconds that starting a command may take; ours, because a machine may be busy."""
+"""Seconds that starting a command may take (our choice, because a machine may be busy)."""
 
 _LAUNCH: Final = (
     "exec 9<&0 0</dev/null; set -m\n"
@@ -117,7 +117,7 @@ class EnteredMachine(Closing):
 
         The numbers are those of the process group and the exit status. A channel that closes
         without a status means that the command was killed. Errors: InputError for a text that no
-        input can hold; SandboxError where the machine does not start it.
+        input can hold; SandboxError if the machine does not start it.
         """
         return start(command, self.system, self._enter)
 
@@ -338,7 +338,7 @@ async def _feed(writer: asyncio.StreamWriter, given: IO[bytes] | None) -> None:
 
 
 def group_of(entered: Entered) -> int | None:
-    """Return a newly started command's process group; None where the control channel lacks it."""
+    """Return a newly started command's process group; None if the control channel lacks it."""
     with socket.socket(fileno=os.dup(entered.talk)) as talk:
         talk.settimeout(START_SECONDS)
         # unbuffered: the bytes after that line stay in the channel

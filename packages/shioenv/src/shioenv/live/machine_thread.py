@@ -57,7 +57,7 @@ class Seat(Generic[Machine]):
     async def do(self, action: Callable[[Machine], Answer]) -> Answer:
         """Call an action with the machine in the machine's thread, and return its result.
 
-        Errors: those of the action; SandboxError where the seat is closed.
+        Errors: those of the action; SandboxError if the seat is closed.
         """
         if self._ended is not None:
             raise SandboxError("the machine is closed")

@@ -30,11 +30,11 @@ from shioenv.system.store import System
 from shioenv.text import short_repr
 
 LARGEST_SAVED: Final = 64 * MEBIBYTE
-"""Largest size of a saved shell in bytes; ours, because people and agents type its lines."""
+"""Largest size of a saved shell in bytes (our choice, because people and agents type its lines)."""
 
 RESTORE_SECONDS: Final = 600.0
-"""Seconds that the lines of a saved shell may take together; ours, because the file is
-untrusted."""
+"""Seconds that the lines of a saved shell may take together (our choice, because the file is
+untrusted)."""
 
 _FORMAT = "shioenv shell 1"
 
@@ -127,7 +127,7 @@ class ResidentShell(Closing):
             return self._lines.beside(text, wall_seconds=timeout)
 
     def enter(self, text: str, *, wall_seconds: float, idle_seconds: float) -> Entered:
-        """Start an input beside the lines, with a control channel; see `Lines.enter`."""
+        """Start an input in parallel with the lines, with a control channel; see `Lines.enter`."""
         return self._lines.enter(text, wall_seconds=wall_seconds, idle_seconds=idle_seconds)
 
     def look(self) -> Behavior:
@@ -230,9 +230,9 @@ def shell_of(
 ) -> ResidentShell | RepeatedShell:
     """Open a shell on one of a runner's machines, in a start directory (None: the first one).
 
-    It runs beside the runner's other shells and runs. Some sandboxes keep no shell: a microVM, or a
-    bash executed anew for each input. There each line runs the lines before it again. Errors: those
-    of `SandboxRunner.run`.
+    The runner can run other shells and inputs at the same time. Some sandboxes keep no shell: a
+    microVM, or a bash started for each input. There each line runs the lines before it again.
+    Errors: those of `SandboxRunner.run`.
     """
     cwd = cwd or runner.system.declaration.start_directory
     if not runner.keeps_shells:
@@ -250,9 +250,9 @@ def open_shell(
     """Open a shell on a separate machine, which is discarded when the shell is closed.
 
     `cwd` is the start directory (None: the system's first one). The `limits` of time and output
-    apply to each line. Those of memory, processes and disk apply to the shell. The shell ends after
-    waiting for its next line for `idle_seconds`. Errors: those of `open_sandbox`; SandboxError for
-    a sandbox that keeps no shell, such as a microVM.
+    apply to each line. The limits of memory, processes and disk apply to the shell. The shell ends
+    after waiting for its next line for `idle_seconds`. Errors: those of `open_sandbox`;
+    SandboxError for a sandbox that keeps no shell, such as a microVM.
     """
     runner = open_sandbox(system, limits)
     try:

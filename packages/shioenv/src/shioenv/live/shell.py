@@ -1,4 +1,4 @@
-"""The interface of shells: run line after line, each in the state that the line before left."""
+"""The interface of shells: run line after line, each in the state that the previous line left."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from shioenv.errors import ShellEndedError
 from shioenv.sandbox.base import Uncopied
 
 IDLE_SECONDS: Final = 3600.0
-"""Seconds for which a shell waits for its next line; ours: a longer pause counts as abandonment."""
+"""Seconds for which a shell waits for its next line (our choice: a longer pause counts as
+abandonment)."""
 
 
 class Shell(Protocol):
-    """A shell that runs lines, each in the state that the line before left."""
+    """A shell that runs lines, each in the state that the previous line left."""
 
     @property
     def ended(self) -> bool:
@@ -29,10 +30,10 @@ class Shell(Protocol):
         ...
 
     def run(self, line: str, *, timeout: float | None = None) -> Behavior:
-        """Run a line and return its behavior; the patch starts at the end of the line before.
+        """Run a line and return its behavior; the patch starts at the end of the previous line.
 
         `timeout`, in seconds, overrides the limit `wall_seconds`. A line that reaches a limit ends
-        the shell. Errors: ShellEndedError where the shell has ended; those of the runner or the
+        the shell. Errors: ShellEndedError if the shell has ended; those of the runner or the
         sandbox.
         """
         ...

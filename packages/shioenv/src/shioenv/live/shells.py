@@ -16,10 +16,12 @@ from shioenv.live.shell import Closing, Shell
 from shioenv.sandbox.base import Limits
 
 SPARE: Final = 2
-"""Machines opened in advance for the next visitors; ours, because opening one takes 0.2 seconds."""
+"""Machines opened in advance for the next visitors (our choice, because opening one takes 0.2
+seconds)."""
 
 SPARE_SECONDS: Final = 7 * 86_400.0
-"""Seconds for which a spare machine waits for a line; ours, since servers end shells earlier."""
+"""Seconds for which a spare machine waits for a line (our choice, because servers end shells
+earlier)."""
 
 
 class Shells(Closing):
@@ -84,7 +86,7 @@ class Shells(Closing):
             return self._spare.popleft() if self._spare else self._make()
 
     def make_ready(self) -> None:
-        """Open spare machines for the next shells; do nothing where shells need no machine."""
+        """Open spare machines for the next shells; do nothing if shells need no machine."""
         while True:
             with self._opening:
                 if self._closed or self._machines is None or len(self._spare) >= SPARE:

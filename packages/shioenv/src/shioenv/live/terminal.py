@@ -137,8 +137,8 @@ class Terminal:
     `run` types a row. Each row is parsed separately, so an unclosed quote does not affect the next
     row. Rows share all of the shell's state: directory, variables, functions, files. After `exit`
     or `exec` nothing runs any more, as in any shell. An `exec` with only redirections applies to
-    that row alone (ours, because repeated rows print nothing). A row that times out is undone
-    completely (ours, as after Ctrl-C, with nothing half done). `beside` runs a row in another
+    that row alone (our choice, because repeated rows print nothing). A row that times out is undone
+    completely (our choice, as after Ctrl-C, with nothing half done). `beside` runs a row in another
     shell.
 
     Each row has the machine's limit of real time, and may be as long as an input. All rows together
@@ -253,7 +253,7 @@ class Terminal:
     def fork(self) -> Terminal:
         """Return a new terminal with the same rows; later rows of the two are independent.
 
-        Errors: TerminalError where a command entered the machine.
+        Errors: TerminalError if a command entered the machine.
         """
         self._refuse_entered("repeated")
         other = Terminal(self.machine, self.start.cwd, self.start.history)
@@ -268,8 +268,8 @@ class Terminal:
     def repeated(self) -> Behavior:
         """Return the behavior of the history and all rows, run once more from the pristine state.
 
-        Only the last row prints, if it was typed. Errors: those of the machine; TerminalError where
-        a command entered it.
+        Only the last row prints, if it was typed. Errors: those of the machine; TerminalError if a
+        command entered it.
         """
         self._refuse_entered("repeated")
         rows = [*self._history, *(one.again for one in self._rows)]
@@ -279,9 +279,9 @@ class Terminal:
     def done(self) -> Behavior:
         """Return the combined behavior of all rows as typed, in the form of `since_start`.
 
-        Where a command entered the machine, every process is ended first. All that happened there
-        until then counts. Errors: those of the machine; TerminalError where the typed shell could
-        not be ended.
+        If a command entered the machine, every process is ended first. All that happened there
+        until then counts. Errors: those of the machine; TerminalError if the typed shell could not
+        be ended.
         """
         before = self._alone(self._history)
         if self.entered:
@@ -343,7 +343,7 @@ class Terminal:
         return [Row(RowKind.AGAIN, text) for text in self.start.history]
 
     def _alone(self, rows: list[Row], seconds: float | None = None) -> Behavior | None:
-        """Return the behavior of repeated rows; None where there are no rows."""
+        """Return the behavior of repeated rows; None if there are no rows."""
         return self.machine.type(rows, self.start.cwd, wall_seconds=seconds) if rows else None
 
     def _typed(self, row: str) -> Behavior:

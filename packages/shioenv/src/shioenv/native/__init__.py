@@ -2,7 +2,7 @@
 
 `shioenv-sandbox` creates namespaces and supervises one sandbox. `preload.so` turns the system's own
 bash into a fork server. `shioenv_backends/microvm/programs.py` has the programs of a microVM,
-`shioenv_serve/ssh/programs.py` those that run beside an sshd. All of these are compiled when their
+`shioenv_serve/ssh/programs.py` those that run with an sshd. All of these are compiled when their
 package is built. They do not depend on the host's C library: programs are linked statically, and
 libraries use the system's C library.
 
@@ -30,7 +30,7 @@ PROGRAMS: Final = _HERE / "bin"
 def built(directory: Path, name: str, package: str = "shioenv") -> Path:
     """Return the path of a program that was compiled when its package was built.
 
-    Errors: HostError where the program is missing. The hint is to reinstall `package`.
+    Errors: HostError if the program is missing. The hint is to reinstall `package`.
     """
     path = directory / name
     if not path.exists():

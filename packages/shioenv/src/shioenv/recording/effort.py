@@ -24,11 +24,12 @@ class Effort:
     opening_seconds: float = 0.0
     """Seconds for opening sandboxes for the executions."""
     lane_seconds: float = 0.0
-    """Seconds spent on records, without waits for a turn, summed over all sandboxes."""
+    """Seconds spent on records, without waiting for other tasks, summed over all sandboxes."""
     drawing_seconds: float = 0.0
     """Seconds of processor time for drawing the samples, which no other count includes.
 
-    One process draws. Its waits are not counted: other processes have the processors then.
+    One process draws. Its waiting time is not counted, since other processes use the processors
+    meanwhile.
     """
     asked: int = 0
     """Executions that were looked up in the cache."""
@@ -39,9 +40,9 @@ class Effort:
     differing: int = 0
     """Checked executions that differed from the cached behavior; they are no longer shared."""
     trouble: str | None = None
-    """The reason why nothing is shared any more; None where sharing works."""
+    """The reason why the execution cache was disabled; None if it works."""
     repeated: int = 0
-    """Rows of sessions that no resident shell carried, so that their histories ran again."""
+    """Rows of sessions whose histories ran again because no resident shell had run them."""
 
     def add(self, other: Effort) -> None:
         """Add the counts of another effort."""

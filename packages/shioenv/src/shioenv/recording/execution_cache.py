@@ -36,15 +36,15 @@ from shioenv.sandbox.backends import lower_layer
 from shioenv.sandbox.base import MEBIBYTE, Limits
 
 CACHE_BYTES = 512 * MEBIBYTE
-"""Default limit on the file's size in bytes: about a million executions (ours)."""
+"""Default limit on the file's size in bytes: about a million executions (our choice)."""
 
 MAX_AGE = 86_400.0
-"""Maximum age in seconds of a stored behavior (ours). A program that asks the kernel itself sees
-real time. In a system with the host's time all programs see real time (D-4). A behavior may depend
-on real time and not show it (`find -mtime`, the year in `ls -l`)."""
+"""Maximum age in seconds of a stored behavior (our choice). A program that asks the kernel itself
+sees real time. In a system with the host's time all programs see real time (D-4). A behavior may
+depend on real time and not show it (`find -mtime`, the year in `ls -l`)."""
 
 CHECKED_SHARE = 0.02
-"""Share of the cache hits that are executed and compared nevertheless (ours)."""
+"""Share of the cache hits that are executed and compared nevertheless (our choice)."""
 
 LARGEST_VALUE = MEBIBYTE
 """Maximum compressed size in bytes of a stored behavior."""
@@ -53,10 +53,10 @@ _FILE = "1.sqlite"
 _BUSY_SECONDS = 5.0
 _PAGE = 4096
 _GIVEN_BACK = 1024
-"""Maximum number of free pages that one write releases, to keep the lock short (ours)."""
+"""Maximum number of free pages that one write releases, to keep the lock short (our choice)."""
 
 _REMOVED = 2048
-"""Maximum number of executions that one write removes; otherwise an eighth of all (ours)."""
+"""Maximum number of executions that one write removes; otherwise an eighth of all (our choice)."""
 
 _CHECKSUM = 16
 _TABLE = """
@@ -329,7 +329,7 @@ def _sealed(key: bytes, value: bytes) -> bytes:
 
 
 def _opened(key: bytes, sealed: object) -> bytes | None:
-    """Return an entry's value; None where it is not as it was written under this key."""
+    """Return an entry's value; None if it is not as it was written under this key."""
     if not isinstance(sealed, bytes):
         return None
     value = sealed[_CHECKSUM:]
@@ -391,7 +391,7 @@ class MemoryCache:
         return MemoryCache(cwd, self._store, self._capacity, self._lock)
 
     def get(self, text: str, /) -> Behavior | None:
-        """Return the behavior of a text; None where it is not kept, or not any more."""
+        """Return the behavior of a text; None if it is not kept, or not any more."""
         with self._lock:
             behavior = self._store.get((self._cwd, text))
             if behavior is not None:

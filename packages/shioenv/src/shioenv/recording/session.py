@@ -37,10 +37,11 @@ from shioenv.recording.volatility import (
 from shioenv.sandbox.base import LONGEST_INPUT
 
 TIMED_OUT_BUDGET = 8
-"""Maximum sub-inputs of a session that times out: each may take the whole wall time (ours)."""
+"""Maximum sub-inputs of a session that times out: each may take the whole wall time (our
+choice)."""
 
 LOOKS = 8
-"""Maximum number of runs that print the written files (ours): enough for a million bytes of
+"""Maximum number of runs that print the written files (our choice): enough for a million bytes of
 names."""
 
 ORDERS: tuple[Order, ...] = ("eager", "lazy")
@@ -88,7 +89,7 @@ class _Whole:
 
 
 ROW_END = "\n"
-"""The token between the rows of a session in `input_args`, as in `input` (ours)."""
+"""The token between the rows of a session in `input_args`, as in `input` (our choice)."""
 
 
 def input_args_of(session: Session) -> list[str]:
@@ -114,7 +115,7 @@ class Recorded:
     If the other run differed, everything is from one of the two runs (`of_one_run`).
     """
     score: Score | None
-    """The score; None where the budget was 0."""
+    """The score; None if the budget was 0."""
 
     def record(
         self,

@@ -14,10 +14,10 @@ from shioenv.domain.runner import Executing, Order, State
 HURRIED_SECONDS = 0.25
 """Minimum wall time of hurried sub-inputs (`Patience`), in seconds. They are hurried because an
 input that hangs without an argument hangs without further arguments too: `ping` without its count
-(ours)."""
+(our choice)."""
 
 HASTE = 4
-"""Factor on the time of a hurried sub-input that timed out while it was working (ours)."""
+"""Factor on the time of a hurried sub-input that timed out while it was working (our choice)."""
 
 
 def _cut(behavior: Behavior) -> bool:
@@ -49,9 +49,9 @@ class Patience:
     gets the wall time of every run.
 
     Processes may still run at the end of the time allowed after the shell's end. If that happens in
-    the first run of the session, the run is repeated once through `alone`. So is a sub-input in
-    which that happens, unless it is hurried, the session is volatile, or the session has such
-    processes too.
+    the first run of the session, the run is repeated once through `alone`. A sub-input in which
+    that happens is repeated as well, unless it is hurried, the session is volatile, or the session
+    has such processes too.
 
     A run that breaks its sandboxes is repeated once through `alone`, because another run may have
     taken its resources. If it breaks them again, the run itself is the cause. Then all further runs

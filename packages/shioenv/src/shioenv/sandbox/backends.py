@@ -45,7 +45,7 @@ class Backend(Protocol):
     def release(self, system: System) -> str:
         """Return the release of the kernel that inputs run under.
 
-        Errors: SystemNotBuiltError where the system has no boot files.
+        Errors: SystemNotBuiltError if the system has no boot files.
         """
         ...
 
@@ -64,7 +64,7 @@ class Backend(Protocol):
     def facts(self, system: System) -> dict[str, Any] | None:
         """Describe the boot files, as `shioenv system show --json` prints them.
 
-        Return None where there are no usable files. The key `kernel` holds the kernel's `release`.
+        Return None if there are no usable files. The key `kernel` holds the kernel's `release`.
         """
         ...
 
@@ -72,15 +72,15 @@ class Backend(Protocol):
 def load_backend(name: str, feature: str | None = None) -> Backend:
     """Load the backend with a name from `MACHINES`.
 
-    Errors name `feature` as the part that needs it (default: `--sandbox NAME`).
-    MissingExtraError where no installed package provides the backend.
+    Errors name `feature` as the part that needs it (default: `--sandbox NAME`). MissingExtraError
+    if no installed package provides the backend.
     """
     feature = feature or f"--sandbox {name}"
     return cast("Backend", load_guest(GROUP, name, feature=feature, extra="backends"))
 
 
 def find_backend(name: str) -> Backend | None:
-    """Load the backend with a name from `MACHINES`; None where no installed package provides it."""
+    """Load the backend with a name from `MACHINES`; None if no installed package provides it."""
     return cast("Backend | None", find_guest(GROUP, name))
 
 
@@ -147,8 +147,8 @@ def inherited_by_inputs(limits: Limits) -> list[str]:
 def prove(system: System, report: Callable[[str], None], *, anew: bool) -> None:
     """Determine how to run a fork server in the system's bash, and save the verdict.
 
-    With `anew`, probe the bash even where a verdict is saved. `report` is called with the verdict
-    of a new probe. Errors: HostError, as from `default_sandbox`.
+    With `anew`, probe the bash even if a verdict is saved. `report` is called with the verdict of a
+    new probe. Errors: HostError, as from `default_sandbox`.
     """
     find_out = prove_shell if anew else proven_shell
     find_out(system, report)

@@ -324,7 +324,7 @@ class Execution:
     frozen: bool = False
     """Whether changes of later lines are relative to the state after this line."""
     outlived: bool = False
-    """Of a line: whether a process that it started was there at its end."""
+    """For a line: whether a process that it started was still running at its end."""
     hostname: bytes | None = None
     """The hostname after the run; None if unchanged."""
     network: bytes | None = None
@@ -363,16 +363,16 @@ class Sandbox(Protocol):
     def run(self, request: Request) -> Execution:
         """Run the input in a fresh `bash --norc --noprofile -c`.
 
-        Raises InputError for an input that cannot be passed to a shell, and StartDirectoryError
-        where its start directory cannot be entered. A broken sandbox raises SandboxError; the run
-        may then be repeated. The text of that error never becomes output.
+        Raises InputError for an input that cannot be passed to a shell, and StartDirectoryError if
+        its start directory cannot be entered. A broken sandbox raises SandboxError; the run may
+        then be repeated. The text of that error never becomes output.
         """
         ...
 
     def network(self) -> bytes:
         """Return the pristine network in the format of `Execution.network`, for comparisons.
 
-        Raises SandboxError where the network could not be read.
+        Raises SandboxError if the network could not be read.
         """
         ...
 
@@ -421,7 +421,7 @@ class ShellSandbox(Sandbox, Protocol):
         `exit_code` is the value of `$?` afterwards. Only the request's text, time, order and
         `separate` are used. A line that reaches a limit ends its shell. Background effects of
         earlier lines are attributed to this line. Errors: those of `run`, after which the machine
-        is gone; ShellEndedError where the shell had ended before the line.
+        is gone; ShellEndedError if the shell had ended before the line.
         """
         ...
 
@@ -455,8 +455,8 @@ class ShellSandbox(Sandbox, Protocol):
         The call returns once the input itself has ended. Its background processes continue until
         `end_shell`, `look`, or a limit, so the actual work belongs in the background. Several may
         run at once. Only the request's text, start directory and time are used. The processes are
-        ended after `idle_seconds` without a call. Errors: those of `run`; SandboxError where the
-        input does not end in its time.
+        ended after `idle_seconds` without a call. Errors: those of `run`; SandboxError if the input
+        does not end in its time.
         """
         ...
 

@@ -247,7 +247,7 @@ def failing(
     """Change an operand of a drawn command so that the command most likely fails.
 
     `words` begin with the command. The operand names nothing afterwards, or something that exists
-    already where the command makes something new. None where no operand can do that.
+    already where the command makes something new. None if no operand can do that.
     """
     command = _Command(words[0], grammar, tuple(map(Argument.parse, words[1:])), names)
     if not OPERATORS.isdisjoint(words):

@@ -305,7 +305,7 @@ class _Body:
     met: tuple[int, ...]
     """The numbers of the heads in its body."""
     needs: int
-    """The same heads as bits."""
+    """The numbers in `met` as bits."""
     text: bool
     """Whether its body consists only of text."""
 

@@ -19,7 +19,8 @@ from shioenv.grammar.symbols import Nonterminal, Production
 from shioenv.synthesis.usage_tables import Usage, counts_from, shipped_usage, usage_from
 
 STOP_PROBABILITY = 0.25
-"""Probability that a repetition ends before each further item (ours: the paper gives none)."""
+"""Probability that a repetition ends before each further item (our choice: the paper gives
+none)."""
 
 LENGTHS = range(13)
 """Target numbers of arguments of a length-targeted policy (from the paper: 0 to 12)."""

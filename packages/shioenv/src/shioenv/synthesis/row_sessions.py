@@ -61,7 +61,7 @@ class TypedSoFar:
         return random.choices([*shares], [*shares.values()])[0]
 
     def fits(self, shell_input: Input, wanted: str) -> bool:
-        """Whether the input performs the wanted action.
+        """Whether the input performs the required action.
 
         If something was created, the input must also have an operand of the same kind (file or
         directory). Exceptions are inputs that create something or do something else, and commands

@@ -82,8 +82,8 @@ def grammars_for(system: System, drawing: Drawing) -> tuple[Grammar, ...]:
     """Load the grammars named by the drawing, for a built system.
 
     Grammars of a set or of the default are omitted if the system lacks their commands. Errors:
-    UsageError if a command named individually is not on the system, or if none is. Those of
-    `chosen_grammars`, `load_grammars` and `own_grammars`.
+    UsageError if a command named individually is not on the system, or if none is. The errors of
+    `chosen_grammars`, `load_grammars` and `own_grammars` are raised too.
     """
     own = own_grammars(drawing.own_grammars) if drawing.own_grammars else None
     names = chosen_grammars(drawing.commands, own)
@@ -279,7 +279,7 @@ def _in_a_row(
     waiting = deque[Sample](maxlen=WAITING)
 
     def fitting(row: TypedSoFar, wanted: str) -> Sample:
-        """Return a sample with the wanted action, or any sample of the session's directory."""
+        """Return a sample with the required action, or any sample of the session's directory."""
         for place, one in enumerate(waiting):
             if one.cwd == row.start and row.fits(one.input, wanted):
                 del waiting[place]

@@ -30,7 +30,7 @@ USED_UP = 200
 """Consecutive draws of a command without a new input, after which it is used up."""
 
 USED_UP_LENGTH = 40
-"""The same limit for one command at one length, for policies that fill lengths equally."""
+"""The limit for one command at one length, for policies that fill lengths equally."""
 
 COMPOSITES = "composites"
 

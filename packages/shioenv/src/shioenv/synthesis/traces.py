@@ -1,4 +1,4 @@
-"""Samples: drawn inputs, with the choices behind each of their commands."""
+"""Samples: sampled inputs, with the choices that led to each of their commands."""
 
 from __future__ import annotations
 
@@ -99,11 +99,7 @@ class DrawingPlace:
     @cached_property
     def traits(self) -> Mapping[str, Traits]:
         """The traits of commands, by their first word."""
-        return {
-            word: grammar.header.traits
-            for grammar in self.grammars.values()
-            for word in grammar.command_tokens
-        }
+        return {word: grammar.header.traits for word, grammar in self._by_word.items()}
 
     def failing(self, random: Random, words: Sequence[str]) -> Sequence[str] | None:
         """Return a command's words, changed so that the command fails, or None."""

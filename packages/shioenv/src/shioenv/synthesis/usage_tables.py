@@ -43,8 +43,8 @@ OF_COMMAND = (
     "option_sets", "options", "n_options", "pairs", "spellings", "operands", "piped", "styles",
     "nested",
 )  # fmt: skip
-"""The parts of one command's usage that are counts by name. Those of `operands`, `piped` and
-`styles` are by option set, or by option, and then by name."""
+"""The parts of one command's usage that are counts by name. The counts of `operands`, `piped` and
+`styles` are indexed by option set, or by option, and then by name."""
 
 _DEEP = frozenset({"operands", "piped", "styles"})
 

@@ -42,7 +42,7 @@ CONTAINER = (
 
 
 def is_below(path: str, tops: Iterable[str]) -> bool:
-    """Whether a path is one of these, or below, or has one's name with something behind it."""
+    """Whether a path is one of these, is below one, or starts with the name of one."""
     return any(path == top or path.startswith((top + "/", top + "-", top + ".")) for top in tops)
 
 

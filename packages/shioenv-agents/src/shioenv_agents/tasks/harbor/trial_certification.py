@@ -1,6 +1,6 @@
 """Certify Harbor folders: answers are judged by a folder's own files, from outside.
 
-A folder's certificate lies beside its other files. Its digests are of those files.
+A folder contains its certificate next to its other files. Its digests are of those files.
 """
 
 from __future__ import annotations

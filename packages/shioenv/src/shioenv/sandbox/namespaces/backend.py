@@ -257,7 +257,7 @@ class NamespaceSandbox(Uncopied):
     def network(self) -> bytes:
         """Return the pristine network in the format of `Execution.network`.
 
-        Raises SandboxError where the network cannot be read, for example if the probe was killed.
+        Raises SandboxError if the network cannot be read, for example if the probe was killed.
         """
         return self._read_network(Ask.KEEP)
 
@@ -287,7 +287,7 @@ class NamespaceSandbox(Uncopied):
 
     @in_turn
     def run_beside(self, request: Request) -> Execution:
-        """Run an input beside the persistent shell; see `ShellSandbox.run_beside`."""
+        """Run an input in addition to the persistent shell; see `ShellSandbox.run_beside`."""
         return self._of_shell(request, 0)
 
     @in_turn
@@ -359,7 +359,7 @@ class NamespaceSandbox(Uncopied):
     def _network_probe(self) -> Request | None:
         """Return the network probe without programs that the system lacks, as imported ones may.
 
-        Return None where nothing is left.
+        Return None if nothing is left.
         """
         links, rules = (name in self.system.programs for name in ("ip", "nft"))
         if links and rules:
@@ -550,8 +550,8 @@ def _directory(path: str) -> bytes:
 def _network_document(printed: bytes, *, links: bool = True) -> bytes:
     """Turn the network probe's output into one JSON object; without `links` it holds only rules.
 
-    Raises ValueError where a list is missing. Only the lists for IPv6 may be missing, since a
-    kernel may lack IPv6.
+    Raises ValueError if a list is missing. Only the lists for IPv6 may be missing, since a kernel
+    may lack IPv6.
     """
     if not links:
         rules = printed.decode("utf-8", "replace").splitlines()

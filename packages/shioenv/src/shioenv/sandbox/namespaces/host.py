@@ -214,7 +214,7 @@ def _tree() -> HostCheck:
 
 
 def inherited_priority() -> str:
-    """Describe the priority that inputs inherit and reveal; empty where it can be reset.
+    """Describe the priority that inputs inherit and reveal; empty if it can be reset.
 
     An ordinary user may raise a nice value but not lower it, nor leave the idle scheduling policy.
     The same holds for root of a user namespace, whose capabilities do not apply here.

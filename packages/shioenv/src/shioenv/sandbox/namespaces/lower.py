@@ -125,7 +125,7 @@ def keep_namespaces(
 
     `instant` (seconds since 1970) becomes the access time of every file. `best` is the form to try
     first; `plain` is as in `NamespaceSandbox`. If this process has namespaces of the same system
-    open, their lower layer is shared. Errors: HostError where the host forbids a required feature,
+    open, their lower layer is shared. Errors: HostError if the host forbids a required feature,
     SandboxError.
     """
     idmap, nodes = find_idmap(), _nodes()
@@ -183,7 +183,7 @@ def keep_namespaces(
 def form_here() -> LowerForm:
     """Return the best form that this host's kernel supports, by reading a file through it.
 
-    Errors: HostError where namespaces are not available at all, SandboxError.
+    Errors: HostError if namespaces are not available at all, SandboxError.
     """
     with TemporaryDirectory(prefix="shioenv-lower-") as name:
         directory = Path(name)

@@ -118,7 +118,7 @@ def proven_shell(system: System, report: Progress = silent) -> ServingVerdict:
 
 
 def _unfit(system: System, mode: ShellMode) -> str | None:
-    """Return why the system's bash does not support this mode; None where it does."""
+    """Return why the system's bash does not support this mode; None if it does."""
     try:
         with NamespaceSandbox(system, mode=mode) as sandbox:
             if sandbox.run(Request("")).shell is None:

@@ -173,7 +173,7 @@ def pack_request(
 
     A persistent shell ends after waiting `idle_seconds` for its next line.
 
-    Raises InputError where the input cannot be an argument of a program.
+    Raises InputError if the input cannot be an argument of a program.
     """
     text = request.argument()
     if request.separate:
@@ -307,7 +307,7 @@ def meaning(flags: int) -> Meaning:
 def _split_state(state: bytes) -> tuple[bytes, bytes | None]:
     """Split off the dump's last section, which holds the working directory.
 
-    The directory is None where the section is empty or missing.
+    The directory is None if the section is empty or missing.
     """
     head, mark, cwd = state.rpartition(b"\0cwd\n")
     return (head, cwd or None) if mark else (state, None)
@@ -363,8 +363,7 @@ class SupervisorSocket:
     def recv(self, most: int) -> bytes:
         """Return some of the bytes that the supervisor wrote; none once it has ended.
 
-        Errors: TimeoutError where it is silent for too long, ConnectionError where it stays
-        stopped.
+        Errors: TimeoutError if it is silent for too long, ConnectionError if it stays stopped.
         """
         return self._patiently(partial(self._connection.recv, most))
 
