@@ -113,7 +113,7 @@ def lock(
         bool, typer.Option("--same-packages", help="Keep the packages; write the digest anew.")
     ] = False,
 ) -> shared.Printout:
-    """Write the lock of a system: its exact packages and the digest they give.
+    """Write a system's lock: its exact packages and their digest.
 
     The lock lies beside the declaration. Without options, the system is built with what the mirrors
     serve now, as NAME-unlocked, and its packages are locked.
