@@ -162,7 +162,7 @@ def pull(
         str | None, typer.Option(metavar="NAME", help="What the system is called here.")
     ] = None,
 ) -> shared.Printout:
-    """Get an exported system from an address or a file, and check its digest."""
+    """Get an exported system from a URL or a file, and check its digest."""
     from shioenv.sandbox.backends import prove
     from shioenv.system.importing import pull_system
 
