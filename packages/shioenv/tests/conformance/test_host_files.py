@@ -18,11 +18,11 @@ from shioenv.files.cache_directory import cache_directory
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.lower import LowerForm
-from shioenv.sandbox.sandbox_conformance import CHECKS, LIMITS, Check
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.store import System
 from support.needs import needs
 from support.nightly import NIGHTLY
+from support.sandbox_conformance import CHECKS, LIMITS, Check
 
 LOOKING = Path(__file__).parent / "looking.py"
 ROOM = 700 << 20

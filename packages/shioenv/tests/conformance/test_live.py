@@ -32,7 +32,6 @@ from shioenv.errors import (
 from shioenv.irreducibility.scoring import UNSCORED
 from shioenv.live.model_shell import HybridShell, RepeatedShell
 from shioenv.live.resident import ResidentShell, open_shell, restore, shell_of
-from shioenv.live.shell_conformance import OTHERWISE, SCRIPTS, differences, refuses_lines
 from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox import backends as default
 from shioenv.sandbox.base import Limits, ShellMode
@@ -41,6 +40,7 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.system.store import System
 from support.nightly import by_day
+from support.shell_conformance import OTHERWISE, SCRIPTS, differences, refuses_lines
 from support.waiting import let_time_pass, wait_until
 
 HOME = "/home/ubuntu"

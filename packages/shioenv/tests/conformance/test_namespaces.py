@@ -19,9 +19,9 @@ from shioenv.errors import SandboxError, SystemNotBuiltError
 from shioenv.files.cache_directory import cache_directory
 from shioenv.sandbox.base import Limits, Request, ShellMode
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.sandbox.sandbox_conformance import CHECKS, LIMITS, Check
 from shioenv.system.store import System
 from support.needs import needs
+from support.sandbox_conformance import CHECKS, LIMITS, Check
 
 HERE = Path(__file__).parent
 SERVED = (ShellMode.LATE, ShellMode.MAIN)
