@@ -221,7 +221,7 @@ def test_a_changed_declaration_is_not_taken_for_the_built_one(
         (name, getattr(s, "digest", None)) for name, s in list_systems()
     ]
     removed = CliRunner().invoke(app, ["system", "remove", str(mine)])
-    assert (removed.exit_code, removed.stdout) == (0, "mine is removed\n")
+    assert (removed.exit_code, removed.stdout) == (0, "removed mine\n")
     assert not second.path.exists()
     again = CliRunner().invoke(app, ["system", "remove", "mine"])
     assert again.exit_code == SystemNotBuiltError.exit_status

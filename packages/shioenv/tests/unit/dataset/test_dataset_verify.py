@@ -334,10 +334,10 @@ def test_a_replay_that_is_left_out_is_said_to_be(
 ) -> None:
     (write(tmp_path, records) / "data/x").touch()
     run = ["dataset", "verify", str(tmp_path), *json_too]
-    assert "executed again" not in CliRunner().invoke(app, run).stderr
+    assert "replayed" not in CliRunner().invoke(app, run).stderr
     result = CliRunner().invoke(app, [*run, "--replay", "3"])
     assert result.exit_code == 1
-    assert "nothing was executed again, because of the problems" in result.stderr
+    assert "nothing was replayed, because the dataset has problems" in result.stderr
 
 
 def test_statistics_count_what_is_there(tmp_path: Path, records: list[Record]) -> None:
@@ -386,7 +386,7 @@ def test_an_unfinished_dataset_is_announced(
     result = CliRunner().invoke(app, run)
     assert result.exit_code == 0
     note = (
-        f"{tmp_path} is not finished: this is of 6 of its 1,009 records, those in finished shards\n"
+        f"{tmp_path} is not finished: 6 of its 1,009 records are used, those in finished shards\n"
     )
     assert result.stderr == note
 
@@ -417,7 +417,7 @@ def test_what_a_stopped_run_has_finished_is_read(
     for words in (["stats"], ["show", "--id", "1700"]):
         result = CliRunner().invoke(app, ["dataset", words[0], str(tmp_path), *words[1:]])
         assert result.exit_code == 0, result.output
-        assert "1,004 of its 2,300 records, those in finished shards and in journals" in (
+        assert "1,004 of its 2,300 records are used, those in finished shards and in journals" in (
             result.stderr
         )
     shown = CliRunner().invoke(app, ["dataset", "show", str(tmp_path), "--count", "1004"])
