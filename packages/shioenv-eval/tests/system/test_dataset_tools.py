@@ -73,7 +73,7 @@ def test_a_selection_is_verified_and_executed_again(dataset: Path, shioenv: Shio
     last = list(read_records("high"))[-1]
     assert f"record {last.session_id}" in shioenv("show", "high", "--id", last.session_id).stdout
     assert (
-        "exists already (SHIO-D07)" in shioenv("filter", dataset, "--out", "high", status=2).stderr
+        "already exists (SHIO-D07)" in shioenv("filter", dataset, "--out", "high", status=2).stderr
     )
 
 
@@ -176,7 +176,7 @@ def _card(shioenv: Shioenv, directory: str) -> str:
     [
         ("a.bin", b"PAR1\x15\x04\x15\nls\n", "is no sound Parquet file"),
         ("a.json", b'{"inptu": "ls"}\n', "a.json:1: no `input` in the JSON object"),
-        ("a.txt.gz", b"\x1f\x8b\nls\n", "it is no sound gzip file"),
+        ("a.txt.gz", b"\x1f\x8b\nls\n", "damaged gzip file"),
     ],
 )
 def test_what_is_no_list_of_inputs_is_not_executed(

@@ -124,7 +124,7 @@ def test_ctrl_c_stops_a_generation_and_says_that_nothing_is_lost(tmp_path: Path)
     os.killpg(process.pid, signal.SIGINT)
     rest = process.stderr.read()
     assert process.wait(timeout=60) == 130
-    assert "the same command goes on" in rest
+    assert "the same command resumes" in rest
     assert "Traceback" not in rest
 
 

@@ -156,7 +156,7 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     "an exit code that is none": (
         lambda rows: [rows[0], {**rows[1], "exit_code": -5}], "list:2: exit_code is -5",
     ),
-    "a patch that is none": (
+    "invalid context_patch": (
         lambda rows: [{**rows[0], "context_patch": '[["x"]]'}], "list:1: context_patch",
     ),
     "another input than its arguments give": (

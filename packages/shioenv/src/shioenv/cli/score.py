@@ -69,7 +69,7 @@ def _parts(reading: Reading, scored: Score) -> Iterator[Text | Table]:
 
     yield _marked(reading.input, scored)
     for note in reading.notes:
-        yield Text(f"read as        {printing.printable(note)}")
+        yield Text(f"note           {printing.printable(note)}")
     yield Text()
     value = _number(scored.irreducibility)
     if scored.irreducibility is None:

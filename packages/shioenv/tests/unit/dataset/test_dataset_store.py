@@ -160,7 +160,7 @@ def test_a_journal_changed_while_it_is_open_is_not_sealed(tmp_path: Path) -> Non
         store.append(line(1))
         journal = tmp_path / "data/00000.journal"
         journal.write_bytes(journal.read_bytes().replace(b'"output":"1', b'"output":"2'))
-        with pytest.raises(DatasetStorageError, match="changed by somebody else"):
+        with pytest.raises(DatasetStorageError, match="changed by another process"):
             store.append(line(2))
     assert fill(tmp_path, 3).complete
     assert [one.output for one in read_records(tmp_path)] == ["0\n", "1\n", "2\n"]
@@ -177,7 +177,7 @@ def test_a_damaged_line_of_a_journal_costs_only_its_record(tmp_path: Path) -> No
     notes: list[str] = []
     with Store(tmp_path / "a", plan(), 50, kernel="6.1.0", report=notes.append) as store:
         assert store.kept == 28
-    assert "3 lines are damaged and left out; the others are kept" in notes[0]
+    assert "skipped 3 damaged lines; the others are kept" in notes[0]
     fill(tmp_path / "a", 50)
     assert contents(tmp_path / "a") == contents(tmp_path / "whole")
 
@@ -285,7 +285,7 @@ def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path, name: str) -
         (b"", "is not the manifest"),
         (b"{}", "is not the manifest"),
         (b'{"name": "package"}', "is not the manifest"),
-        (b'{"format": "shioenv-dataset"}', "lacks 'schema_version'"),
+        (b'{"format": "shioenv-dataset"}', "has no 'schema_version'"),
         (b'{"format": "shioenv-dataset", "schema_version": 99}', "schema_version is 99, this is 7"),
     ],
 )
@@ -542,7 +542,7 @@ def test_a_full_disk_is_an_error_that_loses_nothing(
         patch.setattr(os, "pwrite", full)
         with pytest.raises(DatasetStorageError, match="No space left on device") as caught:
             fill(tmp_path / "a", 50)
-    assert "nothing finished is lost" in str(caught.value)
+    assert "the same command to resume" in str(caught.value)
     fill(tmp_path / "a", 50)
     assert contents(tmp_path / "a") == contents(tmp_path / "whole")
 
@@ -603,7 +603,7 @@ def test_checked_reading_gives_no_record_of_a_changed_shard(tmp_path: Path) -> N
     with pytest.raises(DatasetCorruptError, match=r"00001\.ndjson was changed: its SHA-256 is"):
         next(records)
     shard.write_bytes(content.replace(b'"exit_code":0', b'"exit_code":NaN', 1))
-    with pytest.raises(DatasetCorruptError, match=r"00001\.ndjson:1: .*no finite number"):
+    with pytest.raises(DatasetCorruptError, match=r"00001\.ndjson:1: .*not a finite number"):
         list(read_records(tmp_path, check=True))
 
 

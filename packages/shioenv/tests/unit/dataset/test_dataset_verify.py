@@ -168,8 +168,8 @@ def test_every_contradiction_is_named_with_file_and_line(
 @pytest.mark.parametrize(
     ("was", "now", "message"),
     [
-        ('"irreducibility":1.0', '"irreducibility":NaN', "NaN is no finite number"),
-        ('"contribution":1.0', '"contribution":1e999', "1e999 is no finite number"),
+        ('"irreducibility":1.0', '"irreducibility":NaN', "NaN is not a finite number"),
+        ('"contribution":1.0', '"contribution":1e999', "1e999 is not a finite number"),
         (
             '"contribution":1.0',
             '"contribution":1e300',
@@ -188,7 +188,7 @@ def test_every_contradiction_is_named_with_file_and_line(
         ),
         ('"context_patch":"[]"', f'"context_patch":"{"[" * 100_000}"', "context_patch: not a"),
         ('{"session_id"', "[" * 100_000 + '{"session_id"', "not a record: "),
-        ('"n_arguments":1', f'"n_arguments":{"9" * 400}', "does not fit into 64 bits"),
+        ('"n_arguments":1', f'"n_arguments":{"9" * 400}', "exceeds 64 bits"),
         (
             '"n_arguments":1,"n_ex',
             '"n_arguments":1000000000000,"n_ex',
