@@ -140,7 +140,7 @@ def test_a_dataset_is_refused_unless_told_and_says_so(
     if not read_manifest(tmp_path / "set").volatile:
         assert ours == theirs
     said = whole("generate", tmp_path / "set", *asked, status=2).stderr
-    assert "limits.without_shell_state: true in the dataset, false asked for" in said
+    assert "limits.without_shell_state: true in the dataset, false requested" in said
 
 
 @NIGHTLY

@@ -97,7 +97,7 @@ def test_a_list_is_adapted_and_becomes_a_dataset(shioenv: Shioenv) -> None:
     assert (facts["inputs"], facts["of"], facts["set_aside"]) == (8, 6, 2)
     assert facts["reasons"] == {
         "left over: a placeholder inside a word": 1,
-        "the same input as an earlier one": 1,
+        "duplicate of an earlier input": 1,
     }
     lines = [json.loads(line) for line in Path("adapted.jsonl").read_text().splitlines()]
     assert len({line["id"] for line in lines}) == 8
@@ -119,7 +119,7 @@ def test_lines_that_cannot_be_recorded_are_kept_with_the_reason(shioenv: Shioenv
     Path("list.txt").write_text("touch made.txt && rm -f README.md\n\n# none\nls  x\nls x\n")
     call = ["import", "list.txt", "--out", "mine", "--budget", 4]
     result = shioenv(*call, "--workers", 1)
-    assert "line 5 skipped, the same input as an earlier one: ls x" in result.stderr
+    assert "line 5 skipped, duplicate of an earlier input: ls x" in result.stderr
     touched = next(iter(read_records("mine")))
     assert '"/fs/made.txt"' in touched.context_patch
     assert '["r","/fs/README.md"]' in touched.context_patch
@@ -174,7 +174,7 @@ def _card(shioenv: Shioenv, directory: str) -> str:
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
-        ("a.bin", b"PAR1\x15\x04\x15\nls\n", "is no sound Parquet file"),
+        ("a.bin", b"PAR1\x15\x04\x15\nls\n", "is not a valid Parquet file"),
         ("a.json", b'{"inptu": "ls"}\n', "a.json:1: no `input` in the JSON object"),
         ("a.txt.gz", b"\x1f\x8b\nls\n", "damaged gzip file"),
     ],
@@ -233,5 +233,5 @@ def test_what_all_records_share_is_said_once(dataset: Path, shioenv: Shioenv) ->
     lines = shioenv("verify", "renamed", status=1).stdout.splitlines()
     assert len(lines) == 2
     assert lines[0].endswith(
-        f"(and {COUNT - 1} more like it, the last at data/00000.ndjson:{COUNT})"
+        f"(and {COUNT - 1} more of this kind, the last at data/00000.ndjson:{COUNT})"
     )

@@ -106,7 +106,7 @@ def test_a_dataset_is_made_verified_described_and_shown(tmp_path: Path) -> None:
     assert "record 7" in shioenv("dataset", "show", directory, "--id", "7").stdout
     other = shioenv("generate", directory, "--count", "12", "--seed", "4", status=2)
     assert "budget" not in other.stderr  # what is not given is as it was
-    assert "seed: 3 in the dataset, 4 asked for" in other.stderr
+    assert "seed: 3 in the dataset, 4 requested" in other.stderr
     shard = directory / "data" / "00000.ndjson"
     shard.write_bytes(shard.read_bytes().replace(b'"exit_code":0', b'"exit_code":1', 1))
     assert "sha256" in shioenv("dataset", "verify", directory, status=1).stdout

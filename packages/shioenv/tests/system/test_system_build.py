@@ -225,7 +225,7 @@ def test_a_changed_declaration_is_not_taken_for_the_built_one(
     assert not second.path.exists()
     again = CliRunner().invoke(app, ["system", "remove", "mine"])
     assert again.exit_code == SystemNotBuiltError.exit_status
-    assert "no system mine is built here" in again.stderr
+    assert "the system mine is not built here" in again.stderr
 
 
 def test_a_system_whose_files_are_gone_is_built_again_from_its_file(

@@ -23,7 +23,7 @@ from support.dataset_fakes import contents, make, open_fake, plan, samples
 
 COUNT = 20
 OLD = plan(estimator="paper", record_schema=3)
-_VERSIONS = f"3 in the dataset, {SCHEMA_VERSION} asked for"
+_VERSIONS = f"3 in the dataset, {SCHEMA_VERSION} requested"
 
 
 def as_it_was(directory: Path) -> None:
