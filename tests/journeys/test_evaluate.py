@@ -150,7 +150,7 @@ def test_a_predictor_that_cannot_run_here_is_named_and_the_others_run(tmp_path: 
     assert [one.name for one in done.predictors] == ["trivial"]
     assert set(done.document["unable"]) == {names[0], names[2]}
     assert "cannot be read" in done.document["unable"][names[0]]
-    with pytest.raises(PredictorError, match="no predictor is called") as caught:
+    with pytest.raises(PredictorError, match="unknown predictor") as caught:
         evaluate(suite(tmp_path, "a"), ["trivia"], workers=1)
     assert "trivial" in str(caught.value)
 
@@ -273,13 +273,13 @@ def test_other_packages_add_theirs_by_entry_point(
 
 
 NO_ANSWERS = {
-    "cat": ("/bin/cat", "an answer without an output: it says 'input', 'cwd', 'history'"),
+    "cat": ("/bin/cat", "the answer has no output; its keys: 'input', 'cwd', 'history'"),
     "misspelt": ("""echo '{"outptu": "x", "exit_code": 0}'""", "'outptu'; did you mean output?"),
     "another case": ("""echo '{"output": "x", "exitCode": 0}'""", "did you mean exit_code?"),
-    "a number": ("""echo '{"output_b64": 5}'""", "an output that is none"),
+    "a number": ("""echo '{"output_b64": 5}'""", "invalid output"),
     "a list": ("echo '[]'", "expected a JSON object"),
     "a text": ("echo hello", "no JSON"),
-    "nothing": ("echo '{}'", "an answer without an output"),
+    "nothing": ("echo '{}'", "the answer has no output"),
 }
 
 

@@ -101,14 +101,14 @@ def test_a_dataset_has_more_than_one_kind_of_record(whole: Path) -> None:
 
 
 def test_other_settings_are_refused(whole: Path) -> None:
-    with pytest.raises(DatasetMismatchError, match="seed: 11 in the dataset, 12 asked for"):
+    with pytest.raises(DatasetMismatchError, match="seed: 11 in the dataset, 12 requested"):
         generate(
             whole,
             count=COUNT,
             drawing=replace(DRAWING, seed=12),
             scoring=Scoring(budget=BUDGET),
         )
-    with pytest.raises(DatasetMismatchError, match="budget: 8 in the dataset, 9 asked for"):
+    with pytest.raises(DatasetMismatchError, match="budget: 8 in the dataset, 9 requested"):
         generate(whole, count=COUNT, drawing=DRAWING, scoring=Scoring(budget=9))
     with pytest.raises(DatasetMismatchError, match=r"grammar\.commands: "):
         generate(

@@ -221,11 +221,11 @@ def test_a_changed_declaration_is_not_taken_for_the_built_one(
         (name, getattr(s, "digest", None)) for name, s in list_systems()
     ]
     removed = CliRunner().invoke(app, ["system", "remove", str(mine)])
-    assert (removed.exit_code, removed.stdout) == (0, "mine is removed\n")
+    assert (removed.exit_code, removed.stdout) == (0, "removed mine\n")
     assert not second.path.exists()
     again = CliRunner().invoke(app, ["system", "remove", "mine"])
     assert again.exit_code == SystemNotBuiltError.exit_status
-    assert "no system mine is built here" in again.stderr
+    assert "the system mine is not built here" in again.stderr
 
 
 def test_a_system_whose_files_are_gone_is_built_again_from_its_file(

@@ -265,7 +265,7 @@ def test_score_says_which_argument_changes_nothing(sandbox: Sandbox) -> None:
 
 def test_score_says_why_an_input_is_volatile(sandbox: Sandbox) -> None:
     sandbox._answer = lambda text: Behavior(124, b"", timed_out=True, volatile=True)
-    assert "volatile: it runs out of time" in call("score", "sleep 9").stdout
+    assert "volatile: it times out" in call("score", "sleep 9").stdout
     counted = itertools.count()
     sandbox._answer = lambda text: Behavior(0, f"{'x' * next(counted)}".encode())
     assert "volatile: its runs differ" in call("score", "mktemp -u").stdout

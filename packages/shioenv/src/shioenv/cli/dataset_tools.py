@@ -184,7 +184,7 @@ def merge(
         "equal": merged.equal,
     }
     records = printing.counted(merged.manifest.records, "record")
-    line = f"{records} in {destination}; {merged.equal:,} equal ones out"
+    line = f"{records} in {destination}; {merged.equal:,} duplicates omitted"
     return shared.Printout(document, [line])
 
 
@@ -230,7 +230,7 @@ def export(
         done = export_dataset(source, output, format=format_, licence=licence, report=report)
     records = printing.counted(done.records, "record")
     files = printing.counted(done.files, "file")
-    line = f"{records}, {files} of records, {done.bytes:,} bytes: {output}"
+    line = f"{output}: {records} in {files}, {done.bytes:,} bytes"
     return shared.Printout(done.to_json(), [line])
 
 
@@ -302,7 +302,7 @@ def import_(
     if format_ == "records":
         if sampler is not None:
             raise UsageError(
-                "records of an export keep their samplers", hint="omit --sampler-label"
+                "--sampler-label does not apply to exported records", hint="omit --sampler-label"
             )
         with counting("records") as report:
             if has_parts(source):
@@ -321,7 +321,7 @@ def import_(
             seed=seed,
             start_directories=() if cwd is None else (cwd,),
         )
-        stopped = f"stopped; what is finished is kept in {directory}: run this again"
+        stopped = f"stopped; finished records are kept in {directory}; the same command resumes"
         with Meter("records", lasting=True, stopped=stopped) as meter:
             summary = import_commands(
                 commands,
@@ -361,7 +361,7 @@ def score(
     from shioenv.dataset.manifest import scoring_there
     from shioenv.execution.local import LocalExecutor
 
-    stopped = f"stopped; what is finished is kept in {out}: run this again"
+    stopped = f"stopped; finished records are kept in {out}; the same command resumes"
     with Meter("records", lasting=True, stopped=stopped) as meter:
         summary = add_scores(
             source,
@@ -417,11 +417,11 @@ def _rejected_lines(rejected: tuple[Rejection, ...], directory: Path) -> Iterato
     for line in rejected[:SHOWN]:
         place = f"{line.file}:{line.line}" if line.file else f"line {line.line}"
         text = printing.printable(line.text if len(line.text) <= 80 else f"{line.text[:79]}…")
-        printing.note(f"{place} left out, {line.reason}: {text}")
+        printing.note(f"{place} skipped, {line.reason}: {text}")
     if len(rejected) > SHOWN:
         printing.note(f"and {len(rejected) - SHOWN} more in {directory / REJECTED}")
     for reason, count in reasons(rejected).items():
-        yield f"{'left out':11} {count:,}: {reason}"
+        yield f"{'skipped':11} {count:,}: {reason}"
 
 
 def _imported_lines(done: ImportSummary, directory: Path) -> Iterator[str]:
@@ -442,7 +442,7 @@ def _kept_parts(made: Mapping[str, Manifest], directory: Path) -> shared.Printou
     counts = {name: manifest.records for name, manifest in made.items()}
     rows = {
         "datasets": str(directory),
-        **{name: f"{count:,} records, as they were exported" for name, count in counts.items()},
+        **{name: f"{count:,} records, unchanged from the export" for name, count in counts.items()},
     }
     return shared.Printout({"directory": str(directory), "parts": counts}, printing.rows(rows))
 
@@ -458,7 +458,7 @@ def _kept(manifest: Manifest, directory: Path) -> shared.Printout:
     }
     rows = {
         "dataset": str(directory),
-        "records": f"{manifest.records:,}, as they were exported; nothing was executed",
+        "records": f"{manifest.records:,}, unchanged from the export; nothing was executed",
         "system": f"{plan.system}, digest {plan.system_digest[:12] or 'unknown'}",
         "volatile": f"{manifest.volatile} ({share(manifest.volatile, manifest.records)})",
     }
@@ -471,17 +471,17 @@ def _other_lines(done: Imported, directory: Path) -> Iterator[str]:
 
 
 def _repaired_lines(shard: Repaired) -> Iterator[str]:
-    kept = f", {shard.salvaged} volatile records as they still stood there"
+    kept = f", {shard.salvaged} volatile records kept from the damaged file"
     kept = kept if shard.salvaged else ""
     if shard.identical:
-        yield f"{shard.file} was {shard.was}: the same bytes again{kept}"
+        yield f"{shard.file} was {shard.was}: restored with the same bytes{kept}"
     else:
         yield (
-            f"{shard.file} was {shard.was}: made again with other bytes, because {shard.volatile} "
-            f"of its records are volatile{kept}; ids, inputs and arguments are the same, the "
-            "manifest notes it"
+            f"{shard.file} was {shard.was}: generated again{kept}; its bytes differ, because "
+            f"{shard.volatile} of its records are volatile; ids, inputs and arguments are the same "
+            "and the manifest notes the change"
         )
     for number, fields in list(shard.differing.items())[:SHOWN]:
-        yield f"  record {number} was otherwise in {', '.join(fields)}"
+        yield f"  record {number} differs in {', '.join(fields)}"
     if len(shard.differing) > SHOWN:
         yield f"  and {len(shard.differing) - SHOWN} more (--json)"

@@ -58,4 +58,4 @@ def find_importer(name: str) -> Importer:
         return importer
     if name == "released":
         raise missing_guest(f"shioenv dataset import --format {name}", "paper")
-    raise UsageError(f"no format is called {name!r}", hint=did_you_mean(name, KINDS))
+    raise UsageError(f"unknown format {name!r}", hint=did_you_mean(name, KINDS))

@@ -53,7 +53,7 @@ def kind_of(source: str | Path) -> str:
         if os.path.lexists(source / MANIFEST):
             raise ImportFileError(
                 f"{source} is a dataset, not an export of one",
-                hint="it is read as it is; shioenv dataset filter SRC --out NEW copies it",
+                hint="use it directly, or copy it: shioenv dataset filter SRC --out NEW",
             )
         source = _files(source)[0]
     if _is_parquet(source):
@@ -70,14 +70,14 @@ def kind_of(source: str | Path) -> str:
         return "sessions"
     if {"input", "output", "exit_code"} <= document.keys():
         raise ImportFileError(
-            f"{source} holds records of another make, or other fields than records have",
-            hint="--format released keeps what they say, without executing them; "
-            "--format commands executes their inputs",
+            f"{source} has records of another program, or with other fields than those of ShIOEnv",
+            hint="keep their content with --format released, or execute their inputs with "
+            "--format commands",
         )
     if source != directory:
         raise ImportFileError(
             f"{directory} is a directory of lists of inputs, not of records: {source.name}",
-            hint="import each list into a dataset of its own, or all as one: "
+            hint="import each list into a separate dataset, or all into one: "
             f"cat {directory}/* | shioenv dataset import - --out DIR",
         )
     return "commands"
@@ -109,8 +109,8 @@ def import_records(
     if has_parts(source):
         names = sorted((path.stem for path in (source / SOURCE_MANIFESTS).glob("*")), key=by_custom)
         raise ImportFileError(
-            f"{source} holds several datasets: {', '.join(names)}",
-            hint="shioenv dataset import, or import_parts in Python, makes each of them",
+            f"{source} contains several datasets: {', '.join(names)}",
+            hint="import all of them with shioenv dataset import, or import_parts in Python",
         )
     if os.path.lexists(source / SOURCE_MANIFEST):
         return _exported(source, directory, report)
@@ -119,7 +119,7 @@ def import_records(
         records = _told(chain.from_iterable(map(_read, files)), report)
         first = next(records, None)
         if first is None:
-            raise ImportFileError(f"{source} holds no record")
+            raise ImportFileError(f"{source} has no records")
         plan = _plan(first[1])
         writer = ShardWriter(temporary, plan)
         same, directories = _Same(), set()
@@ -149,7 +149,7 @@ def import_parts(
     source, directory = Path(source), Path(directory)
     paths = [*(source / SOURCE_MANIFESTS).glob("*.json")]
     if not paths:
-        raise ImportFileError(f"{source / SOURCE_MANIFESTS} holds no manifest")
+        raise ImportFileError(f"{source / SOURCE_MANIFESTS} has no manifest")
     done = 0
     made: dict[str, Manifest] = {}
     with new_directory(directory) as temporary:
@@ -192,8 +192,8 @@ def _restore(
     if (made.shards, made.contexts) != (manifest.shards, manifest.contexts):
         name = path.relative_to(source)
         raise ImportFileError(
-            f"{source}: the records are not those that {name} describes",
-            hint=f"export the dataset again; without {name} they stay as they are",
+            f"{source}: the records differ from {name}",
+            hint=f"export the dataset again, or remove {name} to import the records unchanged",
         )
     atomic_write(directory / MANIFEST, content)
     return manifest
@@ -202,7 +202,9 @@ def _restore(
 def _contexts(source: Path, manifest: Manifest) -> Iterator[Context]:
     for kept, context in checked_contexts(source, manifest.contexts):
         if isinstance(context, str):
-            raise ImportFileError(f"{source / kept.file} {context}", hint="export the dataset anew")
+            raise ImportFileError(
+                f"{source / kept.file} {context}", hint="export the dataset again"
+            )
         yield context
 
 
@@ -238,14 +240,14 @@ class _Same:
             one, other = getattr(first, name), getattr(record, name)
             if one != other:
                 raise ImportFileError(
-                    f"{place}: its {name} is {other!r}, that of the first record is {one!r}",
-                    hint="a dataset has one: import the records of each into a dataset of its own",
+                    f"{place}: {name} is {other!r}, but {one!r} in the first record",
+                    hint=f"import the records of each {name} into a separate dataset",
                 )
         if record.session_id <= self._previous:
             raise ImportFileError(
-                f"{place}: its session_id is {record.session_id}, after {self._previous}",
-                hint="records stand in the order of their numbers, each number once: sort them, or "
-                "import each export into a dataset of its own",
+                f"{place}: session_id {record.session_id} follows {self._previous}",
+                hint="session_id must increase: sort the records, or import each export into a "
+                "separate dataset",
             )
         self._previous = record.session_id
         typed = "\n".join((record.input, *record.history))
@@ -259,8 +261,8 @@ def _refuse_damaged(place: str, record: Record, plan: Plan) -> None:
     if problem is not None:
         raise ImportFileError(
             f"{place}: {problem:.400}",
-            hint="the record was changed since it was made: export its dataset anew, where shioenv "
-            "dataset verify finds nothing wrong",
+            hint="the record was changed after it was made: check its dataset with shioenv dataset "
+            "verify, then export it again",
         )
 
 
@@ -282,8 +284,8 @@ def _files(source: Path) -> list[Path]:
         if paths:
             return sorted(paths, key=_numbered)
     raise ImportFileError(
-        f"{source} is a directory without files of records",
-        hint=f"they end in {', '.join(SUFFIXES)}, perhaps with .gz or .zst behind it",
+        f"the directory {source} has no files of records",
+        hint=f"their names end in {', '.join(SUFFIXES)}, optionally with .gz or .zst",
     )
 
 
@@ -329,11 +331,11 @@ def _rows(path: Path) -> Iterator[tuple[str, bytes | str]]:
             names = opened.schema_arrow.names
             others = sorted({*names} ^ {*NAMES})
             if others:
-                what = "lacks the column" if others[0] in NAMES else "has another column,"
+                what = "has no column" if others[0] in NAMES else "has an unknown column"
                 raise ImportFileError(
                     f"{path} {what} {others[0]!r}",
-                    hint="Parquet files are imported that hold records: those of shioenv dataset "
-                    "export. Write inputs of others as text, one a line",
+                    hint="only Parquet files of shioenv dataset export can be imported; write "
+                    "other inputs as text, one per line",
                 )
             number = 0
             for batch in opened.iter_batches(_ROWS):
@@ -343,7 +345,7 @@ def _rows(path: Path) -> Iterator[tuple[str, bytes | str]]:
     except OSError as error:
         raise ImportFileError(f"{path} cannot be read: {error.strerror or error}") from None
     except (arrow.ArrowException, ValueError, TypeError, KeyError) as error:
-        raise ImportFileError(f"{path} is no sound Parquet file: {error!s:.200}") from None
+        raise ImportFileError(f"{path} is not a valid Parquet file: {error!s:.200}") from None
 
 
 def _document(row: dict[str, Any]) -> dict[str, Any]:
