@@ -34,8 +34,8 @@ NEEDED = {"uname": PROGRAMS["uname"]}
 or firewall changes are not recorded (`NamespaceSandbox`)."""
 
 UNREAD = {
-    "ip": "links, addresses and routes are not read: it has no ip",
-    "nft": "rules of the firewall are not read: it has no nft",
+    "ip": "links, addresses and routes (the system has no ip)",
+    "nft": "firewall rules (the system has no nft)",
 }
 """Messages on changes that are not recorded, by the program that an imported system lacks."""
 
@@ -101,8 +101,8 @@ def import_system(
         declaration = parse_declaration(text, source=f"{name}.toml")
         if declaration.name != name:
             raise UsageError(
-                f"{profile} does not give its name on a line of its own",
-                hint='its first line of the kind name = "..." is the system\'s name',
+                f"{profile} does not define its name on a separate line",
+                hint='begin the file with a line name = "..."',
             )
         building.build(
             declaration,
@@ -128,7 +128,7 @@ def _check_free(name: str) -> None:
         taken = name in declared_names() or (cache / "names" / f"{name}.json").exists()
     if taken:
         raise OutputExistsError(
-            f"a system is called {name} already",
+            f"a system {name} already exists",
             hint=f"choose another name; or first: shioenv system remove {name}",
         )
 
@@ -144,8 +144,8 @@ def _plain(
         return plain, f"imported from a tarball, {digest.removeprefix('tar:')[:16]}"
     if not is_layout(source):
         raise RootfsTarError(
-            f"{source} is a directory, and no OCI layout",
-            hint=f"of a root directory: tar -C {source} -cf machine.tar . makes a tarball",
+            f"the directory {source} is not an OCI layout",
+            hint=f"for a root directory, make a tarball: tar -C {source} -cf machine.tar .",
         )
     found = find_image(source, base.distribution.architecture)
     layers: list[Path] = []
@@ -171,11 +171,11 @@ def _refuse_archives(source: Path, plain: Path) -> None:
     except (tarfile.TarError, OSError, EOFError, ValueError):
         return  # `read_base` reports the error
     if "oci-layout" in names:
-        hint = f"unpack it: mkdir layout && tar -xf {source} -C layout; then import layout"
-        raise RootfsTarError(f"{source} is the archive of an OCI layout", hint=hint)
+        hint = f"unpack it (mkdir layout && tar -xf {source} -C layout), then import layout"
+        raise RootfsTarError(f"{source} is an archive of an OCI layout", hint=hint)
     if "manifest.json" in names and not names & {"bin", "usr", "etc"}:
-        hint = "docker export CONTAINER, or skopeo copy docker-archive:FILE oci:DIR"
-        raise RootfsTarError(f"{source} is what `docker save` writes: layers of images", hint=hint)
+        hint = "use docker export CONTAINER, or skopeo copy docker-archive:FILE oci:DIR"
+        raise RootfsTarError(f"{source} is an archive of image layers by `docker save`", hint=hint)
 
 
 def _release(entries: dict[str, image.ImageEntry], base: image.BaseStream) -> dict[str, str]:
