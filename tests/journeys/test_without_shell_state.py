@@ -78,9 +78,9 @@ def whole(system: System) -> Shioenv:
 def test_the_build_says_it_in_one_line(broken: Shioenv) -> None:
     said = broken("system", "build").stderr.splitlines()
     (line,) = [line for line in said if line.startswith("shell: ")]
-    assert line.startswith("shell: NOT SERVED: what inputs change of their shell cannot be read")
+    assert line.startswith("shell: NOT SUPPORTED: the shell state cannot be read")
     assert FLAG in line
-    assert "late: the sandbox could not be opened" in line
+    assert "late: cannot open the sandbox" in line
 
 
 def test_the_doctor_says_it_as_a_failure_with_the_fix(broken: Shioenv, whole: Shioenv) -> None:
@@ -98,7 +98,7 @@ def test_the_doctor_says_it_as_a_failure_with_the_fix(broken: Shioenv, whole: Sh
 
 def test_a_single_run_says_it_and_shows_the_rest(broken: Shioenv) -> None:
     done = broken("run", "--json", "touch x; cd /")
-    assert "warning: what inputs change of their shell" in done.stderr
+    assert "warning: shell state on" in done.stderr
     document = json.loads(done.stdout)
     assert document["shell_state_known"] is False
     assert [operation[:2] for operation in document["context_patch"]] == [["a", "/fs/x"]]

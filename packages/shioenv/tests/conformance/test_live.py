@@ -400,7 +400,7 @@ def test_what_a_saved_shell_may_take_is_bounded(shell: ResidentShell, tmp_path: 
     shell.run("sleep 2", timeout=4)
     file = tmp_path / "shell.json"
     shell.save(file)
-    with pytest.raises(SavedShellError, match=r"lines 1 to 2 of 2 took over 1\.5 s"):
+    with pytest.raises(SavedShellError, match=r"lines 1 to 2 of 2 took more than 1\.5 s"):
         restore(file, seconds=1.5)
     document = json.loads(file.read_text())
     for timeout in (-1, 0, 1e308, "3", True):
