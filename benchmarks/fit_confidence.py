@@ -22,9 +22,9 @@ import numpy as np
 
 import shioenv_model
 from outside import SUITES, is_right, recorded
-from shioenv import load_model
 from shioenv.errors import ShioenvError
 from shioenv_model import confidence
+from shioenv_model.files import load_model
 
 FITTED = 0.9
 SHAPE, RATE = 1.5, 50.0

@@ -286,7 +286,7 @@ class Callers:
         return state.entry_at(posixpath.normpath(posixpath.join(state.cwd, file)))
 
     def _called(self, calls: Sequence[Sequence[str]], *, separate: bool) -> list[Behavior] | None:
-        behaviors = []
+        behaviors: list[Behavior] = []
         for call in calls:
             asked = Call.of(call)
             behavior = self._here.ask(asked, separate=separate)
