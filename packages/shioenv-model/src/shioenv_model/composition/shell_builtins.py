@@ -426,13 +426,13 @@ def _set_option(here: Environment, name: str, on: bool, of_set: bool) -> None:
         patch = ContextPatch((("=", pointer(area, key), on),))
         text = f"shopt -{'o' * of_set}{'s' if on else 'u'} {name}"
         here.advance(text, Behavior(0, b"", patch))
-    other = ({name} & _EDITORS and min(_EDITORS - {name})) or ""
-    if on and other and here.is_on(other):
+    other = _EDITORS.get(name)
+    if on and other is not None and here.is_on(other):
         _set_option(here, other, False, True)
 
 
-_EDITORS = frozenset({"emacs", "vi"})
-"""Options of `set -o` of which one excludes the other."""
+_EDITORS = {"emacs": "vi", "vi": "emacs"}
+"""Options of `set -o` that exclude each other."""
 
 _AT_ONCE = frozenset({"posix", "history", "histexpand", "noexec"})
 """Options of `set -o` with an effect beyond their own value."""
