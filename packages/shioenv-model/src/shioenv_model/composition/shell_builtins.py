@@ -104,7 +104,7 @@ def set_options(here: Environment, values: list[str]) -> None:
                 usage = "set [-abefhkmnptuvxBCEHPT] [-o option-name] [--] [-] [arg ...]"
                 here.usage("set", f"{word[0]}{letter}", usage)
                 return
-            if name not in SET_NAMES | _EDITORS:
+            if name not in SET_NAMES and name not in _EDITORS:
                 raise Abstained(f"set {word} {name}")
             options[name] = word[0] == "-"
     if here.is_on("posix"):
