@@ -29,7 +29,7 @@ def stack(here: Environment, values: list[str]) -> None:
     name, *rest = values
     below = here.own.carried.directories
     if below is None:
-        raise Abstained("nobody knows which directories were stacked")
+        raise Abstained("the directory stack is unknown")
     document = here.state.before.document
     whole = [str(document["env"].get("PWD", document["cwd"])), *below]
     if name == "dirs":
@@ -72,7 +72,7 @@ def _pushd(here: Environment, whole: list[str], word: str, *, named: bool) -> No
 
 def _popd(here: Environment, whole: list[str], word: str) -> None:
     if not _NUMBER.fullmatch(word):
-        raise Abstained("popd of what is no number")
+        raise Abstained("popd with an operand that is not a number")
     place = _place(whole, word)
     if len(whole) < 2 or place < 0:
         empty = len(whole) < 2
