@@ -203,7 +203,7 @@ def test_a_script_holds_the_answer_of_a_side_that_no_shell_calls(
     done = compare(silent, choice=Choice((command,), 20), workers=2)
     finding = next(one for one in done.findings if not one.reduced.asked.history)
     script = done.script(finding)
-    assert "cannot be called from here" in script
+    assert "cannot be run from a script" in script
     alike = f"machine() {{ {right}; }}\n" if patch else "other() { machine; }\n"
     same = script.replace("for side in", f"{alike}for side in")
     # one without files has none that could be removed
@@ -327,7 +327,7 @@ def test_a_comparison_that_was_killed_goes_on(
     told: list[str] = []
     choice = Choice(("wc",), 20)
     went_on = compare(other, choice=choice, workers=1, tell=told.append)
-    kept = [int(one.split()[5]) for one in told if "of its answers are used" in one]
+    kept = [int(one.split()[4]) for one in told if "of its answers are reused" in one]
     rest = asked()
     assert not list((cache / "unfinished").iterdir())
     whole = compare(other, choice=choice, workers=1)

@@ -155,7 +155,7 @@ class Choice:
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise UsageError(f"cannot draw {self.count} cases", hint="give at least 1")
+            raise UsageError(f"count {self.count}: expected at least 1")
 
 
 def truth_of(

@@ -121,7 +121,7 @@ class Environment(ShellVariables):
     def arguments(self) -> Sequence[str]:
         """See `Scope.arguments`. Errors: Abstained if they are unknown."""
         if self.own.carried.arguments is None:
-            raise Abstained("nobody knows the positional parameters")
+            raise Abstained("the positional parameters are unknown")
         return self.own.carried.arguments
 
     @contextmanager
@@ -148,7 +148,7 @@ class Environment(ShellVariables):
             for word in assignments:
                 name, equals, text = word.partition("=")
                 if not equals or not name.isidentifier() or text.startswith("("):
-                    raise Abstained(f"{word!r:.40} before a builtin is beyond it")
+                    raise Abstained(f"{word!r:.40} before a builtin is not supported")
                 value = self.expander.text(text, assigned=True)
                 frame.hidden.setdefault(name, self.value_of(name))
                 self.store(name, Value(value, None, frozenset("x")))
@@ -166,7 +166,9 @@ class Environment(ShellVariables):
     def connect(self, source: str, *, reading: bool) -> str:
         """See `Scope.connect`."""
         if not reading or len(self.asking.pipes) > 3:
-            raise Abstained(">(…) runs beside its command" if not reading else "too many <(…)")
+            raise Abstained(
+                ">(…) runs concurrently with its command" if not reading else "too many <(…)"
+            )
         data = self.captured(source)
         path = f"/dev/fd/{63 - len(self.asking.pipes)}"
         self.asking.pipes[path] = data
@@ -282,7 +284,7 @@ class Environment(ShellVariables):
         if _said(fuller) == _said(empty):
             return
         if not stdin.data:
-            raise Abstained("nobody knows how much of their input commands left to each other")
+            raise Abstained("how much input each command consumes is unknown")
         if stdin.seekable or len(stdin.data) > _BLOCK:
             # a command whose behavior changes with more data has read to the end
             more = self.ask(call, stdin=stdin.data + b"0 ~\n", separate=separate)
@@ -312,7 +314,7 @@ class Environment(ShellVariables):
         name = str(sink.name)
         entry = self.state.before.entry(name)
         if entry is None:
-            raise Abstained("a file that is written to is not there")
+            raise Abstained("a file that is written to does not exist")
         if not sink.appends and entry.size != sink.offset:
             raise Abstained("a file is written to in two places")
         sink.offset += len(data)

@@ -72,7 +72,9 @@ def refusal(refused: Refused, text: str, state: State) -> Answer | None:
     if "near" in said:
         message += f"{place}`{text}'\n"
     data = os.fsencode(message)
-    return Answer(Behavior(2, data, stdout=b"", stderr=data), REFUSED, "what Bash refuses, by rule")
+    return Answer(
+        Behavior(2, data, stdout=b"", stderr=data), REFUSED, "a syntax error of Bash, by rule"
+    )
 
 
 def _refuse_beyond(command: Command) -> None:
@@ -95,8 +97,8 @@ def _refuse_beyond(command: Command) -> None:
 
 def _beyond(what: str) -> Abstained:
     return Abstained(
-        f"{what} is beyond what is put together from commands",
-        hint="ask a runner that answers whole inputs",
+        f"{what} cannot be composed from answers to single commands",
+        hint="use a runner that answers whole inputs",
     )
 
 

@@ -248,7 +248,7 @@ class SimpleCommands(ABC):
             return
         for word in command.words:
             if references(word).names & UNKNOWN - {"_"}:
-                raise Abstained(f"{word!r:.40} is beyond it")
+                raise Abstained(f"{word!r:.40} is not supported")
         last = self._last_argument(command)
         try:
             self._run_simple(command, name)
@@ -273,12 +273,12 @@ class SimpleCommands(ABC):
         """Abstain for builtins with a later effect, or with an effect on untracked state."""
         alone = len(command.words) == 1
         if name == "set" and any("r" in word for word in takewhile(_LETTERS, command.words[1:])):
-            raise Abstained("what a restricted shell refuses")
+            raise Abstained("a command that a restricted shell rejects")
         if name == "hash" and alone and self._here.state.history:
             raise Abstained("hash lists the programs that ran")
         if name in ("wait", "jobs", "fg", "bg", "disown") and self._has_jobs:
             if name != "wait" or not alone:
-                raise Abstained(f"{name} is told the numbers of jobs")
+                raise Abstained(f"{name} with job numbers")
             self._here.racing = False
 
     def _last_argument(self, command: Simple) -> str | None:
@@ -382,7 +382,7 @@ class SimpleCommands(ABC):
             return self._read_file(words, streams)
         script = script_of(here, words, streams.stdin)
         if script is None and command.redirects:
-            raise Abstained("a program that is not known, redirected")
+            raise Abstained("an unknown program, redirected")
         if isinstance(script, NotRun):
             here.write(streams.fds[2], os.fsencode(f"{script.said}\n"))
             here.status = script.status
@@ -395,7 +395,7 @@ class SimpleCommands(ABC):
         if script.is_dash:
             refuse_bashisms(script.text)
         if here.place.scripts >= DEEPEST:
-            raise Abstained("scripts that run each other too deeply")
+            raise Abstained("scripts that call each other too deeply")
         program = here.program(script.text)
         if script.reads_itself:
             streams = Streams(streams.fds, Stdin(b""))
@@ -425,7 +425,7 @@ class SimpleCommands(ABC):
         if text is None:
             return False
         if here.place.scripts >= DEEPEST:
-            raise Abstained("scripts that run each other too deeply")
+            raise Abstained("scripts that call each other too deeply")
         program = here.program(text)
         saved, place = here.own.carried.arguments, here.place
         if len(words) > 2:

@@ -465,7 +465,7 @@ def test_a_list_of_inputs_may_begin_with_a_mark_of_the_byte_order(tmp_path: Path
     [
         ("grammar usage - <&-", "standard input is closed"),
         ("grammar parse --file - <&-", "standard input is closed"),
-        ("dataset leakage - - < /dev/null", "both sets cannot be standard input"),
+        ("dataset leakage - - < /dev/null", "standard input (-) is given for both sets"),
     ],
 )
 def test_standard_input_that_cannot_be_read_is_an_error(line: str, said: str) -> None:

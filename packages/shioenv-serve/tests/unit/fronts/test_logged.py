@@ -99,7 +99,7 @@ def test_a_line_that_cannot_be_executed_is_told_and_the_others_are() -> None:
     ]
     first, second, third = repeated(lines, AskedShell(runner, start))
     assert "NUL" in (first.refusal or "")
-    assert second.refusal == "the log has only its beginning"
+    assert second.refusal == "the log contains only its beginning"
     assert (first.behavior, second.behavior, first.to_json()["again"]) == (None, None, None)
     assert (third.differs, third.refusal) == (("exit_code",), None)
 
