@@ -58,18 +58,18 @@ def check_examples(grammar: Grammar) -> Iterator[Fault]:
         if tokens != Input.from_marked(words).tokens:
             parsed = (token.argument for token in tokens if token.role is not Role.COMMAND)
             shown = ", ".join(argument.marked for argument in parsed)
-            yield fault(example, f"parsing the example gives other arguments: {shown}")
+            yield fault(example, f"parsing the example results in other arguments: {shown}")
 
 
 def _why_not(recogniser: Recogniser, words: Sequence[str]) -> str:
     """Describe why the grammar cannot derive these words, by argument if possible."""
     unknown = [word for word in words[1:] if not recogniser.derives_argument(word)]
     if unknown:
-        return f"no alternative makes {', '.join(unknown)}"
+        return f"no alternative derives {', '.join(unknown)}"
     for place in range(len(words) - 1, 0, -1):
         if recogniser.derives([*words[:place], *words[place + 1 :]]):
-            return f"no start line has room for {words[place]} (argument {place})"
-    return "each argument is derived alone, and no start line has them together"
+            return f"no start line permits {words[place]} (argument {place})"
+    return "no start line combines these arguments, though each is derived alone"
 
 
 def check_values(grammar: Grammar) -> Iterator[Fault]:
@@ -90,8 +90,8 @@ def check_values(grammar: Grammar) -> Iterator[Fault]:
                     continue
                 if len(splitter.arguments([text, "x"])) == 1:
                     message = (
-                        f"{text} takes a value; write {{{text} {show_argument(following)}}} "
-                        f"where that is one in {production}"
+                        f"{text} takes a value; if {show_argument(following)} is its value in "
+                        f"{production}, write {{{text} {show_argument(following)}}}"
                     )
                     yield Fault(grammar.source, 1, 1, message, FaultKind.EXAMPLE)
 
@@ -124,7 +124,7 @@ def _failures(example: Example, exit_code: int, output: str) -> Iterator[str]:
     lines = output.splitlines()
     for line in example.prints:
         if line not in lines:
-            yield f"no line of the output is {line!r}"
+            yield f"the output has no line {line!r}"
     for text in example.contains:
         if text not in output:
-            yield f"{text!r} is not in the output"
+            yield f"the output does not contain {text!r}"

@@ -220,7 +220,7 @@ def _closed_lists(loaded: Loaded) -> Iterator[Fault]:
             if all(kind.language.fullmatch(text) for text in texts):
                 message = (
                     f"{_plain(head)} lists values of the kind {kind.name}; write "
-                    f"`{_plain(head)} : {kind.name} =`, or `: closed` where there are no others"
+                    f"`{_plain(head)} : {kind.name} =`, or `: closed` if no others exist"
                 )
                 yield _fault(loaded, head, FaultKind.KIND, message)
                 break
@@ -267,14 +267,14 @@ def _unreachable(loaded: Loaded) -> Iterator[Fault]:
     used = met | {_block_of(head) for head in met}
     for head in loaded.lines:
         if head not in used and head in grammar.productions:
-            message = f"{_plain(head)} is never used; no start line leads to it"
+            message = f"{_plain(head)} is not used by any start line"
             yield _fault(loaded, head, FaultKind.UNREACHABLE, message)
 
 
 def _endless(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterator[Fault]:
     for head, bodies in loaded.grammar.own.items():
         if head not in shortest and bodies:
-            message = f"{_plain(head)} never ends: each alternative leads to one that never ends"
+            message = f"{_plain(head)} never ends: every alternative is endless"
             yield _fault(loaded, head, FaultKind.ENDLESS, message)
 
 
@@ -303,7 +303,9 @@ def _doubling(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Itera
             else:
                 path += missing
         if steps[start] > MOST_STEPS:
-            message = f"{_plain(start)} takes more than {MOST_STEPS:,} productions to be written"
+            message = (
+                f"{_plain(start)} needs more than {MOST_STEPS:,} productions for its shortest text"
+            )
             yield _fault(loaded, start, FaultKind.ENDLESS, message)
             return
 
@@ -335,14 +337,15 @@ def _before_text(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> It
     for head in leads:
         if head in own and head in recursive:
             message = (
-                f"{_plain(head)} comes back to itself before any text; "
+                f"{_plain(head)} is left-recursive; "
                 "write the repetition with `*`, or put the text first"
             )
             yield _fault(loaded, head, FaultKind.ENDLESS, message)
     deep = (head for head in loaded.lines if depth.get(head, 0) > MOST_BEFORE_TEXT)
     for head in islice(deep, 1):
         message = (
-            f"{_plain(head)} leads through more than {MOST_BEFORE_TEXT} definitions before any text"
+            f"{_plain(head)} expands through more than {MOST_BEFORE_TEXT} definitions "
+            "before any text"
         )
         yield _fault(loaded, head, FaultKind.ENDLESS, message)
 
@@ -397,7 +400,7 @@ def _several_inside_words(loaded: Loaded, several: frozenset[Nonterminal]) -> It
         for symbol in argument:
             if isinstance(symbol, Nonterminal) and symbol in several:
                 message = (
-                    f"{_plain(symbol)} can be several arguments but stands inside one "
+                    f"{_plain(symbol)} can be several arguments, but is part of one "
                     f"in {_plain(head)}; put text with blanks into braces: {{wc -l}}"
                 )
                 yield _fault(loaded, head, FaultKind.SEVERAL_ARGUMENTS, message, production)
@@ -411,8 +414,8 @@ def _too_long(loaded: Loaded, several: frozenset[Nonterminal]) -> Iterator[Fault
         if length > MAX_ARGUMENT_LENGTH and several.isdisjoint(argument):
             text, head = "".join(map(str, argument)), production.head
             message = (
-                f"{text} in {_plain(head)} can be {length} characters long; "
-                f"an argument has at most {MAX_ARGUMENT_LENGTH}"
+                f"{text} in {_plain(head)} can have {length} characters; "
+                f"the maximum of an argument is {MAX_ARGUMENT_LENGTH}"
             )
             yield _fault(loaded, head, FaultKind.TOO_LONG, message, production)
 
@@ -448,9 +451,9 @@ def check_traits(grammar: Grammar) -> Iterator[Fault]:
     splitter = ArgumentSplitter(grammar)
     for effect in traits.effects:
         for option in splitter.unknown(map(Argument, effect.options)):
-            yield fault("with", f"{option} is no option of {grammar.name}")
+            yield fault("with", f"{grammar.name} has no option {option}")
         if effect.what not in {VALUE, *traits.roles}:
-            yield fault("with", f"no operand is {effect.what}, so options can make nothing of it")
+            yield fault("with", f"no operand has the role {effect.what}, which the options change")
     about_files = {
         "makes": bool(traits.makes), "changes": traits.changes in OF_FILES,
         "removes": traits.removes, "opens": traits.opens,
@@ -459,9 +462,9 @@ def check_traits(grammar: Grammar) -> Iterator[Fault]:
     named = named or not kinds.isdisjoint({*_PATH_KINDS, "url"})
     for keyword, said in about_files.items():
         if said and not named:
-            yield fault(keyword, f"{keyword} is about files, and no operand is a path")
+            yield fault(keyword, f"{keyword} concerns files, but no operand is a path")
     if traits.shows == PROCESSES and not grammar.header.volatile:
-        yield fault("shows", f"what shows {traits.shows} is volatile; say so")
+        yield fault("shows", f"a command that shows {traits.shows} must be declared volatile")
     if traits.operands and not any(operand.many or operand.name for operand in traits.operands):
         most = len(traits.operands)
         for example in grammar.examples:
