@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from shioenv.cli.main import app
 from shioenv.dataset.export import export
+from shioenv.dataset.importers import kind_of
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.questions import read_questions
 from shioenv.dataset.record_reader import read_contexts, read_records
-from shioenv.dataset.records import import_records, kind_of
 from shioenv.dataset.repair import repair
 from shioenv.dataset.select import Selection, select
 from shioenv.dataset.verify import verify
@@ -29,6 +29,7 @@ from shioenv.errors import (
     UnknownSystemError,
 )
 from shioenv_agents.tasks.task import read_tasks
+from shioenv_eval.exported_records import import_records
 from shioenv_eval.suite import read_suite
 from support.dataset_fakes import make
 

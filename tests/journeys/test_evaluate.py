@@ -22,6 +22,7 @@ from shioenv_eval.suite import Suite, read_suite, write_suite
 from shioenv_model.model import Model
 from support.evaluation_fakes import added, case, did, suite_of
 from support.installed import install_predictor
+from support.nightly import NIGHTLY, by_day
 from support.small_world import small_memory
 
 PROGRAM = """
@@ -212,6 +213,7 @@ def test_a_memory_was_trained_on_what_it_holds(tmp_path: Path) -> None:
     assert (set(found.text), set(found.form)) == ({0, 3}, {0, 1, 3})
 
 
+@NIGHTLY
 def test_whatever_ends_a_predictor_nothing_of_it_stays_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,7 +285,7 @@ NO_ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("kind", NO_ANSWERS)
+@pytest.mark.parametrize("kind", by_day([*NO_ANSWERS], 3))
 def test_a_predictor_without_any_answer_is_not_judged(tmp_path: Path, kind: str) -> None:
     does, why = NO_ANSWERS[kind]
     path = tmp_path / "program.sh"

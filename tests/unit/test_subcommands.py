@@ -135,13 +135,19 @@ def test_a_missing_format_of_imports_is_named_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shioenv.dataset.importers.GROUP", "shioenv.none")
+    monkeypatch.setattr("shioenv.dataset.importers.READERS", "shioenv.none")
     (tmp_path / "rows").write_text('{"input": "ls", "output": "", "exit_code": 0}\n')
     made = str(tmp_path / "made")
-    for name, status in (("released", 3), ("relaesed", 2)):
+    for name, status, said in (
+        ("released", 3, "'shioenv[paper]'"),
+        ("sessions", 3, "'shioenv[serve]'"),
+        ("records", 3, "'shioenv[eval]'"),
+        ("relaesed", 2, "did you mean released?"),
+    ):
         words = ["dataset", "import", str(tmp_path / "rows"), "--out", made, "--format", name]
         result = Called(*words)
         assert result.exit_code == status
-        assert ("'shioenv[paper]'" if status == 3 else "did you mean released?") in result.stderr
+        assert said in result.stderr
     assert not (tmp_path / "made").exists()
 
 

@@ -181,6 +181,7 @@ def test_a_dataset_of_another_build_is_refused(
         train_memory([dataset], tmp_path / "model", name="small", questions=5, seed=0)
 
 
+@NIGHTLY
 def test_training_by_another_plan_takes_no_questions_over(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,7 +35,7 @@ from support.dataset_fakes import (
     open_nothing,
     sample,
 )
-from support.nightly import NIGHTLY
+from support.nightly import NIGHTLY, by_day
 from support.paths import ROOT
 from support.waiting import let_time_pass, wait_until
 
@@ -46,6 +46,7 @@ def local(workers: int = 1, opener: Opener = open_fake) -> LocalExecutor:
     return LocalExecutor(workers, opener=opener)
 
 
+@NIGHTLY
 def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path) -> None:
     one = make(tmp_path / "one", 1100, executor=local(1))
     two = make(tmp_path / "two", 1100, executor=local(2))
@@ -59,7 +60,7 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path) -> None:
     assert report.ok, report.problems[:5]
 
 
-@pytest.mark.parametrize("word", ["broken", "deadly"])
+@pytest.mark.parametrize("word", by_day(["deadly", "broken"], 2))
 def test_a_broken_sandbox_or_a_dead_worker_costs_an_attempt_only(tmp_path: Path, word: str) -> None:
     stream = [sample("echo", word), *(sample("echo", f"n{number}") for number in range(20))]
     faulty = make(tmp_path / "faulty", 21, executor=local(2), stream=stream)
@@ -72,7 +73,7 @@ def test_a_broken_sandbox_or_a_dead_worker_costs_an_attempt_only(tmp_path: Path,
     assert [one.session_id for one in read_records(tmp_path / "faulty")] == list(range(21))
 
 
-@pytest.mark.parametrize("word", ["always-broken", "always-deadly"])
+@pytest.mark.parametrize("word", by_day(["always-broken", "always-deadly"], 2))
 def test_what_fails_every_time_ends_the_run_and_keeps_the_rest(tmp_path: Path, word: str) -> None:
     stream = interspersed({5: sample("echo", word)})
     with pytest.raises(GenerationError, match="record 5 failed in 5 attempts") as caught:

@@ -337,7 +337,7 @@ def test_samples_hold_every_command_with_each_of_its_exit_codes(
         (one.input_args[0], one.exit_code) for one in records
     }
     assert [one["n"] for one in found] == sorted({one["n"] for one in found})
-    assert "60 of 1,200 records: every command with every exit code" in structure.text
+    assert "60 of 1,200 records: every pair of command and exit code" in structure.text
 
 
 def test_samples_are_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

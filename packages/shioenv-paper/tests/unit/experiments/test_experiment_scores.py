@@ -79,7 +79,7 @@ def test_irreducibility_by_length_compares_the_samplers(
 ) -> None:
     monkeypatch.setattr(length_groups, "RESCORED", 30)
     results = by_length.run_by_length(setting, count=240)
-    gains = next(table for table in results.tables if table.title == "GCS above UCS")
+    gains = next(table for table in results.tables if table.title == "Difference of GCS and UCS")
     assert [row[0] for row in gains.rows] == ["1", "2"]
     assert gains.rows[1] == ("2", *["+0.500 (+0.500 to +0.500)"] * 4, "+100%")
     assert results.document["counts"]["gcs"]["fail"] == 120
@@ -150,7 +150,7 @@ def test_differences_of_few_inputs_are_not_given(
 
     monkeypatch.setattr(by_length, "make_dataset", made)
     results = by_length.run_by_length(setting, count=40)
-    gains = next(table for table in results.tables if table.title == "GCS above UCS")
+    gains = next(table for table in results.tables if table.title == "Difference of GCS and UCS")
     equal = "+0.000 (+0.000 to +0.000)"
     assert gains.rows == [("2", equal, equal, "-", equal, "+0%")]
 

@@ -82,8 +82,7 @@ def import_commands(
 ) -> ImportSummary:
     """Make a dataset in `directory` of the inputs in a list.
 
-    `read` replaces `read_list` as the reader of the file, for example for logs in
-    `shioenv.dataset.sessions`.
+    `read` replaces `read_list` as the reader of the file, for example for logs of a honeypot.
 
     Each input is parsed with the grammars of the system's versions. It is executed in the start
     directory of its line, else in one drawn with the list's seed. It is scored and recorded as in

@@ -127,7 +127,7 @@ def _commands(typer_app: Any) -> list[Any]:
         ("generate made --command grpe", "grep"),
         ("generate made --estimator balancd", "balanced"),
         ("score ls --estimator balancd", "balanced"),
-        ("grammar check grpe --run", "grep"),
+        ("grammar show grpe", "grep"),
     ],
 )
 def test_an_unknown_name_is_reported_before_a_missing_system(

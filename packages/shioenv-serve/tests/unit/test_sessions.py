@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from shioenv.dataset.external import CommandList
+from shioenv.dataset.importers import kind_of
 from shioenv.dataset.input_lines import shipped_parser
-from shioenv.dataset.records import kind_of
-from shioenv.dataset.sessions import MOST_HISTORY, read_sessions
+from shioenv_serve.sessions import MOST_HISTORY, read_sessions
 
 
 def typed(session: str, line: str, **fields: Any) -> str:
