@@ -425,7 +425,7 @@ def test_no_terminal_obeys_what_an_input_wrote() -> None:
 def test_a_sampler_that_nobody_knows_is_what_is_told() -> None:
     result = call("sample", "--sampler", "gsc", "--count", "1")
     assert result.exit_code == 2
-    assert "no sampler is called 'gsc'" in result.stderr
+    assert "unknown sampler 'gsc'" in result.stderr
     assert "did you mean gcs?" in result.stderr
 
 

@@ -92,7 +92,7 @@ class SampleStream:
             names = self.names if composite else fresh
             if not names:
                 raise SamplesExhaustedError(
-                    f"{', '.join(self.names)}: no more than {len(seen)} different inputs",
+                    f"{', '.join(self.names)}: only {len(seen)} different inputs exist",
                     hint="allow more commands, start directories or composites",
                 )
             name = _pick(random, names)
@@ -124,7 +124,7 @@ class SampleStream:
             fresh = {length: names for length, names in fresh.items() if names}
             if not fresh:
                 raise SamplesExhaustedError(
-                    f"{', '.join(self.names)}: no more than {len(seen)} different inputs "
+                    f"{', '.join(self.names)}: only {len(seen)} different inputs exist "
                     f"of {min(lengths)} to {max(lengths)} arguments",
                     hint="allow more commands, start directories or lengths",
                 )
