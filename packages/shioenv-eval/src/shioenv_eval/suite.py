@@ -24,7 +24,7 @@ from typing import Any
 from shioenv.dataset.questions import Question, question_of
 from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.pointer import keys
+from shioenv.domain.context import keys
 from shioenv.domain.runner import Pristine, State
 from shioenv.errors import AnswerError, PatchError, SuiteError
 from shioenv.files.documents import parse_json

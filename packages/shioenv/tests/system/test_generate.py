@@ -26,7 +26,7 @@ from shioenv.errors import (
     UnknownSamplerError,
 )
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.irreducibility.scoring import UNSCORED, Scoring
 from shioenv.recording.execution_cache import CACHE_BYTES
 from shioenv.synthesis.drawing import Drawing

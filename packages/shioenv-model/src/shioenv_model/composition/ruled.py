@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.modes import changed_mode
+from shioenv.domain.context import pointer
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import pointer
+from shioenv.domain.readable import changed_mode
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.expand import Expander

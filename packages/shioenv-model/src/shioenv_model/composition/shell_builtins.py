@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import pointer
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import pointer
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, count, evaluate
 from shioenv_model.composition.call import Call

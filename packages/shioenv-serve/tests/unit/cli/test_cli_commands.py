@@ -21,8 +21,7 @@ from shioenv.cli.main import app
 from shioenv.cli.subcommands import KNOWN
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.runner import State
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import ScriptedRunner, State
 from shioenv.errors import SandboxError, StartDirectoryError, UnknownSystemError
 from shioenv.sandbox.base import LIMITS, Limits
 from support.cli_reference import commands

@@ -30,14 +30,13 @@ from shioenv.synthesis.compose import (
     OPERATOR_WEIGHTS,
     Composites,
 )
-from shioenv.synthesis.digest_set import DigestSet
 from shioenv.synthesis.drawing import Drawing, DrawingSettings
 from shioenv.synthesis.mistakes import mistaken
 from shioenv.synthesis.plans import PlanMaker, plans_kept
 from shioenv.synthesis.policy import LengthPolicy, Policy, PolicySettings, settings_named
 from shioenv.synthesis.row_sessions import TypedSoFar
 from shioenv.synthesis.samplers import Sampler, check_sampler
-from shioenv.synthesis.stream import SampleStream
+from shioenv.synthesis.stream import DigestSet, SampleStream
 from shioenv.synthesis.traces import Catalogue, DrawingPlace, Sample
 from shioenv.synthesis.usage_sampler import People
 from shioenv.system.catalogue import catalogue as system_catalogue
