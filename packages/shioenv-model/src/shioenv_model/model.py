@@ -23,9 +23,13 @@ from shioenv.errors import Abstained, ContextError, PatchError
 from shioenv.text import short_repr
 from shioenv_model.bash.work import answering, aside
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.composed_inputs import asks_of_start, is_asked_whole
+from shioenv_model.composition.composed_inputs import (
+    answer_broken,
+    asks_of_start,
+    is_asked_whole,
+)
 from shioenv_model.composition.program_evaluation import Walk
-from shioenv_model.composition.reading import read_program, refusal
+from shioenv_model.composition.reading import read_program
 from shioenv_model.composition.simple import CARRYING, is_walked
 from shioenv_model.confidence import calibrated
 from shioenv_model.memory.memory import Memory
@@ -224,7 +228,8 @@ class Model:
         except RecursionError:
             return self._guess(text, state, "the input is nested too deeply to be put together")
         except Refused as refused:
-            return refusal(refused, text, state) or self._guess(text, state, refused.message)
+            broken = answer_broken(self._commands, refused, text, state)
+            return broken or self._guess(text, state, refused.message)
         except Abstained as declined:
             return self._guess(text, state, declined.message)
         except (PatchError, ContextError) as misfit:

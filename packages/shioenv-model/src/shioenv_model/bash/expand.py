@@ -347,7 +347,7 @@ class Expander(Modifiers):
     def _plain(self, name: str, *, quoted: bool) -> list[_Segment]:
         if name in ("@", "*"):
             return self._list(name, list(self._scope.arguments), quoted=quoted)
-        shown = f"${name}" if name.isdigit() else name
+        shown = f"${name}" if name.isdigit() or name == "!" else name
         return self._result(self._set(shown, self._value(name)), quoted=quoted)
 
     def _list(self, name: str, values: list[str], *, quoted: bool) -> list[_Segment]:

@@ -166,6 +166,8 @@ def _file(here: Environment, words: Sequence[str]) -> Script | NotRun | None:
 
 def _refused(here: Environment, path: str, entry: FileEntry | None) -> NotRun | None:
     place = here.place_said()
+    if len(posixpath.basename(path)) > 255:
+        raise Abstained("a name that is too long for a file")
     if entry is None:
         return NotRun(f"{place}{path}: No such file or directory", 127)
     if entry.perms.startswith("d"):
