@@ -20,6 +20,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import with_contents
 from shioenv.domain.runner import Answer, Carried, Runner, State
 from shioenv.errors import Abstained, ContextError, PatchError
+from shioenv.live.model_shell import AskedShell
 from shioenv.text import short_repr
 from shioenv_model.bash.work import answering, aside
 from shioenv_model.composition.call import Call
@@ -118,6 +119,10 @@ class Model:
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """Return only the behavior."""
         return self.answer(shell_input, state).behavior
+
+    def session(self, cwd: str | None = None) -> AskedShell:
+        """Return a shell of which the model answers each line, in the state after earlier ones."""
+        return AskedShell(self, self.world.state(cwd or self.world.start))
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
         """Return the behavior with a confidence: the expected accuracy of such answers.

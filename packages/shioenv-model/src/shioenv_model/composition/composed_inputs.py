@@ -90,7 +90,7 @@ def _followed(walk: Walk, program: Program, said: Answer) -> Answer | None:
         answer = walk.answer(program)
     except Abstained:
         return None
-    if answer.carried.ended:
+    if answer.carried is not None and answer.carried.ended:
         return answer
     output = answer.behavior.output + said.behavior.output
     behavior = replace(answer.behavior, exit_code=2, output=output)

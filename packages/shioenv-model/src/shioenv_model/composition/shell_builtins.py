@@ -426,8 +426,8 @@ def _set_option(here: Environment, name: str, on: bool, of_set: bool) -> None:
         patch = ContextPatch((("=", pointer(area, key), on),))
         text = f"shopt -{'o' * of_set}{'s' if on else 'u'} {name}"
         here.advance(text, Behavior(0, b"", patch))
-    other = ({name} & _EDITORS and min(_EDITORS - {name})) or ""
-    if on and other and here.is_on(other):
+    other = min(_EDITORS - {name})
+    if on and name in _EDITORS and here.is_on(other):
         _set_option(here, other, False, True)
 
 

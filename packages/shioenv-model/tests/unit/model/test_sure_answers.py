@@ -61,6 +61,16 @@ def test_a_rule_is_never_certain(model: Model, text: str) -> None:
     assert 0.9 < model.answer(text).confidence < 1.0
 
 
+def test_a_session_keeps_the_state_between_lines(model: Model) -> None:
+    session = model.session()
+    session.run("n=2; cd documents; echo kept > new")
+    assert session.run("echo $n; cat new").text == "2\nkept\n"
+    assert session.answer is not None
+    assert session.answer.confidence > DOUBT
+    assert "documents/new" in session.state.before.document["fs"]
+    assert model.session("/tmp").run("pwd").text == "/tmp\n"
+
+
 def test_every_answerer_has_a_factor(model: Model) -> None:
     assert 0 < min(confidence.factors().values()) <= max(confidence.factors().values()) < 1
     assert confidence.LEAST_KNOWN in confidence.factors()
