@@ -224,7 +224,8 @@ class Model:
         try:
             options = {} if state.context is None else state.before.document["shell_options"]
             program = read_program(text, extended=bool(options.get("extglob")))
-            alone = is_asked_whole(text) and not asks_of_start(text)
+            first = text.lstrip(" \t")[:1] not in ("#", "\n")  # else errors name another line
+            alone = first and is_asked_whole(text) and not asks_of_start(text)
             words = _words(program) if alone and state.context is None else ()
             if words and not is_walked(words):
                 self._commands.answer_call(Call(text, parts=words), state, looked_up=True)

@@ -384,7 +384,7 @@ class Expander(Modifiers):
             raise beyond if mark else bad
         name, subscript, rest = match[1], (match[2] or "")[1:-1], inside[match.end() :]
         if rest and rest[0] not in ":-=+?#%/^,~@":
-            raise bad
+            raise beyond if mark == "!" and rest == "*" else bad
         kind = name if name in "@*" else subscript if subscript in ("@", "*") else ""
         if (kind or mark == "#") and name.isidentifier() and "[" in self._scope.resolved(name):
             return self._result("0" if mark == "#" else "", quoted=quoted)

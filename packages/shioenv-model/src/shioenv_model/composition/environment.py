@@ -348,7 +348,7 @@ class Environment(ShellVariables):
     @contextmanager
     def subshell(self) -> Iterator[None]:
         """Run the commands inside in a subshell, whose changes to the shell are discarded."""
-        mark = self.asking.mark()
+        mark, children = self.asking.mark(), dict(self.children)
         saved, self.own = self.own, copied(self.own)
         for inherits, names in (
             (self.is_on("errtrace") or self.is_extended, ("ERR",)),
@@ -374,7 +374,7 @@ class Environment(ShellVariables):
         finally:
             self.place.level -= 1
             self.place.loops, self.place.refused = loops, refused
-            self.own = saved
+            self.own, self.children = saved, children
         self.asking.leave(mark)
 
     def program(self, text: str) -> Program:

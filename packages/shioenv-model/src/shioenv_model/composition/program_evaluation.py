@@ -150,7 +150,9 @@ class Walk(SimpleCommands):
                 left_out = job.end
 
     def _background(self, job: Job) -> None:
-        if {"ERR", "DEBUG"} & self._here.own.traps.keys():
+        alone = isinstance(stage_of(job.pipelines[0][1].stages[0]), Simple)
+        traps = self._here.own.traps
+        if "DEBUG" in traps or (alone and "ERR" in traps and self._here.is_on("errtrace")):
             raise Abstained("a trap and a background job")
         before = len(self._here.output.data)
         with (

@@ -144,6 +144,8 @@ def defined(history: tuple[str, ...]) -> Mapping[str, Function]:
 
 
 _UNCLOSED = re.compile(r"a (\S+) is never closed")
+_SUBSCRIPT = re.compile(r"\w\[[^]\s]*[() ]")
+"""A subscript that this parser may divide into words."""
 _CLOSING = {"${": "}", "$(": ")"}
 _CONDITION = re.compile(r"\]\] is missing|an expression is missing|no operand$|no operator$")
 
@@ -163,7 +165,7 @@ def syntax_error(refused: Refused, text: str) -> tuple[str, int] | None:
             return None
         said = f"unexpected EOF while looking for matching `{mark}'"
         return said, 2 if unclosed[1] == "$(" else 1
-    if _CONDITION.search(refused.why) or "[[" in line or "((" in line:
+    if _CONDITION.search(refused.why) or "[[" in line or "((" in line or _SUBSCRIPT.search(line):
         return None
     place = refused.place
     if refused.why == "( after a word":

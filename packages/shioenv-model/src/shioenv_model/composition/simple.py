@@ -294,8 +294,8 @@ class SimpleCommands(ABC):
             raise Abstained(f"{name} lists all variables")
         if name == "cd" and (self._here.value_of("CDPATH") is not None):
             raise Abstained("CDPATH is set")
-        if name in ("compgen", "complete") and {"-F", "-C"} & {*command.words}:
-            raise Abstained(f"{name} runs a command")
+        if name == "compgen" and {"-F", "-C"} & {*command.words}:
+            raise Abstained("compgen runs a command")
 
     def _last_argument(self, command: Simple) -> str | None:
         """Return `$_` after the command; None if it is unknown, or never used."""
@@ -303,6 +303,7 @@ class SimpleCommands(ABC):
             not command.words
             or "_" not in self._here.input
             or self._here.is_unknown(command.words[-1])
+            or self._here.changes(command.words[-1])  # it must be expanded once
         ):
             return None
         fields = self._here.expander.fields(command.words[-1])

@@ -40,6 +40,11 @@ CASES = (
     ("wc -l gone data/users.csv", 1,
      "wc: gone: No such file or directory\n  41 data/users.csv\n  41 total\n"),
     ("trap 'echo bye' EXIT; echo hi", 0, "hi\nbye\n"),
+    ("expr hello : 'hel'", 0, "3\n"),
+    ("expr /usr/bin : '.*/\\(.*\\)'", 0, "bin\n"),
+    ("expr abc = abc; expr abc != abc", 1, "1\n0\n"),
+    ("# a comment\ngrpe x", 127, "bash: line 2: grpe: command not found\n"),
+    ("# a comment\necho $LINENO", 0, "2\n"),
     ("su ubuntu -c whoami", 0, "ubuntu\n"),
 )  # fmt: skip
 
