@@ -196,7 +196,7 @@ def test_a_context_lies_where_contexts_lie(dataset: Path, tmp_path: Path, name: 
     document = json.loads(path.read_text())
     document["contexts"][0]["file"] = name
     path.write_text(json.dumps(document))
-    with pytest.raises(DatasetCorruptError, match="a context is called"):
+    with pytest.raises(DatasetCorruptError, match="invalid name of a context"):
         read_contexts(tmp_path / "dataset")
 
 
@@ -206,7 +206,7 @@ def test_a_shard_that_is_listed_often_is_not_read_often(dataset: Path, tmp_path:
     document = json.loads(path.read_text())
     document["shards"] *= 3
     path.write_text(json.dumps(document))
-    with pytest.raises(DatasetCorruptError, match="is listed behind shard 0"):
+    with pytest.raises(DatasetCorruptError, match="is listed after shard 0"):
         read_manifest(tmp_path / "dataset")
 
 

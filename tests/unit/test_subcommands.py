@@ -214,10 +214,10 @@ def test_the_first_of_two_packages_with_one_command_is_used(install: Install) ->
     assert Called("twice").stdout == "farm\n"
     told = Called("--help").stderr.splitlines()
     assert told == [
-        "shioenv dataset stats of zoo is not used: shioenv has this command",
-        "shioenv doctor of zoo is not used: shioenv has this command",
-        "shioenv predict of zoo is not used: shioenv-model has this command",
-        "shioenv twice of zoo is not used: farm has this command",
+        "shioenv dataset stats of zoo is ignored: shioenv provides this command",
+        "shioenv doctor of zoo is ignored: shioenv provides this command",
+        "shioenv predict of zoo is ignored: shioenv-model provides this command",
+        "shioenv twice of zoo is ignored: farm provides this command",
     ]
     assert "Say who this is." not in Called("predict", "--help").stdout
     assert "Say who this is." not in Called("dataset", "stats", "--help").stdout
@@ -228,7 +228,7 @@ def test_a_name_that_no_command_can_have(install: Install, name: str) -> None:
     install("zoo", name)
     result = Called("--help")
     assert result.exit_code == 0
-    assert result.stderr == f"{name!r} of zoo is not used: not NAME or GROUP.NAME\n"
+    assert result.stderr == f"{name!r} of zoo is ignored: not NAME or GROUP.NAME\n"
     assert listed()[-1] == "experiment"
 
 

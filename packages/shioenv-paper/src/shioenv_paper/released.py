@@ -85,9 +85,8 @@ class ImportedRelease:
         return {
             "dataset": str(self.directory),
             "records": f"{self.manifest.records:,}, {self.scored:,} with a score",
-            "reparsed": f"{self.reparsed:,} whose arguments do not give their input; unscored",
-            "doubtful": f"{self.doubtful:,} with exit code 0 whose output says that something "
-            "failed",
+            "reparsed": f"{self.reparsed:,} with arguments that do not match their input; unscored",
+            "doubtful": f"{self.doubtful:,} with exit code 0 although the output reports a failure",
         }
 
 
@@ -144,7 +143,7 @@ def import_released(
         if not writer.written:
             raise ImportFileError(
                 f"{source}: nothing can be imported; {told(reader.rejected, 3)}",
-                hint="one JSON object a line, with at least input, output and exit_code",
+                hint="each line must be a JSON object with at least input, output and exit_code",
             )
         origin = {
             "kind": "released",
@@ -165,7 +164,7 @@ def _files(source: Path) -> list[Path]:
     if is_directory(source):
         paths = [path for path in source.iterdir() if path.suffix in SUFFIXES]
         if not paths:
-            raise ImportFileError(f"{source} has no file that ends in {', '.join(SUFFIXES)}")
+            raise ImportFileError(f"{source} has no file with the suffix {', '.join(SUFFIXES)}")
         return sorted(paths, key=numbered)
     return [source]
 
@@ -203,7 +202,7 @@ class _Reader:
         except RecursionError:
             reason = "nested too deeply"
         except OverflowError:
-            reason = "more arguments than a score can be computed for"
+            reason = "too many arguments for a score"
         if reason is not None:
             self.rejected.append(Rejection.of(number, line.strip(), reason, file))
             return None
@@ -235,7 +234,7 @@ class _Reader:
         try:
             "".join((record.input, record.output, record.context_patch)).encode()
         except UnicodeEncodeError:
-            raise RecordError("text that UTF-8 cannot hold") from None
+            raise RecordError("text that cannot be encoded in UTF-8") from None
         return record
 
     def _input(self, value: Any, text: str | None) -> Input:
@@ -247,7 +246,7 @@ class _Reader:
             if shell_input.tokens and (text is None or shell_input.text == text):
                 return shell_input
         if not text:
-            raise RecordError("neither input nor input_args")
+            raise RecordError("input and input_args are missing")
         self._reparsed = True
         return shipped_parser().parse(text)
 
@@ -270,7 +269,7 @@ def _text(row: _Row) -> tuple[str | None, str]:
         return None, ""
     text = row.input.strip()
     if "\0" in text:
-        raise RecordError("a NUL byte in the input")
+        raise RecordError("the input contains a NUL byte")
     cwd, rest = without_start(text)
     tokens = _tokens(row.input_args) or []
     if tokens[:1] == ["cd"] and Input.from_marked(tokens).text != rest:

@@ -21,7 +21,7 @@ from shioenv.sandbox.namespaces.lower import LowerForm
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.store import System
 from support.needs import needs
-from support.nightly import NIGHTLY
+from support.nightly import NIGHTLY, by_day
 from support.sandbox_conformance import CHECKS, LIMITS, Check
 
 LOOKING = Path(__file__).parent / "looking.py"
@@ -199,7 +199,7 @@ def part(system: System) -> Iterator[NamespaceSandbox]:
         yield opened
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", by_day(CHECKS, 3), ids=lambda check: check.__name__)
 def test_contract_with_a_part_of_the_tree_in_memory(check: Check, part: NamespaceSandbox) -> None:
     check(part)
 

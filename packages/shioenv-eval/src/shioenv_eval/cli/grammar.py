@@ -176,9 +176,9 @@ def stats(own: shared.GrammarDirectory = None, system: shared.SystemName = None)
         table.add_row(name, *map(str, counts.values()))
     table.add_section()
     table.add_row("together", *map(str, together.values()), style="bold")
-    notes = ["What several commands share counts once in the last line."]
+    notes = ["The last line counts symbols that several commands share once."]
     if built:
-        notes.append(f"{grounded} more productions are names of {built.name}.")
+        notes.append(f"{grounded} further productions are names that exist on {built.name}.")
     return shared.Printout(
         document, [table, *(Text(note, style="dim") for note in notes)], indent=2
     )
@@ -303,7 +303,7 @@ def _segment(segment: DescribedSegment) -> dict[str, object]:
 def _parsed_lines(description: Description) -> Iterator[str]:
     """Describe each part of an input in one line."""
     if not description.parsed:
-        yield "no Bash parser reads all of this input; its words are shown"
+        yield "the Bash parser cannot parse this input; only its words are shown"
     for segment in description.segments:
         if segment.operator:
             yield segment.operator
@@ -319,7 +319,7 @@ def _parsed_lines(description: Description) -> Iterator[str]:
             yield f"  {argument.kind.value:10} {argument.text:24} {option:24} {mark}".rstrip()
         alone = all(argument.derivable for argument in segment.arguments)
         if segment.grammar and alone and not segment.derivable:
-            yield "  not derived: no start line of the grammar has these arguments together"
+            yield "  not derived: no start line of the grammar combines these arguments"
         for operator, target in segment.redirections:
             yield f"  {'redirected':10} {operator} {target or ''}".rstrip()
 
@@ -330,11 +330,11 @@ def _shares(described: list[Description]) -> Iterator[str]:
     known = [segment for segment in segments if segment.grammar]
     arguments = [argument for segment in known for argument in segment.arguments]
     rows = (
-        ("inputs read by the Bash parser", sum(each.parsed for each in described), len(described)),
+        ("inputs parsed as Bash", sum(each.parsed for each in described), len(described)),
         ("commands with a grammar", len(known), len(segments)),
-        ("of these derived as a whole", sum(segment.derivable for segment in known), len(known)),
+        ("of these, derived in full", sum(segment.derivable for segment in known), len(known)),
         (
-            "their arguments derived",
+            "their arguments, derived",
             sum(argument.derivable for argument in arguments),
             len(arguments),
         ),

@@ -183,7 +183,7 @@ def merge(
         "equal": merged.equal,
     }
     records = printing.counted(merged.manifest.records, "record")
-    line = f"{records} in {destination}; {merged.equal:,} equal ones out"
+    line = f"{records} in {destination}; {merged.equal:,} duplicates omitted"
     return shared.Printout(document, [line])
 
 
@@ -229,7 +229,7 @@ def export(
         done = export_dataset(source, output, format=format_, licence=licence, report=report)
     records = printing.counted(done.records, "record")
     files = printing.counted(done.files, "file")
-    line = f"{records}, {files} of records, {done.bytes:,} bytes: {output}"
+    line = f"{output}: {records} in {files}, {done.bytes:,} bytes"
     return shared.Printout(done.to_json(), [line])
 
 

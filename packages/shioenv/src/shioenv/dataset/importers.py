@@ -90,7 +90,7 @@ def _found(group: str, name: str) -> Any:
         return found
     if name in KINDS:
         raise missing_guest(f"shioenv dataset import --format {name}", KINDS[name])
-    raise UsageError(f"no format is called {name!r}", hint=did_you_mean(name, KINDS))
+    raise UsageError(f"unknown format {name!r}", hint=did_you_mean(name, KINDS))
 
 
 def kind_of(source: str | Path) -> str:

@@ -107,7 +107,8 @@ class Context:
         unknown = sorted(set(self.document) - set(FIELDS))
         if unknown:
             raise ContextError(
-                f"a context has no {', '.join(unknown)}", hint=f"known: {', '.join(FIELDS)}"
+                f"unknown fields of a context: {', '.join(unknown)}",
+                hint=f"known: {', '.join(FIELDS)}",
             )
 
     def __repr__(self) -> str:
@@ -171,5 +172,7 @@ def keys(path: str) -> list[str]:
     if not path:
         return []
     if not path.startswith("/"):
-        raise PatchError(f"not a JSON Pointer: {path!r}", hint="it starts with / or is empty")
+        raise PatchError(
+            f"not a JSON Pointer: {path!r}", hint="a pointer starts with / or is empty"
+        )
     return [unescape(token) for token in path[1:].split("/")]

@@ -117,8 +117,8 @@ class State:
             return self.context
         if self.pristine is None:
             raise ContextError(
-                f"nothing is known of the machine before {self.history or 'the first input'}",
-                hint="take the state from who knows the machine: open_sandbox().state(cwd)",
+                f"unknown machine state before {self.history or 'the first input'}",
+                hint="start from a sandbox's state: open_sandbox().state(cwd)",
             )
         return self.pristine.context(self.cwd)
 
@@ -461,7 +461,7 @@ class ScriptedRunner:
         if behavior is None:
             raise Abstained(
                 f"the script has no answer to {shell_input!r:.80}",
-                hint="give it a table that has one, or a function",
+                hint="add one to its table, or use a function",
             )
         if separate and behavior.stdout is None:
             behavior = replace(behavior, stdout=behavior.output, stderr=b"")

@@ -97,7 +97,7 @@ def test_a_cache_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for words in (["run", "ls"], ["system", "build"], ["system", "list"]):
         status, said = printed(*words)
         assert status == 1
-        assert "file is no directory" in said
+        assert "file is not a directory" in said
         assert "build it again" not in said
 
 

@@ -59,7 +59,7 @@ def test_inputs_are_drawn_from_an_own_grammar_and_taken_apart_by_it(tmp_path: Pa
     drawn = draw_samples(drawing, count=5, catalogue=stand_in_catalogue(), grammars=grammars)
     assert all(one.input.text.startswith("say ") for one in drawn)
     assert read_arguments("say -l 3", own=own).notes == []
-    assert read_arguments("say -l 3").notes == ["say has no grammar: every word is an argument"]
+    assert read_arguments("say -l 3").notes == ["say has no grammar: each word is one argument"]
 
 
 def test_an_own_grammar_takes_the_place_of_a_shipped_one(tmp_path: Path) -> None:
