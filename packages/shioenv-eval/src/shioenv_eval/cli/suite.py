@@ -63,7 +63,7 @@ def record(
     with Meter("runs", lasting=True, stopped=stopped) as meter:
 
         def waits(seconds: float) -> None:
-            meter.say(f"waits {seconds:.0f} s, so that the last runs see other clocks")
+            meter.print_note(f"waits {seconds:.0f} s, so that the last runs see other clocks")
 
         with recorded_suite(
             inputs,
@@ -71,7 +71,7 @@ def record(
             limits=limits.limits(),
             runs=runs,
             workers=workers,
-            report=partial(meter.tell, "runs"),
+            report=partial(meter.update, "runs"),
             waits=waits,
         ) as suite:
             write_suite(suite, out)

@@ -11,7 +11,7 @@ import pytest
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
-from shioenv.domain.scripted import Asked, ScriptedRunner
+from shioenv.domain.scripted import ScriptedCall, ScriptedRunner
 from shioenv.errors import DatasetMismatchError, UsageError
 from shioenv.execution.job import Executor
 from shioenv.execution.local import SerialExecutor
@@ -89,7 +89,7 @@ class Changing(ScriptedRunner):
         super().__init__()
         self._time = time
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         assert asked.state == State(cwd=HOME)
         texts = {
             "ls": "same",
