@@ -20,7 +20,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import with_contents
 from shioenv.domain.runner import Answer, Carried, Runner, State
 from shioenv.errors import Abstained, ContextError, PatchError
-from shioenv.live.model_shell import AskedShell
+from shioenv.live.model_shell import ModelShell
 from shioenv.text import short_repr
 from shioenv_model.bash.work import answering, aside
 from shioenv_model.composition.call import Call
@@ -120,9 +120,9 @@ class Model:
         """Return only the behavior."""
         return self.answer(shell_input, state).behavior
 
-    def session(self, cwd: str | None = None) -> AskedShell:
+    def session(self, cwd: str | None = None) -> ModelShell:
         """Return a shell of which the model answers each line, in the state after earlier ones."""
-        return AskedShell(self, self.world.state(cwd or self.world.start))
+        return ModelShell(self, self.world.state(cwd or self.world.start))
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
         """Return the behavior with a confidence: the expected accuracy of such answers.

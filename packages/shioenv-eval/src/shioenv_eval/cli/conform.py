@@ -142,8 +142,8 @@ def conform(
             level=None if level is None else PatchLevel(level),
             workers=workers,
             bounds=Bounds(timeout, start_timeout),
-            progress=meter.tell,
-            tell=meter.say,
+            progress=meter.update,
+            tell=meter.print_note,
         ) as done,
     ):
         if out is not None:
@@ -223,7 +223,7 @@ def export(
             choice=Choice(tuple(command or ()), cases, seed),
             workers=workers,
             licence=licence,
-            progress=meter.tell,
+            progress=meter.update,
         )
     document = done.to_json()
     splits = ", ".join(f"{count:,} {name}" for name, count in done.splits.items())

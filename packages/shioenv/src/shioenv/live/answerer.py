@@ -12,7 +12,7 @@ from shioenv.errors import MissingExtraError
 from shioenv.guests import find_guest, installed_points
 
 if TYPE_CHECKING:
-    from shioenv.live.model_shell import AskedShell
+    from shioenv.live.model_shell import ModelShell
 
 GROUP = "shioenv.answerers"
 """The entry-point group of packages that provide models: `default`, a function like `load_model`,
@@ -49,7 +49,7 @@ class Answerer(Runner, Guesser, Protocol):
         """The machine that the model predicts."""
         ...
 
-    def session(self, cwd: str | None = None) -> AskedShell:
+    def session(self, cwd: str | None = None) -> ModelShell:
         """Return a shell of which the model answers each line, in the state after earlier ones."""
         ...
 
