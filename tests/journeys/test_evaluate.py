@@ -278,7 +278,7 @@ NO_ANSWERS = {
     "another case": ("""echo '{"output": "x", "exitCode": 0}'""", "did you mean exit_code?"),
     "a number": ("""echo '{"output_b64": 5}'""", "an output that is none"),
     "a list": ("echo '[]'", "expected a JSON object"),
-    "a text": ("echo hello", "no JSON"),
+    "a text": ("echo hello", "not JSON"),
     "nothing": ("echo '{}'", "an answer without an output"),
 }
 
