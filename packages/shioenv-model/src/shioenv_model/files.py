@@ -17,8 +17,7 @@ import zstandard
 
 from shioenv.domain.runner import Runner
 from shioenv.errors import MissingExtraError, ModelError, did_you_mean
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.files.durable import atomic_write, cache_directory, storage_errors
 from shioenv.files.regular import read_regular
 from shioenv_model.memory.index import COLUMNS, ROWS, columns_of, write_rows
 from shioenv_model.memory.members import json_member, raise_model_errors

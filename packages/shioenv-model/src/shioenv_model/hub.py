@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.errors import MissingExtraError, ModelError
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.files.durable import atomic_write, cache_directory, storage_errors
 from shioenv_model.files import SUFFIX, located, opened, read_card
 
 FILE = f"shioenv{SUFFIX}"

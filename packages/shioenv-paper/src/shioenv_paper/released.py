@@ -26,6 +26,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from shioenv.dataset.importers import numbered
 from shioenv.dataset.input_lines import (
     Distinct,
     Rejection,
@@ -59,6 +60,7 @@ SUFFIXES = (".ndjson", ".jsonl", ".json")
 class ImportedRelease:
     """The result of an import of released files."""
 
+    directory: Path
     manifest: Manifest
     rejected: tuple[Rejection, ...]
     scored: int
@@ -81,6 +83,7 @@ class ImportedRelease:
     def rows(self) -> dict[str, str]:
         """Return labels and texts for display."""
         return {
+            "dataset": str(self.directory),
             "records": f"{self.manifest.records:,}, {self.scored:,} with a score",
             "reparsed": f"{self.reparsed:,} with arguments that do not match their input; unscored",
             "doubtful": f"{self.doubtful:,} with exit code 0 although the output reports a failure",
@@ -91,14 +94,14 @@ def import_released(
     source: str | Path,
     directory: str | Path,
     *,
-    sampler: str = "released",
+    sampler: str | None = None,
     report: Callable[[int], None] = lambda done: None,
 ) -> ImportedRelease:
     """Create a dataset in `directory` from the released records of a file or directory.
 
     Records are renumbered in order. If inputs are equal, the first is kept. `sampler` is recorded
-    as the sampler of every record. `report` is called with the number of lines read. Rejected lines
-    are listed in `rejected.ndjson` and counted.
+    as the sampler of every record (default: `released`). `report` is called with the number of
+    lines read. Rejected lines are listed in `rejected.ndjson` and counted.
 
     A score called `irreducibility` is kept. A `redundancy_score` is smoothed, so a score of 0 means
     that there is none. The score of a single argument is always 1 and meaningless; it is left out.
@@ -109,6 +112,7 @@ def import_released(
     DatasetStorageError.
     """
     source, directory = Path(source), Path(directory)
+    sampler = sampler or "released"
     paths = _files(source)
     reader = _Reader(sampler)
     drawing = Drawing(sampler=sampler, policy="", horizon=0, composite_share=0.0, max_segments=0)
@@ -152,7 +156,7 @@ def import_released(
         manifest = writer.finish(plan)
         write_rejections(temporary, reader.rejected)
     return ImportedRelease(
-        manifest, tuple(reader.rejected), reader.scored, reader.reparsed, reader.doubtful
+        directory, manifest, tuple(reader.rejected), reader.scored, reader.reparsed, reader.doubtful
     )
 
 
@@ -161,14 +165,8 @@ def _files(source: Path) -> list[Path]:
         paths = [path for path in source.iterdir() if path.suffix in SUFFIXES]
         if not paths:
             raise ImportFileError(f"{source} has no file with the suffix {', '.join(SUFFIXES)}")
-        return sorted(paths, key=_numbered)
+        return sorted(paths, key=numbered)
     return [source]
-
-
-def _numbered(path: Path) -> list[int | str]:
-    """Return a sort key that puts `x10` after `x9`."""
-    parts = re.split(r"(\d+)", f"a{path.name}")
-    return [int(part) if part.isdecimal() else part for part in parts]
 
 
 class _Row(Struct):

@@ -261,5 +261,5 @@ def test_what_a_process_that_dies_had_is_begun_again_and_one_that_kills_all_is_n
     tmp_path: Path,
 ) -> None:
     assert answers([1, 2, 3], str(tmp_path / "once")) == {1: 10, 2: 20, 3: 30}
-    with pytest.raises(GenerationError, match="task 2 could not be made in 5 attempts"):
+    with pytest.raises(GenerationError, match="task 2 failed in 5 attempts"):
         answers([1, 2, 3])

@@ -25,8 +25,7 @@ import openai  # noqa: E402
 
 from shioenv.domain.behavior import Behavior  # noqa: E402
 from shioenv.domain.context import Context  # noqa: E402
-from shioenv.domain.runner import State  # noqa: E402
-from shioenv.domain.scripted import ScriptedRunner  # noqa: E402
+from shioenv.domain.runner import ScriptedRunner, State  # noqa: E402
 from shioenv.live.model_shell import AskedShell  # noqa: E402
 from shioenv.live.shells import Shells  # noqa: E402
 from shioenv_serve.events import EventLog  # noqa: E402

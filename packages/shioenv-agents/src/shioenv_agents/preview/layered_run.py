@@ -20,12 +20,19 @@ from typing import Any, BinaryIO
 
 from shioenv.behavior.capture import Recorder
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import keys
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import keys
 from shioenv.errors import HostError, SandboxError, UsageError, did_you_mean
-from shioenv.sandbox.base import GIBIBYTE, MEBIBYTE, Execution, FileChange, FileStat, Limits
-from shioenv.sandbox.scanned import parse_changes
+from shioenv.sandbox.base import (
+    GIBIBYTE,
+    MEBIBYTE,
+    Execution,
+    FileChange,
+    FileStat,
+    Limits,
+    parse_changes,
+)
 from shioenv.system import host_diagnosis
 from shioenv.text import short_repr
 from shioenv_agents.preview import keeper

@@ -26,8 +26,13 @@ from shioenv.errors import TaskError
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import atomic_write, locked, refuse_existing, storage_errors
+from shioenv.files.durable import (
+    atomic_write,
+    cache_directory,
+    locked,
+    refuse_existing,
+    storage_errors,
+)
 from shioenv.files.journal import Journal
 from shioenv.live.terminal import Terminal, for_rows
 from shioenv.protocols import CHANNEL

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct, field
 
+from shioenv.domain.context import keys
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import keys
 from shioenv.errors import PatchError, TaskError
 from shioenv.files.documents import fault
 from shioenv.files.durable import new_file

@@ -29,8 +29,7 @@ from urllib.request import urlopen
 from uuid import UUID
 
 from shioenv.errors import BuildToolError, HostError, SystemBuildError, SystemNotBuiltError
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import atomic_write, sha256_of
+from shioenv.files.durable import atomic_write, cache_directory, sha256_of
 from shioenv.native import built
 from shioenv.system import build as building
 from shioenv.system.bootstrap import Progress

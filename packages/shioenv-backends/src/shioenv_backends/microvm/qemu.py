@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.errors import HostError, SandboxError
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import atomic_write
+from shioenv.files.durable import atomic_write, cache_directory
 from shioenv.sandbox.base import MEBIBYTE
 from shioenv_backends.microvm.boot import Microvm
 from shioenv_backends.microvm.channel import FrameKind, GuestChannel

@@ -20,8 +20,7 @@ from shioenv.errors import UsageError
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import storage_errors, waiting
+from shioenv.files.durable import cache_directory, storage_errors, waiting
 from shioenv.files.unfinished import Parts
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.protocols import EXECUTION

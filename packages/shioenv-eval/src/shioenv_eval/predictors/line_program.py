@@ -19,9 +19,8 @@ from typing import IO, Any, TypeVar
 from shioenv.domain.predictor import Setting
 from shioenv.errors import AnswerError, HostError, PredictorError
 from shioenv.execution.supervised import ended, supervised
-from shioenv.files.cache_directory import cache_directory
 from shioenv.files.documents import parse_json
-from shioenv.files.durable import waiting
+from shioenv.files.durable import cache_directory, waiting
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from shioenv.domain.predictor import PatchLevel, Setting, make_predictor
 from shioenv.domain.runner import State
 from shioenv.endpoint import Endpoint, ReplyFile
 from shioenv.errors import AnswerError, PatchError, PredictorError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 
 SHOWN = 5
 """Number of nearest records shown by our prompt."""

@@ -25,7 +25,7 @@ from shioenv.synthesis.sample import sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System, find_system
 from shioenv.text import count
-from shioenv_eval.drafting.coverage import help_coverage
+from shioenv_eval.grammars.coverage import help_coverage
 from shioenv_eval.report.tables import Table, grouped
 
 COMMANDS, NONTERMINALS, PRODUCTIONS = 86, 803, 6222

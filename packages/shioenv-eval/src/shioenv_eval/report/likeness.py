@@ -11,20 +11,15 @@ from dataclasses import asdict, dataclass
 
 from shioenv.bash.words import split_words
 from shioenv.domain.inputs import DUPLICATIONS, REDIRECTIONS, Input, Role
-from shioenv.grammar.describe import ArgumentKind, DescribedSegment, Describer, Description
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.spelling import SHOWN, received_form
 from shioenv.grammar.symbols import Grammar
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import grammars_on, sample
-from shioenv.synthesis.usage_tables import (
-    Usage,
-    count_usage,
-    operand_texts,
-    option_names,
-    shipped_usage,
-)
+from shioenv.synthesis.usage_tables import Usage, shipped_usage
 from shioenv.system.store import find_system
+from shioenv_eval.grammars.describe import ArgumentKind, DescribedSegment, Describer, Description
+from shioenv_eval.grammars.usage import count_usage, operand_texts, option_names
 from shioenv_eval.report.tables import Table
 
 _NUMBER = re.compile(r"[+-]?\d+([.,-]\d*)*[a-zA-Z%]?")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from shioenv.grammar.bind import stand_in_catalogue
-from shioenv.grammar.describe import Describer
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import draw_samples
 from shioenv.synthesis.usage_tables import shipped_usage
+from shioenv_eval.grammars.describe import Describer
 from shioenv_eval.report.likeness import (
     Comparison,
     Derivable,

@@ -624,4 +624,4 @@ def test_an_unfinished_dataset_is_announced(tmp_path: Path) -> None:
     manifest.write_text(json.dumps(document | {"count": 1009}), encoding="utf-8")
     result = CliRunner().invoke(app, run)
     assert result.exit_code == 0
-    assert "is not finished: this is of 6 of its 1,009 records" in result.stderr
+    assert "is not finished: 6 of its 1,009 records are used" in result.stderr

@@ -17,9 +17,9 @@ from shioenv.bash.builtins import LEAVING_STDIN
 from shioenv.bash.program import Program, Redirect, Simple
 from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import keys, pointer
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Runner, State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
@@ -429,7 +429,7 @@ class Environment(ShellVariables):
             known |= found.names
         if self.own.carried.arguments != () or self.place.calls:
             known |= _PARAMETERS
-        if not found.names & known:
+        if not found.names & known and "${" not in word:
             return False
         self.tries = True
         try:

@@ -14,8 +14,8 @@ from typing import Any
 from shioenv.bash.builtins import BUILTINS
 from shioenv.bash.words import n_assignments
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import keys
 from shioenv.domain.patch import ContextPatch, diff_documents
-from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.errors import Abstained, PatchError
 from shioenv_model.bash.expand import Expander

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from shioenv.bash.words import unquoted
+from shioenv.domain.context import pointer
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import evaluate

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Required
 
 import msgspec
 
-from shioenv.domain.context import MONTHS, Context, date_of
+from shioenv.domain.context import MONTHS, Context, date_of, keys
 from shioenv.domain.names import file_key, name_bytes
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import keys
 from shioenv.domain.runner import State
 from shioenv.files.regular import read_regular
 from shioenv_model.memory.members import LARGEST as LARGEST_MEMBER

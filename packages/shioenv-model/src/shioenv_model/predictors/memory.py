@@ -16,8 +16,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PredictorError
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import locked, storage_errors
+from shioenv.files.durable import cache_directory, locked, storage_errors
 from shioenv_model.composition.call import Call
 from shioenv_model.files import located, opened, read_card
 from shioenv_model.memory.index import FORMS, holds_index

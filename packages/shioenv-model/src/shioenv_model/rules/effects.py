@@ -18,7 +18,7 @@ from typing import Any
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import OF_DATE
-from shioenv.domain.modes import changed_mode, format_mode, mode_of
+from shioenv.domain.readable import changed_mode, format_mode, mode_of
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.work import COPIED, spend

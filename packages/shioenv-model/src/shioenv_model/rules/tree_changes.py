@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import OF_DATE
-from shioenv.domain.modes import format_mode, mode_of
+from shioenv.domain.context import OF_DATE, pointer
 from shioenv.domain.names import file_key, name_bytes
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import pointer
+from shioenv.domain.readable import format_mode, mode_of
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.work import spend

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from shioenv.domain.behavior import NOTHING, Behavior
-from shioenv.domain.context import MONTHS, Context
+from shioenv.domain.context import MONTHS, Context, keys
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, ContextError, MissingExtraError, ModelError, PatchError
 from shioenv.files.regular import open_regular

@@ -13,8 +13,7 @@ import pytest
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.runner import Answer, State
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import Answer, ScriptedRunner, State
 from shioenv.errors import Abstained
 from shioenv_model.composition.composed_inputs import Composition
 

@@ -219,7 +219,7 @@ def test_other_tools_know_what_it_is(tmp_path: Path) -> None:
     assert (made.records, verify(tmp_path / "high").problems) == (1, ())
     assert "without being executed again" in card({"train": made}, "mit")
     assert "| seed | unknown |" in card({"train": made}, "mit")
-    with pytest.raises(UsageError, match="another make"):
+    with pytest.raises(UsageError, match="another program"):
         replay(dataset, 1)
     (dataset / "data/00000.ndjson").unlink()
     with pytest.raises(RepairError) as caught:

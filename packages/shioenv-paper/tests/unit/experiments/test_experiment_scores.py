@@ -229,7 +229,7 @@ def test_what_people_wrote_stands_beside_the_training_sets(
     assert [row[0] for row in results.tables[2].rows] == ["UCS", "GCS", "NL2CMD"]
     assert not any("NL2CMD" in row[0] for row in results.tables[-1].rows)
     assert results.document["counts"]["nl2cmd"]["inputs"] == 12
-    with pytest.raises(DatasetMismatchError, match="budget: 64 in the dataset, 8 asked for"):
+    with pytest.raises(DatasetMismatchError, match="budget: 64 in the dataset, 8 requested"):
         training_sets.run_training_sets(
             setting, count=20, scoring=replace(THE_PAPERS, budget=8), nl2cmd=tmp_path
         )
@@ -245,7 +245,7 @@ def test_a_dataset_that_was_begun_for_more_is_finished(
 
     def generate(directory: Path, **how: Any) -> Any:
         asked.append(how["count"])
-        raise DatasetMismatchError(str(directory), ["seed: 7 in the dataset, 8 asked for"])
+        raise DatasetMismatchError(str(directory), ["seed: 7 in the dataset, 8 requested"])
 
     monkeypatch.setattr(scores, "generate", generate)
     setting = ExperimentSetting(out=tmp_path)

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.runner import State
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import ScriptedRunner, State
 from shioenv.errors import LogError
 from shioenv.live.asciicast import Harmless, read_cast
 from shioenv.live.model_shell import AskedShell

@@ -330,7 +330,7 @@ def _utf8(text: str, session_id: Any) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise RecordError(
-            f"record {session_id}: UTF-8 cannot hold {error.object[error.start]!r}"
+            f"record {session_id}: not valid UTF-8: {error.object[error.start]!r}"
         ) from None
 
 
@@ -391,12 +391,12 @@ def _refusal(line: bytes | str, error: Exception) -> RecordError:
     if not isinstance(document, dict):
         return RecordError(f"not a record: expected an object, got {type(document).__name__}")
     if "schema_version" not in document:
-        return RecordError("not a record: it lacks 'schema_version'")
+        return RecordError("not a record: it has no 'schema_version'")
     version = document["schema_version"]
     if version not in READ:
         return RecordError(
-            f"record of schema version {version!r}, this is {SCHEMA_VERSION}",
-            hint="read it with the release that wrote it",
+            f"unsupported schema version {version!r}; this release reads up to {SCHEMA_VERSION}",
+            hint="use the release that wrote it",
         )
     try:
         _utf8(json.dumps(document, ensure_ascii=False), document.get("session_id"))
@@ -406,21 +406,21 @@ def _refusal(line: bytes | str, error: Exception) -> RecordError:
         return RecordError(fault(error), hint=did_you_mean(unknown[1], _KNOWN))
     for name in _names(version):
         if name not in document:
-            return RecordError(f"a record lacks {name!r}")
+            return RecordError(f"a record has no field {name!r}")
     return RecordError(fault(error))
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text:.40} is no finite number")
+        raise ValueError(f"{text:.40} is not a finite number")
     return number
 
 
 def _whole(text: str) -> int:
     number = int(text)
     if not -(2**63) <= number < 2**63:
-        raise ValueError(f"{text:.40} does not fit into 64 bits")
+        raise ValueError(f"{text:.40} exceeds 64 bits")
     return number
 
 

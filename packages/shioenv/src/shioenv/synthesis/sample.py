@@ -30,14 +30,13 @@ from shioenv.synthesis.compose import (
     OPERATOR_WEIGHTS,
     Composites,
 )
-from shioenv.synthesis.digest_set import DigestSet
 from shioenv.synthesis.drawing import Drawing, DrawingSettings
 from shioenv.synthesis.mistakes import mistaken
 from shioenv.synthesis.plans import PlanMaker, plans_kept
 from shioenv.synthesis.policy import LengthPolicy, Policy, PolicySettings, settings_named
 from shioenv.synthesis.row_sessions import TypedSoFar
 from shioenv.synthesis.samplers import Sampler, check_sampler
-from shioenv.synthesis.stream import SampleStream
+from shioenv.synthesis.stream import DigestSet, SampleStream
 from shioenv.synthesis.traces import Catalogue, DrawingPlace, Sample
 from shioenv.synthesis.usage_sampler import People
 from shioenv.system.catalogue import catalogue as system_catalogue
@@ -92,8 +91,8 @@ def grammars_for(system: System, drawing: Drawing) -> tuple[Grammar, ...]:
     named = set(missing).intersection(drawing.commands)
     if named or (missing and len(missing) == len(grammars)):
         raise UsageError(
-            f"the system {system.name} has no {' and no '.join((sorted(named) or missing)[:8])}",
-            hint="`shioenv system show` lists the commands that a system lacks",
+            f"the system {system.name} lacks {', '.join((sorted(named) or missing)[:8])}",
+            hint="list missing commands: shioenv system show",
         )
     return tuple(grammar for grammar in grammars if grammar.name not in missing)
 
@@ -114,8 +113,8 @@ def _policy_settings(drawing: Drawing) -> PolicySettings:
     settings = settings_named(drawing.chosen_policy)
     if settings.free and drawing.sampler != "gcs":
         raise UsageError(
-            f"the policy {drawing.chosen_policy} works with gcs, not with {drawing.sampler}",
-            hint="--policy paper",
+            f"the policy {drawing.chosen_policy} supports gcs, not {drawing.sampler}",
+            hint="use --policy paper",
         )
     return settings
 
@@ -130,10 +129,10 @@ def notes_on(system: System, drawing: Drawing) -> Iterator[str]:
     names = [*{*chosen_grammars(drawing.commands, own)}.difference(drawing.commands)]
     missing = lacking(system, load_grammars(sorted(names), versions=system.versions, own=own))
     if missing:
-        yield f"left out, because {system.name} lacks them: {', '.join(missing)}"
+        yield f"note: skipping commands that {system.name} lacks: {', '.join(missing)}"
     replaced = set(own.names).intersection(names_of_grammars()) if own else ()
     if own and replaced:
-        yield f"in place of shipped grammars, from {own.directory}: {', '.join(sorted(replaced))}"
+        yield f"note: {own.directory} replaces shipped grammars: {', '.join(sorted(replaced))}"
 
 
 def sample(
