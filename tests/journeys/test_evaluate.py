@@ -280,7 +280,7 @@ NO_ANSWERS = {
     "another case": ("""echo '{"output": "x", "exitCode": 0}'""", "did you mean exit_code?"),
     "a number": ("""echo '{"output_b64": 5}'""", "invalid output"),
     "a list": ("echo '[]'", "expected a JSON object"),
-    "a text": ("echo hello", "no JSON"),
+    "a text": ("echo hello", "not JSON"),
     "nothing": ("echo '{}'", "the answer has no output"),
 }
 

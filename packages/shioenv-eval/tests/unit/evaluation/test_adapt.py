@@ -269,7 +269,7 @@ def test_several_of_one_template_differ_and_there_are_no_more_than_choices() -> 
         "ls -a", "cat data/data.csv data/users.csv", "cat data/users.csv data/data.csv",
     }  # fmt: skip
     assert len(adapted("ls -a", "ls", count=1).questions) == 1
-    with pytest.raises(UsageError, match="cannot make 0 inputs"):
+    with pytest.raises(UsageError, match="count 0: expected at least 1"):
         adapted("ls", count=0)
 
 
