@@ -24,7 +24,7 @@ LAYERS = {
         "bash", "composition", "memory", "rules", "sequence", "", "training", "predictors", "cli",
     ),
     "shioenv_eval": (
-        "frozen", "drafting", "report", "", "adapting", "predictors", "conform", "cli",
+        "frozen", "grammars", "report", "", "adapting", "predictors", "conform", "cli",
     ),
     "shioenv_agents": ("", "preview", "tasks", "fronts", "mcp", "cli"),
     "shioenv_serve": ("", "ssh", "cli"),

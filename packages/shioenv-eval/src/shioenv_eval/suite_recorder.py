@@ -65,7 +65,7 @@ def recorded_suite(
     `read_questions`, `find_system` and sandboxes; UsageError for fewer than two runs.
     """
     if runs < 2:
-        raise UsageError("one run cannot show what varies", hint="give at least 2 runs")
+        raise UsageError("one run cannot detect volatile effects", hint="use at least 2 runs")
     questions = list(inputs) if not isinstance(inputs, str | Path) else suite_inputs(inputs)
     built = find_system(system)
     limits = limits or Limits()

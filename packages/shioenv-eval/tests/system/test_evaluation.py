@@ -173,7 +173,7 @@ def test_a_suite_of_another_build_says_so(suite: Suite, tmp_path: Path) -> None:
     write_suite(Suite(replace(suite.head, system_digest="0" * 64), suite.cases), path)
     done = CliRunner().invoke(app, ["suite", "check", str(path), "--workers", "1"])
     assert done.exit_code == 1
-    assert "the suite was made on another build of the system debian-12" in done.output
+    assert "the suite was made with another build of the system debian-12" in done.output
     assert "(SHIO-S10)" in done.output
     assert "dataset" not in done.output
 

@@ -118,18 +118,23 @@ def conform(
 
     if (against is None) == (against_system is None):
         raise UsageError(
-            "give either --against or --against-system",
-            hint="--against bashkit, --against ./my-shell.py, --against-system NAME",
+            "expected either --against or --against-system",
+            hint="--against bashkit, --against ./my-shell.py, or --against-system NAME",
         )
     if inputs is not None and command:
         raise UsageError("--inputs brings its own commands", hint="leave --command out")
     if level is not None and level not in list(PatchLevel):
-        raise UsageError(f"no level is called {level!r}", hint=", ".join(PatchLevel))
+        raise UsageError(
+            f"--level {level!r}: unknown level", hint=f"choose from {', '.join(PatchLevel)}"
+        )
     if out is not None:
         refuse_unwritable(out / RESULTS)
     given = () if inputs is None else tuple(suite_inputs(stdin.given(inputs)))
     with (
-        Meter(lasting=True, stopped="stopped; what was executed is kept: run this again") as meter,
+        Meter(
+            lasting=True,
+            stopped="stopped; finished executions are saved: run the same command to resume",
+        ) as meter,
         compare_with_machine(
             against if against is not None else f"sandbox:{against_system}",
             system=system,
@@ -165,8 +170,9 @@ def _parts(document: dict[str, Any]) -> Iterator[Table | str]:
         yield ""
     title = printing.printable(f"{document['against']} {document['version']}")
     yield (
-        f"{title}: {fixed(document['share'])} of {document['steady']:,} cases right at the level "
-        f"{document['level']}; {document['drawn'] - document['steady']:,} cases are not steady"
+        f"{title}: {fixed(document['share'])} of {document['steady']:,} steady cases are right at "
+        f"the level {document['level']}; {document['drawn'] - document['steady']:,} other cases "
+        "are not steady"
     )
     findings = document["findings"]
     for number, one in enumerate(findings[:SHOWN], 1):
@@ -182,7 +188,7 @@ def _parts(document: dict[str, Any]) -> Iterator[Table | str]:
             yield f"  and {len(lines) - LINES} more lines"
     if len(findings) > SHOWN:
         yield ""
-        yield f"and {len(findings) - SHOWN:,} more findings: --out DIR"
+        yield f"and {len(findings) - SHOWN:,} more findings; --out DIR writes all"
 
 
 @shared.command(app, "shioenv conform export ./shell-truth --count 20000")
@@ -207,7 +213,10 @@ def export(
     from shioenv_eval.conform.data import export_truth
     from shioenv_eval.conform.truth import Choice
 
-    with Meter(lasting=True, stopped="stopped; what was executed is kept: run this again") as meter:
+    with Meter(
+        lasting=True,
+        stopped="stopped; finished executions are saved: run the same command to resume",
+    ) as meter:
         done = export_truth(
             directory,
             system=system,

@@ -94,7 +94,7 @@ def evaluate(
             "--predictor and --suite are required",
             hint="shioenv evaluate --predictor sandbox --suite FILE",
         )
-    stopped = "stopped" if out is None else f"stopped; answers are kept in {out}: run this again"
+    stopped = "stopped" if out is None else f"stopped; answers are saved in {out}: run this again"
     with Meter(lasting=True, stopped=stopped) as meter:
         done = evaluate_predictors(
             _run_again(suite, out, workers, meter) if run_again else suite,
@@ -160,9 +160,9 @@ def _parts(done: Evaluation, document: dict[str, Any]) -> Iterator[Table | str]:
         if "training" in facts:
             known, everything = facts["training"], facts["all"]
             yield (
-                f"{name}: trained on the text of {known['text']:.1%} of the inputs, on the form of "
-                f"{known['form']:.1%}; EM of the others {fixed(everything['em_new_text'][0])} and "
-                f"{fixed(everything['em_new_form'][0])}"
+                f"{name}: its training data has the text of {known['text']:.1%} of the inputs, and "
+                f"the normal form of {known['form']:.1%}; EM of the remaining inputs: "
+                f"{fixed(everything['em_new_text'][0])} and {fixed(everything['em_new_form'][0])}"
             )
         if "tokens" in facts:
             asked, answered = facts["tokens"].values()
@@ -185,7 +185,7 @@ def _unanswered(done: Evaluation) -> Iterator[str]:
             counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
             yield (
                 f"warning: {printing.printable(one.name)}: {len(lacking)} of {len(one.said)} "
-                f"answers are none and count as wrong ({counted}); the first, to "
+                f"answers are missing or invalid, and count as wrong ({counted}); the first, to "
                 f"{printing.printable(text)!r:.80}: {printing.printable(first.why)}"
             )
     for name, why in done.unable.items():

@@ -167,11 +167,11 @@ def predictor_of(against: str) -> str:
             if head == "command" or "/" in program:
                 there = Path(program).exists()
                 raise PredictorError(
-                    f"{program} cannot be run" if there else f"there is no program {program!r}",
+                    f"{program} is not executable" if there else f"program {program!r} not found",
                     hint=f"make it executable: chmod +x {quoted(program)}" if there else None,
                 )
             raise PredictorError(
-                f"no predictor and no program is called {program!r}",
+                f"{program!r} is neither a predictor nor a program",
                 hint=did_you_mean(program, predictor_names()),
             )
     return f"command:{command}"
@@ -204,7 +204,7 @@ def compare_with_machine(
     count = processes_here(workers)
     start = built.declaration.start_directory
     with CaseMachine(built, workers) as machine:
-        tell(f"{name} is started: {bounds.ready:g} s at most (--start-timeout)")
+        tell(f"starting {name}, which may take {bounds.ready:g} s (--start-timeout)")
         with PredictorPool(name, system or built.name, start, count, bounds) as pool:
             level = _level(level, pool.ready.level, name)
             truth = truth_of(
@@ -225,7 +225,7 @@ def compare_with_machine(
                 Sides(machine, pool, level, kept) as sides,
             ):
                 if sides.kept:
-                    tell(f"an earlier call was stopped: {sides.kept} of its answers are used")
+                    tell(f"resuming a stopped call: {sides.kept} of its answers are reused")
                 verdicts = tuple(_verdicts(truth, sides, level, progress))
                 findings = findings_of(
                     sides,

@@ -21,8 +21,7 @@ from shioenv.errors import UsageError
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import storage_errors, waiting
+from shioenv.files.durable import cache_directory, storage_errors, waiting
 from shioenv.files.unfinished import Parts
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.protocols import EXECUTION
@@ -158,7 +157,7 @@ class Choice:
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise UsageError(f"cannot draw {self.count} cases", hint="give at least 1")
+            raise UsageError(f"count {self.count}: expected at least 1")
 
 
 def truth_of(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.pointer import pointer
+from shioenv.domain.context import pointer
 from shioenv.domain.predictor import PatchLevel
 from shioenv_eval.conform.truth import TruthCase
 from shioenv_eval.mask import output_text_of

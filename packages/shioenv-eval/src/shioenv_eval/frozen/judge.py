@@ -1,9 +1,9 @@
 """Judges a file of answers by the frozen answers: python3 judge.py answers.jsonl.
 
-It needs Python 3.10 alone. The file has a JSON object on each line, as for `recording:FILE`. Its
-keys are `input`, `cwd`, `history`, and those of the answer: `output`, `exit_code`, `context_patch`.
-A line without `input` may give the `patch_level`, full or files. The exit status is 0, or 2 for
-files that cannot be read.
+It needs only Python 3.10. The file has a JSON object on each line, as for `recording:FILE`. Its
+keys are `input`, `cwd`, `history`, and those of the answer: `output`, `exit_code` and
+`context_patch`. A line without `input` may give the `patch_level`, full or files. The exit status
+is 0, or 2 for files that cannot be read.
 """
 
 from __future__ import annotations

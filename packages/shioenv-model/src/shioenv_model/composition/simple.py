@@ -19,8 +19,8 @@ from shioenv.bash.program import (
 )
 from shioenv.bash.words import quoted, unquoted
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import pointer
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import Carried, Runner, State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
@@ -40,6 +40,7 @@ from shioenv_model.composition.scoping import UNKNOWN
 from shioenv_model.composition.scripts import (
     DEEPEST,
     READING,
+    SHELLS,
     NotRun,
     Script,
     content,
@@ -166,32 +167,34 @@ class SimpleCommands(ABC):
         The words `command` and `builtin` are removed where they only hide a function, which is
         hidden meanwhile.
         """
-        functions, name = self._here.own.functions, command.words[0] if command.words else ""
+        functions = self._here.own.functions
+        command, name = self._spelled(command)
         try:
             while name in ("command", "builtin") and name not in functions:
-                following = unquoted(command.words[1]) if len(command.words) > 1 else "-"
+                rest, following = self._spelled(replace(command, words=command.words[1:]))
+                following = unquoted(following) or "-"
                 is_bare = following not in functions and (
                     name == "command" or following in BUILTINS
                 )
                 if following.startswith("-") or not (is_bare or following in _WALKED):
                     break
-                command = replace(command, words=command.words[1:])
+                command, name = rest, following
                 if following in DECLARING:
                     command = self._split(command)
-                name = following
                 self._here.own.functions = {
                     each: one for each, one in functions.items() if each != name
                 }
-            if name and name[0] != "~" and not _PLAIN_NAME.fullmatch(name):
-                command, name = self._spelled(command, name)
             yield command, name
         finally:
             if self._here.own.functions is not functions and name not in self._here.own.functions:
                 hidden = {name: functions[name]} if name in functions else {}
                 self._here.own.functions = {**self._here.own.functions, **hidden}
 
-    def _spelled(self, command: Simple, word: str) -> tuple[Simple, str]:
-        """Return the command with its name spelled plainly, if it is quoted or expanded."""
+    def _spelled(self, command: Simple) -> tuple[Simple, str]:
+        """Return the command with its name, spelled plainly if it is quoted or expanded."""
+        word = command.words[0] if command.words else ""
+        if not word or word[0] == "~" or _PLAIN_NAME.fullmatch(word):
+            return command, word
         if references(word).substitutes or self._here.changes(word):
             return command, word
         try:
@@ -201,7 +204,8 @@ class SimpleCommands(ABC):
         if not fields:
             rest = command.words[1:]
             return replace(command, words=rest), rest[0] if rest else ""
-        if fields[0] not in _WALKED | self._here.own.functions.keys():
+        known = _WALKED | SHELLS | {"builtin", "command"} | self._here.own.functions.keys()
+        if fields[0] not in known - self._aliases.keys():
             return command, word
         command = replace(command, words=(*map(quoted, fields), *command.words[1:]))
         return self._split(command) if fields[0] in DECLARING else command, fields[0]
@@ -243,13 +247,25 @@ class SimpleCommands(ABC):
             self._alias(command, name)
             return
         for word in command.words:
-            if references(word).names & UNKNOWN - {"_"}:
-                raise Abstained(f"{word!r:.40} is beyond it")
+            if references(word).names & UNKNOWN - {"_", "!"}:
+                raise Abstained(f"{word!r:.40} is not supported")
         last = self._last_argument(command)
+        if name == "wait" and self._has_jobs and name not in self._here.own.functions:
+            self._wait(command)
+            return
         try:
             self._run_simple(command, name)
         finally:
             self._here.own.last = last
+
+    def _wait(self, command: Simple) -> None:
+        """Run `wait` for background jobs, which have ended. Errors: Abstained for job numbers."""
+        words = [one for word in command.words[1:] for one in self._here.expander.fields(word)]
+        children = self._here.children
+        if command.redirects or not set(words) <= children.keys():
+            raise Abstained("wait is told the numbers of jobs")
+        self._here.status = children[words[-1]] if words else 0
+        self._here.racing &= bool(words) and len(set(words)) < len(children)
 
     @contextmanager
     def _complaining(self) -> Iterator[None]:
@@ -269,13 +285,17 @@ class SimpleCommands(ABC):
         """Abstain for builtins with a later effect, or with an effect on untracked state."""
         alone = len(command.words) == 1
         if name == "set" and any("r" in word for word in takewhile(_LETTERS, command.words[1:])):
-            raise Abstained("what a restricted shell refuses")
+            raise Abstained("a command that a restricted shell rejects")
         if name == "hash" and alone and self._here.state.history:
             raise Abstained("hash lists the programs that ran")
-        if name in ("wait", "jobs", "fg", "bg", "disown") and self._has_jobs:
-            if name != "wait" or not alone:
-                raise Abstained(f"{name} is told the numbers of jobs")
-            self._here.racing = False
+        if name in ("jobs", "fg", "bg", "disown", "kill", "ps") and self._has_jobs:
+            raise Abstained(f"{name} with job numbers")
+        if name in ("set", "declare", "typeset") and alone:
+            raise Abstained(f"{name} lists all variables")
+        if name == "cd" and (self._here.value_of("CDPATH") is not None):
+            raise Abstained("CDPATH is set")
+        if name == "compgen" and {"-F", "-C"} & {*command.words}:
+            raise Abstained("compgen runs a command")
 
     def _last_argument(self, command: Simple) -> str | None:
         """Return `$_` after the command; None if it is unknown, or never used."""
@@ -283,6 +303,7 @@ class SimpleCommands(ABC):
             not command.words
             or "_" not in self._here.input
             or self._here.is_unknown(command.words[-1])
+            or self._here.changes(command.words[-1])  # it must be expanded once
         ):
             return None
         fields = self._here.expander.fields(command.words[-1])
@@ -337,11 +358,14 @@ class SimpleCommands(ABC):
     def _declared(self, command: Simple) -> bool:
         """Declare variables by rule. Return whether this succeeded; else nothing changes."""
         here = self._here
-        if command.assignments:
+        names = {each.partition("=")[0].rstrip("+") for each in command.assignments}
+        if names & {word.partition("=")[0] for word in command.words}:
             return False
         here.asking.refuse_tracing()
         mark = here.asking.mark()
         try:
+            for assignment in command.assignments:  # they end with the builtin
+                here.expander.text(assignment.partition("=")[2], assigned=True)
             opened = self._redirections.open_all(command.redirects)
             if isinstance(opened, int):
                 here.status = opened
@@ -352,6 +376,8 @@ class SimpleCommands(ABC):
             raise
         except Abstained:
             here.asking.back_to(mark)
+            if command.words[0] == "local":
+                raise
             return False
         return True
 
@@ -373,7 +399,7 @@ class SimpleCommands(ABC):
             return self._read_file(words, streams)
         script = script_of(here, words, streams.stdin)
         if script is None and command.redirects:
-            raise Abstained("a program that is not known, redirected")
+            raise Abstained("an unknown program, redirected")
         if isinstance(script, NotRun):
             here.write(streams.fds[2], os.fsencode(f"{script.said}\n"))
             here.status = script.status
@@ -386,13 +412,15 @@ class SimpleCommands(ABC):
         if script.is_dash:
             refuse_bashisms(script.text)
         if here.place.scripts >= DEEPEST:
-            raise Abstained("scripts that run each other too deeply")
+            raise Abstained("scripts that call each other too deeply")
         program = here.program(script.text)
         if script.reads_itself:
             streams = Streams(streams.fds, Stdin(b""))
         place, conditions, jobs = here.place, self._conditions, self._has_jobs
         with here.to(streams), here.subshell(), self._counting_from(0, 1):
             for assignment in assignments:
+                if assignment.partition("=")[0] in ("UID", "EUID", "PPID", "SHELLOPTS"):
+                    raise Abstained("a read-only variable before a script")
                 assign_word(here, assignment)
                 here.export(assignment.partition("=")[0])
             here.advance(":", Behavior(0, b"", fresh_shell(here, script)))
@@ -416,7 +444,7 @@ class SimpleCommands(ABC):
         if text is None:
             return False
         if here.place.scripts >= DEEPEST:
-            raise Abstained("scripts that run each other too deeply")
+            raise Abstained("scripts that call each other too deeply")
         program = here.program(text)
         saved, place = here.own.carried.arguments, here.place
         if len(words) > 2:
@@ -494,6 +522,7 @@ class SimpleCommands(ABC):
         opens = self._redirections.opened or any(
             ">" in redirect.operator for redirect in command.redirects
         )
+        opens = opens or self._here.state.before.document["shell_options"].get("failglob")
         # a word is expanded before later words change a variable
         changes = any(map(self._here.changes, command.words))
         for word in command.words:
