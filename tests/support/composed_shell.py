@@ -22,12 +22,10 @@ from shioenv.bash.builtins import BUILTINS
 from shioenv.bash.scan import Refused
 from shioenv.bash.words import n_assignments
 from shioenv.domain.behavior import NOTHING, Behavior
-from shioenv.domain.context import Context
+from shioenv.domain.context import Context, pointer
 from shioenv.domain.names import file_key
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import pointer
-from shioenv.domain.runner import Answer, State
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import Answer, ScriptedRunner, State
 from shioenv.errors import Abstained
 from shioenv_model.bash.expand import Expander
 from shioenv_model.composition.call import Call

@@ -23,7 +23,7 @@ from typing import Any
 
 from shioenv.behavior.compare import NoisyNames
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.pointer import escape
+from shioenv.domain.context import escape
 from shioenv_eval.patches import Operations, changed_files, operations
 
 NUMBER = r"\d+(?:[.,:]\d+)*"

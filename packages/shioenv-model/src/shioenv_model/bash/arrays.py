@@ -118,7 +118,7 @@ def written(value: str) -> str:
             parts.append("\\" + _ANSI[character])
         elif not character.isprintable():
             if not character.isascii():
-                raise Abstained("a value that is no plain text")
+                raise Abstained("a value that is not plain text")
             parts.append(f"\\{ord(character):03o}")
         else:
             parts.append(character)

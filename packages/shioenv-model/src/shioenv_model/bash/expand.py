@@ -366,7 +366,7 @@ class Expander(Modifiers):
             return str(len(self._scope.arguments))
         if name.isdigit() and name != "0":
             if len(name) > _MOST_DIGITS:
-                raise Abstained(f"${{{name:.40}}} is beyond it")
+                raise Abstained(f"${{{name:.40}}} is not supported")
             number = int(name)
             arguments = self._scope.arguments
             return arguments[number - 1] if number <= len(arguments) else None
@@ -374,7 +374,7 @@ class Expander(Modifiers):
 
     def _parameter(self, inside: str, *, quoted: bool, shown: str = "") -> list[_Segment]:
         """Expand `${…}`, given the text between its braces; errors name it as `shown`."""
-        beyond = Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
+        beyond = Abstained(f"the expansion ${{{inside:.40}}} is not supported")
         mark = inside[0] if inside[:1] in ("#", "!") and len(inside) > 1 else ""
         match = _PARAMETER.match(inside, len(mark))
         if mark == "#" and (match is None or match.end() < len(inside)):
@@ -432,7 +432,7 @@ class Expander(Modifiers):
         """Return the words of `${name@A}`, `@a`, `@K` or `@k`, with `array` for all elements."""
         if name in "@*" or name.isdigit():
             if letter in "aA":
-                raise Abstained(f"${{{name}@{letter}}} is beyond it")
+                raise Abstained(f"${{{name}@{letter}}} is not supported")
             return list(map(single_quoted, values))
         attributes, name = self._scope.attributes(name), self._scope.resolved(name)
         if letter == "a":

@@ -19,7 +19,7 @@ from shioenv_model.bash.work import answering
 from shioenv_model.composition.program_evaluation import Walk
 from shioenv_model.composition.reading import REFUSED, broken, read_program, read_source
 
-_REFUSED = "what Bash refuses, by rule"
+_REFUSED = "a syntax error of Bash, by rule"
 _KEPT = re.compile(r"\$\{?\?|PIPESTATUS")
 """References to the last exit status."""
 

@@ -17,9 +17,9 @@ from shioenv.bash.builtins import LEAVING_STDIN
 from shioenv.bash.program import Program, Redirect, Simple
 from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import keys, pointer
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Runner, State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
@@ -114,7 +114,7 @@ class Environment(ShellVariables):
     def arguments(self) -> Sequence[str]:
         """See `Scope.arguments`. Errors: Abstained if they are unknown."""
         if self.own.carried.arguments is None:
-            raise Abstained("nobody knows the positional parameters")
+            raise Abstained("the positional parameters are unknown")
         return self.own.carried.arguments
 
     @contextmanager
@@ -141,7 +141,7 @@ class Environment(ShellVariables):
             for word in assignments:
                 name, equals, text = word.partition("=")
                 if not equals or not name.isidentifier() or text.startswith("("):
-                    raise Abstained(f"{word!r:.40} before a builtin is beyond it")
+                    raise Abstained(f"{word!r:.40} before a builtin is not supported")
                 value = self.expander.text(text, assigned=True)
                 frame.hidden.setdefault(name, self.value_of(name))
                 self.store(name, Value(value, None, frozenset("x")))
@@ -159,7 +159,9 @@ class Environment(ShellVariables):
     def connect(self, source: str, *, reading: bool) -> str:
         """See `Scope.connect`."""
         if not reading or len(self.asking.pipes) > 3:
-            raise Abstained(">(…) runs beside its command" if not reading else "too many <(…)")
+            raise Abstained(
+                ">(…) runs concurrently with its command" if not reading else "too many <(…)"
+            )
         data = self.captured(source)
         path = f"/dev/fd/{63 - len(self.asking.pipes)}"
         self.asking.pipes[path] = data
@@ -275,7 +277,7 @@ class Environment(ShellVariables):
         if _said(fuller) == _said(empty):
             return
         if not stdin.data:
-            raise Abstained("nobody knows how much of their input commands left to each other")
+            raise Abstained("how much input each command consumes is unknown")
         if stdin.seekable or len(stdin.data) > _BLOCK:
             # a command whose behavior changes with more data has read to the end
             more = self.ask(call, stdin=stdin.data + b"0 ~\n", separate=separate)
@@ -313,7 +315,7 @@ class Environment(ShellVariables):
         name = str(sink.name)
         entry = self.state.before.entry(name)
         if entry is None:
-            raise Abstained("a file that is written to is not there")
+            raise Abstained("a file that is written to does not exist")
         if not sink.appends and entry.size != sink.offset:
             raise Abstained("a file is written to in two places")
         sink.offset += len(data)

@@ -84,7 +84,7 @@ class Walk(SimpleCommands):
         except Over as ended:
             over, self._here.status = ended.behavior, ended.behavior.exit_code
         except (Loop, Return):
-            raise Abstained("break, continue or return outside of what it leaves") from None
+            raise Abstained("break, continue or return outside of a loop or function") from None
         asking = self._here.asking
         before = self._here.start.before.document
         patch = composed(before, asking.patches, self._here.start.cwd)
@@ -262,7 +262,7 @@ class Walk(SimpleCommands):
         elif isinstance(command, Verbatim):
             self._verbatim(command)
         else:
-            raise Abstained("coproc is beyond it")
+            raise Abstained("coproc is not supported")
 
     def _verbatim(self, command: Verbatim) -> None:
         self._here.place.line = self._above + command.line
@@ -273,7 +273,7 @@ class Walk(SimpleCommands):
             return
         found = references(command.text.replace("<(", "< ("))
         if found.substitutes or found.names & UNKNOWN or "?" in found.names:
-            raise Abstained("a substitution inside an expression is beyond it")
+            raise Abstained("a substitution inside an expression is not supported")
         self._here.put(Call(command.text), command.text.split()[0])
 
     def _decided(self, command: Verbatim) -> bool:

@@ -119,8 +119,8 @@ def _refuse_beyond(command: Command) -> None:
 
 def _beyond(what: str) -> Abstained:
     return Abstained(
-        f"{what} is beyond what is put together from commands",
-        hint="ask a runner that answers whole inputs",
+        f"{what} cannot be composed from answers to single commands",
+        hint="use a runner that answers whole inputs",
     )
 
 

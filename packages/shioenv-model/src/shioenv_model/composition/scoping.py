@@ -154,7 +154,7 @@ class ShellVariables(ABC):
             array = self.array(name[:-3])
             return None if array is None else " ".join(array.items.values())
         if name in UNKNOWN:
-            raise Abstained(f"${name} is beyond it")
+            raise Abstained(f"${name} is not supported")
         name, key = item_of(name)
         if name in _ARRAYS:
             if self.array(name) is None:
@@ -212,7 +212,7 @@ class ShellVariables(ABC):
         Complaint for a variable that cannot be set.
         """
         if len(value) > LONGEST_VALUE:
-            raise Abstained(f"the variable {name} is longer than is followed")
+            raise Abstained(f"the variable {name} is too long")
         if name == "_":
             return  # the next command sets it again
         old = self.value_of(name) if name.isidentifier() else None
@@ -404,7 +404,7 @@ class ShellVariables(ABC):
             if document["settings"].get("-o allexport"):
                 value = replace(value, flags=value.flags | {"x"})
             if value.text is not None and _SURROGATE.search(value.text):
-                raise Abstained("a value that is no text")
+                raise Abstained("a value that is not text")
         text = f"unset -v {name}" if value is None else f"declare -g {value.declaration(name)[8:]}"
         if old is not None and "n" in old.flags:
             text = f"unset -n {name}" if value is None else f"unset -n {name}; {text}"

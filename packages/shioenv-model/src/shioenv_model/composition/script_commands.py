@@ -86,7 +86,7 @@ class ScriptCommands(ABC):
             return self._read_file(words, streams)
         script = script_of(here, words, streams.stdin)
         if script is None and command.redirects:
-            raise Abstained("a program that is not known, redirected")
+            raise Abstained("an unknown program, redirected")
         if isinstance(script, NotRun):
             here.write(streams.fds[2], os.fsencode(f"{script.said}\n"))
             here.status = script.status
@@ -99,7 +99,7 @@ class ScriptCommands(ABC):
         if script.is_dash:
             refuse_bashisms(script.text)
         if here.place.scripts >= DEEPEST:
-            raise Abstained("scripts that run each other too deeply")
+            raise Abstained("scripts that call each other too deeply")
         place = f"{script.file}: -c: " if script.is_argument else f"{script.file}: "
         program, wrong = self._parsed(script.text, place)
         if wrong and script.is_dash:
@@ -155,7 +155,7 @@ class ScriptCommands(ABC):
         if text is None:
             return False
         if here.place.scripts >= DEEPEST:
-            raise Abstained("scripts that run each other too deeply")
+            raise Abstained("scripts that call each other too deeply")
         program, wrong = self._parsed(text, f"{path}: ")
         saved, place = here.own.carried.arguments, here.place
         if len(words) > 2:

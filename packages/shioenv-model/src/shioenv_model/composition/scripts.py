@@ -217,7 +217,7 @@ def fresh_shell(here: Environment, script: Script) -> ContextPatch:
     """
     state = here.state
     if state.pristine is None:
-        raise Abstained("nobody knows what a new shell has")
+        raise Abstained("the state of a new shell is unknown")
     now, first = state.before.document, state.pristine.context(state.cwd).document
     level = str(now["env"].get("SHLVL", "0"))
     env = {**now["env"], "SHLVL": str(int(level) + 1) if level.isdigit() else "1"}

@@ -14,8 +14,8 @@ from shioenv.bash.builtins import BUILTINS, DECLARING
 from shioenv.bash.program import Command, Function, Simple
 from shioenv.bash.words import quoted, unquoted
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import pointer
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import pointer
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
 from shioenv_model.bash.definitions import command_text, definition
@@ -195,7 +195,7 @@ class SimpleCommands(ScriptCommands):
             return
         for word in command.words:
             if references(word).names & UNKNOWN - {"_", "!"}:
-                raise Abstained(f"{word!r:.40} is beyond it")
+                raise Abstained(f"{word!r:.40} is not supported")
         last = self._last_argument(command)
         if name == "wait" and self._has_jobs and name not in self._here.own.functions:
             self._wait(command)
@@ -232,11 +232,11 @@ class SimpleCommands(ScriptCommands):
         """Abstain for builtins with a later effect, or with an effect on untracked state."""
         alone = len(command.words) == 1
         if name == "set" and any("r" in word for word in takewhile(_LETTERS, command.words[1:])):
-            raise Abstained("what a restricted shell refuses")
+            raise Abstained("a command that a restricted shell rejects")
         if name == "hash" and alone and self._here.state.history:
             raise Abstained("hash lists the programs that ran")
         if name in ("jobs", "fg", "bg", "disown", "kill", "ps") and self._has_jobs:
-            raise Abstained(f"{name} is told the numbers of jobs")
+            raise Abstained(f"{name} with job numbers")
         if name in ("set", "declare", "typeset") and alone:
             raise Abstained(f"{name} lists all variables")
         if name == "cd" and (self._here.value_of("CDPATH") is not None):

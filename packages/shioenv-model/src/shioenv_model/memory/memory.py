@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import keys
 from shioenv.domain.inputs import published_input
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PatchError
 from shioenv_model.bash.work import answering, spend, uncounted

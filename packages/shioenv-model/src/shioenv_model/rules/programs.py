@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.modes import mode_of
+from shioenv.domain.readable import mode_of
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import evaluate
@@ -120,16 +120,16 @@ def _bc(words: Sequence[str], state: State) -> Behavior:
 
 def _base64(words: Sequence[str], state: State) -> Behavior:
     if words not in (["-d"], ["--decode"]):
-        raise Abstained("what records show")
+        raise Abstained("a form that is left to records")
     try:
         return _output(base64.b64decode(state.stdin.replace(b"\n", b""), validate=True))
     except binascii.Error:
-        raise Abstained("what is no base64") from None
+        raise Abstained("invalid base64") from None
 
 
 def _cat(words: Sequence[str], state: State) -> Behavior:
     if not words or set(words) != {NULL}:
-        raise Abstained("what records show")
+        raise Abstained("a form that is left to records")
     return _output(b"")
 
 
@@ -235,7 +235,7 @@ def _sort(words: Sequence[str], state: State) -> Behavior:
 
 def _env(words: Sequence[str], state: State) -> Behavior:
     if words:
-        raise Abstained("a command of its own")
+        raise Abstained("a separate command")
     variables = _environment(state, "env")
     return _said(f"{name}={value}" for name, value in variables.items())
 
@@ -301,7 +301,7 @@ def _readlink(words: Sequence[str], state: State) -> Behavior:
         raise Abstained("files of processes")
     there = state.entry_at(whole)
     if there is not None and there.target is not None:
-        raise Abstained("links in a circle")
+        raise Abstained("circular links")
     around = state.entry_at(posixpath.dirname(whole))
     if around is None or not around.perms.startswith("d") or ("e" in options and there is None):
         return _said([], 1)
