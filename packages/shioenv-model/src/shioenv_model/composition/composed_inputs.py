@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 
 from shioenv.bash.normal import is_one_command
-from shioenv.bash.program import Program, Simple
+from shioenv.bash.program import Simple
 from shioenv.bash.scan import Refused
 from shioenv.bash.walk import pipelines
 from shioenv.domain.behavior import Behavior
@@ -17,8 +17,9 @@ from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.errors import Abstained
 from shioenv_model.bash.work import answering
 from shioenv_model.composition.program_evaluation import Walk
-from shioenv_model.composition.reading import read_program, read_source, refusal
+from shioenv_model.composition.reading import REFUSED, broken, read_program, read_source
 
+_REFUSED = "a syntax error of Bash, by rule"
 _KEPT = re.compile(r"\$\{?\?|PIPESTATUS")
 """References to the last exit status."""
 
@@ -66,35 +67,20 @@ def answer_broken(runner: Runner, refused: Refused, text: str, state: State) -> 
 
     None if no rule applies.
     """
-    lines = text.split("\n")
-    for end in range(text.count("\n", 0, refused.place), -1, -1):
-        head, rest = "\n".join(lines[:end]), "\n".join(lines[end:])
-        try:
-            program = read_program(head)
-            read_program(rest)
-        except Refused as wrong:
-            if wrong.text != rest:
-                continue
-            said = refusal(wrong, rest, state, end)
-            return said and _followed(Walk(runner, state, text), program, said)
-        except Abstained:
-            return None
-    return None
-
-
-def _followed(walk: Walk, program: Program, said: Answer) -> Answer | None:
-    """Return the answer for a program, and for the syntax error after it."""
-    if not program:
-        return said
+    found = broken(refused, text)
+    if found is None:
+        return None
+    data = found.message("bash: -c: ", sum(1 + each.count("\n") for each in state.history))
+    if not found.program:
+        return Answer(Behavior(2, data, stdout=b"", stderr=data), REFUSED, _REFUSED)
     try:
-        answer = walk.answer(program)
+        answer = Walk(runner, state, text).answer(found.program)
     except Abstained:
         return None
     if answer.carried is not None and answer.carried.ended:
         return answer
-    output = answer.behavior.output + said.behavior.output
-    behavior = replace(answer.behavior, exit_code=2, output=output)
-    return replace(answer, behavior=behavior, confidence=answer.confidence * said.confidence)
+    behavior = replace(answer.behavior, exit_code=2, output=answer.behavior.output + data)
+    return replace(answer, behavior=behavior, confidence=answer.confidence * REFUSED)
 
 
 def asks_what_was_kept(text: str, state: State) -> bool:

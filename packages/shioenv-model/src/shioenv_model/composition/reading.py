@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 
 from shioenv.bash.program import (
@@ -21,8 +22,7 @@ from shioenv.bash.program import (
 from shioenv.bash.read import Reader, read
 from shioenv.bash.scan import Refused
 from shioenv.bash.walk import pipelines, redirects_of
-from shioenv.domain.behavior import Behavior
-from shioenv.domain.runner import Answer, State
+from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.work import spend
 
@@ -60,24 +60,43 @@ def _source(text: str, *, extended: bool = False) -> Source:
     return source
 
 
-def refusal(refused: Refused, text: str, state: State, above: int = 0) -> Answer | None:
-    """Return Bash's behavior for a text with invalid syntax; None if no rule applies.
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A text with invalid syntax, of which Bash runs the first lines."""
 
-    `above` is the number of lines before the text.
-    """
-    found = syntax_error(refused, text)
-    if found is None:
-        return None
-    said, line = found
-    above += sum(1 + each.count("\n") for each in state.history)
-    place = f"bash: -c: line {line + above}: "
-    message = f"{place}{said}\n"
-    if "near" in said:
-        message += f"{place}`{text.splitlines()[line - 1]}'\n"
-    data = os.fsencode(message)
-    return Answer(
-        Behavior(2, data, stdout=b"", stderr=data), REFUSED, "a syntax error of Bash, by rule"
-    )
+    program: Program
+    """The lines before the command with the error."""
+    said: str
+    line: int
+    shown: str
+    """The line with the error, if Bash shows it."""
+
+    def message(self, place: str, above: int = 0) -> bytes:
+        """Return Bash's error; `place` comes before the line, and `above` is added to it."""
+        place = f"{place}line {self.line + above}: "
+        return os.fsencode(f"{place}{self.said}\n" + (self.shown and f"{place}{self.shown}\n"))
+
+
+def broken(refused: Refused, text: str) -> Broken | None:
+    """Return the parts of a text with invalid syntax; None if no rule applies."""
+    lines = text.split("\n")
+    for end in range(text.count("\n", 0, refused.place), -1, -1):
+        head, rest = "\n".join(lines[:end]), "\n".join(lines[end:])
+        try:
+            program = read_program(head)
+            read_program(rest)
+        except Refused as wrong:
+            if wrong.text != rest:
+                continue
+            found = syntax_error(wrong, rest)
+            if found is None:
+                return None
+            said, line = found
+            shown = f"`{rest.splitlines()[line - 1]}'" if "near" in said else ""
+            return Broken(program, said, line + end, shown)
+        except Abstained:
+            return None
+    return None
 
 
 def _refuse_beyond(command: Command) -> None:
