@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <sys/syscall.h>
 
-#include "answers.h"
+#include "facts.h"
 
 #ifdef __x86_64__
 

@@ -1,5 +1,5 @@
 /* What a system's own C library answers in place of the host's kernel. Not linked into anything: the build of a
- * system (system/answers.py) appends this code to the library as a segment of its own, fills in the facts of answers.h and makes
+ * system (system/answers.py) appends this code to the library as a segment of its own, fills in the facts (facts.h) and makes
  * the library's names lead here. What is not a function of that name in the library stays unused.
  *
  * Only calls that programs make are led here, not those within the library, raw system calls or programs that
@@ -26,8 +26,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "answers.h"
 #include "devices.h"
+#include "facts.h"
+#include "lines.h"
+#include "proc.h"
 
 #ifdef __x86_64__  /* a system of another processor keeps the host's answers */
 

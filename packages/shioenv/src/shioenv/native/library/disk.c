@@ -5,7 +5,8 @@
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 
-#include "answers.h"
+#include "facts.h"
+#include "proc.h"
 
 #ifdef __x86_64__
 

@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
-#include "answers.h"
+#include "facts.h"
 #include "kept_limits.h"
 
 #ifdef __x86_64__

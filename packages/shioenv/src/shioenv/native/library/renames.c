@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "answers.h"
+#include "facts.h"
 
 #ifdef __x86_64__
 

@@ -65,14 +65,3 @@ enum { SYS_DEVICE = 20, PROC_DEVICE = 21, QUEUES_DEVICE = 25, SOCKETS = 8, PIPES
 
 /* Whether it is the number of what is no disk, which the kernel takes from what all of the host is free. */
 static inline bool is_unnamed(uint64_t device) { return device && !(device >> 8 & 0xfff) && !(device >> 32); }
-
-/* The number of the device that something is mounted from, as the list of mounts shows it; what is not mounted has its own. */
-__attribute__((visibility("hidden"))) uint64_t listed_device(uint64_t device);
-
-struct stat;
-/* Of a pipe that a list of mounts was handed on by: what is said of the kernel's own file, but that it is a pipe. */
-__attribute__((visibility("hidden"))) void stat_list(int fd, struct stat *file);
-
-/* The number that is shown for a socket of the machine's processes, or 0; `family` is 4 or 6. */
-__attribute__((visibility("hidden"))) uint64_t declared_inode(int family, uint64_t port, uint64_t peer_port);
-__attribute__((visibility("hidden"))) uint64_t linked_socket(int directory, const char *path);
