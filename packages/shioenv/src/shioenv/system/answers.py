@@ -19,7 +19,7 @@ import hashlib
 import os
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import IO
 
@@ -32,14 +32,12 @@ from shioenv.system.elf import (
     NOTE,
     PROPERTY,
     SEGMENT,
+    Symbol,
     first_segment,
     segments,
     symbols,
 )  # fmt: skip
 from shioenv.system.image import ImageEntry, content
-
-TRIED = ("2.36", "2.41")
-"""Tested versions of glibc: those of Debian 12 and 13."""
 
 _LIBRARY = re.compile(r"(usr/)?lib/x86_64-linux-gnu/libc\.so\.6")
 _DIGESTS = "var/lib/dpkg/info/libc6:amd64.md5sums"
@@ -53,6 +51,35 @@ _ORIGINALS = (
     "setmntent", "statvfs", "sysconf",
 )  # fmt: skip
 """Library functions that the code calls, in the order of `struct facts`."""
+_FIRST_INTERFACE = "GLIBC_2.2.5"
+_INTERFACES = {
+    "GLIBC_2.3.2": {"pthread_cond_timedwait"},
+    "GLIBC_2.3.4": {"sched_getaffinity", "sched_setaffinity"},
+    "GLIBC_2.4": {"__fxstatat", "__fxstatat64", "openat", "openat64", "renameat"},
+    "GLIBC_2.6": {"sched_getcpu"},
+    "GLIBC_2.7": {"__open64_2", "__open_2", "__openat64_2", "__openat_2"},
+    "GLIBC_2.13": {"prlimit", "prlimit64"},
+    "GLIBC_2.16": {"timespec_get"},
+    "GLIBC_2.17": {"clock_gettime", "clock_nanosleep"},
+    "GLIBC_2.28": {"renameat2", "statx"},
+    "GLIBC_2.29": {"getcpu"},
+    "GLIBC_2.30": {"getdents64"},
+    "GLIBC_2.33": {
+        "fstat", "fstat64", "fstatat", "fstatat64", "lstat", "lstat64", "stat", "stat64",
+    },
+    "GLIBC_PRIVATE": {"__clock_gettime"},
+}  # fmt: skip
+"""Functions by symbol version: the interfaces that the code was written for.
+
+glibc gives a function a new version when it changes its arguments or structures. All other
+functions that the code replaces or calls have the first version for x86-64, `_FIRST_INTERFACE`.
+"""
+_REQUIRED = ("fstat", "fstatat", "lstat", "pthread_create", "stat", "statx")
+"""Other functions that the library must have.
+
+Without them, programs call functions that the code does not replace: until glibc 2.32 other names
+of the stat family, and until 2.33 a second copy of some functions in the library of threads.
+"""
 _OF_THE_CLOCK = frozenset({
     "__clock_gettime", "__gettimeofday", "clock_gettime", "clock_nanosleep", "gettimeofday",
     "pthread_cond_timedwait", "time", "timespec_get",
@@ -228,9 +255,8 @@ def _answering(
     if library[:5] != b"\x7fELF\x02" or library[18:20] != compiled[18:20]:
         raise UnfitError("its C library is for another processor than this package")
     found = _VERSION.search(library)
-    version = found[1].decode() if found else "unknown"
-    if version not in TRIED:
-        raise UnfitError(f"its glibc is {version}, and what was tried is {' and '.join(TRIED)}")
+    if not found:
+        raise UnfitError("its C library is not glibc")
     code, functions = _code(compiled)
     moments = [int(when.timestamp()) for when in (declaration.instant, declaration.boot_time)]
     if declaration.clock == "host":
@@ -240,11 +266,10 @@ def _answering(
     texts = [kernel.release, kernel.version, "\n".join(_mounts(declaration))]
     texts.append("\n".join(_sockets(declaration.machine)))
     code += "".join(f"{text}\0" for text in texts).encode()
-    header, address = _place(library)
     listed = list(symbols(library))
     own = {symbol.name: symbol.value for symbol in listed if symbol.default}
-    if missing := [name for name in _ORIGINALS if name not in own]:
-        raise UnfitError(f"its C library has no {missing[0]}")
+    _check_interfaces(listed, functions)
+    header, address = _place(library)
     disks = (disk for disk in declaration.machine.disks if disk.mount == "/")
     device = next((os.makedev(disk.major, disk.minor) for disk in disks), 0)
     originals = (own[name] - address for name in _ORIGINALS)
@@ -267,7 +292,25 @@ def _answering(
         if symbol.name in functions and (symbol.default or symbol.name not in own):
             result[symbol.at + 4] = symbol.info & 0xF0 | FUNCTION
             struct.pack_into("<Q", result, symbol.at + 8, address + functions[symbol.name])
-    return bytes(result), version
+    return bytes(result), found[1].decode()
+
+
+def _check_interfaces(listed: Sequence[Symbol], replaced: Collection[str]) -> None:
+    """Raise UnfitError if a function is missing or has another interface than the code expects."""
+    versions = {symbol.name: symbol.version for symbol in listed if symbol.default}
+    for name in (*_ORIGINALS, *_REQUIRED):
+        if name not in versions:
+            raise UnfitError(f"its C library has no {name}")
+    for name in sorted({*_ORIGINALS, *replaced}):
+        expected = _interface(name)
+        if versions.get(name, expected) != expected:
+            raise UnfitError(f"its C library has {name}@{versions[name]}, not {name}@{expected}")
+
+
+def _interface(function: str) -> str:
+    """Return the symbol version of the function's interface that the code was written for."""
+    found = (version for version, names in _INTERFACES.items() if function in names)
+    return next(found, _FIRST_INTERFACE)
 
 
 def _code(compiled: bytes) -> tuple[bytes, dict[str, int]]:

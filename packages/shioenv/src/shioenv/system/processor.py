@@ -67,9 +67,10 @@ _ANY = 0xFFFFFFFF
 _LOADER = re.compile(r"(usr/)?lib/x86_64-linux-gnu/ld-linux-x86-64\.so\.2")
 _ROW = struct.Struct("<6I")
 _CPUID = b"\x0f\xa2"
-_MOVABLE = frozenset(
-    [*range(0x30, 0x36), *range(0x88, 0x8C), *range(0xB0, 0xC0), 0x0FB6, 0x0FB7, 0x0FBE, 0x0FBF]
-)
+_MOVABLE = frozenset({
+    *range(0x30, 0x36), *range(0x50, 0x58), *range(0x88, 0x8C), *range(0xB0, 0xC0),
+    *range(0x0F90, 0x0FA0), 0x0FB6, 0x0FB7, 0x0FBE, 0x0FBF,
+})  # fmt: skip
 _MOVABLE_BY = {0x80: 6, 0x81: 6, 0x83: 6, 0xC6: 0, 0xC7: 0}
 """Extensions by opcode for the opcodes of `xor` and `mov` that need one.
 
@@ -214,7 +215,7 @@ def _asking(text: bytes, address: int) -> Iterator[tuple[int, int, list[Instruct
 
 
 def _movable(instruction: Instruction) -> bool:
-    """Whether the instruction is a `mov` or `xor` that can be moved."""
+    """Whether the instruction is a `mov`, `xor`, `push` or `set` that can be moved."""
     extension = _MOVABLE_BY.get(instruction.opcode, 9)
     return instruction.opcode in _MOVABLE or instruction.extension == extension
 
