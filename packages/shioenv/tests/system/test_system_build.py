@@ -569,7 +569,7 @@ def test_a_cache_that_cannot_be_made_is_a_clear_error(
 
 
 def test_packages_are_installed_with_none_of_the_hosts_variables(
-    cache: Path, tar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cache: Path, mine: Path, tar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Except those that a download may need: programs that set packages up see them."""
     programs = tmp_path / "programs"
@@ -585,7 +585,7 @@ def test_packages_are_installed_with_none_of_the_hosts_variables(
     host |= {"TZ": "Asia/Tokyo", "LANGUAGE": "de", "BASH_ENV": "/dev/null", "LC_TIME": "tr_TR"}
     for name, value in {**host, "https_proxy": "http://proxy.test"}.items():
         monkeypatch.setenv(name, value)
-    build_system()
+    build_system(str(mine))
     seen = dict(line.split("=", 1) for line in (tmp_path / "seen").read_text().splitlines())
     assert seen["https_proxy"] == "http://proxy.test"
     assert set(seen) & set(host) == set()
@@ -635,8 +635,9 @@ def test_a_missing_mmdebstrap_comes_with_the_fix(
 )
 @pytest.mark.parametrize(("full", "hint"), [("cache", "SHIOENV_CACHE=DIR"), ("/tmp", "TMPDIR=DIR")])
 def test_the_disk_that_is_full_is_the_one_that_is_named(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, full: str, hint: str
-) -> None:
+    cache: Path, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    said: str, full: str, hint: str,
+) -> None:  # fmt: skip
     program = tmp_path / "mmdebstrap"
     program.write_text(f'#!/bin/sh\necho "{said}" >&2\nexit 25\n')
     program.chmod(0o755)
@@ -649,7 +650,7 @@ def test_the_disk_that_is_full_is_the_one_that_is_named(
         full = "/proc"  # on another disk than the cache
         monkeypatch.setattr(tempfile, "gettempdir", lambda: "/proc")
     with pytest.raises(SystemStorageError, match=f"disk is full: {full}") as caught:
-        build_system()
+        build_system(str(mine))
     assert hint in str(caught.value.hint)
     assert list((cache / "bases").iterdir()) == []
 
@@ -659,7 +660,7 @@ def test_the_disk_that_is_full_is_the_one_that_is_named(
     [(900, True, "cache"), (750, False, "cache"), (850, False, "/proc"), (1100, True, None)],
 )
 def test_a_disk_without_room_is_named_before_anything_is_downloaded(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    cache: Path, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     free: int, together: bool, named: str | None,
 ) -> None:  # fmt: skip
     program = tmp_path / "mmdebstrap"
@@ -673,10 +674,10 @@ def test_a_disk_without_room_is_named_before_anything_is_downloaded(
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path) if together else "/proc")
     if named is None:
         with pytest.raises(SystemBuildError, match="mmdebstrap failed"):
-            build_system()
+            build_system(str(mine))
         return
     with pytest.raises(SystemStorageError, match=f"full: .*{named}.* has [0-9]+ MB free"):
-        build_system()
+        build_system(str(mine))
     assert not (tmp_path / "downloaded").exists()
 
 

@@ -533,7 +533,14 @@ def replay(
     with closing(Lane(partial(opener, job.system, plan.limits))) as lane:
         if lane.system.digest != plan.system_digest:
             here = f"{plan.system_digest} in the dataset, {lane.system.digest} is built here"
-            raise DatasetMismatchError(str(directory), [f"system.digest: {here}"])
+            other = f"{plan.system}-{plan.system_digest[:8]}"
+            raise DatasetMismatchError(
+                str(directory),
+                [
+                    f"system.digest: {here}; to replay, get the other build: shioenv system pull "
+                    f"URL|FILE --digest {plan.system_digest} --name {other}; then: --system {other}"
+                ],
+            )
         for place, record in enumerate(read_records(directory)):
             if place not in wanted:
                 continue
