@@ -124,7 +124,7 @@ def install(
     try:
         found = [at for at, entry in enumerate(result) if _LIBRARY.fullmatch(entry.path)]
         if not found:
-            raise UnfitError("it has no C library for x86-64 where Debian keeps it")
+            raise UnfitError("it has no lib/x86_64-linux-gnu/libc.so.6")
         library = result[found[0]]
         before = content(library, base)
         used = _disk_used(declaration, entries)
@@ -132,7 +132,7 @@ def install(
     except UnfitError as unfit:
         return result, Answers("host", "host", str(unfit))
     put(result, found[0], after, base)
-    why = "its declaration says so" if declaration.clock == "host" else ""
+    why = "its declaration sets it" if declaration.clock == "host" else ""
     return result, Answers(declaration.clock, "declared", why, version, disk_used=used[0])
 
 
@@ -187,24 +187,29 @@ def _mounts(declaration: SystemDeclaration) -> list[str]:
     root = next((disk.name for disk in machine.disks if disk.mount == "/"), "root")
     quiet = "rw,nosuid,nodev,noexec,relatime"
     half, tenth = machine.memory // 2048, machine.memory // 10240
+    wide = "inode64"  # the default of Debian's and Ubuntu's kernels
+
+    def owner(uid: int, gid: int) -> str:  # tmpfs shows neither if it is root's
+        return (f",uid={uid}" if uid else "") + (f",gid={gid}" if gid else "")
+
     return [
         f"22 28 0:20 / /sys {quiet} - sysfs sysfs rw",
         f"23 28 -0:21 / /proc {quiet} - proc proc rw",
         f"24 28 0:5 / /dev rw,nosuid,relatime - devtmpfs udev rw,size={half}k,"
-        f"nr_inodes={half // 4},mode=755",
+        f"nr_inodes={half // 4},mode=755,{wide}",
         "25 24 -0:22 / /dev/pts rw,nosuid,noexec,relatime - devpts devpts rw,gid=5,mode=620,"
         "ptmxmode=666",
         "36 22 0:26 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime - cgroup2 cgroup2 rw,"
         "nsdelegate,memory_recursiveprot",
-        f"26 28 0:23 / /run {quiet} - tmpfs tmpfs rw,size={tenth}k,mode=755",
-        f"27 26 0:27 / /run/lock {quiet} - tmpfs tmpfs rw,size=5120k",
+        f"26 28 0:23 / /run {quiet} - tmpfs tmpfs rw,size={tenth}k,mode=755,{wide}",
+        f"27 26 0:27 / /run/lock {quiet} - tmpfs tmpfs rw,size=5120k,{wide}",
         *(
             f"{37 + index} 26 0:{28 + index} / /run/user/{uid} rw,nosuid,nodev,relatime - tmpfs "
-            f"tmpfs rw,size={tenth}k,nr_inodes={tenth // 4},mode=700,uid={uid},gid={gid}"
+            f"tmpfs rw,size={tenth}k,nr_inodes={tenth // 4},mode=700{owner(uid, gid)},{wide}"
             for index, (uid, gid) in enumerate(logged_in(declaration)[:3])
         ),
         f"28 1 - / / rw,relatime - ext4 /dev/{root} rw",
-        "29 24 0:24 / /dev/shm rw,nosuid,nodev - tmpfs tmpfs rw",
+        f"29 24 0:24 / /dev/shm rw,nosuid,nodev - tmpfs tmpfs rw,{wide}",
         f"30 24 -0:25 / /dev/mqueue {quiet} - mqueue mqueue rw",
     ]
 
@@ -253,7 +258,7 @@ def _answering(
     library: bytes, compiled: bytes, declaration: SystemDeclaration, used: tuple[int, int]
 ) -> tuple[bytes, str]:
     if library[:5] != b"\x7fELF\x02" or library[18:20] != compiled[18:20]:
-        raise UnfitError("its C library is for another processor than this package")
+        raise UnfitError("its C library is for another architecture than x86-64")
     found = _VERSION.search(library)
     if not found:
         raise UnfitError("its C library is not glibc")
@@ -331,6 +336,6 @@ def _place(library: bytes) -> tuple[int, int]:
     loaded = [(at, row) for at, row in rows if row[0] == LOADED]
     spare = [at for at, row in rows if row[0] == NOTE and row[2] in properties]
     if not loaded or not spare or spare[0] < loaded[-1][0]:
-        raise UnfitError("its C library is laid out in another way")
+        raise UnfitError("its C library has an unsupported layout")
     end = max(row[3] + row[6] for _, row in loaded)
     return spare[0], (end + _PAGE - 1) & -_PAGE
