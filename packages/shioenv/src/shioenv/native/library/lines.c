@@ -13,13 +13,13 @@ static const char *after_line(const char *at)
 
 enum { ALWAYS, NEVER, ONE_PROCESSOR };
 
-/* Lines of `status`, by how they begin: what is shown behind the name and a tabulator, and before it so many groups of 32 nodes of
- * memory without one, as Debian's kernel can have 1,024. Never shown are those that the declared kernel, 6.1, has not;
- * always those that tell of the sandbox's filters or of the host, as a machine has them. */
+/* Lines of `status` to replace or omit, by their start. `value` is written after the name and a tab, preceded by empty `groups` of
+ * 32 memory nodes each, since Debian's kernel supports 1,024 nodes. NEVER: lines that the declared kernel, 6.1, does not have.
+ * ALWAYS: lines that would reveal the sandbox's filters or the host. */
 static const struct { char name[28]; uint8_t when, groups; char value[22]; } status_lines[] = {
     {"Kthread:", NEVER, 0, ""},              /* since 6.8 */
     {"untag_mask:", NEVER, 0, ""},           /* since 6.4 */
-    {"x86_Thread_features", NEVER, 0, ""},   /* since 6.6, and those that are locked */
+    {"x86_Thread_features", NEVER, 0, ""},   /* since 6.6; also x86_Thread_features_locked */
     {"Seccomp:", ALWAYS, 0, "0"},
     {"Seccomp_filters:", ALWAYS, 0, "0"},
     {"Speculation_Store_Bypass:", ALWAYS, 0, "thread vulnerable"},
@@ -29,7 +29,7 @@ static const struct { char name[28]; uint8_t when, groups; char value[22]; } sta
     {"Mems_allowed:", ALWAYS, 31, "00000001"},
 };
 
-/* The row of such a line; below 0, where it is shown as it is. */
+/* Return the row that applies to a line, or a negative number if the line stays as it is. */
 static int row_of(const char *line)
 {
     int row = sizeof status_lines / sizeof *status_lines;
@@ -56,19 +56,19 @@ void show_status(struct output *shown, const char *text)
 enum { NAME_COLUMNS = 26, VALUE_COLUMNS = 21 };
 enum value { SAME, UNLIMITED, NO_CORE, SOFT_FILES, HARD_FILES };
 
-/* Limits whose two values are shown otherwise; some only where the limit of file locks keeps the declared ones of open files. */
+/* Limits with other values; `where_kept`: only if the limit of file locks stores the declared limits of open files. */
 static const struct { char name[20]; bool where_kept; uint8_t values[2]; } limits[] = {
     {"Max core file size", false, {NO_CORE, SAME}},
     {"Max open files", true, {SOFT_FILES, HARD_FILES}},
     {"Max file locks", true, {UNLIMITED, SAME}},
 };
 
-/* Shows one value for that of the kernel's at `at`, which the text goes on behind. */
+/* Show a value instead of the kernel's at `at`; return the text after it. */
 static const char *show_limit(struct output *shown, enum value value, uint64_t kept, const char *at, const char *end)
 {
     const char *next = end - at > VALUE_COLUMNS ? at + VALUE_COLUMNS : end;
     size_t until = shown->length + VALUE_COLUMNS;
-    if (value == NO_CORE && !begins(at, "1 ")) value = SAME;  /* 1 stands for 0: then no crash starts the host's own handler */
+    if (value == NO_CORE && !begins(at, "1 ")) value = SAME;  /* 1 represents 0: a crash then starts no handler of the host */
     if (value == SAME) return show_until(shown, at, next), next;
     if (value == UNLIMITED) show(shown, "unlimited");
     else show_number(shown, value == NO_CORE ? 0 : value == SOFT_FILES ? KEPT_SOFT(kept) : KEPT_HARD(kept));
@@ -95,7 +95,7 @@ void show_limits(struct output *shown, const char *text)
 
 /* ---- words of a line ----------------------------------------------------------------------------- */
 
-/* A word of a line, by its number, that is shown otherwise. */
+/* A word of a line to replace, by its number. */
 struct change { int word; const char *value; };
 
 static const char *word_of(const char *at)
@@ -111,8 +111,8 @@ static const char *after_word(const char *at)
     return at;
 }
 
-/* Shows the words of a line behind `at`, the first of which has a number, up to the last that changes. Returns its end.
- * The changes are in order. */
+/* Show the words of a line after `at`, the first of which has the number `first`, up to the last that changes. Return its end.
+ * The changes are in ascending order. */
 static const char *show_words(struct output *shown, const char *at, int first, const struct change *changes, int n)
 {
     for (int i = 0, number = first; i < n && *word_of(at) > ' '; number++) {
@@ -127,7 +127,7 @@ static const char *show_words(struct output *shown, const char *at, int first, c
 
 void show_stat(struct output *shown, const char *text)
 {
-    const char *name_end = text;  /* the name is in parentheses and may hold any character */
+    const char *name_end = text;  /* the name is in parentheses and may contain any character */
     for (const char *at = text; *at; at++)
         if (*at == ')') name_end = at + 1;
     show_until(shown, text, name_end);
@@ -147,7 +147,7 @@ uint64_t declared_inode(int family, uint64_t port, uint64_t peer_port)
     return 0;
 }
 
-/* The port behind the colon of an address in hexadecimal digits, which are passed over. */
+/* Parse the port after the colon of an address in hexadecimal digits, and advance past it. */
 static uint64_t port_of(const char **text)
 {
     while (**text && **text != ' ' && **text != ':') ++*text;
@@ -157,11 +157,11 @@ static uint64_t port_of(const char **text)
     return value;
 }
 
-/* Shows a line of a socket with a number; the kernel's lines may be filled with spaces to one width. */
+/* Show a socket's line with another inode number; the kernel pads some lines with spaces to a fixed width. */
 static void show_socket(struct output *shown, const char *line, const char *end, uint64_t inode)
 {
     char digits[DIGITS];
-    const struct change changes[] = {{9, decimal(inode, digits)}, {11, "0000000000000000"}};  /* its number, its address in memory */
+    const struct change changes[] = {{9, decimal(inode, digits)}, {11, "0000000000000000"}};  /* inode number, address in memory */
     bool filled = end - line > 2 && end[-2] == ' ';
     size_t until = shown->length + (size_t)(end - line) - 1;
     const char *at = show_words(shown, line, 0, changes, 2);

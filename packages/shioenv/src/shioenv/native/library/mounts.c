@@ -7,11 +7,11 @@
 
 #ifdef __x86_64__
 
-enum { FIRST_OWN = 40 };  /* number of a run's first mount */
+enum { FIRST_OWN = 40 };  /* number of the first mount of a run */
 
 /* ---- the form of a line -------------------------------------------------------------------------- */
 
-/* By the form of the list: the fields of a line, and what stands before each, and before the end. */
+/* By form: the fields of a line, with the text before each field and before the end. */
 static const struct { char before[15]; uint8_t field; } forms[N_FORMS][10] = {
     [MOUNTS] = {{"", SOURCE}, {" ", POINT}, {" ", TYPE}, {" ", OPTIONS}, {" 0 0\n", END}},
     [MOUNTINFO] = {{"", ID}, {" ", PARENT}, {" ", DEVICE}, {" ", ROOT}, {" ", POINT}, {" ", OPTIONS},
@@ -19,7 +19,7 @@ static const struct { char before[15]; uint8_t field; } forms[N_FORMS][10] = {
     [MOUNTSTATS] = {{"device ", SOURCE}, {" mounted on ", POINT}, {" with fstype ", TYPE}, {"\n", END}},
 };
 
-/* The number of a device from its two parts with a colon between them. */
+/* Parse a device number of the form MAJOR:MINOR. */
 static uint32_t device_of(const char *text)
 {
     uint32_t major = (uint32_t)number(&text);
@@ -28,8 +28,8 @@ static uint32_t device_of(const char *text)
     return (minor & 0xff) | major << 8 | (minor & ~0xffu) << 12;
 }
 
-/* Reads a line, and cuts it at the ends of its fields; no field holds a space, though it may be empty. What the form does
- * not know is passed over. Whether it has all fields. */
+/* Parse a line, and end its fields with NULs; a field may be empty and contains no space. Unknown parts are skipped. Return
+ * whether all fields are present. */
 static bool read_mount(enum form form, char **text, struct mount *mount)
 {
     char *at = *text, *next = at, *ends[N_FIELDS];
@@ -55,7 +55,7 @@ static bool read_mount(enum form form, char **text, struct mount *mount)
 
 /* ---- reading the kernel's list ------------------------------------------------------------------- */
 
-/* A file that a file of another file system is mounted over: a device node, where /dev has them. */
+/* Whether the mount point is a device node below /dev, over which a node of another file system is mounted. */
 static bool is_node(const char *point)
 {
     struct stat file;
@@ -63,7 +63,7 @@ static bool is_node(const char *point)
            && S_ISCHR(file.st_mode);
 }
 
-/* Covers and device nodes, which no machine has mounted. `mountstats` says nothing of how they are mounted. */
+/* Whether the mount is part of the sandbox: a cover of files or a device node. `mountstats` lacks the options. */
 static bool stands_for_another(const struct mounts *mounts, const struct mount *mount)
 {
     const char *source = mount->field[SOURCE], *point = mount->field[POINT], *type = mount->field[TYPE];
@@ -81,7 +81,7 @@ static bool is_root_disk(const struct mounts *mounts, const struct mount *mount)
     return mounts->form == MOUNTSTATS ? begins(mount->field[SOURCE], "/dev/") : find(mount->field[OWN], "upperdir=/layer/upper") != NULL;
 }
 
-/* Which mount of every machine it is, or NULL. */
+/* Find the declared mount that corresponds to a mount, or NULL. */
 static struct mount *find_declared(struct mounts *mounts, const struct mount *mount)
 {
     for (int i = 0; i < mounts->n_machine; i++) {
@@ -100,7 +100,7 @@ static void read_declared(struct mounts *mounts)
         struct mount *mount = &mounts->machine[mounts->n_machine];
         if (!read_mount(MOUNTINFO, &at, mount)) continue;
         mount->ours = same(mount->field[POINT], "/");
-        mount->hidden = *mount->field[DEVICE] == '-';  /* until the kernel is seen to have it */
+        mount->hidden = *mount->field[DEVICE] == '-';  /* until it is found in the kernel's list */
         mount->field[DEVICE] += mount->hidden;
         const char *id = mount->field[ID];
         mount->number = (uint16_t)number(&id);
@@ -108,13 +108,13 @@ static void read_declared(struct mounts *mounts)
     }
 }
 
-/* Takes what the kernel says of a mount that was declared. */
+/* Update a declared mount by the kernel's entry for it. */
 static void meet_declared(struct mount *declared, struct mount *mount)
 {
     const char *device = mount->field[DEVICE], *options = mount->field[OPTIONS];
     declared->hidden = false;
     if (device && !*declared->field[DEVICE]) declared->field[DEVICE] = device;
-    if (options[0] == 'r' && options[1] == 'o') declared->field[ROOT] = NULL;  /* was mounted anew, to be read only */
+    if (options[0] == 'r' && options[1] == 'o') declared->field[ROOT] = NULL;  /* remounted read-only */
     mount->declared = declared;
     mount->number = declared->number;
 }
@@ -139,7 +139,7 @@ void read_mounts(struct mounts *mounts, enum form form, char *text)
 
 /* ---- the machine's list -------------------------------------------------------------------------- */
 
-/* Options of a file system. Those of the root disk end before the layers; others' owners are shown as they are in here. */
+/* Show options of a file system. Those of the root disk end before the layers; owners are converted to ids of the sandbox. */
 static void show_options(struct output *shown, const struct mounts *mounts, const struct mount *mount, const char *options)
 {
     const char *end = mount->ours ? find(options, ",lowerdir=") : NULL;
@@ -161,7 +161,7 @@ static int shown_parent(const struct mounts *mounts, const struct mount *mount)
     return 1;
 }
 
-/* The first mount that is shown of a device, or NULL. */
+/* The first mount shown for a device, or NULL. */
 static const struct mount *first_of(const struct mounts *mounts, uint64_t device)
 {
     for (int i = 0; i < mounts->n; i++) {
@@ -187,7 +187,7 @@ static void show_device(struct output *shown, const struct mounts *mounts, const
 static void show_field(struct output *shown, const struct mounts *mounts, const struct mount *mount, enum field field, bool declared)
 {
     const char *text = mount->field[field];
-    bool closed = declared && !mount->field[ROOT];  /* declared to be written to, and not any more */
+    bool closed = declared && !mount->field[ROOT];  /* declared as writable, now read-only */
     switch (field) {
     case ID: show_number(shown, mount->number); break;
     case PARENT:
@@ -216,12 +216,12 @@ static void show_mount(struct output *shown, const struct mounts *mounts, const 
         show_field(shown, mounts, mount, forms[mounts->form][i].field, declared);
     }
     show(shown, forms[mounts->form][i].before);
-    if (shown->length == SHOWN) shown->length = start;  /* whole lines alone */
+    if (shown->length == SHOWN) shown->length = start;  /* only whole lines */
 }
 
 void show_mounts(struct output *shown, const struct mounts *mounts)
 {
-    bool whole = false;  /* whoever sees the root disk at / sees what a machine has, others a part of it */
+    bool whole = false;  /* the declared mounts are shown if the root disk is mounted at / */
     for (int i = 0; i < mounts->n_machine; i++)
         whole |= mounts->machine[i].ours && !mounts->machine[i].hidden;
     for (int i = 0; whole && i < mounts->n_machine; i++)
@@ -242,7 +242,7 @@ uint64_t device_in(const struct mounts *mounts, uint64_t device)
         return number(&minor);
     }
     if (first) return first->number ? first->number : device;
-    for (int i = 0; i < mounts->n; i++) {  /* what stands for files of /proc and /sys is shown as theirs */
+    for (int i = 0; i < mounts->n; i++) {  /* covers of files of /proc and /sys have the numbers of these file systems */
         const char *point = mounts->listed[i].field[POINT];
         bool of_proc = begins(point, "/proc/"), of_sys = begins(point, "/sys");
         if (mounts->listed[i].device == device && (of_proc || of_sys)) return of_proc ? PROC_DEVICE : SYS_DEVICE;

@@ -1,6 +1,5 @@
-/* Files of /proc that a pipe with other text is handed on for. A name tells such a file: what a machine has mounted
- * (mounts.h), what a process is and which sockets are there (lines.h), and which control groups a process is in. The host's
- * hierarchies of those are the host's. */
+/* Files of /proc that are replaced by a pipe with other text, by their names: lists of mounts (mounts.h), attributes of
+ * processes, sockets (lines.h), and control groups, whose hierarchies would be the host's. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -19,12 +18,12 @@
 
 #ifdef __x86_64__
 
-#define O_LARGE 0100000  /* as the kernel calls it */
+#define O_LARGE 0100000  /* the kernel's value */
 
-/* The signal that such a pipe would announce itself by, if it were asked to, tells it from all others. */
+/* Such a pipe is marked by the signal number that it would use for asynchronous I/O (F_SETSIG). */
 enum { FIRST_MARK = 56 };
 
-enum kind { STATUS = N_FORMS, LIMITS, TCP, TCP6, CGROUP, STAT, N_KINDS };  /* behind the forms of the list of mounts */
+enum kind { STATUS = N_FORMS, LIMITS, TCP, TCP6, CGROUP, STAT, N_KINDS };  /* after the forms of the list of mounts */
 static const char kinds[N_KINDS + 1][12] = {
     [MOUNTS] = "mounts", [MOUNTINFO] = "mountinfo", [MOUNTSTATS] = "mountstats", [STATUS] = "status", [LIMITS] = "limits",
     [TCP] = "tcp", [TCP6] = "tcp6", [CGROUP] = "cgroup", [STAT] = "stat", [N_KINDS] = "mtab",
@@ -47,11 +46,11 @@ static int kind_of(const char *name)
 
 /* ---- what is shown ------------------------------------------------------------------------------- */
 
-/* What one file takes to be shown: too much for a stack. It counts in the size that a process is shown of itself. */
+/* Working memory for one file, too large for a stack. It is part of the size that a process sees of itself. */
 struct work { char text[192 << 10]; struct output shown; struct mounts mounts; };
-_Static_assert((sizeof(struct work) + 4095) / 4096 == 87, "every `status` of a program's own says so");
+_Static_assert((sizeof(struct work) + 4095) / 4096 == 87, "a process's own `status` shows this size");
 
-/* Room for it, or an error below 0. */
+/* Map this memory; return its address or a negative error. */
 static long make_room(void)
 {
     return call(SYS_mmap, 0, sizeof(struct work), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
@@ -77,14 +76,14 @@ static void show_file(struct work *work, int kind)
 
 enum { LONGEST_PATH = 32 };
 
-/* Appends to a path; returns its end. */
+/* Append to a path; return its end. */
 static char *append(char *end, const char *text)
 {
     while ((*end = *text++)) end++;
     return end;
 }
 
-/* The path of this process's own file of a kind. */
+/* The path of this process's file of a kind. */
 static const char *path_of_own(int kind, char path[LONGEST_PATH])
 {
     append(append(path, kind == TCP || kind == TCP6 ? "/proc/self/net/" : "/proc/self/"), kinds[kind]);
@@ -107,15 +106,15 @@ static void read_own(int kind, struct work *work)
     if (own >= 0) read_text(own, work), call(SYS_close, own, 0, 0, 0, 0);
 }
 
-/* A descriptor of the kernel's file becomes one of what is shown, at the same number. Returns it, or -1 and the error
- * that opening a file may have. */
+/* Replace a descriptor of the kernel's file by a pipe with the text to show. Return the descriptor, or -1 with an error that
+ * open(2) can have. */
 static int hand_on(int fd, int kind, int flags)
 {
     long error = make_room();
     if (error > -4096 && error < 0) return call(SYS_close, fd, 0, 0, 0, 0), answer(error);
     struct work *work = (struct work *)error;
     read_text(fd, work);
-    if (!*work->text) read_own(kind, work);  /* process 1 stands outside; its mounts are everybody's */
+    if (!*work->text) read_own(kind, work);  /* process 1 is outside the namespaces: show this process's mounts */
     show_file(work, kind);
     int ends[2];
     error = call(SYS_pipe2, (long)ends, O_CLOEXEC | O_NONBLOCK, 0, 0, 0);
@@ -156,7 +155,7 @@ uint64_t linked_socket(int directory, const char *path)
     return begins(target, start) ? number(&digits) : 0;
 }
 
-/* Which of these files was opened by such a name, or -1. */
+/* The kind of the file that was opened, or -1. */
 static int opened_kind(int fd, int named)
 {
     struct statfs system;
@@ -164,11 +163,11 @@ static int opened_kind(int fd, int named)
     char link[48], digits[DIGITS], path[128];
     append(append(link, "/proc/self/fd/"), decimal((uint64_t)fd, digits));
     long length = call(SYS_readlink, (long)link, (long)path, sizeof path - 1, 0, 0);
-    if (length > 0) path[length] = 0, named = kind_of(last_part(path));  /* unless /proc is not where it should be */
+    if (length > 0) path[length] = 0, named = kind_of(last_part(path));  /* unless /proc is not mounted in its place */
     return named < N_KINDS ? named : length > 0 ? -1 : MOUNTS;
 }
 
-/* Where the host's kernel has no modules, it has no list of them either: the declared one lies elsewhere. */
+/* If the host's kernel has no modules, /proc/modules does not exist; the declared list is in /sys. */
 static bool is_list_of_modules(const char *path)
 {
     return *ORIGINAL(__errno_location)() == ENOENT && path && same(path, "/proc/modules");
@@ -192,7 +191,7 @@ void stat_list(int fd, struct stat *file)
     struct stat found;
     if (call(SYS_newfstatat, AT_FDCWD, (long)path_of_own(kind, path), (long)&found, 0, 0)) return;
     *file = found;
-    file->st_mode = S_IFIFO | (found.st_mode & 07777);  /* else programs would seek in it */
+    file->st_mode = S_IFIFO | (found.st_mode & 07777);  /* otherwise programs would seek in it */
 }
 
 /* ---- opening ------------------------------------------------------------------------------------- */
@@ -201,7 +200,7 @@ EXPORT int open(const char *path, int flags, ...)
 {
     va_list more;
     va_start(more, flags);
-    mode_t mode = va_arg(more, mode_t);  /* nothing, where nothing is made, and then it is not used */
+    mode_t mode = va_arg(more, mode_t);  /* not passed unless a file may be created; otherwise unused */
     va_end(more);
     return after_opening(ORIGINAL(open)(path, flags, mode), path, flags);
 }
@@ -215,7 +214,7 @@ EXPORT int openat(int directory, const char *path, int flags, ...)
     return after_opening(ORIGINAL(openat)(directory, path, flags, mode), path, flags);
 }
 
-/* As programs call them that were compiled to be checked. */
+/* Variants called by programs compiled with _FORTIFY_SOURCE. */
 extern int __open_2(const char *path, int flags);
 extern int __openat_2(int directory, const char *path, int flags);
 
@@ -226,7 +225,7 @@ EXPORT int __openat_2(int directory, const char *path, int flags)
     return after_opening(ORIGINAL(__openat_2)(directory, path, flags), path, flags);
 }
 
-/* Whether a stream is asked for that reads such a list; then it is there, or NULL for an error. */
+/* If the stream would read such a file, return true and set it, or NULL for an error. */
 static bool open_list(const char *path, const char *mode, int flags, FILE **stream)
 {
     int named = kind_of(last_part(path));
@@ -235,7 +234,7 @@ static bool open_list(const char *path, const char *mode, int flags, FILE **stre
     int kind = fd < 0 ? -1 : opened_kind(fd, named);
     if (kind < 0) {
         if (fd >= 0) call(SYS_close, fd, 0, 0, 0, 0);
-        return false;  /* the library's own function says what it is */
+        return false;  /* the library's own function reports the error */
     }
     fd = hand_on(fd, kind, flags);
     *stream = fd < 0 ? NULL : ORIGINAL(fdopen)(fd, mode);

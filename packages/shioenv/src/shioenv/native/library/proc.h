@@ -1,16 +1,16 @@
-/* What files of /proc say, to those who ask another way. */
+/* Values of files of /proc for other calls. */
 #pragma once
 
 #include <stdint.h>
 
 #include "facts.h"
 
-/* The number of the device that something is mounted from, as the list of mounts shows it; what is not mounted has its own. */
+/* The device number that the list of mounts shows for a device; a device without a mount keeps its number. */
 uint64_t listed_device(uint64_t device);
 
 struct stat;
-/* Of a pipe that a file of /proc was handed on by: what is said of the kernel's own file, but that it is a pipe. */
+/* Give a pipe that replaces a file of /proc the attributes of the kernel's file, except its type. */
 void stat_list(int fd, struct stat *file);
 
-/* The number of a socket of the machine's processes that such a path leads to, or 0: a link below /proc/PID/fd. */
+/* The inode number of a socket of the machine's processes, by its link below /proc/PID/fd; else 0. */
 uint64_t linked_socket(int directory, const char *path);

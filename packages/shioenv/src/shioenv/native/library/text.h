@@ -1,22 +1,22 @@
-/* Texts of the kernel's, and what is shown for them. */
+/* Parse texts of the kernel, and write the texts that programs see. */
 #pragma once
 
 #include "facts.h"
 
-enum { SHOWN = 60 << 10 };  /* bytes that a pipe holds */
+enum { SHOWN = 60 << 10 };  /* capacity of a pipe in bytes */
 
-/* What is shown of a file: more than there is room for is left out. */
+/* The content that programs see of a file, truncated to the capacity. */
 struct output { size_t length; char text[SHOWN]; };
 
 bool begins(const char *text, const char *wanted);
-/* Where one text begins in another, or NULL. */
+/* Find a text in another; return its start, or NULL. */
 const char *find(const char *in, const char *wanted);
-/* The number that a text begins with, which is passed over. */
+/* Parse the number at the start of a text, and advance past it. */
 uint64_t number(const char **text);
-/* The decimal digits of a number, which begin in `digits`. */
+/* Return the decimal digits of a number, stored in `digits`. */
 enum { DIGITS = 24 };
 const char *decimal(uint64_t value, char digits[DIGITS]);
-/* The text after so many others, behind the code (answers_end). */
+/* Return one of the texts after the code (answers_end), by its index. */
 const char *text_behind(int others);
 
 void show(struct output *shown, const char *text);
