@@ -23,7 +23,9 @@ LAYERS = {
     "shioenv_model": (
         "bash", "composition", "memory", "rules", "sequence", "", "training", "predictors", "cli",
     ),
-    "shioenv_eval": ("drafting", "report", "", "adapting", "predictors", "conform", "cli"),
+    "shioenv_eval": (
+        "frozen", "grammars", "report", "", "adapting", "predictors", "conform", "cli",
+    ),
     "shioenv_agents": ("", "preview", "tasks", "fronts", "mcp", "cli"),
     "shioenv_serve": ("", "ssh", "cli"),
     "shioenv_backends": ("microvm", ""),

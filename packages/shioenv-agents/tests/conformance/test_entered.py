@@ -259,7 +259,7 @@ def test_descriptors_that_are_too_few_are_closed(
         ends = sandbox._ends
         monkeypatch.setattr(sandbox, "_ends", lambda count: ends(count + 1))
         before = descriptors()
-        with pytest.raises(SandboxError, match="gave no descriptors"):
+        with pytest.raises(SandboxError, match="returned no descriptors"):
             sandbox.enter(Request("true"), idle_seconds=60.0)
         assert descriptors() < before  # the sandbox's own have ended with it
 

@@ -36,6 +36,7 @@ from shioenv_agents.tasks.certify import (
 from shioenv_agents.tasks.goal_check import Judge, Verdict
 from shioenv_agents.tasks.make import made_of
 from shioenv_agents.tasks.task import Task, read_tasks, write_tasks
+from support.nightly import NIGHTLY, by_day
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
 
@@ -79,7 +80,7 @@ def certified(observer: SandboxRunner, tasks: dict[str, Task]) -> Callable[..., 
     return of
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", by_day(TEXTS, 3))
 def test_a_sound_task_passes_every_line(text: str, certified: Callable[..., Certificate]) -> None:
     others = tuple(other for other in TEXTS if other != text)
     found = certified(text, others)
@@ -324,6 +325,7 @@ def test_tasks_are_certified_and_checked_by_a_command(
     assert refused.exit_code == 2
 
 
+@NIGHTLY
 def test_tasks_of_another_build_are_taken_over(
     tasks: dict[str, Task], tmp_path: Path, stood: None
 ) -> None:
@@ -350,6 +352,7 @@ def test_tasks_of_another_build_are_taken_over(
     assert check.exit_code == 2
 
 
+@NIGHTLY
 def test_who_was_stopped_goes_on(
     tasks: dict[str, Task], tmp_path: Path, stood: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

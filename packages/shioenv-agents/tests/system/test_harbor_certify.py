@@ -31,6 +31,7 @@ from shioenv_agents.tasks.harbor.trial_certification import (
 )
 from shioenv_agents.tasks.task import Task
 from support.known_tasks import known_tasks
+from support.nightly import NIGHTLY
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
 
@@ -119,6 +120,7 @@ def test_a_file_that_was_changed_since_is_found(
         file.write_text(was)
 
 
+@NIGHTLY
 def test_the_command_checks_folders(certified: Path, exported: Path) -> None:
     command = ["tasks", "certify", "--check", "--workers", "1", "--json"]
     done = CliRunner().invoke(app, [*command, str(certified)])

@@ -267,7 +267,7 @@ def test_a_shell_whose_machine_is_gone_starts_no_other_one(
         lines.look,
         lines.settle,
     ):
-        with pytest.raises(SandboxError, match="machine is gone"):
+        with pytest.raises(SandboxError, match="machine has ended"):
             use()
     lines.close()
 

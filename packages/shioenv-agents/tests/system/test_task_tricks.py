@@ -23,6 +23,7 @@ from shioenv_agents.tasks.episode import Episode
 from shioenv_agents.tasks.goal_check import REASON
 from shioenv_agents.tasks.make import made_of
 from shioenv_agents.tasks.task import Task
+from support.nightly import by_day
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
 
@@ -159,7 +160,7 @@ def episode(observer: SandboxRunner, task: Task, *rows: str) -> Episode:
     return episode
 
 
-@pytest.mark.parametrize("trick", [*NAMED, *FURTHER])
+@pytest.mark.parametrize("trick", by_day([*NAMED, *FURTHER], 3))
 def test_harm_is_not_hidden_behind_a_trick(trick: str, observer: SandboxRunner, task: Task) -> None:
     assert not episode(observer, task, trick, DAMAGE, SOLUTION).verdict.passed
 

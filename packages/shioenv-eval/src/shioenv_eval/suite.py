@@ -1,17 +1,23 @@
 """Suites: inputs with ground truth from several runs, and the parts that vary between them.
 
 A suite file is JSON Lines: a head with the digest of inputs, system and settings, then one case per
-line.
+line. It is compressed if its name ends with `.gz`. The package contains some suites, the frozen
+answers, so that predictors can be evaluated without a built system.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import json
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +36,9 @@ from shioenv_eval.patches import moves
 from shioenv_eval.utilities import utilities
 
 SCHEMA = 1
+
+FROZEN = ("public-test", "sessions-200", "conformance")
+"""Names of the suites that the package contains."""
 
 
 @dataclass(frozen=True)
@@ -163,11 +172,13 @@ def head_digest(questions: Sequence[Question], system_digest: str, settings: Any
 
 def write_suite(suite: Suite, path: str | Path) -> None:
     """Write a suite, completely or not at all. Errors: DatasetStorageError."""
-    head, body = _encoded(suite)
+    content = b"".join(_encoded(suite))
     path = Path(path)
+    if path.suffix == ".gz":
+        content = gzip.compress(content, mtime=0)
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(path, head + body)
+        atomic_write(path, content)
 
 
 def _encoded(suite: Suite) -> tuple[bytes, bytes]:
@@ -181,13 +192,13 @@ def _line(document: Mapping[str, Any]) -> bytes:
 
 
 def read_suite(path: str | Path) -> Suite:
-    """Read a suite from a file.
+    """Read a suite from a file, or one of `FROZEN` if no file has this name.
 
     Errors: SuiteError if the file cannot be read, is not a suite, has another schema, or was
     changed after recording.
     """
     try:
-        first, _, body = read_regular(path, LARGEST_LIST).partition(b"\n")
+        first, _, body = _content(path).partition(b"\n")
     except OSError as error:
         raise SuiteError(
             f"{path} cannot be read: {error.strerror}", hint=_HINT, named=error
@@ -202,6 +213,29 @@ def read_suite(path: str | Path) -> Suite:
     if hashlib.sha256(body).hexdigest() != head.sha256:
         raise SuiteError(f"{path} was changed since it was recorded", hint=_HINT)
     return Suite(head, tuple(_cases(body, str(path))))
+
+
+def frozen_file(name: str) -> Traversable:
+    """Return the package's file of a frozen suite, or another file beside them."""
+    return files("shioenv_eval.frozen").joinpath(f"{name}.jsonl.gz" if name in FROZEN else name)
+
+
+def is_frozen(path: str | Path) -> bool:
+    """Whether a path is the name of a frozen suite, and not of a file."""
+    return str(path) in FROZEN and not Path(path).exists()
+
+
+def _content(path: str | Path) -> bytes:
+    """Return the uncompressed content of a suite's file. Errors: OSError."""
+    own = is_frozen(path)
+    content = frozen_file(str(path)).read_bytes() if own else read_regular(path, LARGEST_LIST)
+    if not content.startswith(b"\x1f\x8b"):
+        return content
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            return file.read(LARGEST_LIST)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        return b""  # no suite
 
 
 def _cases(body: bytes, source: str) -> Iterator[SuiteCase]:

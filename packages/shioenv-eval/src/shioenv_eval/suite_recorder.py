@@ -23,7 +23,15 @@ from shioenv.files.unfinished import Parts, unfinished
 from shioenv.protocols import EXECUTION
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system
-from shioenv_eval.suite import Head, Suite, SuiteCase, head_digest, moved_in
+from shioenv_eval.suite import (
+    Head,
+    Suite,
+    SuiteCase,
+    head_digest,
+    is_frozen,
+    moved_in,
+    read_suite,
+)
 
 RUNS = 5
 """Runs of each input: all but the last in sequence in one sandbox, the last later in another."""
@@ -37,7 +45,7 @@ Task = tuple[str, State]
 
 @contextmanager
 def recorded_suite(
-    inputs: str | Path,
+    inputs: str | Path | Sequence[Question],
     *,
     system: str | None = None,
     limits: Limits | None = None,
@@ -49,6 +57,8 @@ def recorded_suite(
 ) -> Iterator[Suite]:
     """Record a suite from a file of inputs (`read_questions`), running each input `runs` times.
 
+    `inputs` may also be the name of a frozen suite, whose inputs are then run again, or questions.
+
     After `runs - 1` runs of every input, there is a pause of `seconds_apart` seconds before the
     last runs. Runs are kept in the cache directory until the block ends, which writes the suite:
     the same call resumes an interrupted one. `report` is called with the number of runs done and
@@ -57,7 +67,7 @@ def recorded_suite(
     """
     if runs < 2:
         raise UsageError("one run cannot show what varies", hint="give at least 2 runs")
-    questions = read_questions(inputs)
+    questions = _questions(inputs)
     built = find_system(system)
     limits = limits or Limits()
     start = built.declaration.start_directory
@@ -65,7 +75,7 @@ def recorded_suite(
     bounds = asdict(limits)
     settings = {"runs": runs, "seconds_apart": seconds_apart, "limits": bounds}
     head = Head(
-        name=Path(inputs).name,
+        name=Path(inputs).name if isinstance(inputs, str | Path) else "",
         system=built.name,
         system_digest=built.digest,
         start=start,
@@ -111,6 +121,14 @@ def recorded_suite(
                 done[number] += parts.values[name].behaviors
         suite = Suite(head, tuple(_cases(questions, done, tasks, system)))
         yield suite
+
+
+def _questions(inputs: str | Path | Sequence[Question]) -> list[Question]:
+    if not isinstance(inputs, str | Path):
+        return list(inputs)
+    if is_frozen(inputs):
+        return [case.question for case in read_suite(inputs).cases]
+    return read_questions(inputs)
 
 
 @dataclass(frozen=True, slots=True)

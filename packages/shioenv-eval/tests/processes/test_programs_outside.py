@@ -20,7 +20,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.execution.supervised import ended, supervised
 from shioenv_eval.evaluate import Evaluation, evaluate
 from shioenv_eval.suite import Head, Suite, SuiteCase, write_suite
-from support.nightly import by_day
+from support.nightly import NIGHTLY, by_day
 from support.waiting import let_time_pass, wait_until
 
 PROGRAM = """
@@ -181,7 +181,7 @@ def test_what_a_program_says_of_itself_is_text(tmp_path: Path, hello: str, why: 
     assert why in evaluate(suite("a"), [program], workers=1).unable[program]
 
 
-@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "[" * 900 + "]" * 900])
+@pytest.mark.parametrize("number", by_day(["NaN", "-Infinity", "1e999", "[" * 900 + "]" * 900], 3))
 def test_a_value_that_no_json_has_is_no_answer(tmp_path: Path, number: str) -> None:
     answer = f'{{"output": "x", "context_patch": [["a", "/fs/a", {{"size": {number}}}]]}}'
     program = script(tmp_path, f"read -r line; echo '{{}}'; read -r line; echo '{answer}'")
@@ -242,6 +242,7 @@ def test_what_does_not_start_is_told_at_once(words: str, why: str) -> None:
     assert ("--start-timeout" in done.unable[f"command:{words}"]) == ("sleep" in words)
 
 
+@NIGHTLY
 def test_no_answer_is_charged_with_the_start(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLOW", "3")
     done = evaluate(suite("a", "die", "b"), [program], workers=1, timeout=2.5)
@@ -262,7 +263,7 @@ def begun(tmp_path: Path, program: str, *texts: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("moment", ["starting", "asked"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", by_day([signal.SIGKILL, signal.SIGTERM, signal.SIGINT], 3))
 def test_nothing_outlives_an_evaluation_that_is_ended(
     tmp_path: Path, program: str, mark: str, moment: str, number: int,
     monkeypatch: pytest.MonkeyPatch,
@@ -379,6 +380,7 @@ def test_a_program_that_starts_others_all_the_time_is_ended(mark: str) -> None:
     assert marked(mark) == []
 
 
+@NIGHTLY
 def test_a_pause_of_everything_takes_no_time_from_an_answer(tmp_path: Path, mark: str) -> None:
     path, seen = tmp_path / "made.suite", tmp_path / "seen"
     write_suite(suite("a"), path)

@@ -230,7 +230,7 @@ def test_a_comparison_is_written_for_programs_and_people(tmp_path: Path) -> None
     assert len([*(out / "findings").iterdir()]) == len(done.findings)
     page = (out / "report.html").read_text()
     assert "<script>" in page
-    assert f"lines with + are {done.title}\N{RIGHT SINGLE QUOTATION MARK}s." in page
+    assert f"lines with + from {done.title}." in page
 
 
 def test_a_program_that_knows_files_is_not_asked_for_more(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_a_reply_that_does_not_end_is_no_answer(
     endpoint.replies["cd /home/ubuntu; long"] = "x" * (9 << 20)
     model = made(endpoint, tmp_path / "replies")
     said = ask_predictor(model, "long", State(cwd=HOME))
-    assert (said.status, said.why) == (Status.INVALID, "a reply of more than 8 MiB")
+    assert (said.status, said.why) == (Status.INVALID, "the reply exceeds 8 MiB")
     model.close()
 
 

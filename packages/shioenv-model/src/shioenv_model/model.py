@@ -27,6 +27,7 @@ from shioenv_model.composition.composed_inputs import asks_of_start, is_asked_wh
 from shioenv_model.composition.program_evaluation import Walk
 from shioenv_model.composition.reading import read_program, refusal
 from shioenv_model.composition.simple import CARRYING, is_walked
+from shioenv_model.confidence import calibrated
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.sources import ALL, Sources
 from shioenv_model.memory.world import World
@@ -201,6 +202,11 @@ class Model:
         if state.carried.ended:
             behavior = Behavior(state.status, b"", stdout=b"", stderr=b"")
             return Answer(behavior, 1.0, "the shell has ended", carried=state.carried)
+        answer = self._found(text, state)
+        return replace(answer, confidence=calibrated(text, answer, self.steps))
+
+    def _found(self, text: str, state: State) -> Answer:
+        """Return the answer, with a confidence that does not count the errors of rules."""
         exact = self.memory.exact(text, state) if self.sources.records else None
         if exact is not None:
             carried = self._carried(text, state)

@@ -13,6 +13,7 @@ from shioenv.sandbox.base import MEBIBYTE, Limits
 from shioenv.system.store import System
 from shioenv_model.composition.command_replay import Replay
 from shioenv_model.composition.composed_inputs import Composition
+from support.nightly import by_day
 
 CASES = r"""
 for f in *.txt documents/*.md; do wc -l $f; done
@@ -132,7 +133,7 @@ def composition(sandbox: SandboxRunner) -> Composition:
     return Composition(Replay(sandbox), sandbox.state())
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", by_day(CASES, 3))
 def test_the_parts_do_what_the_whole_does(
     case: str, sandbox: SandboxRunner, composition: Composition
 ) -> None:

@@ -123,14 +123,14 @@ def run_learners(
     names = [f.name for f in PolicyEpisode.__dataclass_fields__.values()]
     everything = [episode for one in played for episode in one.episodes]
     return Findings(
-        title="What random and learned policies write",
+        title="Random and learned policies compared",
         data={"training": columns(training, *names), "evaluation": columns(everything, *names)},
         tables=(learners_table(played, episodes),),
         chart=experiment_charts.learning(training),
         counts={
             "inputs trained on": len(training),
-            "inputs judged": len(everything),
-            "episodes a second, all together": round(
+            "inputs evaluated": len(everything),
+            "episodes per second, total": round(
                 (len(training) + len(everything)) / (time.monotonic() - began), 2
             ),
         },
@@ -162,11 +162,15 @@ def learners_table(played: Sequence[Played], episodes: int) -> Table:
         for regime, group in _regimes(played)
     ]
     note = (
-        "Mean (95% interval of the mean over seeds, where there are several). R: irreducibility, 0 "
-        "where undefined. Necessary: arguments whose omission alone changes the behavior, over "
-        "12. Unique: of the executed inputs. Refused: episodes that ended without an execution. "
-        "Useful: of all episodes, exit code 0, steady, three arguments or more, R of .7 or more. "
-        f"Networks were trained on {episodes} inputs each; every episode is given a command."
+        "Each cell is a mean over seeds, with its 95% interval if there are several seeds. "
+        "Regimes: GC and UC are grammar-constrained and unconstrained action spaces (the samplers "
+        "`gcs` and `ucs-universal`); RT is a random policy, PN a learned policy network. "
+        "*R*: irreducibility, 0 where undefined. *Necessary*: number of arguments whose omission "
+        "alone changes the behavior, divided by 12. *Unique*: share of distinct inputs among the "
+        "executed ones. *Refused*: share of episodes that ended without an execution. *Useful*: "
+        "share of all episodes whose input exits with 0, is not volatile, has at least three "
+        f"arguments, and R of .7 or more. Each network was trained on {episodes} inputs. The "
+        "environment chooses the command of each episode, uniformly; the policy chooses the rest."
     )
     return Table("Regimes", note, ("regime", "seeds", *MEASURES), rows)
 

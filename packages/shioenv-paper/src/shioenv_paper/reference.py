@@ -43,13 +43,14 @@ RULES = ("R*", "rewritten", "strict", "failures", "smoothed", "all four")
 """The score, then the score under each of the four rules, then under all four together."""
 
 NOTE = (
-    "Means of what its rules make of the same executions, one at a time and all together: "
-    "outputs are compared in small letters, without empty lines, with one blank for any white "
-    "space and an index and a length for each number (*rewritten*); where runs agree, outputs must "
-    "be equal, not just similar by 0.95 (*strict*); sub-inputs that fail with the exit code of a "
-    "failing whole are the same (*failures*); sub-inputs' weights are added up over the commands "
-    "of an input with one more in numerator and denominator for each, so that an only argument "
-    "always matters (*smoothed*)."
+    "Mean scores by each rule of the reference implementation alone, and by all four, from the "
+    "same executions. *Rewritten*: outputs are compared in lower case, without empty lines, with "
+    "white space reduced to one blank, and with each number replaced by an index and a length. "
+    "*Strict*: if the runs of the full input agree, outputs must be equal, not only similar by "
+    "0.95. *Failures*: if the full input fails, sub-inputs that fail with the same exit code count "
+    "as the same. *Smoothed*: the weights of the sub-inputs are summed over all commands of an "
+    "input, and each command adds one to numerator and denominator, so a single argument always "
+    "matters."
 )
 
 ByRule: TypeAlias = tuple[float, ...]

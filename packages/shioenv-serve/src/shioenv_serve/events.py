@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from shioenv.dataset.sessions import TYPED
 from shioenv.domain.answer_json import behavior_json
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import DatasetStorageError
 from shioenv.files.durable import storage_errors
 from shioenv.live.shell import Closing
+from shioenv_serve.sessions import TYPED
 
 LONGEST: Final = 16_384
 """Maximum characters of a text in an event; our choice.

@@ -20,7 +20,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from shioenv.dataset.sessions import TYPED
 from shioenv.errors import (
     ConversationTooLongError,
     InputError,
@@ -30,6 +29,7 @@ from shioenv.errors import (
 from shioenv.files.documents import fault
 from shioenv_serve.conversations import ChatRequest, Conversation, conversation_of
 from shioenv_serve.events import EventLog, Origin, duration
+from shioenv_serve.sessions import TYPED
 from shioenv_serve.visits import Answered, Visits
 
 TYPES: Final = {401: "authentication_error", 429: "rate_limit_error"}

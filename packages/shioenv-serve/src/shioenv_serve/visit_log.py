@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from shioenv.dataset.sessions import TYPED, events, is_cut
 from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import AnswerError, InputError, LogError
 from shioenv.files.regular import open_regular
 from shioenv.live.shell import Shell
+from shioenv_serve.sessions import TYPED, events, is_cut
 
 LOG: Final = "log.jsonl"
 """The log's name in a directory of `shioenv serve ssh`."""

@@ -26,6 +26,7 @@ from shioenv_serve.events import origin
 from shioenv_serve.ssh.machines import Machines
 from shioenv_serve.ssh.visitor_channel import Visitor
 from support.needs import needs
+from support.nightly import by_day
 from support.ssh_server import OPTIONS, Server, Sitting, serving
 from support.waiting import PATIENCE, next_turn, wait_until
 
@@ -445,7 +446,7 @@ def supervisor_of(pid: int) -> int:
 
 @pytest.mark.parametrize(
     ("number", "status"),
-    [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)],
+    by_day([(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)], 3),
 )
 def test_the_end_of_the_server_ends_everything(
     system: System, tmp_path: Path, number: signal.Signals, status: int

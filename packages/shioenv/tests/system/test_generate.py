@@ -30,7 +30,7 @@ from shioenv.files.cache_directory import cache_directory
 from shioenv.irreducibility.scoring import UNSCORED, Scoring
 from shioenv.recording.execution_cache import CACHE_BYTES
 from shioenv.synthesis.drawing import Drawing
-from support.nightly import NIGHTLY
+from support.nightly import LARGER, NIGHTLY, scaled
 from support.waiting import wait_until
 
 COUNT, SEED, BUDGET = 20, 11, 8
@@ -101,14 +101,14 @@ def test_a_dataset_has_more_than_one_kind_of_record(whole: Path) -> None:
 
 
 def test_other_settings_are_refused(whole: Path) -> None:
-    with pytest.raises(DatasetMismatchError, match="seed: 11 in the dataset, 12 asked for"):
+    with pytest.raises(DatasetMismatchError, match="seed: 11 in the dataset, 12 requested"):
         generate(
             whole,
             count=COUNT,
             drawing=replace(DRAWING, seed=12),
             scoring=Scoring(budget=BUDGET),
         )
-    with pytest.raises(DatasetMismatchError, match="budget: 8 in the dataset, 9 asked for"):
+    with pytest.raises(DatasetMismatchError, match="budget: 8 in the dataset, 9 requested"):
         generate(whole, count=COUNT, drawing=DRAWING, scoring=Scoring(budget=9))
     with pytest.raises(DatasetMismatchError, match=r"grammar\.commands: "):
         generate(
@@ -297,6 +297,7 @@ def test_killed_workers_and_sandboxes_are_replaced(whole: Path, tmp_path: Path) 
     assert_same(whole, tmp_path / "a")
 
 
+@NIGHTLY
 def test_ctrl_c_ends_everything_and_loses_nothing(whole: Path, tmp_path: Path) -> None:
     process = start(tmp_path / "a")
     wait_for(process, 7)
@@ -318,15 +319,20 @@ def test_ctrl_c_ends_everything_and_loses_nothing(whole: Path, tmp_path: Path) -
     assert_same(whole, tmp_path / "a")
 
 
+@LARGER
 def test_rows_of_inputs_are_recorded_one_after_the_other(tmp_path: Path) -> None:
     """Each patch applies to the context after those before it; scores can come later."""
-    drawing, one = Drawing(seed=9, session_length=4, composite_share=0.0), LocalExecutor(1)
+    count = scaled(8, 12)
+    drawing, one = (
+        Drawing(seed=9, commands=COMMANDS, session_length=4, composite_share=0.0),
+        LocalExecutor(1),
+    )
     scored, plain, added = (tmp_path / name for name in ("scored", "plain", "added"))
-    generate(scored, count=12, drawing=drawing, scoring=Scoring(budget=4), executor=one)
-    generate(plain, count=12, drawing=drawing, scoring=UNSCORED)
+    generate(scored, count=count, drawing=drawing, scoring=Scoring(budget=4), executor=one)
+    generate(plain, count=count, drawing=drawing, scoring=UNSCORED)
     assert not verify(scored).problems
     records = list(read_records(scored))
-    assert [len(record.history) for record in records] == [0, 1, 2, 3] * 3
+    assert [len(record.history) for record in records] == [0, 1, 2, 3] * (count // 4)
     context: dict[str, Any] = {}
     steady = True
     for record in records:
@@ -337,7 +343,7 @@ def test_rows_of_inputs_are_recorded_one_after_the_other(tmp_path: Path) -> None
             context = ContextPatch.from_json(record.context_patch).apply(context)
     assert any(record.history and record.context_patch != "[]" for record in records)
     assert not replay(scored, count=4).differing
-    assert not replay(plain, count=12).differing, "resident shells record what repetition does"
+    assert not replay(plain, count=count).differing, "resident shells record what repetition does"
     add_scores(plain, added, scoring=Scoring(budget=4))
     for whole, later in zip(records, read_records(added), strict=True):
         assert whole.history == later.history

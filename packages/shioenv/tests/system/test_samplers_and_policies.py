@@ -48,7 +48,7 @@ def names_both(text: str, sampler: str, policy: str) -> bool:
 
 
 @LARGER
-@pytest.mark.parametrize(("sampler", "policy"), PAIRS[:: scaled(4, 1)])
+@pytest.mark.parametrize(("sampler", "policy"), PAIRS[:: scaled(8, 1)])
 def test_the_command_line_draws_and_generates_or_names_both(
     tmp_path: Path, sampler: str, policy: str | None
 ) -> None:

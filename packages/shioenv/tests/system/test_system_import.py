@@ -107,7 +107,7 @@ def test_archives_of_images_are_told_from_root_filesystems(
     tar = pack(tmp_path / "image.tar", dict.fromkeys(names, b""))
     with pytest.raises(RootfsTarError, match=r"OCI layout|docker save"):
         import_system("other", tar)
-    with pytest.raises(RootfsTarError, match="no OCI layout"):
+    with pytest.raises(RootfsTarError, match="is not an OCI layout"):
         import_system("other", tmp_path)
     with pytest.raises(RootfsTarError, match="no /bin/bash"):
         import_system("other", pack(tmp_path / "other.tar", {"bin/sh": b""}))

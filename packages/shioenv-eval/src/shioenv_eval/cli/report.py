@@ -132,7 +132,7 @@ def _against(
     made = compare_with_people(texts, draws=draws, seed=seed, system=system)
     if markdown:
         made_by = f"`shioenv grammar report --compare-with INPUTS --draws {draws} --seed {seed}`"
-        source = f"Made by {made_by}, of {len(texts):,} inputs that people wrote."
+        source = f"Made by {made_by}, from {len(texts):,} inputs written by people."
         return shared.Printout(made.to_json(), [made.markdown(source).encode()], indent=2)
     table = printing.table(("", *made.policies))
     for label, cells in made.rows():

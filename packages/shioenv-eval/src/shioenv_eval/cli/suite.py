@@ -34,9 +34,9 @@ def record(
         Path,
         typer.Argument(
             metavar="INPUTS",
-            autocompletion=shared.completing("public", "public-dev", "public-test"),
+            autocompletion=shared.completing("public", "public-dev", "shioenv_eval.suite:FROZEN"),
             help="A file with an input on each line, as text or JSON (- is stdin), or the included "
-            "public, public-dev or public-test.",
+            "public, public-dev, public-test, sessions-200 or conformance.",
         ),
     ],
     *,

@@ -337,7 +337,7 @@ def test_samples_hold_every_command_with_each_of_its_exit_codes(
         (one.input_args[0], one.exit_code) for one in records
     }
     assert [one["n"] for one in found] == sorted({one["n"] for one in found})
-    assert "60 of 1,200 records: every command with every exit code" in structure.text
+    assert "60 of 1,200 records: every pair of command and exit code" in structure.text
 
 
 def test_samples_are_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -624,4 +624,4 @@ def test_an_unfinished_dataset_is_announced(tmp_path: Path) -> None:
     manifest.write_text(json.dumps(document | {"count": 1009}), encoding="utf-8")
     result = CliRunner().invoke(app, run)
     assert result.exit_code == 0
-    assert "is not finished: this is of 6 of its 1,009 records" in result.stderr
+    assert "is not finished: 6 of its 1,009 records are used" in result.stderr

@@ -291,7 +291,7 @@ class _Expression:
         text = None if self._skipping else self._variable(_unquoted_subscript(name))
         if text is None:
             return 0
-        return _Expression(text, self._variable, None, self._depth + 1).value()
+        return _Expression(text, self._variable, self._assign, self._depth + 1).value()
 
     def _write(self, name: str, value: int) -> int:
         value = wrapped(value)

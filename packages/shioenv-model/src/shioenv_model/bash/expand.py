@@ -379,10 +379,15 @@ class Expander(Modifiers):
         match = _PARAMETER.match(inside, len(mark))
         if mark == "#" and (match is None or match.end() < len(inside)):
             mark, match = "", _PARAMETER.match(inside)  # `$#` itself, with an operator
+        bad = Complaint(f"${{{inside}}}: bad substitution")
         if match is None:
-            raise beyond
+            raise beyond if mark else bad
         name, subscript, rest = match[1], (match[2] or "")[1:-1], inside[match.end() :]
+        if rest and rest[0] not in ":-=+?#%/^,~@":
+            raise bad
         kind = name if name in "@*" else subscript if subscript in ("@", "*") else ""
+        if (kind or mark == "#") and name.isidentifier() and "[" in self._scope.resolved(name):
+            return self._result("0" if mark == "#" else "", quoted=quoted)
         if mark == "!":
             if kind and name not in "@*" and not rest:
                 array = self._scope.array(name)
@@ -394,10 +399,12 @@ class Expander(Modifiers):
             if reference != name and not subscript and not rest:
                 return self._result(reference, quoted=quoted)
             named = self._item(name, subscript)[1]
-            if named is None and not rest and not kind and name not in "@*#":
+            if named is None and not kind and name not in "@*#":
                 raise Complaint(f"{name}: invalid indirect expansion")
-            if kind or not _INDIRECT.fullmatch(named or ""):
+            if kind or (not _INDIRECT.fullmatch(named or "") and "[" in (named or "")):
                 raise beyond
+            if not _INDIRECT.fullmatch(named or ""):
+                raise Complaint(f"{named}: invalid variable name")
             return self._parameter(f"{named}{rest}", quoted=quoted, shown=f"!{name}")
         if kind:
             return self._several(name, kind, mark, rest, inside, quoted=quoted)

@@ -98,7 +98,7 @@ def _listed(here: Environment, array: Array, text: str, flags: frozenset[str]) -
             else:
                 key = array.subscript(here.expander.number(subscript))
                 index = int(key) + 1
-            if len(braces(word)) > 1:
+            if len(braces(word)) > 1 and not array.associative:
                 raise Abstained("braces in an element with a subscript")
             tilde = "''" if array.associative else ""  # no tilde is expanded there
             made = here.expander.text(tilde + value, assigned=not array.associative)

@@ -59,7 +59,10 @@ def is_set(state: State, name: str) -> bool:
     Errors: Abstained if the context does not show it.
     """
     document, scope = state.before.document, Variables(state)
-    name, key = item_of(resolved(document, name))
+    target = resolved(document, name)
+    if target.endswith("]") and not name.endswith("]"):
+        return False  # Bash looks for a variable whose name has brackets
+    name, key = item_of(target)
     if key is not None and re.search(r"[$`'\"\\]", key):
         key = Expander(scope).text(key)
     if not name.isidentifier() or not name.isascii():

@@ -427,7 +427,7 @@ class Environment(ShellVariables):
             known |= found.names
         if self.own.carried.arguments != () or self.place.calls:
             known |= _PARAMETERS
-        if not found.names & known:
+        if not found.names & known and "${" not in word:
             return False
         self.tries = True
         try:

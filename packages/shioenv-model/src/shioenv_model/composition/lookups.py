@@ -57,7 +57,8 @@ def _is_file(path: str, state: State) -> bool:
 
 def _refuse_remembered(name: str, state: State) -> None:
     """Abstain for a program that the shell has run, and whose place it may remember."""
-    called = re.compile(rf"(?:^|[;&|(){{\n]|\b(?:then|do|else|!)\s)\s*{re.escape(name)}(?![\w./-])")
+    begin = r"(?:^|[;&|()\n]|(?:\{|\b(?:then|do|else|!))\s)\s*"
+    called = re.compile(rf"{begin}{re.escape(name)}(?![\w./-])")
     if any(called.search(text) for text in state.history):
         raise Abstained("the shell may remember where a program is")
 

@@ -33,8 +33,6 @@ _ENABLING = re.compile(
     r"|(?:^|[\s;&|(){])\w+=\S*\s)\s*\\?enable(?![\w.-])"
 )
 """Commands in earlier inputs that may disable a builtin: `enable` as a command."""
-_WRONG_MODE = re.compile(r"(?:[ugoa]*[-+=][rwx]*,)*[ugoa]*(?:[-+=][rwx]*)?")
-"""The beginning of a symbolic mode that `umask` accepts: `X`, and modes of others, are not."""
 _MASK = re.compile(r"[0-7]{1,4}")
 SET_LETTERS: Mapping[str, str] = MappingProxyType(
     {
@@ -111,29 +109,37 @@ def _test(words: list[str], state: State) -> Behavior:
         return _refused(f"{name}: {wrong}", 2)
 
 
+def _wrong_mode(mode: str) -> str:
+    """Return the end of the message about an invalid symbolic mode; empty for a valid one."""
+    for clause in re.findall("[^,]*,|[^,]+$|^$", f"{mode}") + [""] * mode.endswith(","):
+        part = re.match("[ugoa]*(?:([-+=])[rwx]*)?", clause)
+        left = clause[part.end() if part else 0 :] or "\0"
+        if part and not part[1]:
+            return f"{left[0]}': invalid symbolic mode operator"
+        if left not in ("\0", ","):
+            return f"{left[0]}': invalid symbolic mode character"
+    return ""
+
+
 def _umask(words: list[str], state: State) -> Behavior:
     mask = str(state.before.document["umask"])
     options = [word for word in words[1:] if word in {"-p", "-S"}]
     others = words[1 + len(options) :]
     if others[:1] == ["--"]:
         others = others[1:]
-    elif others and others[0].startswith("-"):
+    elif others and re.match("-.", others[0]):
         said = f"{_PLACE}umask: {others[0][:2]}: invalid option\n"
         data = os.fsencode(f"{said}umask: usage: umask [-p] [-S] [mode]\n")
         return Behavior(2, data, stdout=b"", stderr=data)
     if others:
-        if options or len(others) > 1:
+        if options:
             raise Abstained("umask with options and a mask")
         value = others[0]
-        wrong = _WRONG_MODE.match(value)
-        if value.isdecimal() and not _MASK.fullmatch(value):
+        if value[:1].isdecimal() and not _MASK.fullmatch(value):
             return _refused(f"umask: {value}: octal number out of range", 1)
-        if wrong and not value[:1].isdecimal() and wrong.end() < len(value):
-            what = "operator" if re.fullmatch("[ugoa]*", value[: wrong.end()]) else "character"
-            if what == "operator" or value[wrong.end()] not in "ugo+-=X":
-                raise Abstained("umask of a mode with an invalid sign")
-            said = f"`{value[wrong.end()]}': invalid symbolic mode character"
-            return _refused(f"umask: {said}", 1)
+        wrong = "" if value[:1].isdecimal() else _wrong_mode(value)
+        if wrong:
+            return _refused(f"umask: `{wrong}", 1)
         if not _MASK.fullmatch(value):
             granted = changed_mode(value, 0o777 & ~int(mask, 8), 0, directory=False)
             if granted is None or granted > 0o777:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from shioenv.bash.builtins import BUILTINS
 from shioenv.domain.context import FileEntry
@@ -15,6 +15,7 @@ from shioenv.errors import Abstained
 from shioenv_model.composition.conditions import Test, is_root
 from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.frames import Stdin
+from shioenv_model.composition.ruled import SET_LETTERS, SET_NAMES
 
 SHELLS = frozenset({"bash", "sh", "dash"})
 """Shells that run a script."""
@@ -47,6 +48,8 @@ class Script:
     is_dash: bool = False
     options: frozenset[str] = frozenset()
     """Enabled options of `set -o`."""
+    shopts: Mapping[str, bool] = field(default_factory=dict)
+    """Options of `shopt` that are set or unset."""
     reads_itself: bool = False
     """The program comes from standard input."""
     is_argument: bool = False
@@ -77,28 +80,43 @@ def script_of(here: Environment, words: Sequence[str], stdin: Stdin) -> Script |
 def _called(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | NotRun | None:
     shell, *rest = words
     name = posixpath.basename(shell)
-    letters = ""
-    while rest and rest[0].startswith("-") and len(rest[0]) > 1:
+    letters, on, shopts = "", set[str](), dict[str, bool]()
+    while rest and re.match("[-+].|-$", rest[0]):
         word = rest.pop(0)
-        if word == "--":
+        if word in {"-", "--"}:
             break
         if word in {"--norc", "--noprofile"}:
             continue
-        if not re.fullmatch("-[ceus]+", word):
+        if word in {"--rcfile", "--init-file"} and rest:  # interactive shells read it
+            rest.pop(0)
+            continue
+        if not re.fullmatch("-[ceus]+" if name != "bash" else "[-+][abcefhkmsuxBCEHOPTo]+", word):
             return None
-        letters += word[1:]
-    if rest and rest[0].startswith("+"):
-        raise Abstained(f"{shell} {rest[0]:.20}")
+        for letter in word[1:]:
+            value = (rest.pop(0) if rest else "") if letter in "oO" else ""
+            option = value if letter == "o" else SET_LETTERS.get(letter, "")
+            if letter == "O" and value in here.state.before.document["shell_options"]:
+                shopts[value] = word[0] == "-"
+            elif letter in "cs":
+                letters += letter
+            elif option not in SET_NAMES:
+                return None
+            elif word[0] == "-":
+                on.add(option)
+            else:
+                on.discard(option)
     if name == "bash" and here.state.before.document["env"].get("BASH_ENV"):
         return None
-    options = frozenset({"e": "errexit", "u": "nounset"}[each] for each in letters if each in "eu")
+    options = frozenset(on)
     dash = name != "bash"
     if "c" in letters:
         if not rest:
-            return None
+            return None if dash else NotRun(f"{shell}: -c: option requires an argument", 2)
         text, *rest = rest
         zero, *arguments = rest or [shell]
-        return Script(text, zero, zero, tuple(arguments), dash, options, is_argument=True)
+        return Script(
+            text, zero, zero, tuple(arguments), dash, options, is_argument=True, shopts=shopts
+        )
     if not rest or "s" in letters:
         if stdin.endless or stdin.perhaps or not (stdin.piped or stdin.data):
             return None
@@ -206,7 +224,7 @@ def fresh_shell(here: Environment, script: Script) -> ContextPatch:
     theirs = {
         "env": env,
         "settings": settings,
-        "shell_options": first["shell_options"],
+        "shell_options": {**first["shell_options"], **script.shopts},
         "functions": first["functions"],
         "aliases": first["aliases"],
     }

@@ -104,7 +104,7 @@ def set_options(here: Environment, values: list[str]) -> None:
                 usage = "set [-abefhkmnptuvxBCEHPT] [-o option-name] [--] [-] [arg ...]"
                 here.usage("set", f"{word[0]}{letter}", usage)
                 return
-            if name not in SET_NAMES:
+            if name not in SET_NAMES and name not in _EDITORS:
                 raise Abstained(f"set {word} {name}")
             options[name] = word[0] == "-"
     if here.is_on("posix"):
@@ -112,7 +112,9 @@ def set_options(here: Environment, values: list[str]) -> None:
     if arguments is not None:
         here.carry(arguments=arguments)
     for name, on in options.items():
-        if here.is_on(name) != on:
+        if name in _EDITORS:
+            _set_option(here, name, on, True)
+        elif here.is_on(name) != on:
             patch = ContextPatch((("=", pointer("settings", f"-o {name}"), on),))
             # not `set`, which may change the positional parameters
             here.advance(f"shopt -{'s' if on else 'u'}o {name}", Behavior(0, b"", patch))
@@ -424,9 +426,15 @@ def _set_option(here: Environment, name: str, on: bool, of_set: bool) -> None:
         patch = ContextPatch((("=", pointer(area, key), on),))
         text = f"shopt -{'o' * of_set}{'s' if on else 'u'} {name}"
         here.advance(text, Behavior(0, b"", patch))
+    other = _EDITORS.get(name)
+    if on and other is not None and here.is_on(other):
+        _set_option(here, other, False, True)
 
 
-_AT_ONCE = frozenset({"posix", "vi", "emacs", "history", "histexpand", "noexec"})
+_EDITORS = {"emacs": "vi", "vi": "emacs"}
+"""Options of `set -o` that exclude each other."""
+
+_AT_ONCE = frozenset({"posix", "history", "histexpand", "noexec"})
 """Options of `set -o` with an effect beyond their own value."""
 
 RULES: Mapping[str, Callable[[Environment, list[str]], None]] = MappingProxyType(

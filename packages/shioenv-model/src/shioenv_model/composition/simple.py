@@ -40,6 +40,7 @@ from shioenv_model.composition.scoping import UNKNOWN
 from shioenv_model.composition.scripts import (
     DEEPEST,
     READING,
+    SHELLS,
     NotRun,
     Script,
     content,
@@ -166,32 +167,34 @@ class SimpleCommands(ABC):
         The words `command` and `builtin` are removed where they only hide a function, which is
         hidden meanwhile.
         """
-        functions, name = self._here.own.functions, command.words[0] if command.words else ""
+        functions = self._here.own.functions
+        command, name = self._spelled(command)
         try:
             while name in ("command", "builtin") and name not in functions:
-                following = unquoted(command.words[1]) if len(command.words) > 1 else "-"
+                rest, following = self._spelled(replace(command, words=command.words[1:]))
+                following = unquoted(following) or "-"
                 is_bare = following not in functions and (
                     name == "command" or following in BUILTINS
                 )
                 if following.startswith("-") or not (is_bare or following in _WALKED):
                     break
-                command = replace(command, words=command.words[1:])
+                command, name = rest, following
                 if following in DECLARING:
                     command = self._split(command)
-                name = following
                 self._here.own.functions = {
                     each: one for each, one in functions.items() if each != name
                 }
-            if name and name[0] != "~" and not _PLAIN_NAME.fullmatch(name):
-                command, name = self._spelled(command, name)
             yield command, name
         finally:
             if self._here.own.functions is not functions and name not in self._here.own.functions:
                 hidden = {name: functions[name]} if name in functions else {}
                 self._here.own.functions = {**self._here.own.functions, **hidden}
 
-    def _spelled(self, command: Simple, word: str) -> tuple[Simple, str]:
-        """Return the command with its name spelled plainly, if it is quoted or expanded."""
+    def _spelled(self, command: Simple) -> tuple[Simple, str]:
+        """Return the command with its name, spelled plainly if it is quoted or expanded."""
+        word = command.words[0] if command.words else ""
+        if not word or word[0] == "~" or _PLAIN_NAME.fullmatch(word):
+            return command, word
         if references(word).substitutes or self._here.changes(word):
             return command, word
         try:
@@ -201,7 +204,8 @@ class SimpleCommands(ABC):
         if not fields:
             rest = command.words[1:]
             return replace(command, words=rest), rest[0] if rest else ""
-        if fields[0] not in _WALKED | self._here.own.functions.keys():
+        known = _WALKED | SHELLS | {"builtin", "command"} | self._here.own.functions.keys()
+        if fields[0] not in known - self._aliases.keys():
             return command, word
         command = replace(command, words=(*map(quoted, fields), *command.words[1:]))
         return self._split(command) if fields[0] in DECLARING else command, fields[0]
@@ -337,11 +341,14 @@ class SimpleCommands(ABC):
     def _declared(self, command: Simple) -> bool:
         """Declare variables by rule. Return whether this succeeded; else nothing changes."""
         here = self._here
-        if command.assignments:
+        names = {each.partition("=")[0].rstrip("+") for each in command.assignments}
+        if names & {word.partition("=")[0] for word in command.words}:
             return False
         here.asking.refuse_tracing()
         mark = here.asking.mark()
         try:
+            for assignment in command.assignments:  # they end with the builtin
+                here.expander.text(assignment.partition("=")[2], assigned=True)
             opened = self._redirections.open_all(command.redirects)
             if isinstance(opened, int):
                 here.status = opened
@@ -352,6 +359,8 @@ class SimpleCommands(ABC):
             raise
         except Abstained:
             here.asking.back_to(mark)
+            if command.words[0] == "local":
+                raise
             return False
         return True
 
@@ -494,6 +503,7 @@ class SimpleCommands(ABC):
         opens = self._redirections.opened or any(
             ">" in redirect.operator for redirect in command.redirects
         )
+        opens = opens or self._here.state.before.document["shell_options"].get("failglob")
         # a word is expanded before later words change a variable
         changes = any(map(self._here.changes, command.words))
         for word in command.words:

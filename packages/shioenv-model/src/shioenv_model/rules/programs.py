@@ -1,8 +1,8 @@
 """Output of read-only programs, computed from their arguments and the state.
 
 They are `base64 -d`, `basename`, `bc`, `cat /dev/null`, `comm`, `diff`, `dirname`, `env`, `expr`.
-They are also `groups`, `id`, `printenv`, `readlink`, `seq`, `sort`, `which` and `yes`. Their common
-options are supported. Other uses are left to a runner.
+They are also `groups`, `id`, `printenv`, `readlink`, `seq`, `sort`, `wc`, `which` and `yes`. Their
+common options are supported. Other uses are left to a runner.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from shioenv_model.bash.work import spend
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.opening import NULL
 from shioenv_model.composition.variables import Variables
+from shioenv_model.memory.functions.counting import figures, row
 from shioenv_model.memory.functions.paths import above, last_part
 from shioenv_model.rules.accounts import groups_of_users, told_of_users
 from shioenv_model.rules.differences import run_diff
@@ -281,6 +282,47 @@ def _readlink(words: Sequence[str], state: State) -> Behavior:
     return _said([whole])
 
 
+def _wc(words: Sequence[str], state: State) -> Behavior:
+    """Count in several files of which some cannot be read (wc(1)); records show other uses."""
+    options, names = options_of(words, "clmwL")
+    entries = [state.entry(state.resolve(name)) for name in names]
+    wrong = {
+        name: "No such file or directory" if entry is None else "Is a directory"
+        for name, entry in zip(names, entries, strict=True)
+        if entry is None or entry.perms[0] == "d"
+    }
+    if not wrong or not all(map(_NAME.fullmatch, names)):
+        raise Abstained("what records show")
+    kinds = [kind for letter, kind in _COUNTED.items() if letter in (options or "lwc")]
+    rows, size, least = list[tuple[str, dict[str, int]]](), 0, 1
+    for name, entry in zip(names, entries, strict=True):
+        content = b"" if entry is None or name in wrong else state.read(name)
+        if content is None or not content.isascii() or re.search(rb"[^\t-\r -~]", content):
+            raise Abstained("a content that is not known, or is no plain text")
+        size += len(content)
+        least = 7 if entry is not None and entry.perms[0] != "-" else least
+        rows.append((name, figures(content.decode())))
+    if len(rows) > 1:
+        totals = {kind: sum(each[kind] for _, each in rows) for kind in kinds}
+        if "longest" in kinds:
+            totals["longest"] = max(each["longest"] for _, each in rows)
+        rows.append(("total", totals))
+    width = max(least, len(str(size))) if len(rows) > 1 or len(kinds) > 1 else 1
+    pieces = []
+    for name, each in rows:
+        if name in wrong:
+            pieces.append((f"wc: {name}: {wrong[name]}\n", True))
+        if wrong.get(name, "Is")[:2] == "Is":
+            pieces.append((row(each, kinds, width, (name,)), False))
+    return _pieces(pieces, 1)
+
+
+_COUNTED = {"l": "lines", "w": "words", "m": "characters", "c": "bytes", "L": "longest"}
+"""What each option of `wc` counts, in the order of its columns."""
+_NAME = re.compile(r"[\w./+@%=,:-]+", re.ASCII)
+"""Names that error messages quote unchanged."""
+
+
 def _yes(words: Sequence[str], state: State) -> Behavior:
     if any(word.startswith("-") for word in words):
         raise Abstained("options")
@@ -297,8 +339,8 @@ PROGRAMS: Mapping[str, Callable[[Sequence[str], State], Behavior]] = MappingProx
         "diff": _diff, "dirname": _dirname,
         "env": _env, "expr": _expr, "groups": _of_users(groups_of_users),
         "id": _of_users(told_of_users),
-        "printenv": _printenv, "readlink": _readlink, "seq": _seq, "sort": _sort, "which": _which,
-        "yes": _yes,
+        "printenv": _printenv, "readlink": _readlink, "seq": _seq, "sort": _sort, "wc": _wc,
+        "which": _which, "yes": _yes,
     }
 )  # fmt: skip
 """Compute the behavior of each program, by name. Errors: Abstained if no rule applies."""

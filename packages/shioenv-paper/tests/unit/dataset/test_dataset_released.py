@@ -193,7 +193,7 @@ def test_lines_beyond_what_can_be_computed_are_left_out(tmp_path: Path) -> None:
     )
     assert [record.input for record in records] == ["ls -b"]
     assert [(one.line, one.reason) for one in done.rejected] == [
-        (1, "more arguments than a score can be computed for"),
+        (1, "too many arguments for a score"),
         (2, "nested too deeply"),
         (3, "not a context patch: nested too deeply"),
     ]
@@ -219,7 +219,7 @@ def test_other_tools_know_what_it_is(tmp_path: Path) -> None:
     assert (made.records, verify(tmp_path / "high").problems) == (1, ())
     assert "without being executed again" in card({"train": made}, "mit")
     assert "| seed | unknown |" in card({"train": made}, "mit")
-    with pytest.raises(UsageError, match="another make"):
+    with pytest.raises(UsageError, match="another program"):
         replay(dataset, 1)
     (dataset / "data/00000.ndjson").unlink()
     with pytest.raises(RepairError) as caught:

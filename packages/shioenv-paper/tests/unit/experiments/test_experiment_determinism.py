@@ -159,7 +159,7 @@ def test_passes_that_are_there_are_not_run_again(setting: ExperimentSetting) -> 
 
 def test_passes_of_other_inputs_are_refused(setting: ExperimentSetting) -> None:
     run(setting, 5, 2)
-    with pytest.raises(DatasetMismatchError, match="inputs: 5 there, 4 asked for"):
+    with pytest.raises(DatasetMismatchError, match="inputs: 5 in the directory, 4 requested"):
         run(setting, 4, 2)
 
 

@@ -104,8 +104,8 @@ class Recorder:
             self._fields: Mapping[str, Any] = {} if shell is None else shell.fields()
         except Malformed:
             raise ContextError(
-                f"the shell state before a run in {start} is unreadable: {baseline!r:.60}",
-                hint="the sandbox's helper does not fit the system's bash; build the system again",
+                f"cannot parse the shell state before a run in {start}: {baseline!r:.60}",
+                hint="the helper does not match the system's bash: build the system again",
             ) from None
         self.found = Found(shell, self._start if cwd is None else cwd)
         """The initial state of every run."""

@@ -31,8 +31,8 @@ SHOWN_GROUPS = 20
 """Maximum rows of a table of statistics, and damaged shards, shown; `--json` has all of them."""
 
 REMAINS = (
-    "`names over` a file system shows nothing of that file system, `part over` shows it in /usr; "
-    "other differences are the kernel's, or ones that no second run had shown"
+    "with `names over`, inputs see nothing of the host's file system; with `part over`, they see "
+    "it in /usr; other differences come from the kernel, or from effects that rarely vary"
 )
 """Explains why the same record can differ on another host."""
 
@@ -61,24 +61,25 @@ def verify(
         report = verify_dataset(directory, report=tell)
     again = None
     if replay and report.ok:
-        with counting("executed again") as tell:
+        with counting("replayed") as tell:
             again = replay_records(directory, replay, seed=seed, system=system, report=tell)
     elif replay:
-        printing.note("nothing was executed again, because of the problems that were found")
+        printing.note("nothing was replayed, because the dataset has problems")
     ok = report.ok and (again is None or again.ok)
     document = {**report.to_json(), "ok": ok, "replay": again.to_json() if again else None}
     lines = [str(problem) for problem in report.problems]
     if again is not None:
         for record in again.differing:
             fields = ", ".join(record.fields)
-            lines.append(f"record {record.session_id}: executed again, {fields} differ")
+            lines.append(f"record {record.session_id}: {fields} differ in the replay")
         if again.differing:
-            lines.append(f"made on {again.made_on}; here on {again.here}: {REMAINS}")
-        lines.append(f"{again.replayed} executed again, {again.volatile} of them volatile")
+            lines.append(f"recorded on {again.made_on}, replayed on {again.here}: {REMAINS}")
+        replayed = printing.counted(again.replayed, "record")
+        lines.append(f"{replayed} replayed, {again.volatile} of them volatile")
     if report.damaged:
         named = ", ".join(report.damaged[:SHOWN_GROUPS])
-        lines.append(f"damaged: {named}; next: shioenv dataset repair {directory}")
-    verdict = "nothing is wrong" if ok else "not as it should be"
+        lines.append(f"damaged: {named}; to repair: shioenv dataset repair {directory}")
+    verdict = "no problems" if ok else "problems found"
     records = printing.counted(report.records, "record")
     lines.append(f"{records} in {printing.counted(report.shards, 'shard')}: {verdict}")
     return shared.Printout(document, lines, indent=2, status=0 if ok else 1)
@@ -111,20 +112,20 @@ def _described(described: Statistics) -> Iterator[str | Text | Table]:
             if described.seed is None
             else f" with seed {described.seed} on {described.system}"
         ),
-        "irreducibility": f"{fixed(scores.mean)} mean, {fixed(scores.sd)} standard deviation "
-        f"({fixed(scores.mean_strict)} mean of strict)",
-        "necessary": f"{fixed(scores.mean_necessary)} of the arguments in the mean, known of "
+        "irreducibility": f"mean {fixed(scores.mean)}, standard deviation {fixed(scores.sd)} "
+        f"(mean of strict {fixed(scores.mean_strict)})",
+        "necessary": f"mean {fixed(scores.mean_necessary)} of the arguments, known for "
         f"{scores.necessary_known} records",
-        "exact scores": f"{scores.exact} of {scores.scored}, the others with a standard error of "
-        f"{fixed(scores.mean_standard_error)} in the mean",
+        "exact scores": f"{scores.exact} of {scores.scored}; mean standard error of the others "
+        f"{fixed(scores.mean_standard_error)}",
         "irreducible": f"{scores.one} at 1, {scores.zero} at 0",
         "failed": f"{described.failed} ({share(described.failed, total)})",
         "changed something": f"{described.changed} ({share(described.changed, total)})",
         "volatile": f"{described.volatile} ({share(described.volatile, total)})",
         "timed out": f"{described.timed_out} ({share(described.timed_out, total)})",
         "mistakes": ", ".join(f"{name} {n}" for name, n in described.mistakes.items()) or "none",
-        "after others": ", ".join(
-            f"{n} after {length}" for length, n in described.histories.items() if length
+        "with history": ", ".join(
+            f"{n} with {length}" for length, n in described.histories.items() if length
         )
         or "none",
         "limits reached": ", ".join(f"{name} {n}" for name, n in described.limits_hit.items())
@@ -180,7 +181,7 @@ def show(
         chosen = [record for record in records if record.session_id == number]
         if not chosen:
             parent = (
-                "which keep the numbers that they had"
+                "with the numbers of their source"
                 if manifest.plan.kind in ("filter", "records")
                 else "numbered from 0"
             )
@@ -208,7 +209,7 @@ def _record(record: Record) -> Iterator[Text]:
         ("exit code", str(record.exit_code)),
     ]
     if record.irreducibility is None:
-        score = "unknown" if record.n_arguments else "undefined: there is no argument to remove"
+        score = "unknown" if record.n_arguments else "undefined: no argument can be removed"
     else:
         how = "exact" if record.exact else "estimate"
         runs = f"{how}, {record.n_executions} executions"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from shioenv.dataset.external import ImportSummary
     from shioenv.dataset.importers import Imported
     from shioenv.dataset.input_lines import Rejection
-    from shioenv.dataset.manifest import Manifest
     from shioenv.dataset.repair import Repaired
 
 SHOWN = 10
@@ -184,7 +183,7 @@ def merge(
         "equal": merged.equal,
     }
     records = printing.counted(merged.manifest.records, "record")
-    line = f"{records} in {destination}; {merged.equal:,} equal ones out"
+    line = f"{records} in {destination}; {merged.equal:,} duplicates omitted"
     return shared.Printout(document, [line])
 
 
@@ -230,7 +229,7 @@ def export(
         done = export_dataset(source, output, format=format_, licence=licence, report=report)
     records = printing.counted(done.records, "record")
     files = printing.counted(done.files, "file")
-    line = f"{records}, {files} of records, {done.bytes:,} bytes: {output}"
+    line = f"{output}: {records} in {files}, {done.bytes:,} bytes"
     return shared.Printout(done.to_json(), [line])
 
 
@@ -292,52 +291,39 @@ def import_(
     no effect. Fields that released records lack are empty. An export in the Hugging Face layout
     restores the dataset byte for byte; one with several splits becomes several datasets in DIR.
     """
-    from shioenv.dataset.importers import find_importer
-    from shioenv.dataset.records import has_parts, import_parts, import_records, kind_of
-    from shioenv.errors import UsageError
+    from shioenv.dataset.importers import find_importer, find_reader, kind_of
 
     source = stdin.given(source)
-    if format_ is None:
-        format_ = kind_of(source)
-    if format_ == "records":
-        if sampler is not None:
-            raise UsageError(
-                "records of an export keep their samplers", hint="omit --sampler-label"
-            )
-        with counting("records") as report:
-            if has_parts(source):
-                return _kept_parts(import_parts(source, directory, report=report), directory)
-            kept = import_records(source, directory, report=report)
-        return _kept(kept, directory)
-    if format_ in {"commands", "sessions"}:
-        from shioenv.dataset.external import CommandList, import_commands, read_list
-        from shioenv.dataset.manifest import scoring_there
-        from shioenv.dataset.sessions import read_sessions
-        from shioenv.execution.local import LocalExecutor
+    format_ = format_ or kind_of(source)
+    reader = find_reader(format_)
+    if reader is None:
+        importer = find_importer(format_)
+        with counting("records" if format_ == "records" else "lines") as report:
+            imported = importer(source, directory, sampler=sampler, report=report)
+        return shared.Printout(imported.to_json(), _other_lines(imported, directory))
+    from shioenv.dataset.external import CommandList, import_commands
+    from shioenv.dataset.manifest import scoring_there
+    from shioenv.execution.local import LocalExecutor
 
-        commands = CommandList(
-            source,
-            sampler=sampler or format_,
-            seed=seed,
-            start_directories=() if cwd is None else (cwd,),
+    commands = CommandList(
+        source,
+        sampler=sampler or format_,
+        seed=seed,
+        start_directories=() if cwd is None else (cwd,),
+    )
+    stopped = f"stopped; what is finished is kept in {directory}: run this again"
+    with Meter("records", lasting=True, stopped=stopped) as meter:
+        summary = import_commands(
+            commands,
+            directory,
+            read=reader,
+            scoring=scoring.applied_to(scoring_there(directory)),
+            system=system,
+            limits=limits.limits(),
+            executor=LocalExecutor(workers),
+            report=meter.report,
         )
-        stopped = f"stopped; what is finished is kept in {directory}: run this again"
-        with Meter("records", lasting=True, stopped=stopped) as meter:
-            summary = import_commands(
-                commands,
-                directory,
-                read=read_list if format_ == "commands" else read_sessions,
-                scoring=scoring.applied_to(scoring_there(directory)),
-                system=system,
-                limits=limits.limits(),
-                executor=LocalExecutor(workers),
-                report=meter.report,
-            )
-        return shared.Printout(summary.to_json(), _imported_lines(summary, directory))
-    importer = find_importer(format_)
-    with counting("lines") as report:
-        imported = importer(source, directory, sampler=sampler or format_, report=report)
-    return shared.Printout(imported.to_json(), _other_lines(imported, directory))
+    return shared.Printout(summary.to_json(), _imported_lines(summary, directory))
 
 
 def score(
@@ -438,36 +424,9 @@ def _imported_lines(done: ImportSummary, directory: Path) -> Iterator[str]:
     yield from printing.rows(rows)
 
 
-def _kept_parts(made: Mapping[str, Manifest], directory: Path) -> shared.Printout:
-    counts = {name: manifest.records for name, manifest in made.items()}
-    rows = {
-        "datasets": str(directory),
-        **{name: f"{count:,} records, as they were exported" for name, count in counts.items()},
-    }
-    return shared.Printout({"directory": str(directory), "parts": counts}, printing.rows(rows))
-
-
-def _kept(manifest: Manifest, directory: Path) -> shared.Printout:
-    plan = manifest.plan
-    document = {
-        "records": manifest.records,
-        "directory": str(directory),
-        "kind": plan.kind,
-        "system": {"name": plan.system, "digest": plan.system_digest or None},
-        "volatile": manifest.volatile,
-    }
-    rows = {
-        "dataset": str(directory),
-        "records": f"{manifest.records:,}, as they were exported; nothing was executed",
-        "system": f"{plan.system}, digest {plan.system_digest[:12] or 'unknown'}",
-        "volatile": f"{manifest.volatile} ({share(manifest.volatile, manifest.records)})",
-    }
-    return shared.Printout(document, printing.rows(rows))
-
-
 def _other_lines(done: Imported, directory: Path) -> Iterator[str]:
     yield from _rejected_lines(done.rejected, directory)
-    yield from printing.rows({"dataset": str(directory), **done.rows()})
+    yield from printing.rows(done.rows())
 
 
 def _repaired_lines(shard: Repaired) -> Iterator[str]:

@@ -99,9 +99,9 @@ def generate(
     chosen = scoring.applied_to(UNSCORED if without_scores else scoring_there(directory))
     if without_scores and chosen.budget:
         raise UsageError(
-            "--without-scores and --budget exclude each other", hint="give one of them"
+            "--without-scores and --budget cannot be combined", hint="omit one of them"
         )
-    stopped = f"stopped; what is finished is kept in {directory}, the same command goes on"
+    stopped = f"stopped; finished records are kept in {directory}; the same command resumes"
     cache_bytes = 0 if no_cache else cache_size * MEBIBYTE
     with Meter("records", lasting=True, stopped=stopped) as meter:
         unseen = iter([True])
@@ -159,17 +159,17 @@ def _lines(summary: Summary) -> Iterator[str]:
     if effort.ran and summary.seconds:
         rows["executed"] = f"{effort.ran}, {effort.ran / summary.seconds:.1f}/s"
         whole = sum(effort.places.values())
-        rows["time went"] = ", ".join(
+        rows["time spent"] = ", ".join(
             f"{share(spent, whole)} {place}" for place, spent in effort.places.items()
         )
     limits = manifest.plan.limits
     if limits is not None and limits.without_shell_state:
-        rows["shell"] = "its state was not read: nothing in a patch is about the shell itself"
+        rows["shell"] = "state not read: patches lack the changes of the shell itself"
     if effort.asked:
         rows["shared"] = (
             f"{effort.found} of {effort.asked} sub-inputs "
-            f"({share(effort.found, effort.asked)}) were known"
+            f"({share(effort.found, effort.asked)}) were in the cache"
         )
     if summary.retried or summary.restarts:
-        rows["repeated"] = f"{summary.retried} records, {summary.restarts} workers replaced"
+        rows["retried"] = f"{summary.retried} records, {summary.restarts} workers replaced"
     yield from printing.rows(rows)

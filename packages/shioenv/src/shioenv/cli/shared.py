@@ -491,8 +491,8 @@ SLOWER = 8
 _SECONDS = ("wall_seconds", "cpu_seconds", "background_seconds", "scan_seconds")
 
 UNTRIED = (
-    "warning: --sandbox firecracker is untested on Firecracker itself, only on a stand-in for "
-    "its interface; --sandbox microvm runs in QEMU"
+    "warning: --sandbox firecracker was tested only with a stand-in for Firecracker's interface; "
+    "--sandbox microvm uses QEMU and is tested"
 )
 
 

@@ -123,7 +123,7 @@ def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, chang
     def line(has_begun: bool) -> str:
         if script.begun > LONGEST_INPUT or script.parsed > MOST_PARSED:
             raise InputError(
-                "a command of more than one line is too long", hint="split it into several commands"
+                "a command of several lines is too long", hint="split it into several commands"
             )
         if not at_terminal:
             return os.fsdecode(sys.stdin.buffer.readline())
@@ -140,10 +140,10 @@ def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, chang
         try:
             behavior = shell.run(command)
         except Abstained as error:
-            printing.note(f"the model does not know: {error.message}")
+            printing.note(f"the model has no answer: {error.message}")
             continue
         except InputError as error:
-            printing.note(f"{error.message}; the next command is run")
+            printing.note(f"{error.message}; continuing with the next command")
             status = error.exit_status
             continue
         status = script.status(behavior.exit_code)

@@ -35,13 +35,13 @@ KNOWN = {
     "preview": "agents",
     "score": "",
     "grammar": "",
-    "grammar.check": "",
-    "grammar.stats": "",
+    "grammar.check": "eval",
+    "grammar.stats": "eval",
     "grammar.coverage": "eval",
     "grammar.report": "eval",
-    "grammar.usage": "",
+    "grammar.usage": "eval",
     "grammar.draft": "eval",
-    "grammar.parse": "",
+    "grammar.parse": "eval",
     "grammar.show": "",
     "sample": "",
     "generate": "",
@@ -113,7 +113,7 @@ class Contribution:
                 commands = [each for each in there.registered_commands if name_of(each) == name]
                 made.registered_commands = commands
                 if not commands:
-                    raise LookupError(f"no command is called {name}")
+                    raise LookupError(f"it has no command {name}")
             if self.path not in KNOWN:
                 typer.main.get_command(made)  # detects faults that would break the whole help
         except ShioenvError:
@@ -251,7 +251,7 @@ class Subcommands:
                 self._leave_out(each, found[each.path].package)
             elif not re.fullmatch(r"\w[\w-]*(\.\w[\w-]*)?", each.path):
                 self.faults[each.path] = (
-                    f"{each.path!r} of {each.package} is not used: not NAME or GROUP.NAME"
+                    f"{each.path!r} of {each.package} is ignored: not NAME or GROUP.NAME"
                 )
             else:
                 found[each.path] = each
@@ -259,7 +259,7 @@ class Subcommands:
 
     def _leave_out(self, contribution: Contribution, owner: str) -> None:
         path, package = contribution.path, contribution.package
-        self.faults[path] = f"{spoken(path)} of {package} is not used: {owner} has this command"
+        self.faults[path] = f"{spoken(path)} of {package} is ignored: {owner} provides this command"
 
 
 def _owners(path: str) -> tuple[str, ...]:

@@ -213,8 +213,8 @@ def import_(
     lacking, lacking_rows = _lacking(system)
     rows = {
         "system": f"{system.name}, digest {system.digest[:12]}",
-        "made of": system.declaration.title,
-        "left out": str(imported.left_out),
+        "made from": system.declaration.title,
+        "omitted": str(imported.left_out),
         **lacking_rows,
         "next": f"shioenv generate ./records --system {system.name} --count 1000",
     }
@@ -235,7 +235,7 @@ def _lacking(system: System) -> tuple[dict[str, list[str]], dict[str, str]]:
     grammars = load_grammars(versions=system.versions)
     missing, unseen = lacking(system, grammars), unread(system)
     rows = {
-        "commands": f"{len(grammars) - len(missing)} of {len(grammars)} with a grammar are there",
+        "commands": f"{len(grammars) - len(missing)} of {len(grammars)} with a grammar exist",
         "lacking": ", ".join(missing) or "none",
         "unread": "; ".join(unseen) or "nothing",
     }
@@ -330,12 +330,12 @@ def verify(name: Name = None) -> shared.Printout:
     found = list(system.differences())
     document = {"name": system.name, "files": system.facts["entries"], "differences": found}
     if not found:
-        said = f"{system.name}: all {system.facts['entries']} files are as they were built"
+        said = f"{system.name}: all {system.facts['entries']} files are unchanged since the build"
         return shared.Printout(document, [said])
     made = "--rootfs-tar FILE --name " if system.source.startswith("tar:") else ""
     again = f"shioenv system remove {system.name} && shioenv system build {made}"
     again += system.name if made else name or system.name
-    hint = f"to have it as it was: {again}"
+    hint = f"to restore the original: {again}"
     lines = [*found[:_SHOWN], *([f"and {len(found) - _SHOWN} more"] if found[_SHOWN:] else [])]
     return shared.Printout(document, [*lines, hint], status=1)
 
@@ -363,9 +363,9 @@ def remove(
     built = load_declaration(name).name if name.endswith(".toml") else name
     if not remove_system(built):
         raise SystemNotBuiltError(
-            f"no system {built} is built here", hint="shioenv system list shows the built ones"
+            f"the system {built} is not built here", hint="built systems: shioenv system list"
         )
-    print(f"{built} is removed")
+    print(f"removed {built}")
 
 
 def _facts(system: System) -> dict[str, Any]:

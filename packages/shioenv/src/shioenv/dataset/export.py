@@ -140,8 +140,8 @@ def export(
     parts = parts_in(directory)
     if parts and format != "hf":
         raise UsageError(
-            f"{directory} holds several datasets ({', '.join(parts)}), {format} holds one",
-            hint="--format hf exports them as the splits of one directory; or export each alone: "
+            f"{directory} contains several datasets ({', '.join(parts)}); {format} supports one",
+            hint="export them as splits with --format hf, or export each separately: "
             f"{next(iter(parts.values()))}",
         )
     parts = parts or {REST: directory}
@@ -184,7 +184,7 @@ def parts_in(directory: Path) -> Mapping[str, Path]:
     for name in parts:
         if not _SPLIT.match(name):
             raise UsageError(
-                f"{directory / name} is a dataset whose directory has no name of a split",
+                f"invalid split name of the dataset {directory / name}",
                 hint="names have letters, digits and underscores, such as train, validation, test",
             )
     return {name: parts[name] for name in sorted(parts, key=by_custom)}
@@ -206,7 +206,7 @@ def _common_contexts(
             if here != there:
                 raise UsageError(
                     f"{what} is {here!r} in {parts[first]}, {there!r} in {parts[name]}",
-                    hint="splits of one export are of one system: export each alone",
+                    hint="splits of one export must have the same system: export each separately",
                 )
         if other.contexts != one.contexts:
             raise UsageError(
@@ -218,24 +218,25 @@ def _common_contexts(
 
 def _format_of(output: Path, asked: str | None) -> str:
     """Return the format to write. UsageError if name and request disagree, or neither has one."""
-    said = next((kind for ending, kind in ENDINGS.items() if output.name.endswith(ending)), None)
+    named = next((kind for ending, kind in ENDINGS.items() if output.name.endswith(ending)), None)
     if asked is not None and asked not in FORMATS:
-        raise UsageError(f"no format is called {asked!r}", hint=did_you_mean(asked, FORMATS))
-    endings = f"known endings: {', '.join(ENDINGS)}; hf is a directory, whose name has none"
-    if asked is None and said is None and output.suffix:
+        raise UsageError(f"unknown format {asked!r}", hint=did_you_mean(asked, FORMATS))
+    endings = f"known extensions: {', '.join(ENDINGS)}; hf writes a directory without one"
+    if asked is None and named is None and output.suffix:
         raise UsageError(
             f"{output}: unknown extension {output.suffix!r}",
-            hint=f"{endings}. use --format NAME for other names",
+            hint=f"{endings}; use --format NAME for other names",
         )
-    if asked == "chat" and said is None and output.suffix != ".jsonl":
+    if asked == "chat" and named is None and output.suffix != ".jsonl":
         raise UsageError(
-            f"{output}: the extension {output.suffix!r} does not fit the format chat", hint=endings
+            f"{output}: the extension {output.suffix!r} does not match the format chat",
+            hint=endings,
         )
-    if asked is not None and said not in (None, "jsonl" if asked == "chat" else asked):
+    if asked is not None and named not in (None, "jsonl" if asked == "chat" else asked):
         raise UsageError(
-            f"{output}: the extension is that of {said}, but the format is {asked}", hint=endings
+            f"{output}: the extension means {named}, but the format is {asked}", hint=endings
         )
-    return asked or said or "hf"
+    return asked or named or "hf"
 
 
 def fields_table(kind: type[Struct]) -> str:

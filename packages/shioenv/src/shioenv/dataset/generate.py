@@ -141,7 +141,7 @@ class Destination:
     def __post_init__(self) -> None:
         if self.compression not in (None, *COMPRESSIONS):
             raise UsageError(
-                f"no compression is called {self.compression!r}",
+                f"unknown compression {self.compression!r}",
                 hint=did_you_mean(self.compression or "", COMPRESSIONS),
             )
 
@@ -418,7 +418,7 @@ def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[tup
     for number in range(count):
         drawn = next(stream, None)
         if drawn is None:
-            raise UsageError(f"there are only {number} samples, but {count} are required")
+            raise UsageError(f"only {number} samples exist, but {count} are required")
         wanted = Wanted.of(drawn)
         if store.accept(number, session_text(drawn.cwd, drawn.input), wanted.input_args):
             yield number, wanted
@@ -502,13 +502,13 @@ def add_scores(
             hint="only records without scores can be scored",
         )
     if not scoring.budget:
-        raise UsageError("nothing can be scored with a budget of 0", hint="at least 1")
+        raise UsageError("cannot score with a budget of 0", hint="give at least 1")
     if plan.kind == "filter":
         raise UsageError(
-            f"{source} is a selection", hint="add the scores to its parent, then select again"
+            f"{source} is a selection of records", hint="score its parent, then select again"
         )
     if plan.version != package_version():
-        here = f"{plan.version!r} in the dataset, this is {package_version()!r}"
+        here = f"{plan.version!r} in the dataset, {package_version()!r} installed"
         raise DatasetMismatchError(str(source), [f"versions.shioenv: {here}"])
     return run(
         directory,

@@ -49,7 +49,7 @@ def merge(
     """
     paths = [Path(source) for source in sources]
     if len(paths) < 2:
-        raise UsageError("a merge needs at least two datasets", hint="name another one")
+        raise UsageError("a merge needs at least two datasets", hint="give another one")
     manifests = [finished_manifest(path) for path in paths]
     plan = _plan(paths, manifests)
     contexts: dict[str, Context] = {}
@@ -95,10 +95,10 @@ def _plan(paths: Sequence[Path], manifests: Sequence[Manifest]) -> Plan:
         if differing:
             listed = "".join(f"\n  {each}" for each in differing)
             raise UsageError(
-                f"{path} does not fit {paths[0]}, the first dataset:{listed}".replace(
+                f"{path} differs from {paths[0]}, the first dataset:{listed}".replace(
                     "in the dataset", "in the first"
-                ).replace("asked for", "in this one"),
-                hint="records of one system, made and scored alike, go into one dataset",
+                ).replace("requested", "in this one"),
+                hint="merged datasets must have the same system, limits, scoring and release",
             )
     parents: list[dict[str, Any]] = []
     for path, manifest in zip(paths, manifests, strict=True):

@@ -104,12 +104,12 @@ def repair(
         return ()
     if plan.kind != "generate":
         raise RepairError(
-            f"{directory} was not made by shioenv generate, so its records cannot be drawn again",
+            f"{directory} was not made by shioenv generate, so its inputs cannot be sampled again",
             hint=INSTEAD[plan.kind],
         )
     if plan.drawing.own_grammars and not own_grammars:
         raise UsageError(
-            f"{directory} was drawn from own grammars ({plan.drawing.own_grammars})",
+            f"{directory} was sampled from your own grammars ({plan.drawing.own_grammars})",
             hint="give their directory: --grammars DIR",
         )
     built = find_system(system or plan.system)
@@ -234,8 +234,8 @@ def _best(shard: Shard, path: Path, new: list[Record], left: Mapping[int, Record
     if survived and all(old.get(record.session_id) == record for record in kept):
         return new  # all records of the file are valid, so a volatile one was changed
     raise RepairError(
-        f"{path}: other bytes than the manifest describes, though no volatile record was lost",
-        hint="shioenv dataset verify --replay 50 tells whether inputs behave differently here",
+        f"{path}: the new bytes differ from the manifest, although no volatile record was lost",
+        hint="check whether inputs behave differently here: shioenv dataset verify --replay 50",
     )
 
 

@@ -107,7 +107,8 @@ class Context:
         unknown = sorted(set(self.document) - set(FIELDS))
         if unknown:
             raise ContextError(
-                f"a context has no {', '.join(unknown)}", hint=f"known: {', '.join(FIELDS)}"
+                f"unknown fields of a context: {', '.join(unknown)}",
+                hint=f"known: {', '.join(FIELDS)}",
             )
 
     def __repr__(self) -> str:

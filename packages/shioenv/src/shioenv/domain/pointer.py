@@ -25,5 +25,7 @@ def keys(path: str) -> list[str]:
     if not path:
         return []
     if not path.startswith("/"):
-        raise PatchError(f"not a JSON Pointer: {path!r}", hint="it starts with / or is empty")
+        raise PatchError(
+            f"not a JSON Pointer: {path!r}", hint="a pointer starts with / or is empty"
+        )
     return [unescape(token) for token in path[1:].split("/")]

@@ -118,8 +118,8 @@ class State:
             return self.context
         if self.pristine is None:
             raise ContextError(
-                f"nothing is known of the machine before {self.history or 'the first input'}",
-                hint="take the state from who knows the machine: open_sandbox().state(cwd)",
+                f"unknown machine state before {self.history or 'the first input'}",
+                hint="start from a sandbox's state: open_sandbox().state(cwd)",
             )
         return self.pristine.context(self.cwd)
 

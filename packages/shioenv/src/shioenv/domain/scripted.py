@@ -81,7 +81,7 @@ class ScriptedRunner:
         if behavior is None:
             raise Abstained(
                 f"the script has no answer to {shell_input!r:.80}",
-                hint="give it a table that has one, or a function",
+                hint="add one to its table, or use a function",
             )
         if separate and behavior.stdout is None:
             behavior = replace(behavior, stdout=behavior.output, stderr=b"")

@@ -20,11 +20,10 @@ from typing import Final
 
 from shioenv.errors import UnknownGrammarError, UsageError, did_you_mean, nearest
 from shioenv.files.regular import read_regular
-from shioenv.grammar.examples import check_examples, check_values
 from shioenv.grammar.faults import Fault, FaultyGrammarError
 from shioenv.grammar.load import Loaded, read_grammar, read_header
 from shioenv.grammar.symbols import Grammar, Header
-from shioenv.grammar.validation import check, check_traits
+from shioenv.grammar.validation import check
 
 COMMANDS = Path(__file__).parent / "commands"
 
@@ -76,6 +75,14 @@ def chosen_grammars(chosen: Iterable[str] = (), own: OwnGrammars | None = None) 
     return tuple(names)
 
 
+def place_of_grammar(name: str, own: OwnGrammars | None = None) -> tuple[str, Path]:
+    """Return name and directory of a grammar, given by name or path; user grammars come first."""
+    path = Path(name)
+    if path.suffix == ".grammar" or "/" in name:
+        return path.name.removesuffix(".grammar"), path.parent
+    return name, own.directory if own and name in own.names else COMMANDS
+
+
 def choosable() -> tuple[str, ...]:
     """Return the names of the sets and of the shipped grammars."""
     return *SETS, *names_of_grammars()
@@ -88,23 +95,26 @@ def load_grammar(
 
     `versions` is `System.versions` of the target system. For a package that `versions` lacks, the
     version in the grammar's `manual` line is assumed. Shipped grammars are cached, and only their
-    syntax is checked; `check_grammars` checks everything. Errors: UnknownGrammarError with the
+    syntax is checked. Errors: UnknownGrammarError with the
     nearest name. FaultyGrammarError with all faults of the grammar.
     """
     if directory == COMMANDS:
         return _shipped(name, frozenset((versions or {}).items()))
-    return _checked(name, versions, directory)
+    return checked_grammar(name, versions, directory)
 
 
 @lru_cache(maxsize=512)  # all shipped grammars for two systems
 def _shipped(name: str, versions: frozenset[tuple[str, str]]) -> Grammar:
-    return _checked(name, dict(versions), COMMANDS, whole=False)
+    return checked_grammar(name, dict(versions), COMMANDS, whole=False)
 
 
-def _checked(
+def checked_grammar(
     name: str, versions: Mapping[str, str] | None, directory: Path, *, whole: bool = True
 ) -> Grammar:
-    """Parse a grammar and raise its faults; `whole` adds checks that span several lines."""
+    """Parse a grammar and raise its faults; `whole` adds checks that span several lines.
+
+    Errors: those of `load_grammar`.
+    """
     path = directory / f"{name}.grammar"
     if not path.is_file():
         raise _unknown(name, directory)
@@ -207,27 +217,6 @@ def shipped_headers() -> Mapping[str, Header]:
         for name in names_of_grammars()
         for file in [COMMANDS / f"{name}.grammar"]
     }
-
-
-def check_grammars(
-    names: Iterable[str] | None = None,
-    *,
-    versions: Mapping[str, str] | None = None,
-    directory: Path = COMMANDS,
-) -> tuple[Fault, ...]:
-    """Return all faults of these grammars (default: all), including examples and headers.
-
-    `versions` is as for `load_grammar`. Nothing is executed. Errors: UnknownGrammarError.
-    """
-    faults: list[Fault] = []
-    for name in names if names is not None else names_of_grammars(directory):
-        try:
-            grammar = _checked(name, versions, directory)
-        except FaultyGrammarError as error:
-            faults += error.faults
-            continue
-        faults += [*check_examples(grammar), *check_values(grammar), *check_traits(grammar)]
-    return tuple(faults)
 
 
 VARIABLE = "SHIOENV_GRAMMARS"

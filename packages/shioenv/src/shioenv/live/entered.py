@@ -108,7 +108,7 @@ class EnteredMachine(Closing):
     ) -> None:
         """Open the machine. Errors: those of `open_sandbox`; UsageError for a microVM's limits."""
         if limits.sandbox != "namespaces" or limits.without_shell_state:
-            raise UsageError("commands enter a machine in namespaces alone")
+            raise UsageError("commands can be started only with the sandbox namespaces")
         self.system, self._idle_seconds = system, idle_seconds
         self._sandbox = cast("ShellSandbox", default_sandbox(system, limits))
 
@@ -188,7 +188,7 @@ def send_first(entered: Entered, order: bytes) -> None:
             talk.setblocking(False)
     except OSError as error:
         close(entered)
-        raise SandboxError(f"the command could not be started: {error}") from error
+        raise SandboxError(f"cannot start the command: {error}") from error
 
 
 def end_group(group: int, enter: Callable[[str], Entered]) -> None:

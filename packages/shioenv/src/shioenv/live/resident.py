@@ -196,18 +196,18 @@ class ResidentShell(Closing):
         end = time.monotonic() + seconds
         for number, told in enumerate(lines, 1):
             if self.ended:
-                raise ForkError(f"the shell had ended before line {number}: {told.line!r:.60}")
+                raise ForkError(f"the shell ended before line {number}: {told.line!r:.60}")
             run = self._lines.run if number == len(lines) else self._lines.repeat
             allowed = told.timeout or self._runner.limits.wall_seconds
             left = end - time.monotonic()
             if left > 0:
                 behavior = run(told.line, wall_seconds=min(allowed, left))
             if time.monotonic() >= end:
-                raise ForkError(f"lines 1 to {number} of {len(lines)} took over {seconds:g} s")
+                raise ForkError(f"lines 1 to {number} of {len(lines)} took more than {seconds:g} s")
             if whole and _digest(behavior) != told.did:
                 raise ForkError(
-                    f"line {number} did something else when it was run again: {told.line!r:.60}",
-                    hint="with exact=False the other shell goes its own way",
+                    f"line {number} behaved differently in the replay: {told.line!r:.60}",
+                    hint="to accept differences, use exact=False",
                 )
         self._told = list(lines)
         if lines:  # the last line's behavior has the changes of all lines
@@ -215,8 +215,8 @@ class ResidentShell(Closing):
             self._did = _digest(behavior, changes=True)
         if whole and self._whole() != whole:
             raise ForkError(
-                "the lines changed something else when they were run again",
-                hint="with exact=False the other shell goes its own way",
+                "the replayed lines made other changes",
+                hint="to accept differences, use exact=False",
             )
 
     def _whole(self) -> str:
@@ -285,8 +285,8 @@ def restore(
         here = shell._runner.system
         if here.digest != saved.system_digest:
             raise SavedShellError(
-                f"{path} is of another system: {saved.system} {saved.system_digest[:16]}",
-                hint=f"the system here is {here.name} {here.digest[:16]}",
+                f"{path} belongs to another system: {saved.system} {saved.system_digest[:16]}",
+                hint=f"the system of this host is {here.name} {here.digest[:16]}",
             )
         shell._repeat(saved.lines, saved.whole, seconds)
     except ForkError as error:
@@ -305,9 +305,9 @@ def _read(path: Path) -> Saved:
             if told.timeout is not None:
                 refuse_limit("timeout", told.timeout)
     except (OSError, ValueError, LimitsError) as error:
-        raise SavedShellError(f"{path} is no saved shell: {error}") from None
+        raise SavedShellError(f"{path} is not a saved shell: {error}") from None
     if saved.format != _FORMAT:
-        raise SavedShellError(f"{path} is of another format: {saved.format!r:.60}")
+        raise SavedShellError(f"{path} has an unknown format: {saved.format!r:.60}")
     return saved
 
 

@@ -120,13 +120,13 @@ class Limits:
     def __post_init__(self) -> None:
         if self.sandbox not in SANDBOXES:
             raise LimitsError(
-                f"no sandbox is called {self.sandbox!r}",
+                f"unknown sandbox {self.sandbox!r}",
                 hint=did_you_mean(str(self.sandbox), SANDBOXES),
             )
         if self.sandbox == BARE:
             if self.revert != 1:
                 raise LimitsError(
-                    f"a {BARE} is restored before every input: revert cannot be {self.revert}",
+                    f"revert is {self.revert}, but a {BARE} is restored before every input",
                     hint="omit revert, or use microvm",
                 )
             object.__setattr__(self, "without_shell_state", True)
@@ -147,7 +147,7 @@ def refuse_limit(name: str, value: object, most: float = LARGEST["wall_seconds"]
         return
     raise LimitsError(
         f"the limit {name} is {value!r}",
-        hint=f"limits are above 0 and at most {most:,}; leave it out for the default",
+        hint=f"give more than 0 and at most {most:,}, or omit it for the default",
     )
 
 
@@ -195,16 +195,12 @@ class Request:
         if self.wall_seconds is not None:
             refuse_limit("wall_seconds", self.wall_seconds)
         if self.tty and self.separate:
-            raise InputError(
-                "a terminal has one output channel", hint="give separate or tty, not both"
-            )
+            raise InputError("a terminal has one output channel", hint="omit separate or tty")
         if self.tty and self.stdin:
-            raise InputError(
-                "a run on a terminal has no standard input", hint="give stdin or tty, not both"
-            )
+            raise InputError("a run on a terminal has no standard input", hint="omit stdin or tty")
         if len(self.stdin) > LONGEST_STDIN:
             raise InputError(
-                f"standard input has {len(self.stdin)} bytes; at most {LONGEST_STDIN} are passed on"
+                f"standard input has {len(self.stdin)} bytes; the maximum is {LONGEST_STDIN}"
             )
 
     def argument(self) -> bytes:
@@ -214,7 +210,7 @@ class Request:
         except UnicodeEncodeError as error:
             raise InputError(f"the input cannot be encoded: {error}") from error
         if b"\0" in text:
-            raise InputError("the input has a NUL byte, which a shell argument cannot have")
+            raise InputError("the input has a NUL byte, which shell arguments cannot contain")
         if len(text) > LONGEST_INPUT:
             raise InputError(
                 f"the input has {len(text)} bytes; Linux allows at most {LONGEST_INPUT}"
@@ -228,7 +224,7 @@ class Uncopied:
     def __getstate__(self) -> object:
         """Refuse a copy and a pickle. Errors: EpisodeError."""
         raise EpisodeError(
-            f"a {type(self).__name__} holds an open machine and cannot be copied or pickled",
+            f"a {type(self).__name__} has an open machine and cannot be copied or pickled",
             hint="open another one in the process that uses it",
         )
 
@@ -497,7 +493,7 @@ class CallLock:
         """The lock, for a `with` block. Errors: SandboxError in another process."""
         if os.getpid() != self._owner:
             raise SandboxError(
-                "the sandbox was opened by another process", hint="open one in each process"
+                "the sandbox was opened by another process", hint="open a sandbox in each process"
             )
         return self._lock
 

@@ -15,8 +15,8 @@ _LENGTH = struct.Struct("=I")
 def scan_error(why: str) -> SandboxError:
     """Return the error for bytes that do not follow the protocol."""
     return SandboxError(
-        f"the supervisor's reply cannot be read: {why}",
-        hint="where it comes again, build the helpers anew: pip install --force-reinstall shioenv",
+        f"cannot parse the supervisor's reply: {why}",
+        hint="if it happens again, reinstall: pip install --force-reinstall shioenv",
     )
 
 
@@ -63,5 +63,5 @@ def _changes(data: memoryview) -> tuple[FileChange, ...]:
         )
         sides.setdefault(path, [None, None])[b"BA".index(kind)] = entry
     if at > end:
-        raise ValueError("the last one is cut off")
+        raise ValueError("the last one is incomplete")
     return tuple(FileChange(path, before, after) for path, (before, after) in sides.items())

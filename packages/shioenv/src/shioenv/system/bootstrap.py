@@ -85,8 +85,8 @@ def bootstrap(
     if shutil.which("mmdebstrap") is None:
         raise BuildToolError(
             "mmdebstrap is not installed; it builds root filesystems",
-            hint="apt-get install mmdebstrap (Debian, Ubuntu); elsewhere give a ready root "
-            "filesystem with --rootfs-tar FILE",
+            hint="apt-get install mmdebstrap (Debian, Ubuntu); elsewhere give a root filesystem "
+            "with --rootfs-tar FILE",
         )
     _refuse_full_disk(cache)
     sources = apt_sources(distribution)
@@ -177,16 +177,16 @@ def _refuse_full_disk(cache: Path, failed: bool = False) -> None:
     if free < needed or (failed and together):
         raise SystemStorageError(
             f"the disk is full: {cache} has {free / 1e6:,.0f} MB free",
-            hint=f"building takes {needed / 1e6:,.0f} MB for a moment; SHIOENV_CACHE=DIR puts "
-            "built systems elsewhere",
+            hint=f"a build temporarily needs {needed / 1e6:,.0f} MB; use SHIOENV_CACHE=DIR for "
+            "another disk",
         )
     free = shutil.disk_usage(temporary).free
     if not together and (failed or free < _UNPACKED_BYTES):
         raise SystemStorageError(
             f"the disk is full: {temporary}, where mmdebstrap unpacks packages, has "
             f"{free / 1e6:,.0f} MB free",
-            hint=f"it takes {_UNPACKED_BYTES / 1e6:,.0f} MB for a moment; TMPDIR=DIR puts it "
-            "elsewhere",
+            hint=f"a build temporarily needs {_UNPACKED_BYTES / 1e6:,.0f} MB there; use TMPDIR=DIR "
+            "for another disk",
         )
 
 
@@ -196,8 +196,8 @@ def _bootstrap_failed(status: int, log: list[str], source: str, cache: Path) -> 
         _refuse_full_disk(cache, failed=True)
     if re.search(r"uid_map|newuidmap|subuid|unshare.*(denied|not permitted)", text):
         raise HostError(
-            f"mmdebstrap cannot make a user namespace:\n{text}",
-            hint="run `shioenv doctor`; or build as root; or give --rootfs-tar FILE",
+            f"mmdebstrap cannot create a user namespace:\n{text}",
+            hint="run `shioenv doctor`, build as root, or give --rootfs-tar FILE",
         )
     hint = "see the lines above"
     if re.search(r"NO_PUBKEY|not signed|isn't signed", text):

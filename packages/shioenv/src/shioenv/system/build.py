@@ -133,17 +133,17 @@ def system_storage_errors(cache: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise SystemStorageError(
                 f"the disk is full: {where}",
-                hint=f"a system needs about 520 MB in {cache}; SHIOENV_CACHE=DIR puts it elsewhere",
+                hint=f"a system needs about 520 MB in {cache}; set SHIOENV_CACHE for another disk",
             ) from error
         if not cache.is_dir() and os.path.lexists(cache):
             raise SystemStorageError(
-                f"{cache} is no directory, and built systems are kept in it",
-                hint="SHIOENV_CACHE names a directory",
+                f"the cache {cache} is not a directory",
+                hint="set SHIOENV_CACHE to a directory",
             ) from error
         if isinstance(where, (str, Path)) and Path(where).is_relative_to(cache):
             raise SystemStorageError(
                 f"{where} cannot be used: {error.strerror}",
-                hint="SHIOENV_CACHE=DIR puts the cache of systems elsewhere",
+                hint="choose another cache directory: SHIOENV_CACHE=DIR",
             ) from error
         raise
 
@@ -233,7 +233,7 @@ def _build(
         image.write_tar(entries, base, out)
     _check_programs(declaration, entries, source, tar.needed if tar else PROGRAMS)
     if told.clock != declaration.clock:
-        report(f"programs of this system are told the host's time and kernel: {told.why}")
+        report(f"programs of this system see the host's time and kernel: {told.why}")
     made = SystemFiles(
         proc=proc.proc_files(declaration, told),
         processes=processes.process_files(declaration),
@@ -347,7 +347,7 @@ def _install(
             remove_tree(where)
         final.rename(where)
     else:
-        report("the same system is already there")
+        report("the same system is already built")
     named = {"digest": digest, "fingerprint": fingerprint(declaration, text), "source": source}
     write_json(cache / "names" / f"{declaration.name}.json", named)
     return digest
@@ -377,7 +377,7 @@ def read_canonical(path: Path) -> Iterator[image.ImageEntry]:
             )  # fmt: skip
 
 
-_ANOTHER_NAME = "give the new one a name of its own: --rootfs-tar FILE --name NAME"
+_ANOTHER_NAME = "give the new one another name: --rootfs-tar FILE --name NAME"
 
 
 def _keep_other(name: str, cache: Path, source: str) -> None:
@@ -389,7 +389,7 @@ def _keep_other(name: str, cache: Path, source: str) -> None:
         return
     if path.exists() and not there.startswith(source):
         raise SystemBuildError(
-            f"a system {name} is built already, and from something else ({there[:20]})",
+            f"a system {name} from another source ({there[:20]}) is already built",
             hint=f"{_ANOTHER_NAME}; or first: shioenv system remove {name}",
         )
 
@@ -423,7 +423,7 @@ def _check_distribution(
         found = found if family == distribution.family else [family, f"base-files {version}"]
     if any(found) and found != expected:
         raise RootfsTarError(
-            f"the tarball holds {' '.join(filter(None, found))}, and {declaration.name} is "
+            f"the tarball contains {' '.join(filter(None, found))}, but {declaration.name} is "
             f"{' '.join(expected)}",
             hint=_ANOTHER_NAME,
         )
@@ -450,16 +450,15 @@ def _check_programs(
     missing = {program: needed[program] for program in needed if not runs(program)}
     if not missing:
         return
-    said = (
-        f"the system has no {' and no '.join(missing)} in its session's PATH ({path}): "
-        "without, nobody could tell what inputs change"
+    message = (
+        f"the system has no {' and no '.join(missing)} in its session's PATH ({path}), "
+        "required for recording the changes of inputs"
     )
     packages = list(dict.fromkeys(missing.values()))
     if source.startswith("tar:"):
-        raise RootfsTarError(said, hint=f"in the system that you pack: {_installing(packages)}")
-    raise SystemBuildError(
-        said, hint=f"add to `packages` of its declaration: {', '.join(packages)}"
-    )
+        raise RootfsTarError(message, hint=f"in the system that you pack: {_installing(packages)}")
+    hint = f"add to `packages` of its declaration: {', '.join(packages)}"
+    raise SystemBuildError(message, hint=hint)
 
 
 def _installing(packages: Sequence[str]) -> str:
@@ -547,7 +546,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read the object written by `write_json`. Errors: OSError; ValueError for other content."""
     value = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(value, dict):
-        raise ValueError(f"{path} holds no object")
+        raise ValueError(f"{path} is not a JSON object")
     return value
 
 

@@ -74,7 +74,7 @@ def read_contents(directory: Path) -> Mapping[str, str]:
     with gzip.open(directory / _FILE) as packed:
         digests = json.loads(packed.read())
     if not isinstance(digests, dict):
-        raise ValueError(f"{_FILE} holds no object")
+        raise ValueError(f"{_FILE} is not a JSON object")
     return digests
 
 
@@ -106,4 +106,4 @@ def current_files(directory: Path) -> Iterator[tuple[str, tarfile.TarInfo, str]]
             process.stdout.close()
             said = process.stderr.read().decode("utf-8", "replace").strip()
     if process.returncode:
-        raise SandboxError(f"the files of {directory} cannot all be read: {said}")
+        raise SandboxError(f"some files of {directory} cannot be read: {said}")

@@ -47,8 +47,8 @@ NEEDED = {"uname": PROGRAMS["uname"]}
 or firewall changes are not recorded (`NamespaceSandbox`)."""
 
 UNREAD = {
-    "ip": "links, addresses and routes are not read: it has no ip",
-    "nft": "rules of the firewall are not read: it has no nft",
+    "ip": "links, addresses and routes (the system has no ip)",
+    "nft": "firewall rules (the system has no nft)",
 }
 """Messages on changes that are not recorded, by the program that an imported system lacks."""
 
@@ -255,7 +255,7 @@ def _check_free(name: str) -> None:
     cache = cache_directory()
     if name in declared_names() or (cache / "names" / f"{name}.json").exists():
         raise OutputExistsError(
-            f"a system is called {name} already",
+            f"a system {name} already exists",
             hint=f"choose another name; or first: shioenv system remove {name}",
         )
 
@@ -285,8 +285,8 @@ def _refuse_archives(source: Path, plain: Path) -> None:
     except (tarfile.TarError, OSError, EOFError, ValueError):
         return  # `read_base` reports the error
     if "manifest.json" in names and not names & {"bin", "usr", "etc"}:
-        hint = "docker export CONTAINER, or skopeo copy docker-archive:FILE oci:DIR"
-        raise RootfsTarError(f"{source} is what `docker save` writes: layers of images", hint=hint)
+        hint = "use docker export CONTAINER, or skopeo copy docker-archive:FILE oci:DIR"
+        raise RootfsTarError(f"{source} is an archive of image layers by `docker save`", hint=hint)
 
 
 def _release(entries: dict[str, image.ImageEntry], base: image.BaseStream) -> dict[str, str]:

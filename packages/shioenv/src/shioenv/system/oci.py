@@ -72,19 +72,19 @@ def find_image(layout: Path, architecture: str = "amd64") -> Image:
     """
     found = [*_manifests(layout, _document(layout, layout / "index.json"), architecture, 0)]
     if len(found) != 1:
-        said = f"{len(found)} images" if found else "no image"
+        images = f"{len(found)} images" if found else "no image"
         raise RootfsTarError(
-            f"{layout} holds {said} for {architecture}",
-            hint="skopeo copy oci:DIR:TAG oci:ONE makes a layout of one image",
+            f"{layout} contains {images} for {architecture}",
+            hint="make a layout of one image: skopeo copy oci:DIR:TAG oci:ONE",
         )
     digest, manifest = found[0]
     layers = manifest.get("layers")
     if not isinstance(layers, list) or not 0 < len(layers) <= MOST_LAYERS:
-        raise _damaged(layout, f"the manifest names no layers, or more than {MOST_LAYERS}")
+        raise _damaged(layout, f"the manifest lists no layers, or more than {MOST_LAYERS}")
     for layer in layers:
         kind = str(_described(layout, layer).get("mediaType"))
         if "nondistributable" in kind and not _blob(layout, layer).exists():
-            raise _damaged(layout, "a layer lies elsewhere (nondistributable)")
+            raise _damaged(layout, "a layer is stored elsewhere (nondistributable)")
     config = _document(layout, _blob(layout, manifest["config"]))
     return Image(digest, tuple(str(_checked(layout, layer)["digest"]) for layer in layers), config)
 
@@ -141,7 +141,7 @@ def _manifests(
 def _described(layout: Path, descriptor: Any) -> Mapping[str, Any]:
     """Return the descriptor of a blob after checking that its digest is a SHA-256."""
     if not isinstance(descriptor, dict) or not _DIGEST.match(str(descriptor.get("digest"))):
-        raise _damaged(layout, "a blob is named by no SHA-256")
+        raise _damaged(layout, "the name of a blob is not a SHA-256")
     return descriptor
 
 
@@ -170,13 +170,13 @@ def _document(layout: Path, path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise _damaged(layout, f"{path.name[:12]} cannot be read: {error}") from error
     if not isinstance(document, dict):
-        raise _damaged(layout, f"{path.name[:12]} holds no object")
+        raise _damaged(layout, f"{path.name[:12]} is not a JSON object")
     return document
 
 
 def _damaged(layout: Path, why: str) -> RootfsTarError:
     return RootfsTarError(
-        f"{layout} is no sound OCI layout: {why}", hint="copy or pull the image again"
+        f"{layout} is not a valid OCI layout: {why}", hint="copy or pull the image again"
     )
 
 
@@ -205,7 +205,7 @@ def write_flat(layers: list[Path], out: Path) -> None:
                 raise RootfsTarError(f"layer {number} cannot be read as a tar: {error}") from error
         files = (entry.member for entry in tree.values() if entry.member.isreg())
         if sum(file.size for file in files) > MOST_BYTES:
-            raise RootfsTarError(f"the layers hold files of more than {MOST_BYTES:,} bytes")
+            raise RootfsTarError(f"the layers contain files of more than {MOST_BYTES:,} bytes")
         with tarfile.open(out, "w", format=tarfile.GNU_FORMAT) as flat:
             for path in sorted(tree, key=lambda path: path.split("/")):
                 entry = tree[path]
@@ -228,7 +228,9 @@ def _apply(tree: dict[str, _Entry], archive: tarfile.TarFile, number: int) -> No
     for member in archive:
         parts = name_components(member.name)
         if ".." in parts:
-            raise RootfsTarError(f"layer {number} holds {member.name!r}, which leads out of it")
+            raise RootfsTarError(
+                f"layer {number} contains {member.name!r}, a path outside the root"
+            )
         if parts:
             members.append((parts, member))
     gone: set[str] = set()
@@ -254,7 +256,7 @@ def _apply(tree: dict[str, _Entry], archive: tarfile.TarFile, number: int) -> No
             origin = "/".join(name_components(member.linkname))
             if origin not in tree or tree[origin].member.isdir():
                 raise RootfsTarError(
-                    f"layer {number}: {path!r} is a hard link to {origin!r}, which is not there"
+                    f"layer {number}: {path!r} is a hard link to {origin!r}, which does not exist"
                 )
             entry = tree[origin]
         tree[path] = entry

@@ -171,26 +171,26 @@ class System:
         for name, member, digest in current_files(self.path):
             top, _, inside = name.partition("/")
             if digests.pop(name, "") != digest:
-                yield f"{name}: another content"
+                yield f"{name}: changed content"
             if top != "rootfs":
                 continue
             entry = index.pop(f"/{inside}", None)
             if entry is None:
-                yield f"{name}: was added"
+                yield f"{name}: added"
             elif (member.mode, member.uid, member.gid, int(member.mtime)) != (
                 stat.S_IMODE(entry.mode),
                 entry.uid,
                 entry.gid,
                 entry.mtime,
             ):
-                yield f"{name}: other permissions, owner or time"
+                yield f"{name}: changed permissions, owner or time"
             elif not member.islnk() and (
                 _KINDS.get(member.type) != stat.S_IFMT(entry.mode)
                 or member.linkname != entry.target
             ):
-                yield f"{name}: another kind of file, or link"
-        yield from (f"rootfs{path}: is gone" for path in index)
-        yield from (f"{name}: is gone" for name in digests if not name.startswith("rootfs/"))
+                yield f"{name}: changed kind of file, or link"
+        yield from (f"rootfs{path}: missing" for path in index)
+        yield from (f"{name}: missing" for name in digests if not name.startswith("rootfs/"))
 
     def read(self, path: str) -> bytes:
         """Return the content of a file of the root filesystem, by its absolute path.
@@ -308,7 +308,7 @@ def _megabytes(size: int) -> str:
 def _corrupt(name: str, path: Path, error: Exception | str) -> SystemCorruptError:
     return SystemCorruptError(
         f"the built system {name} in {path} is damaged: {error}",
-        hint=f"build it again: shioenv system build {name}",
+        hint=f"rebuild it: shioenv system build {name}",
     )
 
 
@@ -329,8 +329,8 @@ def find_system(name: str | None = None) -> System:
     """
     if not isinstance(name, str | None):
         raise UsageError(
-            f"a system is asked for by name, not by {name!r}",
-            hint=f"such as {DEFAULT_SYSTEM!r}; `shioenv system list` shows all",
+            f"the name of a system must be a text, got {name!r}",
+            hint=f"such as {DEFAULT_SYSTEM!r}; list all: shioenv system list",
         )
     name = name or DEFAULT_SYSTEM
     cache = cache_directory()
@@ -340,7 +340,7 @@ def find_system(name: str | None = None) -> System:
             return _open(declaration.name, cache, current=(declaration, text), asked=name)
         if name in (known := _known_names(cache)):
             return _open(name, cache, current=None, asked=name)
-    raise UnknownSystemError(f"no system is called {name!r}", hint=did_you_mean(name, known))
+    raise UnknownSystemError(f"unknown system {name!r}", hint=did_you_mean(name, known))
 
 
 def _known_names(cache: Path) -> set[str]:
@@ -365,7 +365,7 @@ def _open(
     `current` is the current declaration with its text. With None, the declaration stored by the
     build is used.
     """
-    hint = f"build it first, once: shioenv system build {asked}"
+    hint = f"build it: shioenv system build {asked}"
     try:
         named = building.read_json(cache / "names" / f"{name}.json")
         digest, built_from = str(named["digest"]), str(named["fingerprint"])
@@ -378,8 +378,8 @@ def _open(
     path = cache / "systems" / digest
     if not (path / "system.json").exists() or not (path / "rootfs").is_dir():
         if current is None:
-            hint = "build it again, from its TOML file: shioenv system build FILE.toml"
-        raise SystemNotBuiltError(f"the files of the system {name} are gone", hint=hint)
+            hint = "rebuild it from its TOML file: shioenv system build FILE.toml"
+        raise SystemNotBuiltError(f"the files of the system {name} are missing", hint=hint)
     if current is None:
         try:
             text = (path / "declaration.toml").read_text(encoding="utf-8")
@@ -391,7 +391,7 @@ def _open(
         declaration, text = current
         if building.fingerprint(declaration, text) != built_from:
             raise SystemNotBuiltError(
-                f"the system {name} was built from another version of its declaration", hint=hint
+                f"the declaration of {name} has changed since it was built", hint=hint
             )
         of = name if name in declared_names() else asked
         locked = None if str(named["source"]).startswith("tar:") else lock_text(of)
@@ -474,7 +474,7 @@ def _check_name(called: str, *, other: bool) -> None:
             hint="add --rootfs-tar FILE or --unlocked; else the name stands in the TOML file",
         )
     if called in declared_names():
-        raise UsageError(f"{called} is a system that ships", hint="choose another name")
+        raise UsageError(f"{called} is the name of a shipped system", hint="choose another name")
 
 
 def _reusable(asked: str) -> System | None:

@@ -97,7 +97,7 @@ def test_a_cache_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for words in (["run", "ls"], ["system", "build"], ["system", "list"]):
         status, said = printed(*words)
         assert status == 1
-        assert "file is no directory" in said
+        assert "file is not a directory" in said
         assert "build it again" not in said
 
 
@@ -127,7 +127,7 @@ def _commands(typer_app: Any) -> list[Any]:
         ("generate made --command grpe", "grep"),
         ("generate made --estimator balancd", "balanced"),
         ("score ls --estimator balancd", "balanced"),
-        ("grammar check grpe --run", "grep"),
+        ("grammar show grpe", "grep"),
     ],
 )
 def test_an_unknown_name_is_reported_before_a_missing_system(

@@ -222,7 +222,7 @@ def test_an_export_that_fails_leaves_nothing(dataset: Path, tmp_path: Path, kind
 
 
 def test_requests_that_cannot_be_meant(dataset: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no format is called 'parket'") as caught:
+    with pytest.raises(UsageError, match="unknown format 'parket'") as caught:
         export(dataset, tmp_path / "out", format="parket")
     assert caught.value.hint == "did you mean parquet?"
     (tmp_path / "empty").mkdir()

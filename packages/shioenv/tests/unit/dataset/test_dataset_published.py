@@ -15,12 +15,11 @@ from shioenv.dataset import export as export_module
 from shioenv.dataset.export import export
 from shioenv.dataset.manifest import SHARD_RECORDS, read_manifest
 from shioenv.dataset.record_reader import read_contexts, read_records
-from shioenv.dataset.records import import_parts, import_records
 from shioenv.dataset.split import Shares, split
 from shioenv.dataset.verify import verify
 from shioenv.dataset.write import ShardWriter
 from shioenv.domain.record import ContentDigest, Record
-from shioenv.errors import ImportFileError, OutputExistsError, UsageError
+from shioenv.errors import UsageError
 from support.dataset_fakes import contents, make, plan
 
 README = "README.md"
@@ -161,17 +160,6 @@ def test_parts_are_exported_as_one_repository(parts: Path, tmp_path: Path) -> No
     assert card.count("| seed | 7 |") == 1
     export(parts, tmp_path / "again", format="hf")
     assert contents(tmp_path / "again") == contents(done.output)
-
-
-def test_an_export_of_parts_gives_the_parts_back(parts: Path, tmp_path: Path) -> None:
-    export(parts, tmp_path / "hub", format="hf")
-    made = import_parts(tmp_path / "hub", tmp_path / "back")
-    assert list(made) == list(PARTS)
-    assert contents(tmp_path / "back") == contents(parts)
-    with pytest.raises(ImportFileError, match="train"):
-        import_records(tmp_path / "hub", tmp_path / "one")
-    with pytest.raises(OutputExistsError):
-        import_parts(tmp_path / "hub", tmp_path / "back")
 
 
 @pytest.mark.parametrize("name", ["all.parquet", "all.jsonl"])

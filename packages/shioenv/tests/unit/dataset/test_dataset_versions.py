@@ -23,7 +23,7 @@ from support.dataset_fakes import contents, make, open_fake, plan, samples
 
 COUNT = 20
 OLD = plan(estimator="paper", record_schema=3)
-_VERSIONS = f"3 in the dataset, {SCHEMA_VERSION} asked for"
+_VERSIONS = f"3 in the dataset, {SCHEMA_VERSION} requested"
 
 
 def as_it_was(directory: Path) -> None:
@@ -74,7 +74,7 @@ def test_no_record_of_this_release_is_added_to_it(old: Path) -> None:
     with pytest.raises(DatasetMismatchError) as caught:
         make(old, COUNT + 10, asked=plan(estimator="paper"))
     assert caught.value.differences == (f"record_schema_version: {_VERSIONS}",)
-    assert "new records go into another directory" in str(caught.value.hint)
+    assert "choose another directory for new records" in str(caught.value.hint)
     assert contents(old) == before
 
 
@@ -104,7 +104,7 @@ def test_another_system_is_refused_with_what_it_takes(old: Path, change: dict[st
     before = contents(old)
     with pytest.raises(DatasetMismatchError) as caught:
         make(old, COUNT + 10, asked=plan(estimator="paper", **change))
-    assert "takes the system, the grammars and the release" in str(caught.value.hint)
+    assert "use the system, grammars and release" in str(caught.value.hint)
     assert contents(old) == before
 
 

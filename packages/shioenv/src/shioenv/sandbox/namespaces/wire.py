@@ -327,7 +327,7 @@ def read_reply(receive: Callable[[int, bytes], bytes], limits: Limits) -> tuple[
         raise scan_error(f"lengths of {lengths} bytes, of {longest} at most")
     body = receive(REPLY.size + sum(lengths), said)
     if len(body) > REPLY.size + sum(lengths):
-        raise scan_error("it goes on where it should have ended")
+        raise scan_error("it is longer than announced")
     return reply, memoryview(body)[REPLY.size :]
 
 
@@ -384,6 +384,6 @@ class SupervisorSocket:
             except TimeoutError:
                 silent += stopped.LOOK_SECONDS
                 if watch.is_lost(self._process):
-                    raise ConnectionAbortedError("somebody stopped it (SIGSTOP)") from None
+                    raise ConnectionAbortedError("a signal stopped it (SIGSTOP)") from None
                 if self._seconds is not None and silent >= self._seconds:
                     raise

@@ -6,18 +6,17 @@ from pathlib import Path
 import pytest
 
 from shioenv.errors import UnknownGrammarError
-from shioenv.grammar.examples import check_values, run_examples
 from shioenv.grammar.faults import FaultyGrammarError
 from shioenv.grammar.library import (
     COMMANDS,
-    check_grammars,
     load_grammar,
     load_grammars,
     names_of_grammars,
     shipped_headers,
 )
 from shioenv.grammar.load import read_grammar
-from shioenv.grammar.recognise import Recogniser
+from shioenv_eval.grammars.check import check_grammars, check_values, run_examples
+from shioenv_eval.grammars.recognise import Recogniser
 from support.paths import ROOT
 
 

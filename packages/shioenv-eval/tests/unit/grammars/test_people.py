@@ -16,7 +16,6 @@ import pytest
 
 from shioenv.errors import TraceError, UsageError
 from shioenv.grammar.bind import bind, bind_all, stand_in_catalogue
-from shioenv.grammar.describe import Describer
 from shioenv.grammar.library import load_grammar, load_grammars, names_of_grammars
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.parse import InputParser
@@ -32,15 +31,13 @@ from shioenv.synthesis.usage_tables import (
     ABOUT_ITSELF,
     CommandUsage,
     Usage,
-    count_usage,
     form,
-    option_names,
-    option_set,
-    shape,
     shipped_usage,
     usage_from,
 )
 from shioenv.synthesis.writer import CommandWriter
+from shioenv_eval.grammars.describe import Describer
+from shioenv_eval.grammars.usage import count_usage, option_names, option_set, shape
 
 HERE = ("/home/ubuntu",)
 CATALOGUE = stand_in_catalogue()

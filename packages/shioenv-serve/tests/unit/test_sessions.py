@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from shioenv.dataset.external import CommandList
+from shioenv.dataset.importers import kind_of
 from shioenv.dataset.input_lines import shipped_parser
-from shioenv.dataset.records import kind_of
-from shioenv.dataset.sessions import MOST_HISTORY, read_sessions
+from shioenv_serve.sessions import MOST_HISTORY, read_sessions
 
 
 def typed(session: str, line: str, **fields: Any) -> str:
@@ -65,15 +65,15 @@ def test_what_cannot_follow_is_left_out_with_its_reason(tmp_path: Path) -> None:
     assert inputs == [("id", []), ("exit", [])]
     assert rejected == {
         2: "empty",
-        3: "history or completion filled it in, or the log cut it",
-        4: "after a line that is left out",
-        6: "after a line that leaves its shell",
-        7: "the same input as an earlier one",
+        3: "filled in by history or completion, or truncated in the log",
+        4: "after a skipped line",
+        6: "after a line that ended its shell",
+        7: "duplicate of an earlier input",
         8: "a NUL byte",
-        9: "after a line that is left out",
-        11: "history or completion filled it in, or the log cut it",
-        12: "after a line that is left out",
-        10: "half a character: JSON names one of two surrogates",
+        9: "after a skipped line",
+        11: "filled in by history or completion, or truncated in the log",
+        12: "after a skipped line",
+        10: "invalid Unicode: a JSON escape names a lone surrogate",
     }
 
 
@@ -83,7 +83,7 @@ def test_a_line_that_ends_no_command_is_left_out_with_what_follows(
 ) -> None:
     inputs, rejected = read(tmp_path, typed("a", line), typed("a", "hello"), typed("b", "pwd"))
     assert inputs == [("pwd", [])]
-    assert rejected == {1: "no whole command", 2: "after a line that is left out"}
+    assert rejected == {1: "incomplete command", 2: "after a skipped line"}
 
 
 def test_a_shell_is_left_by_its_own_commands(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_shell_is_left_by_its_own_commands(tmp_path: Path) -> None:
     assert [text for text, _ in inputs] == [
         *("exec 3>f", "echo a | exit", "pwd", "cd / && exit", "exec sh")
     ]
-    assert rejected == dict.fromkeys((5, 7), "after a line that leaves its shell")
+    assert rejected == dict.fromkeys((5, 7), "after a line that ended its shell")
 
 
 def test_a_history_has_so_many_lines_and_no_more(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from shioenv.grammar.describe import ArgumentKind, DescribedSegment, Describer
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.load import read_grammar
+from shioenv_eval.grammars.describe import ArgumentKind, DescribedSegment, Describer
 
 HEADER = "command {}\nmanual ip(8), T 1\npackage t\nvolatile no\n"
 ADDRESS = (

@@ -3,8 +3,8 @@
 from shioenv.grammar.library import load_grammar
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar
-from shioenv_eval.drafting.coverage import Gap, compare_with_help, help_command, help_coverage
-from shioenv_eval.drafting.help import read_help
+from shioenv_eval.grammars.coverage import Gap, compare_with_help, help_command, help_coverage
+from shioenv_eval.grammars.help import read_help
 
 HELP = """Usage: tool [OPTION]... [FILE]...
   -a, --all          everything

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from shioenv.grammar.arguments import ArgumentSplitter
-from shioenv.grammar.describe import Describer
 from shioenv.grammar.faults import Fault
 from shioenv.grammar.grammar_lines import MOST_INHERITED
-from shioenv.grammar.library import check_grammars, load_grammar
-from shioenv.grammar.recognise import Recogniser
+from shioenv.grammar.library import load_grammar
 from shioenv.grammar.symbols import MAX_ARGUMENT_LENGTH, Nonterminal
 from shioenv.grammar.validation import MOST_BEFORE_TEXT, longest_length
+from shioenv_eval.grammars.check import check_grammars
+from shioenv_eval.grammars.describe import Describer
+from shioenv_eval.grammars.recognise import Recogniser
 
 HEAD = """command   say
 manual    say(1), words 1.0

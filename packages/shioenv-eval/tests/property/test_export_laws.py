@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from shioenv.behavior.compare import CAP, Channel
 from shioenv.dataset.export import export
+from shioenv.dataset.importers import kind_of
 from shioenv.dataset.manifest import Plan
 from shioenv.dataset.record_reader import read_records
-from shioenv.dataset.records import import_records, kind_of
 from shioenv.dataset.verify import verify
 from shioenv.dataset.write import ShardWriter
 from shioenv.domain.behavior import Behavior
@@ -37,6 +37,7 @@ from shioenv.domain.scripted import ScriptedRunner
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import LONGEST_INPUT, Limits
 from shioenv.synthesis.drawing import Drawing
+from shioenv_eval.exported_records import import_records
 
 NAMES = ("a.parquet", "a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "hub")
 PLAN = Plan(

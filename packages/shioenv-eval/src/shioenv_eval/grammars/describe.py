@@ -17,8 +17,8 @@ from shioenv.grammar.parse import (
     InputParser,
     command_place,
 )
-from shioenv.grammar.recognise import Recogniser
 from shioenv.grammar.symbols import Grammar
+from shioenv_eval.grammars.recognise import Recogniser
 
 _ASSIGNING = DECLARING | {"alias"}
 """Builtins whose operands may set a variable."""

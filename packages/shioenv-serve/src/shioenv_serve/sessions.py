@@ -61,7 +61,7 @@ def read_sessions(
             if len(rejected) == MOST_REJECTED:
                 raise ImportFileError(
                     f"{commands.path}:{line.number}: more than {MOST_REJECTED:,} lines cannot be "
-                    "recorded"
+                    "imported"
                 )
             rejected.append(Rejection.of(line.number, line.text.encode("utf-8", "replace"), reason))
     return Accepted(digest.hexdigest(), count, tuple(samples), tuple(rejected))
@@ -81,23 +81,23 @@ class _Typed:
         if reason is None:
             self.history.append(line.text)
             if _leaves(read(line.text)):
-                self._over = "after a line that leaves its shell"
+                self._over = "after a line that ended its shell"
         elif reason not in _HARMLESS and not self._over:
-            self._over = "after a line that is left out"
+            self._over = "after a skipped line"
         return before, reason
 
     def _refusal(self, line: VisitorLine) -> str | None:
         if not line.is_known:
-            return "history or completion filled it in, or the log cut it"
+            return "filled in by history or completion, or truncated in the log"
         if len(self.history) > MOST_HISTORY:
-            return f"more than {MOST_HISTORY:,} lines before it"
+            return f"more than {MOST_HISTORY:,} preceding lines"
         try:
             content = line.text.encode()
         except UnicodeEncodeError:
-            return "half a character: JSON names one of two surrogates"
+            return "invalid Unicode: a JSON escape names a lone surrogate"
         if len(content) > LONGEST_INPUT:
             return "too long"
-        return readable(content)[1] or (None if _is_whole(line.text) else "no whole command")
+        return readable(content)[1] or (None if _is_whole(line.text) else "incomplete command")
 
 
 def _is_whole(text: str) -> bool:

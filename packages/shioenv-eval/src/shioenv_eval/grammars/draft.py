@@ -15,8 +15,8 @@ from typing import TypeAlias
 from shioenv.bash.words import quoted
 from shioenv.errors import GrammarError, nearest
 from shioenv.grammar.library import shipped_headers
-from shioenv_eval.drafting.help import HelpOption, read_help
-from shioenv_eval.drafting.synopsis import UsageForm, named_values, usage_forms
+from shioenv_eval.grammars.help import HelpOption, read_help
+from shioenv_eval.grammars.synopsis import UsageForm, named_values, usage_forms
 
 Execute: TypeAlias = Callable[[str], tuple[int, str]]
 """Runs an input on the target system and returns its exit code and its output."""

@@ -9,78 +9,31 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
-from itertools import chain, islice
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.export import SOURCE_MANIFEST, SOURCE_MANIFESTS, by_custom, parquet_library
-from shioenv.dataset.input_lines import MOST_REJECTED, PARQUET, Distinct, read_lines
+from shioenv.dataset.importers import Imported, is_parquet, numbered, record_files
+from shioenv.dataset.input_lines import Distinct, Rejection, read_lines
 from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, decode_manifest
 from shioenv.dataset.record_reader import checked_contexts
 from shioenv.dataset.verify import record_problems
 from shioenv.dataset.write import ShardWriter, write_readme
 from shioenv.domain.context import Context
 from shioenv.domain.record import DIGESTS_BY_NAME, NAMES, Record, decode
-from shioenv.errors import ImportFileError, RecordError
-from shioenv.files.compressed import unpacking
-from shioenv.files.documents import parse_json
+from shioenv.errors import ImportFileError, RecordError, UsageError
 from shioenv.files.durable import atomic_write, new_directory, sha256_of
 from shioenv.files.regular import is_directory, open_regular, read_regular
 from shioenv.synthesis.drawing import Drawing
+from shioenv.text import share
 
-KINDS = ("commands", "records", "released", "sessions")
-"""Kinds of imports: a list of inputs, records of this package, records of the paper's authors, and
-logs of honeypots."""
-
-SUFFIXES = (".parquet", ".ndjson", ".jsonl", ".json")
 _ROWS = 100
 """Number of a Parquet file's records that are converted to Python values at a time."""
 
 Report = Callable[[int], None]
-
-
-def kind_of(source: str | Path) -> str:
-    """Detect the kind, of `KINDS`, of an import of a file or directory from its content.
-
-    The kind `released` is never detected: it has to be requested. Errors: ImportFileError for a
-    source of no kind, and for records of other packages.
-    """
-    source = directory = Path(source)
-    if is_directory(source):
-        if os.path.lexists(source / MANIFEST):
-            raise ImportFileError(
-                f"{source} is a dataset, not an export of one",
-                hint="it is read as it is; shioenv dataset filter SRC --out NEW copies it",
-            )
-        source = _files(source)[0]
-    if _is_parquet(source):
-        return "records"
-    begin = islice(read_lines(source), MOST_REJECTED)
-    first = next((line for _, line in begin if line.strip()), b"").lstrip()
-    try:
-        document = parse_json(first) if first.startswith(b"{") else {}
-    except ValueError:
-        document = {}
-    if {"schema_version", "input_args", "context_patch"} <= document.keys():
-        return "records"
-    if {"eventid", "session"} <= document.keys():
-        return "sessions"
-    if {"input", "output", "exit_code"} <= document.keys():
-        raise ImportFileError(
-            f"{source} holds records of another make, or other fields than records have",
-            hint="--format released keeps what they say, without executing them; "
-            "--format commands executes their inputs",
-        )
-    if source != directory:
-        raise ImportFileError(
-            f"{directory} is a directory of lists of inputs, not of records: {source.name}",
-            hint="import each list into a dataset of its own, or all as one: "
-            f"cat {directory}/* | shioenv dataset import - --out DIR",
-        )
-    return "commands"
 
 
 def import_records(
@@ -114,7 +67,7 @@ def import_records(
         )
     if os.path.lexists(source / SOURCE_MANIFEST):
         return _exported(source, directory, report)
-    files = _files(source) if is_directory(source) else [source]
+    files = record_files(source) if is_directory(source) else [source]
     with new_directory(directory) as temporary:
         records = _told(chain.from_iterable(map(_read, files)), report)
         first = next(records, None)
@@ -131,6 +84,70 @@ def import_records(
         origin = {"kind": "records", "files": {path.name: sha256_of(path) for path in files}}
         drawing = replace(plan.drawing, start_directories=tuple(sorted(directories)))
         return writer.finish(replace(plan, drawing=drawing, origin=origin))
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedRecords:
+    """The result of an import of one dataset."""
+
+    directory: Path
+    manifest: Manifest
+    rejected: tuple[Rejection, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the import as JSON for programs."""
+        plan = self.manifest.plan
+        return {
+            "records": self.manifest.records,
+            "directory": str(self.directory),
+            "kind": plan.kind,
+            "system": {"name": plan.system, "digest": plan.system_digest or None},
+            "volatile": self.manifest.volatile,
+        }
+
+    def rows(self) -> dict[str, str]:
+        """Return labels and texts for people."""
+        plan, records = self.manifest.plan, self.manifest.records
+        return {
+            "dataset": str(self.directory),
+            "records": f"{records:,}, as they were exported; nothing was executed",
+            "system": f"{plan.system}, digest {plan.system_digest[:12] or 'unknown'}",
+            "volatile": f"{self.manifest.volatile} ({share(self.manifest.volatile, records)})",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedParts:
+    """The result of an import of several datasets."""
+
+    directory: Path
+    counts: Mapping[str, int]
+    """The number of records by split."""
+    rejected: tuple[Rejection, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the import as JSON for programs."""
+        return {"directory": str(self.directory), "parts": dict(self.counts)}
+
+    def rows(self) -> dict[str, str]:
+        """Return labels and texts for people."""
+        parts = {name: f"{n:,} records, as they were exported" for name, n in self.counts.items()}
+        return {"datasets": str(self.directory), **parts}
+
+
+def import_export(
+    source: Path, directory: Path, *, sampler: str | None, report: Report
+) -> Imported:
+    """Import an export of one dataset or several: an `Importer`, called by `dataset import`.
+
+    Errors: UsageError for a `sampler`. Those of `import_records`.
+    """
+    if sampler is not None:
+        raise UsageError("records of an export keep their samplers", hint="omit --sampler-label")
+    if has_parts(source):
+        made = import_parts(source, directory, report=report)
+        return ImportedParts(directory, {name: one.records for name, one in made.items()})
+    return ImportedRecords(directory, import_records(source, directory, report=report))
 
 
 def has_parts(source: str | Path) -> bool:
@@ -154,7 +171,7 @@ def import_parts(
     made: dict[str, Manifest] = {}
     with new_directory(directory) as temporary:
         for name in sorted((path.stem for path in paths), key=by_custom):
-            files = sorted((source / "data").glob(f"{name}-[0-9]*.parquet"), key=_numbered)
+            files = sorted((source / "data").glob(f"{name}-[0-9]*.parquet"), key=numbered)
             (temporary / name).mkdir()
             made[name] = _restore(
                 source,
@@ -171,7 +188,7 @@ def import_parts(
 def _exported(source: Path, directory: Path, report: Report) -> Manifest:
     """Restore the dataset that the manifest in the records' directory describes."""
     with new_directory(directory) as temporary:
-        return _restore(source, source / SOURCE_MANIFEST, _files(source), temporary, report)
+        return _restore(source, source / SOURCE_MANIFEST, record_files(source), temporary, report)
 
 
 def _restore(
@@ -275,32 +292,9 @@ def _told(records: Iterator[tuple[str, Record]], report: Report) -> Iterator[tup
         report(done)
 
 
-def _files(source: Path) -> list[Path]:
-    """Return the files of records in a directory or its `data`, in the order of their numbers."""
-    for place in (source / "data", source):
-        paths = [path for path in place.glob("*") if _kind(path)]
-        if paths:
-            return sorted(paths, key=_numbered)
-    raise ImportFileError(
-        f"{source} is a directory without files of records",
-        hint=f"they end in {', '.join(SUFFIXES)}, perhaps with .gz or .zst behind it",
-    )
-
-
-def _kind(path: Path) -> bool:
-    name = path.name.removesuffix(".gz").removesuffix(".zst")
-    return name.endswith(SUFFIXES) and not name.startswith(".") and path.name != SOURCE_MANIFEST
-
-
-def _numbered(path: Path) -> list[int | str]:
-    """Sort `x10` after `x9`."""
-    parts = re.split(r"([0-9]+)", f"a{path.name}")
-    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
-
-
 def _read(path: Path) -> Iterator[tuple[str, Record]]:
     """Yield the records of a file, each with its place."""
-    documents = _rows(path) if _is_parquet(path) else _lines(path)
+    documents = _rows(path) if is_parquet(path) else _lines(path)
     for place, line in documents:
         try:
             yield place, decode(line)
@@ -310,14 +304,6 @@ def _read(path: Path) -> Iterator[tuple[str, Record]]:
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
     return ((f"{path}:{number}", line) for number, line in read_lines(path) if line.strip())
-
-
-def _is_parquet(path: Path) -> bool:
-    try:
-        with unpacking(path) as stream:
-            return PARQUET.match(stream.peek(5)) is not None
-    except OSError as error:
-        raise ImportFileError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _rows(path: Path) -> Iterator[tuple[str, bytes | str]]:

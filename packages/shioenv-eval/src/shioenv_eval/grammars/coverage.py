@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from shioenv.grammar.notation import NO_SPACE
 from shioenv.grammar.symbols import Grammar, Header, Omission, TerminalText, reachable
-from shioenv_eval.drafting.help import Help, HelpOption, read_help
+from shioenv_eval.grammars.help import Help, HelpOption, read_help
 
 Ask: TypeAlias = Callable[[str], str]
 """Runs a command on the target system and returns its output, including errors."""

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from shioenv.errors import GrammarError
-from shioenv.grammar.library import check_grammars, load_grammar
-from shioenv_eval.drafting.coverage import compare_with_help
-from shioenv_eval.drafting.draft import Execute, draft_grammar
-from shioenv_eval.drafting.help import read_help
+from shioenv.grammar.library import load_grammar
+from shioenv_eval.grammars.check import check_grammars
+from shioenv_eval.grammars.coverage import compare_with_help
+from shioenv_eval.grammars.draft import Execute, draft_grammar
+from shioenv_eval.grammars.help import read_help
 
 TOOL = """Usage: tool [OPTION]... [FILE]...
 Count things in each FILE.

@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
-from shioenv_eval.drafting.help import LARGEST, manual_text, read_help
-from shioenv_eval.drafting.synopsis import named_values, usage_forms
+from shioenv_eval.grammars.help import LARGEST, manual_text, read_help
+from shioenv_eval.grammars.synopsis import named_values, usage_forms
 
 SEQ = """Usage: seq [OPTION]... LAST
   or:  seq [OPTION]... FIRST LAST

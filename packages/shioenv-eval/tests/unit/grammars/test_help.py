@@ -2,7 +2,7 @@
 
 import pytest
 
-from shioenv_eval.drafting.help import HelpOption, read_help, read_option
+from shioenv_eval.grammars.help import HelpOption, read_help, read_option
 
 
 def names(command: str, text: str) -> list[tuple[str, ...]]:
