@@ -500,7 +500,7 @@ def test_a_shipped_name_is_for_its_own_distribution(
     if fits:
         assert build_system(asked, rootfs_tar=tar).name == name
         return
-    with pytest.raises(RootfsTarError, match=f"holds {family}") as caught:
+    with pytest.raises(RootfsTarError, match=f"contains {family}") as caught:
         build_system(asked, rootfs_tar=tar)
     assert "--name NAME" in str(caught.value.hint)
 
