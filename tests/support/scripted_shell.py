@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.scripted import Asked, ScriptedRunner
+from shioenv.domain.runner import Asked, ScriptedRunner
 
 
 class ScriptedShell(ScriptedRunner):

@@ -6,16 +6,18 @@ They are composed by Bash's rules. Nothing is executed or learned here.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from shioenv.bash.normal import is_one_command
-from shioenv.bash.program import Simple
+from shioenv.bash.program import Program, Simple
+from shioenv.bash.scan import Refused
 from shioenv.bash.walk import pipelines
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.errors import Abstained
 from shioenv_model.bash.work import answering
 from shioenv_model.composition.program_evaluation import Walk
-from shioenv_model.composition.reading import read_program, read_source
+from shioenv_model.composition.reading import read_program, read_source, refusal
 
 _KEPT = re.compile(r"\$\{?\?|PIPESTATUS")
 """References to the last exit status."""
@@ -57,6 +59,42 @@ class Composition:
                 return Walk(self._runner, start, shell_input).answer(program)
             except RecursionError:
                 raise Abstained("the input is nested too deeply to be put together") from None
+
+
+def answer_broken(runner: Runner, refused: Refused, text: str, state: State) -> Answer | None:
+    """Return the answer for a text with invalid syntax: its first lines, and Bash's error.
+
+    None if no rule applies.
+    """
+    lines = text.split("\n")
+    for end in range(text.count("\n", 0, refused.place), -1, -1):
+        head, rest = "\n".join(lines[:end]), "\n".join(lines[end:])
+        try:
+            program = read_program(head)
+            read_program(rest)
+        except Refused as wrong:
+            if wrong.text != rest:
+                continue
+            said = refusal(wrong, rest, state, end)
+            return said and _followed(Walk(runner, state, text), program, said)
+        except Abstained:
+            return None
+    return None
+
+
+def _followed(walk: Walk, program: Program, said: Answer) -> Answer | None:
+    """Return the answer for a program, and for the syntax error after it."""
+    if not program:
+        return said
+    try:
+        answer = walk.answer(program)
+    except Abstained:
+        return None
+    if answer.carried is not None and answer.carried.ended:
+        return answer
+    output = answer.behavior.output + said.behavior.output
+    behavior = replace(answer.behavior, exit_code=2, output=output)
+    return replace(answer, behavior=behavior, confidence=answer.confidence * said.confidence)
 
 
 def asks_what_was_kept(text: str, state: State) -> bool:

@@ -60,19 +60,24 @@ def _source(text: str, *, extended: bool = False) -> Source:
     return source
 
 
-def refusal(refused: Refused, text: str, state: State) -> Answer | None:
-    """Return Bash's behavior for a text with invalid syntax; None if no rule applies."""
+def refusal(refused: Refused, text: str, state: State, above: int = 0) -> Answer | None:
+    """Return Bash's behavior for a text with invalid syntax; None if no rule applies.
+
+    `above` is the number of lines before the text.
+    """
     found = syntax_error(refused, text)
     if found is None:
         return None
     said, line = found
-    line += sum(1 + each.count("\n") for each in state.history)
-    place = f"bash: -c: line {line}: "
+    above += sum(1 + each.count("\n") for each in state.history)
+    place = f"bash: -c: line {line + above}: "
     message = f"{place}{said}\n"
     if "near" in said:
-        message += f"{place}`{text}'\n"
+        message += f"{place}`{text.splitlines()[line - 1]}'\n"
     data = os.fsencode(message)
-    return Answer(Behavior(2, data, stdout=b"", stderr=data), REFUSED, "what Bash refuses, by rule")
+    return Answer(
+        Behavior(2, data, stdout=b"", stderr=data), REFUSED, "a syntax error of Bash, by rule"
+    )
 
 
 def _refuse_beyond(command: Command) -> None:
@@ -95,8 +100,8 @@ def _refuse_beyond(command: Command) -> None:
 
 def _beyond(what: str) -> Abstained:
     return Abstained(
-        f"{what} is beyond what is put together from commands",
-        hint="ask a runner that answers whole inputs",
+        f"{what} cannot be composed from answers to single commands",
+        hint="use a runner that answers whole inputs",
     )
 
 
@@ -141,6 +146,8 @@ def defined(history: tuple[str, ...]) -> Mapping[str, Function]:
 
 
 _UNCLOSED = re.compile(r"a (\S+) is never closed")
+_SUBSCRIPT = re.compile(r"\w\[[^]\s]*[() ]")
+"""A subscript that this parser may divide into words."""
 _CLOSING = {"${": "}", "$(": ")"}
 _CONDITION = re.compile(r"\]\] is missing|an expression is missing|no operand$|no operator$")
 
@@ -148,19 +155,19 @@ _CONDITION = re.compile(r"\]\] is missing|an expression is missing|no operand$|n
 def syntax_error(refused: Refused, text: str) -> tuple[str, int] | None:
     """Return Bash's message, without its prefix, and the line number; None if unknown.
 
-    Supports single-line texts only: of other texts Bash runs the lines before the error.
+    The text begins with the command that cannot be parsed: Bash runs the lines before it.
     """
     line = text.rstrip(" \t\n")
-    if "\n" in line or not line or refused.text != text:
+    if not line or refused.text != text:
         return None
     unclosed = _UNCLOSED.fullmatch(refused.why)
     if unclosed:
         mark = _CLOSING.get(unclosed[1], unclosed[1])
-        if mark not in {'"', "'", "`", "}", ")"}:
+        if mark not in {'"', "'", "`", "}", ")"} or "\n" in line:
             return None
         said = f"unexpected EOF while looking for matching `{mark}'"
         return said, 2 if unclosed[1] == "$(" else 1
-    if _CONDITION.search(refused.why) or "[[" in line or "((" in line:
+    if _CONDITION.search(refused.why) or "[[" in line or "((" in line or _SUBSCRIPT.search(line):
         return None
     place = refused.place
     if refused.why == "( after a word":
@@ -171,8 +178,8 @@ def syntax_error(refused: Refused, text: str) -> tuple[str, int] | None:
     if not token and refused.why == "a word is missing":
         token = "newline"
     if not token:
-        return "syntax error: unexpected end of file", 2
-    return f"syntax error near unexpected token `{token}'", 1
+        return "syntax error: unexpected end of file", line.count("\n") + 2
+    return f"syntax error near unexpected token `{token}'", text.count("\n", 0, place) + 1
 
 
 def _token(text: str, place: int) -> str | None:

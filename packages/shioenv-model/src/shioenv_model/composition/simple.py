@@ -19,8 +19,8 @@ from shioenv.bash.program import (
 )
 from shioenv.bash.words import quoted, unquoted
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import pointer
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import Carried, Runner, State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
@@ -247,13 +247,25 @@ class SimpleCommands(ABC):
             self._alias(command, name)
             return
         for word in command.words:
-            if references(word).names & UNKNOWN - {"_"}:
-                raise Abstained(f"{word!r:.40} is beyond it")
+            if references(word).names & UNKNOWN - {"_", "!"}:
+                raise Abstained(f"{word!r:.40} is not supported")
         last = self._last_argument(command)
+        if name == "wait" and self._has_jobs and name not in self._here.own.functions:
+            self._wait(command)
+            return
         try:
             self._run_simple(command, name)
         finally:
             self._here.own.last = last
+
+    def _wait(self, command: Simple) -> None:
+        """Run `wait` for background jobs, which have ended. Errors: Abstained for job numbers."""
+        words = [one for word in command.words[1:] for one in self._here.expander.fields(word)]
+        children = self._here.children
+        if command.redirects or not set(words) <= children.keys():
+            raise Abstained("wait is told the numbers of jobs")
+        self._here.status = children[words[-1]] if words else 0
+        self._here.racing &= bool(words) and len(set(words)) < len(children)
 
     @contextmanager
     def _complaining(self) -> Iterator[None]:
@@ -273,13 +285,17 @@ class SimpleCommands(ABC):
         """Abstain for builtins with a later effect, or with an effect on untracked state."""
         alone = len(command.words) == 1
         if name == "set" and any("r" in word for word in takewhile(_LETTERS, command.words[1:])):
-            raise Abstained("what a restricted shell refuses")
+            raise Abstained("a command that a restricted shell rejects")
         if name == "hash" and alone and self._here.state.history:
             raise Abstained("hash lists the programs that ran")
-        if name in ("wait", "jobs", "fg", "bg", "disown") and self._has_jobs:
-            if name != "wait" or not alone:
-                raise Abstained(f"{name} is told the numbers of jobs")
-            self._here.racing = False
+        if name in ("jobs", "fg", "bg", "disown", "kill", "ps") and self._has_jobs:
+            raise Abstained(f"{name} with job numbers")
+        if name in ("set", "declare", "typeset") and alone:
+            raise Abstained(f"{name} lists all variables")
+        if name == "cd" and (self._here.value_of("CDPATH") is not None):
+            raise Abstained("CDPATH is set")
+        if name == "compgen" and {"-F", "-C"} & {*command.words}:
+            raise Abstained("compgen runs a command")
 
     def _last_argument(self, command: Simple) -> str | None:
         """Return `$_` after the command; None if it is unknown, or never used."""
@@ -287,6 +303,7 @@ class SimpleCommands(ABC):
             not command.words
             or "_" not in self._here.input
             or self._here.is_unknown(command.words[-1])
+            or self._here.changes(command.words[-1])  # it must be expanded once
         ):
             return None
         fields = self._here.expander.fields(command.words[-1])
@@ -382,7 +399,7 @@ class SimpleCommands(ABC):
             return self._read_file(words, streams)
         script = script_of(here, words, streams.stdin)
         if script is None and command.redirects:
-            raise Abstained("a program that is not known, redirected")
+            raise Abstained("an unknown program, redirected")
         if isinstance(script, NotRun):
             here.write(streams.fds[2], os.fsencode(f"{script.said}\n"))
             here.status = script.status
@@ -395,13 +412,15 @@ class SimpleCommands(ABC):
         if script.is_dash:
             refuse_bashisms(script.text)
         if here.place.scripts >= DEEPEST:
-            raise Abstained("scripts that run each other too deeply")
+            raise Abstained("scripts that call each other too deeply")
         program = here.program(script.text)
         if script.reads_itself:
             streams = Streams(streams.fds, Stdin(b""))
         place, conditions, jobs = here.place, self._conditions, self._has_jobs
         with here.to(streams), here.subshell(), self._counting_from(0, 1):
             for assignment in assignments:
+                if assignment.partition("=")[0] in ("UID", "EUID", "PPID", "SHELLOPTS"):
+                    raise Abstained("a read-only variable before a script")
                 assign_word(here, assignment)
                 here.export(assignment.partition("=")[0])
             here.advance(":", Behavior(0, b"", fresh_shell(here, script)))
@@ -425,7 +444,7 @@ class SimpleCommands(ABC):
         if text is None:
             return False
         if here.place.scripts >= DEEPEST:
-            raise Abstained("scripts that run each other too deeply")
+            raise Abstained("scripts that call each other too deeply")
         program = here.program(text)
         saved, place = here.own.carried.arguments, here.place
         if len(words) > 2:
