@@ -77,8 +77,8 @@ functions that the code replaces or calls have the first version for x86-64, `_F
 _REQUIRED = ("fstat", "fstatat", "lstat", "pthread_create", "stat", "statx")
 """Other functions that the library must have.
 
-Without them, programs call functions that the code does not replace: until glibc 2.32 other names
-of the stat family, and until 2.33 a second copy of some functions in the library of threads.
+Before glibc 2.33, programs call other names of the stat family. Before 2.34, the library of threads
+has a second copy of some functions.
 """
 _OF_THE_CLOCK = frozenset({
     "__clock_gettime", "__gettimeofday", "clock_gettime", "clock_nanosleep", "gettimeofday",
