@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ORDERED = ("packages/shioenv/src/shioenv/native/around",)
+ORDERED = tuple(f"packages/shioenv/src/shioenv/native/{name}" for name in ("around", "library"))
 
 _NO_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 _INCLUDED = re.compile(r'^#include "([\w/]+)\.h"', re.MULTILINE)

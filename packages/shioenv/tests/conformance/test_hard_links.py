@@ -90,6 +90,35 @@ def test_both_names_are_one_file(observer: SandboxRunner, change: str, text: str
 
 
 @pytest.mark.parametrize(
+    "script",
+    [
+        "ln README.md h; find . -samefile README.md | sort; find . -links 2 | sort; "
+        "du -a h README.md",
+        "ln README.md bin/h; ln bin/h data/k; du -al README.md bin/h data/k | wc -l; "
+        "stat -c %h data/k",
+        "mkdir d; ln README.md d/a; ln config/app.ini d/b; ln d/a d/c; cp -a d e; "
+        "stat -c '%h %n' e/*",
+        "ln README.md h; ln h k; tar c README.md h k | tar x -C bin; stat -c '%h %n' bin/[Rhk]*",
+        "ln README.md h; "
+        "echo h README.md | xargs -n 1 | cpio -o --quiet | cpio -i -t --quiet -v | wc -l",
+        "ln README.md h; chmod 600 h; touch -d @7 README.md; stat -c '%a %Y' h README.md; "
+        "sed -i 1d h; "
+        "stat -c '%h %s' h README.md",
+        "for f in README.md empty.txt latest.log; do ln $f l-$f; done; "
+        "stat -c '%h %F %n' l-* latest.log",
+        "ln README.md h; mv bin b2; mv h b2/; [ b2/h -ef README.md ]; echo $?; "
+        "rm README.md; cat b2/h",
+        "python3 -c 'import os; os.link(\"README.md\", \"h\"); "
+        "print(os.path.samefile(\"README.md\", \"h\"), os.stat(\"h\").st_nlink)'",
+    ],
+)  # fmt: skip
+def test_programs_that_compare_files_agree(observer: SandboxRunner, script: str) -> None:
+    shown = printed(observer, f"({script}) 2>&1")
+    assert shown == printed(observer, f"{ELSEWHERE}({script}) 2>&1")
+    assert "cannot" not in shown
+
+
+@pytest.mark.parametrize(
     "link",
     [
         "mount --bind . /srv; cd /srv; ln README.md h",

@@ -38,39 +38,50 @@ MEANT = "where the change is meant, write the new digest into tests/system/diges
 
 
 def elf(functions: tuple[str, ...]) -> bytes:
-    """Return a minimal C library of Debian 12: a text, functions, and a note with two headers."""
-    names = b"\0" + b"".join(name.encode() + b"\0" for name in functions)
-    symbols, at = struct.pack("<IBBHQQ", 0, 0, 0, 0, 0, 0), 1
+    """Return a minimal C library of Debian 12: a text, versioned functions, and a note with two
+    headers.
+    """
+    interfaces = [answers._interface(name) for name in functions]
+    defined = sorted(set(interfaces))
+    names = b"\0" + b"".join(name.encode() + b"\0" for name in (*functions, *defined))
+    symbols, versions = struct.pack("<IBBHQQ", 0, 0, 0, 0, 0, 0), bytes(2)
     for number, name in enumerate(functions):
+        at = names.index(b"\0" + name.encode() + b"\0") + 1
         symbols += struct.pack("<IBBHQQ", at, 0x12, 0, 1, 0x1000 + 16 * number, 16)
-        at += len(name) + 1
+        versions += struct.pack("<H", 1 + defined.index(interfaces[number]))
+    definitions = b"".join(
+        struct.pack(
+            "<4H3I2I", 1, 0, 1 + number, 1, 0, 20, 28,
+            names.index(b"\0" + name.encode() + b"\0") + 1, 0,
+        )
+        for number, name in enumerate(defined)
+    )  # fmt: skip
     text = b"GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36.\n\0"
     headers = 64 + 3 * 56
     note = headers + len(text)
-    sections = note + 32 + len(symbols) + len(names)
+    sections = note + 32 + len(symbols) + len(names) + len(versions) + len(definitions)
     loaded = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, sections, sections, 4096)
     notes = [
         struct.pack("<IIQQQQQQ", kind, 4, note, note, note, 32, 32, 8) for kind in (4, 0x6474E553)
     ]
-    places = [
-        (0, 0, 0, 0),
-        (11, note + 32, len(symbols), 2),
-        (3, note + 32 + len(symbols), len(names), 0),
-    ]
-    table = b"".join(
-        struct.pack("<IIQQQQIIQQ", 0, kind, 0, 0, start, size, link, 0, 1, 0)
-        for kind, start, size, link in places
-    )
+    table, start = bytes(64), note + 32
+    contents = ((11, symbols), (3, names), (0x6FFFFFFF, versions), (0x6FFFFFFD, definitions))
+    for kind, content in contents:
+        table += struct.pack(
+            "<IIQQQQIIQQ", 0, kind, 0, 0, start, len(content), 2, len(defined), 1, 0
+        )
+        start += len(content)
     head = struct.pack(
-        "<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 3, 62, 1, 0, 64, sections, 0, 64, 56, 3, 64, 3, 0
+        "<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 3, 62, 1, 0, 64, sections, 0, 64, 56, 3, 64, 5, 0
     )
-    return head + loaded + b"".join(notes) + text + bytes(32) + symbols + names + table
+    filled = b"".join(content for _, content in contents)
+    return head + loaded + b"".join(notes) + text + bytes(32) + filled + table
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a fixed root filesystem: the digest depends on the added files alone."""
-    library = elf((*answers._ORIGINALS, "fstat", "stat", "time", "uname"))
+    library = elf((*answers._ORIGINALS, *answers._REQUIRED, "time", "uname"))
     digests = f"{hashlib.md5(library).hexdigest()}  usr/lib/x86_64-linux-gnu/libc.so.6\n"
     groups = ("root:0", "tty:5", "adm:4", "sudo:27", "www-data:33", "utmp:43", "users:100")
     files = {

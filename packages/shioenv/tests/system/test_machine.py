@@ -210,6 +210,20 @@ def test_devices_of_what_is_no_disk_have_the_declared_numbers(run: Run) -> None:
     )
 
 
+def test_memory_file_systems_have_the_options_of_a_debian_kernel(run: Run) -> None:
+    """Root's tmpfs shows no owner."""
+    places = "/dev /run /run/lock /run/user/0 /run/user/1000 /dev/shm"
+    options = run(f"for at in {places}; do findmnt -no FS-OPTIONS $at; done").split()
+    assert options == [
+        "rw,size=110592k,nr_inodes=27648,mode=755,inode64",
+        "rw,size=22118k,mode=755,inode64",
+        "rw,size=5120k,inode64",
+        "rw,size=22118k,nr_inodes=5529,mode=700,inode64",
+        "rw,size=22118k,nr_inodes=5529,mode=700,uid=1000,gid=1000,inode64",
+        "rw,inode64",
+    ]
+
+
 def test_mounts_of_an_input_have_numbers_of_their_own(run: Run) -> None:
     mounted = "cd /mnt; mkdir m n; mount -t tmpfs x m; mount -t tmpfs y n; mount --bind m /media; "
     assert run(f"{mounted} stat -c %d m n /media | xargs") == "40 41 40\n"

@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import hashlib
 import io
 import os
 import shutil
@@ -40,7 +41,7 @@ from shioenv.sandbox.namespaces.lower import LowerForm, keep_namespaces
 from shioenv.system import build as building
 from shioenv.system import image
 from shioenv.system.catalogue import catalogue, quoted_name
-from shioenv.system.declare import read_text
+from shioenv.system.declare import load_declaration, read_text
 from shioenv.system.idmap import find_idmap
 from shioenv.system.store import (
     System,
@@ -499,9 +500,68 @@ def test_a_shipped_name_is_for_its_own_distribution(
     if fits:
         assert build_system(asked, rootfs_tar=tar).name == name
         return
-    with pytest.raises(RootfsTarError, match=f"holds {family}") as caught:
+    with pytest.raises(RootfsTarError, match=f"contains {family}") as caught:
         build_system(asked, rootfs_tar=tar)
     assert "--name NAME" in str(caught.value.hint)
+
+
+def with_packages(path: Path, versions: dict[str, str], files: dict[str, str]) -> Path:
+    """Add dpkg's database with these packages, and other files, to a tarball."""
+    status = "\n".join(
+        f"Package: {name}\nStatus: install ok installed\nVersion: {version}\n"
+        for name, version in versions.items()
+    )
+    with tarfile.open(path, "a") as archive:
+        for name, text in {"var/lib/dpkg/status": status, **files}.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("version", "changed", "error"),
+    [
+        ("12.4+deb12u11", False, None),
+        ("12.4+deb12u11", True, "os-release is not the one of its package base-files 12.4"),
+        ("13ubuntu10.2", False, "contains ubuntu base-files 13ubuntu10.2, but debian-12 is debian"),
+    ],
+)
+def test_the_release_of_a_tarball_is_compared_with_its_package(
+    cache: Path, tmp_path: Path, version: str, changed: bool, error: str | None
+) -> None:
+    path = with_release(tmp_path / "base.tar", "debian", "bookworm")
+    with tarfile.open(path) as archive:
+        release = archive.extractfile("usr/lib/os-release")
+        assert release is not None
+        digest = hashlib.md5(release.read() + b"#" * changed).hexdigest()
+    sums = {"var/lib/dpkg/info/base-files.md5sums": f"{digest}  usr/lib/os-release\n"}
+    with_packages(path, {"base-files": version}, sums)
+    if error is None:
+        assert build_system(rootfs_tar=path).name == "debian-12"
+        return
+    with pytest.raises(RootfsTarError, match=error):
+        build_system(rootfs_tar=path)
+
+
+def test_a_release_that_was_removed_is_missed(cache: Path, tmp_path: Path) -> None:
+    sums = {"var/lib/dpkg/info/base-files.md5sums": f"{'0' * 32}  usr/lib/os-release\n"}
+    path = with_packages(small_tar(tmp_path / "base.tar"), {"base-files": "12.4"}, sums)
+    with pytest.raises(RootfsTarError, match="not the one of its package"):
+        build_system(rootfs_tar=path)
+
+
+def test_packages_that_a_tarball_lacks_are_reported_with_a_command(
+    cache: Path, tmp_path: Path
+) -> None:
+    declared = load_declaration().distribution.packages
+    versions = {name: "1" for name in declared if name not in {"less", "xxd"}}
+    lines: list[str] = []
+    build_system(
+        rootfs_tar=with_packages(small_tar(tmp_path / "base.tar"), versions, {}),
+        report=lines.append,
+    )
+    assert "the tarball lacks 2 declared packages: apt-get install less xxd" in lines
 
 
 def test_a_file_does_not_take_the_name_of_a_system_that_ships(
@@ -522,7 +582,7 @@ def test_a_file_does_not_take_the_name_of_a_system_that_ships(
     [
         (("usr/sbin/ip",), "has no ip in", "iproute2"),
         (("usr/sbin/nft",), "has no nft in", "nftables"),
-        (("usr/sbin/nft", "usr/sbin/ip"), "has no ip and no nft in", "iproute2, nftables"),
+        (("usr/sbin/nft", "usr/sbin/ip"), "has no ip and no nft in", "iproute2 nftables"),
         (("usr/bin/uname",), "has no uname in", "coreutils"),
     ],
 )
@@ -532,7 +592,7 @@ def test_a_system_that_records_could_not_be_read_from_is_not_built(
     with pytest.raises(RootfsTarError, match=said) as caught:
         build_system(rootfs_tar=small_tar(tmp_path / "less.tar", without=without))
     assert caught.value.hint is not None
-    assert caught.value.hint.endswith(f"installed: {packages}")
+    assert caught.value.hint.endswith(f": apt-get install {packages}")
     assert list((cache / "systems").iterdir()) == list((cache / "names").iterdir()) == []
 
 

@@ -19,7 +19,7 @@ import hashlib
 import os
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import IO
 
@@ -32,14 +32,12 @@ from shioenv.system.elf import (
     NOTE,
     PROPERTY,
     SEGMENT,
+    Symbol,
     first_segment,
     segments,
     symbols,
 )  # fmt: skip
 from shioenv.system.image import ImageEntry, content
-
-TRIED = ("2.36", "2.41")
-"""Tested versions of glibc: those of Debian 12 and 13."""
 
 _LIBRARY = re.compile(r"(usr/)?lib/x86_64-linux-gnu/libc\.so\.6")
 _DIGESTS = "var/lib/dpkg/info/libc6:amd64.md5sums"
@@ -53,6 +51,35 @@ _ORIGINALS = (
     "setmntent", "statvfs", "sysconf",
 )  # fmt: skip
 """Library functions that the code calls, in the order of `struct facts`."""
+_FIRST_INTERFACE = "GLIBC_2.2.5"
+_INTERFACES = {
+    "GLIBC_2.3.2": {"pthread_cond_timedwait"},
+    "GLIBC_2.3.4": {"sched_getaffinity", "sched_setaffinity"},
+    "GLIBC_2.4": {"__fxstatat", "__fxstatat64", "openat", "openat64", "renameat"},
+    "GLIBC_2.6": {"sched_getcpu"},
+    "GLIBC_2.7": {"__open64_2", "__open_2", "__openat64_2", "__openat_2"},
+    "GLIBC_2.13": {"prlimit", "prlimit64"},
+    "GLIBC_2.16": {"timespec_get"},
+    "GLIBC_2.17": {"clock_gettime", "clock_nanosleep"},
+    "GLIBC_2.28": {"renameat2", "statx"},
+    "GLIBC_2.29": {"getcpu"},
+    "GLIBC_2.30": {"getdents64"},
+    "GLIBC_2.33": {
+        "fstat", "fstat64", "fstatat", "fstatat64", "lstat", "lstat64", "stat", "stat64",
+    },
+    "GLIBC_PRIVATE": {"__clock_gettime"},
+}  # fmt: skip
+"""Functions by symbol version: the interfaces that the code was written for.
+
+glibc gives a function a new version when it changes its arguments or structures. All other
+functions that the code replaces or calls have the first version for x86-64, `_FIRST_INTERFACE`.
+"""
+_REQUIRED = ("fstat", "fstatat", "lstat", "pthread_create", "stat", "statx")
+"""Other functions that the library must have.
+
+Before glibc 2.33, programs call other names of the stat family. Before 2.34, the library of threads
+has a second copy of some functions.
+"""
 _OF_THE_CLOCK = frozenset({
     "__clock_gettime", "__gettimeofday", "clock_gettime", "clock_nanosleep", "gettimeofday",
     "pthread_cond_timedwait", "time", "timespec_get",
@@ -97,7 +124,7 @@ def install(
     try:
         found = [at for at, entry in enumerate(result) if _LIBRARY.fullmatch(entry.path)]
         if not found:
-            raise UnfitError("it has no C library for x86-64 where Debian keeps it")
+            raise UnfitError("it has no lib/x86_64-linux-gnu/libc.so.6")
         library = result[found[0]]
         before = content(library, base)
         used = _disk_used(declaration, entries)
@@ -105,7 +132,7 @@ def install(
     except UnfitError as unfit:
         return result, Answers("host", "host", str(unfit))
     put(result, found[0], after, base)
-    why = "its declaration says so" if declaration.clock == "host" else ""
+    why = "its declaration sets it" if declaration.clock == "host" else ""
     return result, Answers(declaration.clock, "declared", why, version, disk_used=used[0])
 
 
@@ -160,24 +187,29 @@ def _mounts(declaration: SystemDeclaration) -> list[str]:
     root = next((disk.name for disk in machine.disks if disk.mount == "/"), "root")
     quiet = "rw,nosuid,nodev,noexec,relatime"
     half, tenth = machine.memory // 2048, machine.memory // 10240
+    wide = "inode64"  # the default of Debian's and Ubuntu's kernels
+
+    def owner(uid: int, gid: int) -> str:  # tmpfs shows neither if it is root's
+        return (f",uid={uid}" if uid else "") + (f",gid={gid}" if gid else "")
+
     return [
         f"22 28 0:20 / /sys {quiet} - sysfs sysfs rw",
         f"23 28 -0:21 / /proc {quiet} - proc proc rw",
         f"24 28 0:5 / /dev rw,nosuid,relatime - devtmpfs udev rw,size={half}k,"
-        f"nr_inodes={half // 4},mode=755",
+        f"nr_inodes={half // 4},mode=755,{wide}",
         "25 24 -0:22 / /dev/pts rw,nosuid,noexec,relatime - devpts devpts rw,gid=5,mode=620,"
         "ptmxmode=666",
         "36 22 0:26 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime - cgroup2 cgroup2 rw,"
         "nsdelegate,memory_recursiveprot",
-        f"26 28 0:23 / /run {quiet} - tmpfs tmpfs rw,size={tenth}k,mode=755",
-        f"27 26 0:27 / /run/lock {quiet} - tmpfs tmpfs rw,size=5120k",
+        f"26 28 0:23 / /run {quiet} - tmpfs tmpfs rw,size={tenth}k,mode=755,{wide}",
+        f"27 26 0:27 / /run/lock {quiet} - tmpfs tmpfs rw,size=5120k,{wide}",
         *(
             f"{37 + index} 26 0:{28 + index} / /run/user/{uid} rw,nosuid,nodev,relatime - tmpfs "
-            f"tmpfs rw,size={tenth}k,nr_inodes={tenth // 4},mode=700,uid={uid},gid={gid}"
+            f"tmpfs rw,size={tenth}k,nr_inodes={tenth // 4},mode=700{owner(uid, gid)},{wide}"
             for index, (uid, gid) in enumerate(logged_in(declaration)[:3])
         ),
         f"28 1 - / / rw,relatime - ext4 /dev/{root} rw",
-        "29 24 0:24 / /dev/shm rw,nosuid,nodev - tmpfs tmpfs rw",
+        f"29 24 0:24 / /dev/shm rw,nosuid,nodev - tmpfs tmpfs rw,{wide}",
         f"30 24 -0:25 / /dev/mqueue {quiet} - mqueue mqueue rw",
     ]
 
@@ -226,11 +258,10 @@ def _answering(
     library: bytes, compiled: bytes, declaration: SystemDeclaration, used: tuple[int, int]
 ) -> tuple[bytes, str]:
     if library[:5] != b"\x7fELF\x02" or library[18:20] != compiled[18:20]:
-        raise UnfitError("its C library is for another processor than this package")
+        raise UnfitError("its C library is for another architecture than x86-64")
     found = _VERSION.search(library)
-    version = found[1].decode() if found else "unknown"
-    if version not in TRIED:
-        raise UnfitError(f"its glibc is {version}, and what was tried is {' and '.join(TRIED)}")
+    if not found:
+        raise UnfitError("its C library is not glibc")
     code, functions = _code(compiled)
     moments = [int(when.timestamp()) for when in (declaration.instant, declaration.boot_time)]
     if declaration.clock == "host":
@@ -240,11 +271,10 @@ def _answering(
     texts = [kernel.release, kernel.version, "\n".join(_mounts(declaration))]
     texts.append("\n".join(_sockets(declaration.machine)))
     code += "".join(f"{text}\0" for text in texts).encode()
-    header, address = _place(library)
     listed = list(symbols(library))
     own = {symbol.name: symbol.value for symbol in listed if symbol.default}
-    if missing := [name for name in _ORIGINALS if name not in own]:
-        raise UnfitError(f"its C library has no {missing[0]}")
+    _check_interfaces(listed, functions)
+    header, address = _place(library)
     disks = (disk for disk in declaration.machine.disks if disk.mount == "/")
     device = next((os.makedev(disk.major, disk.minor) for disk in disks), 0)
     originals = (own[name] - address for name in _ORIGINALS)
@@ -267,7 +297,25 @@ def _answering(
         if symbol.name in functions and (symbol.default or symbol.name not in own):
             result[symbol.at + 4] = symbol.info & 0xF0 | FUNCTION
             struct.pack_into("<Q", result, symbol.at + 8, address + functions[symbol.name])
-    return bytes(result), version
+    return bytes(result), found[1].decode()
+
+
+def _check_interfaces(listed: Sequence[Symbol], replaced: Collection[str]) -> None:
+    """Raise UnfitError if a function is missing or has another interface than the code expects."""
+    versions = {symbol.name: symbol.version for symbol in listed if symbol.default}
+    for name in (*_ORIGINALS, *_REQUIRED):
+        if name not in versions:
+            raise UnfitError(f"its C library has no {name}")
+    for name in sorted({*_ORIGINALS, *replaced}):
+        expected = _interface(name)
+        if versions.get(name, expected) != expected:
+            raise UnfitError(f"its C library has {name}@{versions[name]}, not {name}@{expected}")
+
+
+def _interface(function: str) -> str:
+    """Return the symbol version of the function's interface that the code was written for."""
+    found = (version for version, names in _INTERFACES.items() if function in names)
+    return next(found, _FIRST_INTERFACE)
 
 
 def _code(compiled: bytes) -> tuple[bytes, dict[str, int]]:
@@ -288,6 +336,6 @@ def _place(library: bytes) -> tuple[int, int]:
     loaded = [(at, row) for at, row in rows if row[0] == LOADED]
     spare = [at for at, row in rows if row[0] == NOTE and row[2] in properties]
     if not loaded or not spare or spare[0] < loaded[-1][0]:
-        raise UnfitError("its C library is laid out in another way")
+        raise UnfitError("its C library has an unsupported layout")
     end = max(row[3] + row[6] for _, row in loaded)
     return spare[0], (end + _PAGE - 1) & -_PAGE

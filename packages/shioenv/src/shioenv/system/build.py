@@ -23,7 +23,7 @@ import shutil
 import stat
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.resources.abc import Traversable
@@ -214,9 +214,12 @@ def _build(
     report("adding the home tree and the machine profile")
     with base_path.open("rb") as base, (work / "rootfs.tar").open("wb") as out:
         base_entries = image.read_base(base_path, image.base_time(declaration))
-        if tar is not None and declaration.name in declared_names():
-            _check_distribution(declaration, base_entries, base)
         packages = image.package_versions(base_entries, base)
+        if tar is not None and declaration.name in declared_names():
+            _check_distribution(declaration, base_entries, base, packages)
+        absent = sorted({*declaration.distribution.packages} - {*packages}) if packages else []
+        if tar is not None and absent:
+            report(f"the tarball lacks {len(absent)} declared packages: {_installing(absent)}")
         entries = image.compose(
             declaration,
             base_entries,
@@ -391,20 +394,36 @@ def _keep_other(name: str, cache: Path, source: str) -> None:
 
 
 def _check_distribution(
-    declaration: SystemDeclaration, entries: Mapping[str, image.ImageEntry], base: IO[bytes]
+    declaration: SystemDeclaration,
+    entries: Mapping[str, image.ImageEntry],
+    base: IO[bytes],
+    packages: Mapping[str, str],
 ) -> None:
-    """Raise RootfsTarError if the tarball's os-release contradicts the declared distribution."""
+    """Raise RootfsTarError if the tarball contains another distribution than the declared one.
+
+    The os-release file is compared with the package that installs it, if dpkg lists this package.
+    """
     paths = [path for path in ("usr/lib/os-release", "etc/os-release") if path in entries]
-    if not paths:
-        return
-    said = os_release(image.content(entries[paths[0]], base).decode("utf-8", "replace"))
+    text = image.content(entries[paths[0]], base) if paths else b""
+    release = os_release(text.decode("utf-8", "replace"))
     distribution = declaration.distribution
-    is_it = [said.get("ID", ""), said.get("VERSION_CODENAME", "")]
-    meant = [distribution.family, distribution.suite]
-    if any(is_it) and is_it != meant:
+    found = [release.get("ID", ""), release.get("VERSION_CODENAME", "")]
+    expected = [distribution.family, distribution.suite]
+    if version := packages.get("base-files"):
+        sums = entries.get("var/lib/dpkg/info/base-files.md5sums")
+        line = hashlib.md5(text, usedforsecurity=False).hexdigest() + "  usr/lib/os-release\n"
+        listed = image.content(sums, base).decode("utf-8", "replace") if sums else line
+        if line not in listed:
+            raise RootfsTarError(
+                f"the tarball's os-release is not the one of its package base-files {version}",
+                hint=_ANOTHER_NAME,
+            )
+        family = "ubuntu" if "ubuntu" in version else "debian"
+        found = found if family == distribution.family else [family, f"base-files {version}"]
+    if any(found) and found != expected:
         raise RootfsTarError(
-            f"the tarball contains {' '.join(filter(None, is_it))}, but {declaration.name} is "
-            f"{' '.join(meant)}",
+            f"the tarball contains {' '.join(filter(None, found))}, but {declaration.name} is "
+            f"{' '.join(expected)}",
             hint=_ANOTHER_NAME,
         )
 
@@ -434,12 +453,16 @@ def _check_programs(
         f"the system has no {' and no '.join(missing)} in its session's PATH ({path}), "
         "required for recording the changes of inputs"
     )
-    packages = ", ".join(dict.fromkeys(missing.values()))
+    packages = list(dict.fromkeys(missing.values()))
     if source.startswith("tar:"):
-        hint = f"give a tarball of a system with these packages installed: {packages}"
-        raise RootfsTarError(message, hint=hint)
-    hint = f"add to `packages` of its declaration: {packages}"
+        raise RootfsTarError(message, hint=f"in the system that you pack: {_installing(packages)}")
+    hint = f"add to `packages` of its declaration: {', '.join(packages)}"
     raise SystemBuildError(message, hint=hint)
+
+
+def _installing(packages: Sequence[str]) -> str:
+    """Return the command that installs the packages on Debian or Ubuntu."""
+    return f"apt-get install {' '.join(packages)}"
 
 
 def _write_files(top: Path, files: Mapping[str, bytes], declaration: SystemDeclaration) -> None:

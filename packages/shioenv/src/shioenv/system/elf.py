@@ -6,7 +6,7 @@ Sources: the System V ABI, and elf(5).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 LOADED, NOTE, PROPERTY, EXECUTABLE = 1, 4, 0x6474E553, 5
@@ -14,7 +14,8 @@ FUNCTION = 2
 SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
-_DYNAMIC_SYMBOLS, _VERSIONS = 11, 0x6FFFFFFF
+_VERSION_DEFINITION = struct.Struct("<4H3I")
+_DYNAMIC_SYMBOLS, _VERSION_DEFINITIONS, _VERSIONS = 11, 0x6FFFFFFD, 0x6FFFFFFF
 _HIDDEN = 0x8000
 
 
@@ -28,6 +29,8 @@ class Symbol(NamedTuple):
     value: int
     default: bool
     """Whether this is the default version of the symbol, which new programs link to."""
+    version: str
+    """Name of the symbol's version, such as `GLIBC_2.33`; empty without one."""
 
 
 class Section(NamedTuple):
@@ -79,12 +82,25 @@ def symbols(elf: bytes) -> Iterator[Symbol]:
         return
     names = found[table.link].offset
     versions = next((one.offset for one in found if one.kind == _VERSIONS), None)
+    defined = dict(_version_names(elf, found))
     for number, at in enumerate(range(table.offset, table.offset + table.size, _SYMBOL.size)):
         name, info, _, section, value, _ = _SYMBOL.unpack_from(elf, at)
         if not section:
             continue
         version = struct.unpack_from("<H", elf, versions + 2 * number)[0] if versions else 0
-        yield Symbol(_text(elf, names + name), at, info, value, not version & _HIDDEN)
+        named = defined.get(version & ~_HIDDEN, "")
+        yield Symbol(_text(elf, names + name), at, info, value, not version & _HIDDEN, named)
+
+
+def _version_names(elf: bytes, found: Sequence[Section]) -> Iterator[tuple[int, str]]:
+    """Yield the index and the name of each symbol version that the file defines."""
+    for section in found:
+        at = section.offset
+        for _ in range(section.info if section.kind == _VERSION_DEFINITIONS else 0):
+            _, _, index, _, _, names, following = _VERSION_DEFINITION.unpack_from(elf, at)
+            (name,) = struct.unpack_from("<I", elf, at + names)
+            yield index, _text(elf, found[section.link].offset + name)
+            at += following
 
 
 def _headers(elf: bytes) -> list[Section]:

@@ -89,7 +89,9 @@ class HomeTree:
         top = Path(str(self._top))
         place = top / path
         if Path(os.path.realpath(place)) != Path(os.path.realpath(top)) / path:
-            raise OSError(errno.ELOOP, "it lies behind a link, or outside the tree", str(place))
+            raise OSError(
+                errno.ELOOP, "the path has a symbolic link, or leaves the tree", str(place)
+            )
         return read_regular(place, LARGEST_FILE)
 
     def _entries(self) -> dict[str, dict[str, Any]]:
@@ -189,12 +191,12 @@ def from_file(value: Mapping[str, Any]) -> bool:
 
 def _contradictions(value: Mapping[str, Any]) -> Iterator[str]:
     """Yield a message for each pair of keys in an entry that exclude each other."""
-    said = _contents(value)
-    if len(said) > 1:
-        yield f"{' and '.join(said)} contradict each other: an entry has one of them"
+    kinds = _contents(value)
+    if len(kinds) > 1:
+        yield f"{' and '.join(kinds)} exclude each other: an entry has one of them"
     for key, others in _BESIDE.items():
-        if key in value and not {*said, *(() if said else ("from",))} & {*others}:
-            yield f"{key} stands beside {' or '.join(others)}, not {' and '.join(said) or 'alone'}"
+        if key in value and not {*kinds, *(() if kinds else ("from",))} & {*others}:
+            yield f"{key} needs {' or '.join(others)}, got {' and '.join(kinds) or 'none'}"
 
 
 class _Reader:
@@ -230,13 +232,13 @@ class _Reader:
             problem(f"no file can have this path: {wrong}")
         parent = path.rpartition("/")[0] or "."
         if path == "." and value.get("kind") != "directory":
-            problem('expected kind = "directory", for it is the top of the tree')
+            problem('expected kind = "directory", since this is the top of the tree')
         elif parent not in self.raw and parent != ".":
             problem(f"its directory {shown(parent)} is not declared")
         elif self.raw.get(parent, {}).get("kind", "") != "directory" and parent in self.raw:
             problem(f"its directory {shown(parent)} is declared as something else")
-        for said in _contradictions(value):
-            problem(said)
+        for text in _contradictions(value):
+            problem(text)
         if "time" not in value:
             problem("expected a time with its zone (Z), got None")
         if len(self.problems) > before:
@@ -248,7 +250,7 @@ class _Reader:
             if key in value and value[key] not in known:
                 problem(f"no {key} {value[key]!r} is declared; {did_you_mean(value[key], known)}")
         if len(os.fsencode(value.get("link", ""))) > LONGEST_PATH:
-            problem(f"link leads along more than {LONGEST_PATH} bytes")
+            problem(f"the target of link has more than {LONGEST_PATH} bytes")
         make, holds = value.get("make"), value.get("holds", ())
         if make is not None and make not in GENERATORS:
             problem(f"no generator {make!r}; {did_you_mean(make, GENERATORS)}")
@@ -327,7 +329,7 @@ class _Reader:
         try:
             text = self.tree.read(origin).decode("utf-8")
         except UnicodeDecodeError:
-            raise ValueError(f"files/{origin} is no UTF-8 text; `hex` takes any bytes") from None
+            raise ValueError(f"files/{origin} is not UTF-8 text; `hex` takes any bytes") from None
         if value.get("newline") == "crlf":
             text = text.replace("\n", "\r\n")
         encoding = value.get("encoding", "utf-8")
@@ -337,4 +339,6 @@ class _Reader:
             return text.encode(encoding)
         except UnicodeEncodeError as error:
             sign = text[error.start]
-            raise ValueError(f"files/{origin} has a {sign!r}, which {encoding} has not") from None
+            raise ValueError(
+                f"files/{origin} has the character {sign!r}, which {encoding} lacks"
+            ) from None

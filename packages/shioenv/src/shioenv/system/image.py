@@ -118,7 +118,7 @@ def read_base(base: Path, latest: int) -> dict[str, ImageEntry]:
     shells = [path for path in ("bin/bash", "usr/bin/bash") if path in entries]
     if not shells:
         raise RootfsTarError(
-            f"{base} holds no /bin/bash: it is not the root filesystem of a system with Bash",
+            f"{base} contains no /bin/bash: it is not the root filesystem of a system with Bash",
             hint="expected the vendor's base tarball, or the output of `docker export`",
         )
     return entries
@@ -127,7 +127,7 @@ def read_base(base: Path, latest: int) -> dict[str, ImageEntry]:
 def _from_member(member: tarfile.TarInfo, latest: int) -> ImageEntry | None:
     parts = _parts(member.name)
     if ".." in parts:
-        raise RootfsTarError(f"the tarball holds {member.name!r}, which leads out of it")
+        raise RootfsTarError(f"the tarball contains {member.name!r}, which leaves its root")
     path = "/".join(parts)
     _refuse_name(member, parts)
     if member.isdev() or _DROPPED.match(path):
@@ -145,7 +145,7 @@ def _from_member(member: tarfile.TarInfo, latest: int) -> ImageEntry | None:
         return None
     if member.issparse():
         raise RootfsTarError(
-            f"the tarball holds {member.name!r} as a sparse file", hint="pack it without --sparse"
+            f"the tarball contains the sparse file {member.name!r}", hint="pack it without --sparse"
         )
     return ImageEntry(
         path,
@@ -163,10 +163,14 @@ def _from_member(member: tarfile.TarInfo, latest: int) -> ImageEntry | None:
 def _refuse_name(member: tarfile.TarInfo, parts: list[str]) -> None:
     """Raise RootfsTarError for an invalid name or link target."""
     if too_long("/".join(parts)):
-        raise RootfsTarError(f"the tarball holds a name that is too long: {member.name[:80]!r}...")
+        raise RootfsTarError(
+            f"the tarball contains a name that is too long: {member.name[:80]!r}..."
+        )
     target = member.linkname if member.issym() else "-"
     if "\0" in member.name + target or not 0 < len(os.fsencode(target)) <= LONGEST_PATH:
-        raise RootfsTarError(f"the tarball holds {member.name!r}, which no file can be")
+        raise RootfsTarError(
+            f"the tarball contains {member.name!r}, an invalid name or link target"
+        )
 
 
 def _parts(name: str) -> list[str]:
@@ -184,7 +188,7 @@ def _separate(entries: dict[str, ImageEntry], origins: Mapping[str, str]) -> Non
             seen.add(origin)
             origin = origins[origin]
         if origin not in entries or origin in seen:
-            raise RootfsTarError(f"{path!r} is a hard link to {origin!r}, which is not there")
+            raise RootfsTarError(f"{path!r} is a hard link to {origin!r}, which is missing")
         entries[path] = replace(entries[origin], path=path)
 
 
@@ -260,9 +264,7 @@ def compose(
     for path in entries:
         parent = path.rpartition("/")[0]
         if entries[parent].kind != stat.S_IFDIR:
-            raise RootfsTarError(
-                f"{path!r} cannot be in the system: its {parent!r} is no directory"
-            )
+            raise RootfsTarError(f"{path!r} cannot be in the system: {parent!r} is not a directory")
     return [entries[path] for path in sorted(entries, key=_order)]
 
 

@@ -30,7 +30,7 @@ _SOFTIRQS = {
 }  # fmt: skip
 
 
-def proc_files(declaration: SystemDeclaration, told: Answers) -> dict[str, bytes]:
+def proc_files(declaration: SystemDeclaration, answers: Answers) -> dict[str, bytes]:
     """Return contents by path relative to /proc.
 
     They do not include `uptime`, which a supervisor writes. If programs see the host's kernel, they
@@ -40,7 +40,7 @@ def proc_files(declaration: SystemDeclaration, told: Answers) -> dict[str, bytes
     boot = int(declaration.boot_time.timestamp())
     files = _encoded("proc", _values(machine))
     files |= _encoded("live", _live(machine, boot, machine.kernel.release))
-    if told.kernel == "declared":
+    if answers.kernel == "declared":
         files["sys/kernel/osrelease"] = text_of([machine.kernel.release])
         files["sys/kernel/version"] = text_of([machine.kernel.version])
     return files | dict.fromkeys(MASKED, b"")

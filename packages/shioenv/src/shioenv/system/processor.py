@@ -67,9 +67,10 @@ _ANY = 0xFFFFFFFF
 _LOADER = re.compile(r"(usr/)?lib/x86_64-linux-gnu/ld-linux-x86-64\.so\.2")
 _ROW = struct.Struct("<6I")
 _CPUID = b"\x0f\xa2"
-_MOVABLE = frozenset(
-    [*range(0x30, 0x36), *range(0x88, 0x8C), *range(0xB0, 0xC0), 0x0FB6, 0x0FB7, 0x0FBE, 0x0FBF]
-)
+_MOVABLE = frozenset({
+    *range(0x30, 0x36), *range(0x50, 0x58), *range(0x88, 0x8C), *range(0xB0, 0xC0),
+    *range(0x0F90, 0x0FA0), 0x0FB6, 0x0FB7, 0x0FBE, 0x0FBF,
+})  # fmt: skip
 _MOVABLE_BY = {0x80: 6, 0x81: 6, 0x83: 6, 0xC6: 0, 0xC7: 0}
 """Extensions by opcode for the opcodes of `xor` and `mov` that need one.
 
@@ -92,7 +93,7 @@ def rows(cpu: Cpu) -> list[tuple[int, ...]]:
     """
     unknown = set(cpu.flags) - _QUIET - {name for bits in FLAGS.values() for name in bits}
     if unknown:
-        raise UnfitError(f"its processor has {min(unknown)}, which not every host's has")
+        raise UnfitError(f"the processor flag {min(unknown)} is not available on every host")
     asked = {
         (leaf, register): sum(1 << bit for name, bit in bits.items() if name in cpu.flags)
         for (leaf, register), bits in FLAGS.items()
@@ -133,7 +134,7 @@ def install(
     declaration: SystemDeclaration,
     entries: Sequence[ImageEntry],
     base: IO[bytes],
-    told: Answers,
+    current: Answers,
 ) -> tuple[list[ImageEntry], Answers]:
     """Return the entries with a patched loader, and the values that programs see.
 
@@ -142,17 +143,17 @@ def install(
     """
     result = list(entries)
     try:
-        if not told.glibc:
-            raise UnfitError(told.why)
+        if not current.glibc:
+            raise UnfitError(current.why)
         found = [at for at, entry in enumerate(result) if _LOADER.fullmatch(entry.path)]
         if not found:
-            raise UnfitError("it has no loader where Debian keeps it")
+            raise UnfitError("it has no lib/x86_64-linux-gnu/ld-linux-x86-64.so.2")
         before = content(result[found[0]], base)
         after = _answering(before, rows(declaration.machine.cpu))
     except UnfitError as unfit:
-        return result, replace(told, processor="host", why_processor=str(unfit))
+        return result, replace(current, processor="host", why_processor=str(unfit))
     put(result, found[0], after, base)
-    return result, replace(told, processor="declared")
+    return result, replace(current, processor="declared")
 
 
 def _answering(loader: bytes, answers: Sequence[tuple[int, ...]]) -> bytes:
@@ -180,7 +181,7 @@ def _answering(loader: bytes, answers: Sequence[tuple[int, ...]]) -> bytes:
         result[first - shift : end - shift] = jump.ljust(end - first, b"\x90")
     room = min((row[2] for _, row in segments(loader) if row[2] > offset), default=len(loader))
     if start + len(code) > room:
-        raise UnfitError("its loader has no room for the answers")
+        raise UnfitError("its loader has no space for the table")
     result[start : start + len(code)] = code
     grown = start + len(code) - offset
     SEGMENT.pack_into(result, header, *segment[:5], grown, grown, segment[7])
@@ -198,7 +199,7 @@ def _asking(text: bytes, address: int) -> Iterator[tuple[int, int, list[Instruct
     except (IndexError, ValueError, struct.error):
         code = []
     if not code or code[-1].end != address + len(text):
-        raise UnfitError("its loader's code cannot be read")
+        raise UnfitError("its loader cannot be disassembled")
     targets = sorted(one.leads_to for one in code if one.leads_to is not None)
     for number, one in enumerate(code):
         if one.data != _CPUID:
@@ -209,12 +210,12 @@ def _asking(text: bytes, address: int) -> Iterator[tuple[int, int, list[Instruct
         begin, moved = code[first].address, code[first:number]
         entered = bisect_right(targets, begin) != bisect_right(targets, end - 1)
         if entered or not all(map(_movable, moved)):
-            raise UnfitError("its loader asks the processor in a way that was not tried")
+            raise UnfitError("its loader executes cpuid in an unsupported way")
         yield begin, end, moved
 
 
 def _movable(instruction: Instruction) -> bool:
-    """Whether the instruction is a `mov` or `xor` that can be moved."""
+    """Whether the instruction is a `mov`, `xor`, `push` or `set` that can be moved."""
     extension = _MOVABLE_BY.get(instruction.opcode, 9)
     return instruction.opcode in _MOVABLE or instruction.extension == extension
 

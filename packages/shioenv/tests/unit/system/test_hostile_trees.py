@@ -87,7 +87,7 @@ def test_a_tree_behind_a_link_is_read_and_a_linked_list_of_entries_is_not(
     assert len(load_home(theirs(tmp_path / "there", f"a = {{ {TIME} }}\n"))) == 2
     (tree / "tree.toml").rename(tmp_path / "elsewhere")
     (tree / "tree.toml").symlink_to("../elsewhere")
-    with pytest.raises(SystemDeclarationError, match="behind a link"):
+    with pytest.raises(SystemDeclarationError, match="symbolic link"):
         load_home(theirs(tree))
 
 
@@ -154,22 +154,22 @@ def test_what_no_entry_may_be_is_one_error(tree: Path, entries: str) -> None:
 @pytest.mark.parametrize(
     ("keys", "named"),
     [
-        ('text = "", hex = ""', "text and hex contradict"),
-        ('text = "", make = "png"', "make and text contradict"),
-        ('link = "a", kind = "directory"', "kind and link contradict"),
-        ('link = "a", kind = "file"', "kind and link contradict"),
-        ('link = "a", from = "a"', "link and from contradict"),
-        ('kind = "fifo", text = ""', "kind and text contradict"),
-        ('kind = "directory", from = "a"', "kind and from contradict"),
+        ('text = "", hex = ""', "text and hex exclude each other"),
+        ('text = "", make = "png"', "make and text exclude each other"),
+        ('link = "a", kind = "directory"', "kind and link exclude each other"),
+        ('link = "a", kind = "file"', "kind and link exclude each other"),
+        ('link = "a", from = "a"', "link and from exclude each other"),
+        ('kind = "fifo", text = ""', "kind and text exclude each other"),
+        ('kind = "directory", from = "a"', "kind and from exclude each other"),
         ('make = "gz", kind = "fifo", hex = "00", holds = ["a"]', "kind and make and hex"),
-        ('text = "", encoding = "utf-16"', "encoding stands beside from, not text"),
-        ('kind = "directory", newline = "crlf"', "newline stands beside from, not kind"),
-        ('from = "a", lines = 3', "lines stands beside make, not from"),
-        ('from = "a", kind = "file", seed = 3', "seed stands beside make, not from"),
-        ('link = "a", holds = ["a"]', "holds stands beside make, not link"),
+        ('text = "", encoding = "utf-16"', "encoding needs from, got text"),
+        ('kind = "directory", newline = "crlf"', "newline needs from, got kind"),
+        ('from = "a", lines = 3', "lines needs make, got from"),
+        ('from = "a", kind = "file", seed = 3', "seed needs make, got from"),
+        ('link = "a", holds = ["a"]', "holds needs make, got link"),
         (
             'link = "a", mode = "0644"',
-            "mode stands beside kind or make or text or hex or from",
+            "mode needs kind or make or text or hex or from",
         ),
     ],
 )
@@ -202,8 +202,8 @@ def test_to_say_that_a_file_is_one_contradicts_nothing(tree: Path, keys: str) ->
          "holds 'y', which is no file"),
         ("TOP\nx = { text = '', owner = 'alcie', TIME }", "no owner 'alcie'.*did you mean alice?"),
         ("TOP\nx = { text = '', group = 'ww-data', TIME }", "did you mean www-data?"),
-        ("TOP\nx = { from = 'bytes', TIME }", "files/bytes is no UTF-8 text; `hex` takes any"),
-        ("TOP\nx = { from = 'accent', encoding = 'ascii', TIME }", "'é', which ascii has not"),
+        ("TOP\nx = { from = 'bytes', TIME }", "files/bytes is not UTF-8 text; `hex` takes any"),
+        ("TOP\nx = { from = 'accent', encoding = 'ascii', TIME }", "'é', which ascii lacks"),
         ("TOP\nx = { from = 'loop', TIME }", "files/loop cannot be read"),
         ("TOP\nx = { text = '', time = 2107-01-01T00:00:00Z }", "got 2107-01-01 00:00:00"),
     ],
@@ -234,7 +234,7 @@ def directories(count: int, name: str = "d") -> str:
         (f'"{"a" * 256}" = {{ text = "", {TIME} }}', "a name in it has more than 255 bytes"),
         (directories(199), "it has more than 200 names"),
         (directories(16, "d" * 250), "it has more than 4000 bytes"),
-        (f'x = {{ link = "{"é" * 2001}", {TIME} }}', "link leads along more than 4000 bytes"),
+        (f'x = {{ link = "{"é" * 2001}", {TIME} }}', "the target of link has more than 4000 bytes"),
     ],
     ids=range(6),
 )

@@ -1,10 +1,10 @@
-/* Which processors a process may use. Where the machine has one processor it is the first, whichever of the host's it is. */
+/* Processors that a process may use. If the machine has one processor, programs see the first, on every host. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>
 #include <sys/syscall.h>
 
-#include "answers.h"
+#include "facts.h"
 
 #ifdef __x86_64__
 
@@ -25,7 +25,7 @@ EXPORT int sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *mask)
     if (facts.processors != 1) return answer(call(SYS_sched_setaffinity, pid, (long)size, (long)mask, 0, 0));
     char kept[MOST];
     long result = call(SYS_sched_getaffinity, pid, sizeof kept, (long)kept, 0, 0);
-    if (result > 0) result = call(SYS_sched_setaffinity, pid, result, (long)kept, 0, 0);  /* whether it may be done */
+    if (result > 0) result = call(SYS_sched_setaffinity, pid, result, (long)kept, 0, 0);  /* checks the permission */
     return answer(result < 0 || (size && *(const char *)mask & 1) ? result : -EINVAL);
 }
 

@@ -1,13 +1,12 @@
-/* What a system's own C library answers in place of the host's kernel. Not linked into anything: the build of a
- * system (system/answers.py) appends this code to the library as a segment of its own, fills in the facts of answers.h and makes
- * the library's names lead here. What is not a function of that name in the library stays unused.
+/* Functions that replace those of a system's C library, to return declared values instead of the host's. Not linked into any
+ * program: the build of a system (system/answers.py) appends this code to the library as a separate segment, fills in the
+ * facts (facts.h) and redirects the library's symbols to it. A function that the library lacks stays unused.
  *
- * Only calls that programs make are led here, not those within the library, raw system calls or programs that
- * are linked statically.
+ * Only calls by programs are redirected, not calls within the library, raw system calls or statically linked programs.
  *
- * The clock: each run has a time namespace in which the time since boot starts at the declared uptime, so the declared time
- * is the declared moment of booting and that. Files are stamped by the kernel, in real time: what the stat family
- * shows of a time within the run is the declared one. No memory, file or variable is shared with anybody. */
+ * The clock: each run has a time namespace in which the time since boot starts at the declared uptime. So the declared time is
+ * the declared boot time plus that. The kernel stamps files in real time; the stat family converts times within the run to
+ * declared ones. No memory, file or variable is shared. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,19 +25,21 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "answers.h"
 #include "devices.h"
+#include "facts.h"
+#include "lines.h"
+#include "proc.h"
 
-#ifdef __x86_64__  /* a system of another processor keeps the host's answers */
+#ifdef __x86_64__  /* systems for other architectures keep the host's values */
 
 #define SECOND 1000000000ll
-/* Between real and declared time lies a multiple of this: whoever knows it to half of that knows it exactly. */
+/* Real and declared time differ by a multiple of this, so a measurement within half of it gives the exact difference. */
 #define STEP 1000000ll
-/* So much later than the declared instant a run starts: a program that subtracts its time since boot from the
- * time a moment before it still finds the declared second. */
+/* A run starts this much after the declared instant, so that a program that subtracts its time since boot from a slightly
+ * earlier time still gets the declared second. */
 #define LEAD 10000000ll
 
-/* Weak, or the compiler would take the zeros for granted. */
+/* Weak, so that the compiler does not assume zeros. */
 __attribute__((section(".facts"), weak)) const struct facts facts;
 
 /* ---- the kernel ---------------------------------------------------------------------------------- */
@@ -55,7 +56,7 @@ EXPORT int uname(struct utsname *names)
 
 /* ---- the machine --------------------------------------------------------------------------------- */
 
-enum { THREADS = 64, PAGE_SIZE = 4096 };  /* as /proc/loadavg says */
+enum { THREADS = 64, PAGE_SIZE = 4096 };  /* as in /proc/loadavg */
 
 EXPORT int sysinfo(struct sysinfo *machine)
 {
@@ -112,7 +113,7 @@ static int64_t booted(void) { return facts.boot * SECOND + LEAD; }
 
 static int64_t declared_time(void) { return booted() + kernel_time(CLOCK_BOOTTIME); }
 
-/* Real time less the declared one: the same for all of a run, since both run on together. */
+/* Real time minus declared time: constant during a run. */
 static int64_t difference(void)
 {
     int64_t found = 0;
@@ -157,10 +158,10 @@ EXPORT time_t time(time_t *stored)
     return now;
 }
 
-/* ---- waiting until a moment ----------------------------------------------------------------------- */
+/* ---- absolute deadlines ----------------------------------------------------------------------- */
 
-/* The kernel's moment for a declared one. What lies before booting is over either way; a condition variable of
- * the monotonic clock gives such small ones. */
+/* Convert a declared time to a real one. Times before booting have passed in both; condition variables of the monotonic clock
+ * use such small values. */
 static const struct timespec *kernel_moment(const struct timespec *declared, struct timespec *real)
 {
     if (declared->tv_sec < facts.boot) return declared;
@@ -182,9 +183,9 @@ EXPORT int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mu
     return ORIGINAL(pthread_cond_timedwait)(condition, mutex, kernel_moment(time, &real));
 }
 
-/* ---- what the kernel says over sockets ------------------------------------------------------------ */
+/* ---- messages of the kernel over sockets ------------------------------------------------------------ */
 
-/* Real times of packets' arrival become declared ones. */
+/* Convert arrival times of packets to declared ones. */
 static void declare_arrival(struct msghdr *message)
 {
     size_t left = message->msg_controllen;
@@ -205,8 +206,8 @@ static void declare_arrival(struct msghdr *message)
     }
 }
 
-/* A network card's attributes, of `length` bytes: the card is one end of a cable whose other end is the gateway. No other
- * network can be seen in here, so whoever has an end in one is that card. */
+/* Hide the attributes that identify a network card as a veth, whose other end is the gateway. No other network is visible, so
+ * a card with a peer in another namespace is that card. */
 static void declare_card(char *attributes, size_t length)
 {
     for (int pass = 0, cable = 0; pass < 2; pass++)
@@ -216,7 +217,7 @@ static void declare_card(char *attributes, size_t length)
             int type = attribute->nla_type & NLA_TYPE_MASK;
             cable |= type == IFLA_LINK_NETNSID;
             if (pass && cable && (type == IFLA_LINK || type == IFLA_LINK_NETNSID || type == IFLA_LINKINFO))
-                attribute->nla_type = IFLA_UNSPEC;  /* which everybody passes over */
+                attribute->nla_type = IFLA_UNSPEC;  /* which parsers skip */
             at += NLA_ALIGN(attribute->nla_len);
         }
 }
@@ -228,8 +229,8 @@ static int protocol_of(int socket)
     return protocol;
 }
 
-/* A socket of the machine's processes, as `ss` asks for it. An address of a card has the same type of message, and is asked
- * for the protocol only where its bytes could be such a socket. */
+/* Set the declared inode number of a socket of the machine's processes, as requested by `ss`. Addresses of cards have the same
+ * message type, so the protocol is checked if the bytes could be such a socket. */
 static void declare_socket(int socket, const struct nlmsghdr *header)
 {
     if (header->nlmsg_type != SOCK_DIAG_BY_FAMILY || header->nlmsg_len < NLMSG_SPACE(sizeof(struct inet_diag_msg))) return;
@@ -274,17 +275,16 @@ EXPORT ssize_t recvmsg(int socket, struct msghdr *message, int flags)
 
 struct times { struct timespec access, change, status, birth; };
 
-/* Whether a file lies elsewhere than the root directory: below /proc or /dev/pts, say. */
+/* Whether a file is on another device than the root directory, for example below /proc. */
 static bool elsewhere(dev_t device)
 {
     struct stat root;
     return !call(SYS_newfstatat, AT_FDCWD, (long)"/", (long)&root, 0, 0) && root.st_dev != device;
 }
 
-/* A file's times as the declared machine has them. Within the run: less the difference. Else those after the
- * instant are the host's, who unpacked the file or read it, or who mounted what it lies in: it is as old as its
- * content, was read at the instant, or was there at booting. But where the run changed its status, they are
- * what the run asked for. */
+/* Convert a file's times to those of the declared machine. Times within the run: subtract the difference. Other times after the
+ * instant come from unpacking, reading or mounting on the host: the file is as old as its content, was read at the instant, or
+ * existed at booting. If the run changed its status, the times are those that the run set. */
 static void declare(struct times *times, dev_t device)
 {
     if (!facts.instant) return;
@@ -304,17 +304,17 @@ static void declare(struct times *times, dev_t device)
 
 #define BLOCK 4096  /* bytes of a directory that a disk's file system reserves at a time */
 
-/* What a disk would say of the size of a directory that lies in memory, which has no blocks, and 40 bytes and 20
- * for each entry; or 0, where it lies on a disk or elsewhere. */
+/* The size on a disk of a directory in memory, which has no blocks, and 40 bytes plus 20 for each entry; 0 for a directory on a
+ * disk or another device. */
 static int64_t disk_size(mode_t mode, int64_t size, int64_t blocks, dev_t device)
 {
     if (!S_ISDIR(mode) || blocks || size < 40 || elsewhere(device)) return 0;
     return (1 + (size - 40) / 20 / 128) * BLOCK;
 }
 
-#define INLINE_LINK 59  /* bytes of a link's target for which its inode has room; a longer one takes a block */
+#define INLINE_LINK 59  /* longest link target that fits in an inode; a longer one uses a block */
 
-/* A file as it is shown, whichever call asks. */
+/* The attributes of a file that programs see, for every call. */
 struct shown {
     dev_t device;
     uint64_t inode, links;
@@ -322,17 +322,18 @@ struct shown {
     uint32_t uid, gid;
     int64_t size, blocks;
     struct times times;
-    unsigned numbers[2];  /* of the device that it is, major and minor */
+    unsigned numbers[2];  /* of a device node: major and minor */
 };
 
-/* How its caller names the file. */
+/* The caller's arguments that name the file. */
 struct named { int fd; const char *path; int flags; };
 
-enum { NOBODY = 65534, FIRST_STATIC = 0xf0000000 };  /* whom the kernel shows for who is not in here; of /proc, which it makes at booting */
-enum { PROC_LINKS = 77 };  /* its own directories and the processes that /proc/loadavg speaks of */
+/* The kernel's uid for unmapped owners; the first inode number of files of /proc that exist since booting. */
+enum { NOBODY = 65534, FIRST_STATIC = 0xf0000000 };
+enum { PROC_LINKS = 77 };  /* its own directories, and the processes counted by /proc/loadavg */
 
-/* Files of /proc belong to the host's root, who is not in here, and its top counts the host's processes. A process of
- * nobody's is one: its directory has more links than others that are not made at booting. */
+/* Files of /proc belong to the host's root, which is unmapped, and the links of its top count the host's processes. Processes
+ * of `nobody` are excluded: their directories have more links than others that do not exist since booting. */
 static void declare_proc(struct shown *file)
 {
     bool top = file->mode == (S_IFDIR | 0555) && file->inode == 1 && !file->size;
@@ -342,12 +343,12 @@ static void declare_proc(struct shown *file)
     if (S_ISDIR(file->mode) && file->links > 7 && file->inode < FIRST_STATIC && !top) return;
     if (call(SYS_newfstatat, AT_FDCWD, (long)"/proc", (long)&proc, 0, 0) || proc.st_dev != file->device) return;
     file->uid = file->gid = 0;
-    /* the kernel dates them by when somebody looked first */
+    /* the kernel's times are those of the first access */
     const struct timespec booted = {.tv_sec = facts.boot};
     if (facts.instant) file->times.change = file->times.status = booted;
 }
 
-/* The links of a directory of several layers, which has one for the kernel: itself, its name and its directories'. */
+/* The link count of a merged directory, for which the kernel returns 1: itself, its name and its subdirectories. */
 static uint64_t count_links(const struct named *name)
 {
     struct entry { uint64_t inode; int64_t offset; uint16_t length; uint8_t type; char name[]; };
@@ -362,14 +363,14 @@ static uint64_t count_links(const struct named *name)
     while ((length = call(SYS_getdents64, fd, (long)entries, sizeof entries, 0, 0)) > 0)
         for (long at = 0; at < length;) {
             const struct entry *entry = (const struct entry *)(entries + at);
-            links += entry->type == DT_DIR;  /* "." and ".." among them */
+            links += entry->type == DT_DIR;  /* including "." and ".." */
             at += entry->length;
         }
     call(SYS_close, fd, 0, 0, 0, 0);
     return links > 1 ? links : 1;
 }
 
-/* What stands for a device is shown as one: a socket, or the file that is the kernel's log. */
+/* Show the placeholder of a device as a device: a socket, or the file of the kernel's log. */
 static void declare_device(struct shown *file)
 {
     long mark = file->times.access.tv_nsec;
@@ -392,7 +393,7 @@ static dev_t unnamed_device(const struct shown *file)
 {
     dev_t device = file->device;
     if (file->inode >> 62 || !elsewhere(device)) return (dev_t)facts.device;
-    if (lies_in("/proc", device)) return PROC_DEVICE;  /* a list of mounts is handed on by a pipe */
+    if (lies_in("/proc", device)) return PROC_DEVICE;  /* a list of mounts is read from a pipe */
     if (S_ISFIFO(file->mode)) return PIPES;
     if (S_ISSOCK(file->mode)) return SOCKETS;
     return lies_in("/sys", device) ? SYS_DEVICE : listed_device(device);
@@ -409,7 +410,7 @@ static void declare_file(const struct named *name, struct shown *file)
     if (S_ISDIR(file->mode) && file->links == 1 && file->size) file->links = count_links(name);
     declare(&file->times, device);
     if (facts.device && is_unnamed(device)) file->device = unnamed_device(file);
-    if (file->device == QUEUES_DEVICE && S_ISDIR(file->mode)) file->inode = 1;  /* else of what all of the host counts */
+    if (file->device == QUEUES_DEVICE && S_ISDIR(file->mode)) file->inode = 1;  /* else a host-wide counter */
     file->inode = shown_inode(file->inode);
 }
 
@@ -459,7 +460,7 @@ EXPORT int lstat(const char *restrict path, struct stat *restrict file)
     return fstatat(AT_FDCWD, path, file, AT_SYMLINK_NOFOLLOW);
 }
 
-/* As programs that were linked before glibc 2.33 call them. */
+/* Called by programs that were linked before glibc 2.33. */
 EXPORT int __fxstat(int version, int fd, struct stat *file) { return (void)version, fstat(fd, file); }
 EXPORT int __xstat(int version, const char *path, struct stat *file) { return (void)version, stat(path, file); }
 EXPORT int __lxstat(int version, const char *path, struct stat *file) { return (void)version, lstat(path, file); }

@@ -1,5 +1,5 @@
-/* Devices that nobody may make a node of: the tree marks what stands for them, the library knows it by the mark, the
- * nanoseconds of a time of access that is the system's instant. */
+/* Placeholders of devices whose nodes cannot be created. The tree marks them by the nanoseconds of the access time, whose seconds
+ * are the system's instant; the library recognizes the mark. */
 #pragma once
 
 #define DEVICE_MARK(block, major, minor) \
@@ -8,4 +8,4 @@
 #define MARKED_BLOCK(mark) ((mark) >> 28 & 1)
 #define MARKED_MAJOR(mark) ((unsigned)((mark) >> 20 & 0xff))
 #define MARKED_MINOR(mark) ((unsigned)((mark) >> 8 & 0xff))
-#define KERNEL_LOG_MARK DEVICE_MARK(false, 1, 11)  /* of the one that can be read */
+#define KERNEL_LOG_MARK DEVICE_MARK(false, 1, 11)  /* the only one that can be read */

@@ -1,17 +1,18 @@
-/* The root disk in use, and directories: what lies on it takes room that the layer above knows nothing of. */
+/* Usage of the root disk, including the system's files, which the upper layer does not count; entries of directories. */
 #include <dirent.h>
 #include <linux/magic.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 
-#include "answers.h"
+#include "facts.h"
+#include "proc.h"
 
 #ifdef __x86_64__
 
 enum { EXT4_MAGIC = 0xef53, OVERLAY_MAGIC = 0x794c7630 };
 
-/* Of the root file system: the name that the supervisor gives each overlay, "shioenv-overlay!", folded by the kernel. */
+/* Whether it is the root file system: the supervisor names each overlay "shioenv-overlay!", and the kernel folds the name. */
 static bool is_root(const void *fsid)
 {
     static const char name[16] = "shioenv-overlay!";
@@ -22,8 +23,8 @@ static bool is_root(const void *fsid)
     return id == (first ^ second);
 }
 
-/* What the kernel says of the root file system becomes what a machine's says; its type comes back. `path` is what was
- * asked about, or NULL: a machine has more than one file system where the kernel has one. */
+/* Convert the values of the root file system to those of the machine, and return its type. `path` is the argument of the call, or
+ * NULL: some directories of this file system are separate file systems on the machine. */
 static uint32_t declare_disk(const char *path, fsblkcnt_t *blocks, fsblkcnt_t *left, fsblkcnt_t *available, fsfilcnt_t *files)
 {
     static const char machine[][5] = {"/sys", "/dev", "/run"};
@@ -31,7 +32,7 @@ static uint32_t declare_disk(const char *path, fsblkcnt_t *blocks, fsblkcnt_t *l
         int at = 0;
         while (at < 4 && path[at] == machine[i][at]) at++;
         if (at < 4 || (path[at] && path[at] != '/')) continue;
-        if (i) *blocks = *left;  /* in memory, and nothing in it yet */
+        if (i) *blocks = *left;  /* in memory and empty */
         else *blocks = *left = *available = 0;
         return i ? TMPFS_MAGIC : SYSFS_MAGIC;
     }
@@ -40,7 +41,7 @@ static uint32_t declare_disk(const char *path, fsblkcnt_t *blocks, fsblkcnt_t *l
     return EXT4_MAGIC;
 }
 
-/* Many file systems of the kernel's are identified by the number of their device. */
+/* Many file systems are identified by their device number. */
 static uint64_t declared_id(uint64_t id) { return facts.device && is_unnamed(id) ? listed_device(id) : id; }
 
 static int declared_statfs(long result, const char *path, struct statfs *disk)
@@ -48,7 +49,7 @@ static int declared_statfs(long result, const char *path, struct statfs *disk)
     if (result) return answer(result);
     if (disk->f_type == OVERLAY_MAGIC && is_root(&disk->f_fsid))
         disk->f_type = declare_disk(path, &disk->f_blocks, &disk->f_bfree, &disk->f_bavail, &disk->f_files);
-    else if (disk->f_type == TMPFS_MAGIC && !disk->f_blocks) {  /* of no size: what stands for /sys and the like */
+    else if (disk->f_type == TMPFS_MAGIC && !disk->f_blocks) {  /* without a size: the replacement of /sys and the like */
         disk->f_type = SYSFS_MAGIC;
         disk->f_files = disk->f_ffree = 0;
         __builtin_memset(&disk->f_fsid, 0, sizeof disk->f_fsid);
@@ -74,13 +75,13 @@ static int declared_statvfs(int result, const char *path, struct statvfs *disk)
 {
     if (result) return result;
     if (!is_root(&disk->f_fsid)) {
-        bool stands = !disk->f_blocks && !is_unnamed(disk->f_fsid);  /* for /sys and the like, its identifier is random */
+        bool stands = !disk->f_blocks && !is_unnamed(disk->f_fsid);  /* replaces /sys or the like: the identifier is random */
         if (!disk->f_blocks) disk->f_files = disk->f_ffree = disk->f_favail = 0;
         disk->f_fsid = stands ? 0 : declared_id(disk->f_fsid);
         return 0;
     }
     uint32_t type = declare_disk(path, &disk->f_blocks, &disk->f_bfree, &disk->f_bavail, &disk->f_files);
-    /* which glibc 2.39 has given a name */
+    /* called f_type since glibc 2.39 */
     uint32_t *named = (uint32_t *)((char *)&disk->f_namemax + sizeof disk->f_namemax);
     if (*named == OVERLAY_MAGIC) *named = type;
     return 0;
@@ -96,7 +97,7 @@ EXPORT int fstatvfs(int fd, struct statvfs *disk) { return declared_statvfs(ORIG
 static void declare_entry(struct dirent *entry)
 {
     entry->d_ino = shown_inode(entry->d_ino);
-    if (entry->d_type == DT_SOCK) entry->d_type = DT_UNKNOWN;  /* it may stand for a device: `stat` says so */
+    if (entry->d_type == DT_SOCK) entry->d_type = DT_UNKNOWN;  /* it may be a device, which `stat` shows */
 }
 
 EXPORT struct dirent *readdir(DIR *directory)

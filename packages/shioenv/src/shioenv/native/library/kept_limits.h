@@ -1,5 +1,5 @@
-/* Limits of open files that a host does not allow. The kernel keeps what it can; both declared numbers stand where it keeps
- * the limit of file locks, which nothing has looked at since Linux 2.4.25: it is inherited, and lasts over execve. */
+/* Limits of open files above those of the host. The kernel's limit is as high as possible; both declared numbers are stored in the
+ * limit of file locks, which Linux ignores since 2.4.25. It is inherited, and survives execve. */
 #pragma once
 
 #define KEPT_MARK 0x7f10cull
@@ -7,4 +7,4 @@
 #define IS_KEPT(value) ((value) >> 44 == KEPT_MARK)
 #define KEPT_SOFT(value) ((value) >> 22 & 0x3fffff)
 #define KEPT_HARD(value) ((value) & 0x3fffff)
-#define MOST_OPEN_FILES (1 << 20)  /* fs.nr_open: nobody may have more */
+#define MOST_OPEN_FILES (1 << 20)  /* fs.nr_open, the maximum */

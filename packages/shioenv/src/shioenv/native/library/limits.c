@@ -1,10 +1,10 @@
-/* The limit of open files where the host's is lower than the declared one: root raises it as on a machine. More than the
- * host allows cannot be opened all the same. */
+/* Limits of open files if the host's hard limit is lower than the declared one: root can raise it as on a machine, though more
+ * files than the host allows cannot be opened. */
 #include <errno.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
-#include "answers.h"
+#include "facts.h"
 #include "kept_limits.h"
 
 #ifdef __x86_64__
@@ -14,7 +14,7 @@ static long kernel_limit(pid_t pid, int resource, const struct rlimit *wanted, s
     return call(SYS_prlimit64, pid, resource, (long)wanted, (long)found, 0);
 }
 
-/* Whether the process's limits are kept so, and then which. */
+/* Read the declared limits of a process; return false if the kernel's limits apply. */
 static bool read_kept(pid_t pid, struct rlimit *limit)
 {
     struct rlimit locks;

@@ -1,8 +1,7 @@
-/* Renaming a directory of the system, which overlayfs refuses in a user namespace (EXDEV): programs would copy it and
- * remove what they copied, and say so. Here a new directory takes the old one's place, and what is in it is renamed one by
- * one, which the kernel does for all but directories. Files stay what they are, inode and open descriptors alike. Where
- * anything is in the way (a mount, a file of others', a full disk) everything goes back to where it was, and the program is
- * told what the kernel said. */
+/* Rename directories of the system, which overlayfs refuses in a user namespace (EXDEV): programs would copy and remove them, and
+ * report that. Here a new directory is created, and the old one's entries are renamed into it one by one, which the kernel
+ * permits for all but directories. Files keep their inodes and open descriptors. At an obstacle (a mount, other users' files,
+ * a full disk) everything is moved back, and the kernel's error is returned. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +10,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "answers.h"
+#include "facts.h"
 
 #ifdef __x86_64__
 
@@ -24,7 +23,7 @@ static bool is_directory(int parent, const char *name, struct stat *status)
     return !call(SYS_newfstatat, parent, (long)name, (long)status, AT_SYMLINK_NOFOLLOW, 0) && S_ISDIR(status->st_mode);
 }
 
-/* Owner, permissions and times. Extended attributes would be lost: a directory that has some is not moved. */
+/* Copy owner, permissions and times. Directories with extended attributes, which would be lost, are not moved. */
 static bool take_attributes(int directory, const struct stat *status)
 {
     struct timespec times[2] = {status->st_atim, status->st_mtim};
@@ -43,7 +42,7 @@ static void set_attributes(int parent, const char *name, const struct stat *stat
 
 static bool move(int from_parent, const char *from, int to_parent, const char *to, int depth);
 
-/* Moves all that is in one directory to another. Whether nothing is left. */
+/* Move all entries of a directory to another. Return whether none is left. */
 static bool move_content(int from, int to, int depth)
 {
     _Alignas(struct entry) char list[LISTED];
@@ -65,21 +64,21 @@ static bool move_content(int from, int to, int depth)
     return false;
 }
 
-/* Puts a directory in another one's place; what is in its way already is what an earlier attempt left. */
+/* Recreate a directory under another name; an existing one is left over from an earlier attempt. */
 static bool move_directory(int from_parent, const char *from, int to_parent, const char *to, int depth)
 {
     struct stat status;
     if (depth > DEEPEST || !is_directory(from_parent, from, &status)) return false;
     int old = (int)call(SYS_openat, from_parent, (long)from, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0, 0);
     if (old < 0) return false;
-    char attributes[256];  /* without room overlayfs counts its own as well */
+    char attributes[256];  /* with a size of 0, overlayfs would count its own attributes as well */
     bool done = !call(SYS_flistxattr, old, (long)attributes, sizeof attributes, 0, 0);
     long made = done ? call(SYS_mkdirat, to_parent, (long)to, 0700, 0, 0) : -1;
     int new = made && made != -EEXIST ? -1
             : (int)call(SYS_openat, to_parent, (long)to, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0, 0);
     done = new >= 0 && move_content(old, new, depth + 1) && take_attributes(new, &status) &&
            !call(SYS_unlinkat, from_parent, (long)from, AT_REMOVEDIR, 0, 0);
-    if (!done) take_attributes(old, &status);  /* what is left of it */
+    if (!done) take_attributes(old, &status);  /* for the remaining part */
     if (new >= 0) call(SYS_close, new, 0, 0, 0, 0);
     call(SYS_close, old, 0, 0, 0, 0);
     return done;
@@ -92,15 +91,14 @@ static bool move(int from_parent, const char *from, int to_parent, const char *t
     return move_directory(from_parent, from, to_parent, to, depth);
 }
 
-/* Gives a directory that the kernel would not rename another name, in the place of an empty one if there is any: 0, or
- * the kernel's refusal. */
+/* Rename a directory that the kernel refused to rename, replacing an empty one if it exists. Return 0 or the kernel's error. */
 static long rename_directory(int from_parent, const char *from, int to_parent, const char *to)
 {
     struct stat before, replaced;
     uint64_t all = ~0ull, mask;
     if (!is_directory(from_parent, from, &before)) return -EXDEV;
     bool replaces = is_directory(to_parent, to, &replaced);
-    call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&mask, sizeof mask, 0);  /* nothing interrupts a rename */
+    call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&mask, sizeof mask, 0);  /* a rename is not interrupted */
     long refused = replaces ? call(SYS_unlinkat, to_parent, (long)to, AT_REMOVEDIR, 0, 0) : 0;
     if (!refused && !move_directory(from_parent, from, to_parent, to, 0)) {
         refused = -EXDEV;

@@ -1,11 +1,10 @@
-/* What the loader of a built system asks in place of the processor. Not linked into anything: the build of a system
- * (system/processor.py) puts this code into the loader, the declared processor's rows behind its last byte, and makes every
- * `cpuid` of the loader lead here.
+/* Table lookup that replaces `cpuid` in the loader of a built system. Not linked into any program: the build of a system
+ * (system/processor.py) copies this code into the loader, followed by the rows of the declared processor, and replaces every
+ * `cpuid` of the loader by a jump to it.
  *
- * Asked with the leaf in eax, the subleaf in ecx and the way back in rdx; answers in eax, ebx, ecx and edx, as
- * `cpuid` does. A row is a leaf, a subleaf or -1 for any, eax, ebx, ecx and edx. The last row's leaf is -1: it answers what no
- * other row does. The way back lies behind the red zone of 128 bytes, since whoever asks may be using that: no handler of a
- * signal is set so early in a process. */
+ * Input: leaf in eax, subleaf in ecx, return address in rdx. Output: eax, ebx, ecx and edx, as from `cpuid`. A row is a leaf, a
+ * subleaf or -1 for any, eax, ebx, ecx and edx. The last row has leaf -1 and matches everything. The return address is stored
+ * below the red zone of 128 bytes, which the caller may be using; no signal handler is set so early in a process. */
 #define ANY $-1
 #define ROW 24
     .text

@@ -1,5 +1,5 @@
-/* What the parts of the answers share: the facts that the build of a system fills in, and how the kernel and the
- * library's own functions are called. */
+/* Shared declarations: values that the build of a system fills in, and calls of the kernel and of the library's own
+ * functions. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -7,14 +7,14 @@
 #include <sys/types.h>
 
 #define EXPORT __attribute__((visibility("default")))
-/* Another name of the same function. */
+/* Export the function under another name as well. */
 #define ALSO(function, name) extern __typeof__(function) name __attribute__((alias(#function), visibility("default")))
 
-/* Filled in by the build. The last ones say where the library's own functions are, seen from here. */
+/* Filled in by the build. The last ones are the offsets of the library's own functions from this structure. */
 struct facts {
-    int64_t instant, boot;  /* seconds since 1970; 0 where the clock is the host's */
+    int64_t instant, boot;  /* seconds since 1970; 0 if the clock is the host's */
     int64_t device;         /* of the root disk, or 0 */
-    int64_t blocks, files;  /* that the system takes of it */
+    int64_t blocks, files;  /* that the system uses of it */
     int64_t loads[3];       /* over one, five and fifteen minutes, times 65536 */
     int64_t memory, free, shared, buffers, swap;  /* bytes */
     int64_t processors;
@@ -22,8 +22,8 @@ struct facts {
         pthread_cond_timedwait, readdir, readdir_r, recvmsg, setmntent, statvfs, sysconf;
 };
 extern __attribute__((visibility("hidden"))) const struct facts facts;
-/* Behind the code, each with its final NUL: the kernel's release, its version, the mounts that every machine has, and the
- * sockets of its processes: family, port, peer's port and number. */
+/* After the code, each ended by a NUL: the kernel's release, its version, the mounts of every machine, and the sockets of its
+ * processes (family, port, port of the peer, and inode number). */
 extern __attribute__((visibility("hidden"))) const char answers_end[];
 
 #define ORIGINAL(name) ((__typeof__(&name))((uintptr_t)&facts + (uintptr_t)facts.name))
@@ -39,7 +39,7 @@ static inline long call(long number, long first, long second, long third, long f
     return result;
 }
 
-/* As the library's functions answer. */
+/* Convert the kernel's result to that of a library function, which sets errno. */
 static inline int answer(long result)
 {
     if (result >= 0) return (int)result;
@@ -53,26 +53,15 @@ static inline bool same(const char *one, const char *other)
     return *one == *other;
 }
 
-/* An inode's number as it is shown. What comes from the layers below has the layer's number in the highest bits;
- * those of the layer above are small ones, counted from the first file that was made in a run. */
+/* The inode number that programs see. Files of lower layers have the layer's number in the highest bits. Numbers of the upper
+ * layer are small: they count from the first file that a run created. */
 static inline uint64_t shown_inode(uint64_t inode)
 {
     return inode >> 62 ? (inode & ~0ull >> 2) + (inode >> 62 << 20) : inode;
 }
 
-/* As the list of mounts says, and of what is never mounted: as a machine that has booted has them. */
+/* Device numbers as in the list of mounts; those of file systems that are never mounted are those after booting. */
 enum { SYS_DEVICE = 20, PROC_DEVICE = 21, QUEUES_DEVICE = 25, SOCKETS = 8, PIPES = 13 };
 
-/* Whether it is the number of what is no disk, which the kernel takes from what all of the host is free. */
+/* Whether it is an anonymous device number, which the kernel assigns from one range for the whole host. */
 static inline bool is_unnamed(uint64_t device) { return device && !(device >> 8 & 0xfff) && !(device >> 32); }
-
-/* The number of the device that something is mounted from, as the list of mounts shows it; what is not mounted has its own. */
-__attribute__((visibility("hidden"))) uint64_t listed_device(uint64_t device);
-
-struct stat;
-/* Of a pipe that a list of mounts was handed on by: what is said of the kernel's own file, but that it is a pipe. */
-__attribute__((visibility("hidden"))) void stat_list(int fd, struct stat *file);
-
-/* The number that is shown for a socket of the machine's processes, or 0; `family` is 4 or 6. */
-__attribute__((visibility("hidden"))) uint64_t declared_inode(int family, uint64_t port, uint64_t peer_port);
-__attribute__((visibility("hidden"))) uint64_t linked_socket(int directory, const char *path);
