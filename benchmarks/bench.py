@@ -30,7 +30,7 @@ from pathlib import Path
 
 import peers
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.system.idmap import find_idmap
 from shioenv.system.store import System, build_system, find_system
 from spawner import Spawner

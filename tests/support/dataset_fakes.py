@@ -23,7 +23,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.inputs import Input
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.scripted import ScriptedCall, ScriptedRunner
+from shioenv.domain.runner import ScriptedCall, ScriptedRunner
 from shioenv.errors import HostError, SandboxError
 from shioenv.execution.job import Executor
 from shioenv.execution.local import SerialExecutor

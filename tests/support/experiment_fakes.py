@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
-from shioenv.domain.scripted import ScriptedCall, ScriptedRunner
+from shioenv.domain.runner import ScriptedCall, ScriptedRunner
 from shioenv.execution.job import NumberedJob, Tell, silent
 from shioenv.execution.local import SerialExecutor
 from shioenv.synthesis.traces import Sample, SegmentTrace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.scripted import ScriptedCall, ScriptedRunner
+from shioenv.domain.runner import ScriptedCall, ScriptedRunner
 
 
 class ScriptedShell(ScriptedRunner):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.pointer import pointer
+from shioenv.domain.context import pointer
 from shioenv.errors import ShellEndedError
 from shioenv.live.shell import Shell
 

@@ -16,13 +16,11 @@ from shioenv.dataset.generate import Summary
 from shioenv.dataset.manifest import Manifest
 from shioenv.dataset.questions import Question
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import Context
+from shioenv.domain.context import Context, pointer
 from shioenv.domain.inputs import Input
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import pointer
 from shioenv.domain.record import Record
-from shioenv.domain.runner import Answer, State
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import Answer, ScriptedRunner, State
 from shioenv.env.shio_env import ShIOEnv
 from shioenv.errors import SandboxError, ShioenvError
 from shioenv.irreducibility.score import ArgumentEffect, Score, SegmentScore

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.cli.main import app
-from shioenv.domain.pointer import pointer
+from shioenv.domain.context import pointer
 from shioenv.live.terminal import Terminal
 from shioenv.seeding import generator
 from shioenv_agents.tasks.certificate import JudgeCertificate

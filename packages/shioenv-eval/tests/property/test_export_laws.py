@@ -33,7 +33,7 @@ from shioenv.domain.record import (
     encode,
     share_necessary,
 )
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import ScriptedRunner
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import LONGEST_INPUT, Limits
 from shioenv.synthesis.drawing import Drawing

@@ -13,10 +13,9 @@ from typing import Any, Protocol, TypeAlias
 from shioenv.bash.builtins import BUILTINS, KEYWORDS
 from shioenv.bash.words import split_words, unquoted, without_assignments
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import KEPT, OF_DATE
+from shioenv.domain.context import KEPT, OF_DATE, keys, pointer
 from shioenv.domain.names import file_key, name_bytes
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Answer, Guesser, Runner, State, answer_of
 from shioenv.errors import Abstained
 from shioenv_model.bash.expand import Expander

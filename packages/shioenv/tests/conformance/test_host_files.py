@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from shioenv.errors import SystemNotBuiltError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.lower import LowerForm

@@ -20,7 +20,7 @@ from shioenv.behavior.typed_rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.inputs import Session
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import ScriptedRunner
 from shioenv.errors import (
     ForkError,
     LimitsError,

@@ -16,7 +16,7 @@ import pytest
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import SandboxError, SystemNotBuiltError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.sandbox.base import Limits, Request, ShellMode
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System

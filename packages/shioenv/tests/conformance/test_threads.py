@@ -13,7 +13,7 @@ import pytest
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import ScriptedRunner
 from shioenv.errors import SandboxError, ShellEndedError
 from shioenv.live.model_shell import ModelShell, RepeatedShell
 from shioenv.live.resident import ResidentShell, open_shell

@@ -34,7 +34,7 @@ from shioenv.errors import (
     UnknownSystemError,
     UsageError,
 )
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.lower import LowerForm, keep_namespaces
 from shioenv.system import build as building

@@ -18,11 +18,10 @@ from msgspec.structs import replace
 from shioenv.bash.words import plain_words
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import NOTHING
-from shioenv.domain.context import Context
+from shioenv.domain.context import Context, keys, pointer
 from shioenv.domain.inputs import Input
 from shioenv.domain.names import name_bytes, name_text
 from shioenv.domain.patch import ContextPatch, without_contents
-from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.record import Record
 from shioenv.domain.record import encode as encode_record
 from shioenv.execution.job import NumberedJob

@@ -19,11 +19,11 @@ from msgspec.structs import replace
 
 from shioenv.bash.words import quoted
 from shioenv.domain.context import MONTHS
-from shioenv.domain.modes import mode_of
 from shioenv.domain.names import name_bytes
+from shioenv.domain.readable import mode_of
 from shioenv.endpoint import Endpoint, ReplyFile
-from shioenv.files.cache_directory import cache_directory
 from shioenv.files.documents import parse_toml
+from shioenv.files.durable import cache_directory
 from shioenv.grammar.library import shipped_headers
 from shioenv_agents.tasks.goal_check import DATES, date_of
 from shioenv_agents.tasks.task import Fact, Goal, GoalKind, Task

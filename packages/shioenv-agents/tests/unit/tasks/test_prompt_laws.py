@@ -15,8 +15,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shioenv.bash.words import plain_words
+from shioenv.domain.context import pointer
 from shioenv.domain.names import name_bytes, name_text
-from shioenv.domain.pointer import pointer
 from shioenv_agents.tasks.determined import untold
 from shioenv_agents.tasks.goal_check import is_now
 from shioenv_agents.tasks.prompt import (

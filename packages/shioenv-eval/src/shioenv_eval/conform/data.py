@@ -19,7 +19,7 @@ from typing import Any
 from shioenv.dataset.export import size_category
 from shioenv.dataset.generate import grammar_digest
 from shioenv.domain.behavior import Behavior, output_text
-from shioenv.domain.pointer import keys
+from shioenv.domain.context import keys
 from shioenv.files.durable import atomic_write, new_directory
 from shioenv.grammar.library import chosen_grammars, load_grammars, shipped_headers
 from shioenv.grammar.traits import MACHINE

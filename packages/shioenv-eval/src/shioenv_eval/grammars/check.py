@@ -11,10 +11,9 @@ from typing import TypeAlias
 
 from shioenv.domain.inputs import REDIRECTIONS, Argument, Input, Role, render
 from shioenv.grammar.arguments import ArgumentSplitter
-from shioenv.grammar.faults import Fault, FaultKind, FaultyGrammarError
 from shioenv.grammar.kinds import TOKEN_KINDS
 from shioenv.grammar.library import COMMANDS, checked_grammar, names_of_grammars
-from shioenv.grammar.notation import NO_SPACE
+from shioenv.grammar.notation import NO_SPACE, Fault, FaultKind, FaultyGrammarError
 from shioenv.grammar.parse import InputParser, operand_place
 from shioenv.grammar.symbols import (
     Body,

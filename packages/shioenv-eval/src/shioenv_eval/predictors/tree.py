@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shioenv.domain.context import escape
 from shioenv.domain.names import file_key
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import escape
 from shioenv.system.store import DEVICES, IndexEntry, System
 from shioenv_eval.predictors.line_program import installed
 

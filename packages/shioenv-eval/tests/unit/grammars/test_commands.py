@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from shioenv.errors import UnknownGrammarError
-from shioenv.grammar.faults import FaultyGrammarError
 from shioenv.grammar.library import (
     COMMANDS,
     load_grammar,
@@ -15,6 +14,7 @@ from shioenv.grammar.library import (
     shipped_headers,
 )
 from shioenv.grammar.load import read_grammar
+from shioenv.grammar.notation import FaultyGrammarError
 from shioenv_eval.grammars.check import check_grammars, check_values, run_examples
 from shioenv_eval.grammars.recognise import Recogniser
 from support.paths import ROOT

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from shioenv.grammar.arguments import ArgumentSplitter
-from shioenv.grammar.faults import Fault
 from shioenv.grammar.grammar_lines import MOST_INHERITED
 from shioenv.grammar.library import load_grammar
+from shioenv.grammar.notation import Fault
 from shioenv.grammar.symbols import MAX_ARGUMENT_LENGTH, Nonterminal
 from shioenv.grammar.validation import MOST_BEFORE_TEXT, longest_length
 from shioenv_eval.grammars.check import check_grammars

@@ -11,10 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from shioenv.domain.behavior import NOTHING, Behavior
-from shioenv.domain.context import OF_DATE
+from shioenv.domain.context import OF_DATE, pointer
 from shioenv.domain.names import file_key
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.expand import Expander

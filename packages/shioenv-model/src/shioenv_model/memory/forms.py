@@ -16,8 +16,8 @@ from shioenv.domain.inputs import Argument
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv.grammar.arguments import ArgumentSplitter
-from shioenv.grammar.faults import FaultyGrammarError
 from shioenv.grammar.library import load_grammar, names_of_grammars
+from shioenv.grammar.notation import FaultyGrammarError
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import Grammar, OptionSpec
 from shioenv_model.bash.expand import Expander

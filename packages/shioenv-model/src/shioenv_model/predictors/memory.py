@@ -16,8 +16,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PredictorError
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import locked, storage_errors
+from shioenv.files.durable import cache_directory, locked, storage_errors
 from shioenv_model.composition.call import Call
 from shioenv_model.files import located, opened, read_card
 from shioenv_model.memory.index import FORMS, holds_index
@@ -128,7 +127,8 @@ def plain_memory(setting: Setting) -> Remembering:
 def _memory(setting: Setting, *, fills: bool) -> Remembering:
     if not setting.text:
         raise PredictorError(
-            "no dataset is named", hint="memory:DIR, made by `shioenv generate`, or memory:MODEL"
+            "the dataset is missing",
+            hint="use memory:DIR with a dataset of `shioenv generate`, or memory:MODEL",
         )
     path = Path(setting.text)
     if path.is_dir() and not holds_index(path):

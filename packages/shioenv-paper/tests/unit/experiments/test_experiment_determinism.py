@@ -10,8 +10,7 @@ import pytest
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.runner import State
-from shioenv.domain.scripted import ScriptedCall, ScriptedRunner
+from shioenv.domain.runner import ScriptedCall, ScriptedRunner, State
 from shioenv.errors import DatasetMismatchError, UsageError
 from shioenv.execution.job import Executor
 from shioenv.execution.local import SerialExecutor

@@ -67,7 +67,7 @@ def _compared(done: Sequence[RepeatedLine]) -> Iterator[str]:
             operations = line.behavior.patch.operations
             yield from (f"  again:  {change}" for change in changes(operations, START))
     same = sum(line.behavior is not None and not line.differs for line in done)
-    yield f"{same} of {len(done)} lines did the same again"
+    yield f"{same} of {len(done)} lines behaved as before"
 
 
 def _changes(told: Mapping[str, Any]) -> Iterator[str]:

@@ -103,7 +103,7 @@ class AskedChannel(SshChannel):
         """Whether an incomplete command, with `kept`, is too long; if so, this is logged."""
         if script.begun + len(kept) <= LONGEST_INPUT and script.parsed <= MOST_PARSED:
             return False
-        reason = "a command of more than one line is too long to be answered"
+        reason = "the command has more than one line, which a model cannot answer"
         self._tell("shioenv.abstained", input=_text(kept)[:LONGEST], reason=reason)
         return True
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from shioenv.bash.words import quoted
 from shioenv.domain.context import FileEntry, instant
-from shioenv.domain.modes import mode_of
+from shioenv.domain.readable import mode_of
 from shioenv.errors import Abstained
 from shioenv.live.machine_thread import Seat
 from shioenv.live.model_shell import ModelShell

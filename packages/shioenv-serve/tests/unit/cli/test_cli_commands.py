@@ -21,8 +21,7 @@ from shioenv.cli.main import app
 from shioenv.cli.subcommands import KNOWN
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.runner import State
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import ScriptedRunner, State
 from shioenv.errors import SandboxError, StartDirectoryError, UnknownSystemError
 from shioenv.sandbox.base import LIMITS, Limits
 from support.cli_reference import commands
@@ -465,7 +464,7 @@ def test_a_list_of_inputs_may_begin_with_a_mark_of_the_byte_order(tmp_path: Path
     [
         ("grammar usage - <&-", "standard input is closed"),
         ("grammar parse --file - <&-", "standard input is closed"),
-        ("dataset leakage - - < /dev/null", "both sets cannot be standard input"),
+        ("dataset leakage - - < /dev/null", "standard input (-) is given for both sets"),
     ],
 )
 def test_standard_input_that_cannot_be_read_is_an_error(line: str, said: str) -> None:

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.runner import State
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import ScriptedRunner, State
 from shioenv.errors import LogError
 from shioenv.live.asciicast import Harmless, read_asciicast
 from shioenv.live.model_shell import ModelShell
@@ -99,7 +98,7 @@ def test_a_line_that_cannot_be_executed_is_told_and_the_others_are() -> None:
     ]
     first, second, third = repeated(lines, ModelShell(runner, start))
     assert "NUL" in (first.refusal or "")
-    assert second.refusal == "the log has only its beginning"
+    assert second.refusal == "the log contains only its beginning"
     assert (first.behavior, second.behavior, first.to_json()["again"]) == (None, None, None)
     assert (third.differs, third.refusal) == (("exit_code",), None)
 

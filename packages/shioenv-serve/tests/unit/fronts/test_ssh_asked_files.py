@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import Context
+from shioenv.domain.context import Context, escape
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import escape
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained
 from shioenv.live.machine_thread import Seat

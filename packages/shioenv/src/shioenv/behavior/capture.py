@@ -20,10 +20,9 @@ from typing import Any
 
 from shioenv.behavior.shell_state import DECLARE, Malformed, ShellDump, merged
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import MONTHS, Context, FileEntry
+from shioenv.domain.context import MONTHS, Context, FileEntry, escape
 from shioenv.domain.names import file_key, name_text
 from shioenv.domain.patch import ContextPatch, Operation, append_changes
-from shioenv.domain.pointer import escape
 from shioenv.errors import ContextError
 from shioenv.sandbox.base import Execution, FileChange, FileStat
 

@@ -19,9 +19,8 @@ from shioenv.behavior.line_behaviors import LineRecorder, Lines
 from shioenv.behavior.sessions import run_session, shows_a_kill
 from shioenv.behavior.typed_rows import Row, RowKind, request_of
 from shioenv.domain.behavior import NOTHING, Behavior
-from shioenv.domain.context import Context
+from shioenv.domain.context import Context, keys
 from shioenv.domain.names import name_bytes
-from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Order, State
 from shioenv.errors import Abstained, SandboxError, StartDirectoryError
 from shioenv.sandbox.backends import default_sandbox

@@ -167,7 +167,7 @@ def completing(*names: str) -> Callable[[str], list[str]]:
 
 def names_of_systems() -> list[str]:
     """Return the names of declared and built systems."""
-    from shioenv.files.cache_directory import cache_directory
+    from shioenv.files.durable import cache_directory
     from shioenv.system.declare import declared_names
 
     built = (path.stem for path in (cache_directory() / "names").glob("[!.]*.json"))

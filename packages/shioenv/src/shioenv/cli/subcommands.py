@@ -58,6 +58,7 @@ KNOWN = {
     "suite": "eval",
     "evaluate": "eval",
     "conform": "eval",
+    "compare": "eval",
     "train": "model",
     "model": "model",
     "predict": "model",
@@ -75,7 +76,7 @@ PANELS = {
     "Datasets": ("grammar", "sample", "generate", "dataset"),
     "Agents and servers": ("tasks", "serve"),
     "Models and evaluation": (
-        *("suite", "evaluate", "conform", "train", "model", "predict", "experiment"),
+        *("suite", "evaluate", "conform", "compare", "train", "model", "predict", "experiment"),
     ),
 }
 """The panels of `shioenv --help`, with their commands."""

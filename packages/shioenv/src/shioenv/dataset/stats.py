@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from shioenv.dataset.manifest import Plan, read_manifest
 from shioenv.dataset.record_reader import read_records
+from shioenv.domain.context import keys
 from shioenv.domain.inputs import SEPARATORS
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import keys
 from shioenv.domain.record import Record
 from shioenv.recording.session import rows_of
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from shioenv.domain.context import Context
-from shioenv.domain.pointer import escape, keys, pointer
+from shioenv.domain.context import Context, escape, keys, pointer
 from shioenv.errors import PatchError
 from shioenv.files.documents import parse_json
 from shioenv.text import html_table

@@ -221,3 +221,12 @@ def _take_name(temporary: Path, path: Path) -> None:
     except OSError:  # a file system without hard links
         _refuse(path)
         temporary.rename(path)
+
+
+def cache_directory() -> Path:
+    """Return `$SHIOENV_CACHE`, else `shioenv` in `$XDG_CACHE_HOME` or `~/.cache`. May not exist."""
+    if chosen := os.environ.get("SHIOENV_CACHE"):
+        return Path(chosen).absolute()
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base).absolute() / "shioenv"
+    return Path.home() / ".cache" / "shioenv"

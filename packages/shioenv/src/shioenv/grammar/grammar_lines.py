@@ -9,15 +9,17 @@ from dataclasses import dataclass, field, replace
 from shioenv.domain.inputs import Argument
 from shioenv.errors import InputError
 from shioenv.files.regular import lines_of
-from shioenv.grammar.faults import Fault, FaultKind, suggestion
 from shioenv.grammar.kinds import CLOSED, KINDS
 from shioenv.grammar.notation import (
     Alternative,
     Attributes,
+    Fault,
+    FaultKind,
     LiteralText,
     NotationReader,
     NotationWord,
     Piece,
+    suggestion,
 )
 from shioenv.grammar.symbols import Example, Omission, OptionSpec
 from shioenv.grammar.traits import RoleChange, read_effect

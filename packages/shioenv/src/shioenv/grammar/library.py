@@ -20,8 +20,8 @@ from typing import Final
 
 from shioenv.errors import UnknownGrammarError, UsageError, did_you_mean, nearest
 from shioenv.files.regular import read_regular
-from shioenv.grammar.faults import Fault, FaultyGrammarError
 from shioenv.grammar.load import Loaded, read_grammar, read_header
+from shioenv.grammar.notation import Fault, FaultyGrammarError
 from shioenv.grammar.symbols import Grammar, Header
 from shioenv.grammar.validation import check
 

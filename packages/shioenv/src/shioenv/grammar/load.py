@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from shioenv.grammar.faults import Fault, FaultKind, FaultyGrammarError, suggestion
 from shioenv.grammar.grammar_lines import (
     HEADER,
     WITH,
@@ -19,7 +18,17 @@ from shioenv.grammar.grammar_lines import (
     PlacedAlternative,
 )
 from shioenv.grammar.kinds import KINDS
-from shioenv.grammar.notation import ChoiceGroup, LiteralText, NotationWord, Piece, Reference
+from shioenv.grammar.notation import (
+    ChoiceGroup,
+    Fault,
+    FaultKind,
+    FaultyGrammarError,
+    LiteralText,
+    NotationWord,
+    Piece,
+    Reference,
+    suggestion,
+)
 from shioenv.grammar.symbols import (
     Body,
     Grammar,

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice
 
-from shioenv.grammar.faults import Fault, FaultKind
 from shioenv.grammar.kinds import KINDS
 from shioenv.grammar.load import Loaded
-from shioenv.grammar.notation import NO_SPACE
+from shioenv.grammar.notation import NO_SPACE, Fault, FaultKind
 from shioenv.grammar.spelling import received_form
 from shioenv.grammar.symbols import (
     MAX_ARGUMENT_LENGTH,

@@ -28,7 +28,7 @@ import msgspec
 
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import ShioenvError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.irreducibility.score import Cache
 from shioenv.protocols import EXECUTION
 from shioenv.recording.effort import Effort

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from shioenv.errors import SandboxError, ShellStateError, ShioenvError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.guests import find_guest, load_guest
 from shioenv.sandbox.base import MACHINES, Limits, Request, Sandbox, ShellMode
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox

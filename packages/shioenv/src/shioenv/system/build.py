@@ -53,10 +53,9 @@ from shioenv.system import (
     templates,
 )
 from shioenv.system.bootstrap import LAYOUT_VERSION, Packages, Progress, bootstrap, os_release
-from shioenv.system.contents import tree_sum, write_contents
+from shioenv.system.contents import resolve, tree_sum, write_contents
 from shioenv.system.declare import SystemDeclaration, declared_names, systems_directory
 from shioenv.system.idmap import find_idmap, run_mapped
-from shioenv.system.links import resolve
 from shioenv.system.oci import MOST_BYTES, name_components, plain_tar
 
 PROGRAMS = {"ip": "iproute2", "nft": "nftables", "uname": "coreutils"}

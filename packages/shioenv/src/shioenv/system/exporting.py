@@ -26,8 +26,7 @@ import msgspec
 import zstandard
 
 from shioenv.errors import RootfsTarError, SandboxError, SystemCorruptError
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import replacing, sha256_of
+from shioenv.files.durable import cache_directory, replacing, sha256_of
 from shioenv.system import build as building
 from shioenv.system import image
 from shioenv.system.answers import Answers

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from shioenv.errors import HostError, ShioenvError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.system.bootstrap import ROOM_BYTES, apt_sources
 from shioenv.system.declare import DEFAULT_SYSTEM, load_declaration
 

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from shioenv.errors import OutputExistsError, RootfsTarError, UsageError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.system import build as building
 from shioenv.system import image
 from shioenv.system.bootstrap import Progress, os_release

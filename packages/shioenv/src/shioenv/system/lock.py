@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from shioenv.errors import SystemBuildError
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import atomic_write
+from shioenv.files.durable import atomic_write, cache_directory
 from shioenv.system import build as building
 from shioenv.system import image
 from shioenv.system.bootstrap import (

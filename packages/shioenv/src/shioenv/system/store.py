@@ -24,11 +24,11 @@ from shioenv.errors import (
     UsageError,
     did_you_mean,
 )
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.system import build as building
 from shioenv.system.answers import Answers
 from shioenv.system.bootstrap import Packages, Progress
-from shioenv.system.contents import current_files, read_contents
+from shioenv.system.contents import current_files, read_contents, resolve
 from shioenv.system.declare import (
     DEFAULT_SYSTEM,
     SystemDeclaration,
@@ -39,7 +39,6 @@ from shioenv.system.declare import (
 )
 from shioenv.system.home import load_home
 from shioenv.system.idmap import find_idmap, run_mapped
-from shioenv.system.links import resolve
 from shioenv.system.packages import lock_text, parse_lock
 from shioenv.system.values import SystemName, checked
 from shioenv.text import short_repr

@@ -14,7 +14,7 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics as VectorStatistic
 
 from shioenv import registration
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.scripted import ScriptedCall
+from shioenv.domain.runner import ScriptedCall
 from shioenv.env.grammar_env import GrammarEnv
 from shioenv.env.rewards import Gate, irreducibility, necessary
 from shioenv.env.vector import GrammarVectorEnv

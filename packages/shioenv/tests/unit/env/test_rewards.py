@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.scripted import ScriptedCall
+from shioenv.domain.runner import ScriptedCall
 from shioenv.env.rewards import SEES_ALONE, Gate, Reward, irreducibility, necessary, paper_v1
 from shioenv.env.scorer import ScoredSession
 from shioenv.env.shio_env import ShIOEnv

@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from shioenv.grammar.bind import stand_in_catalogue
-from shioenv.grammar.faults import FaultKind
 from shioenv.grammar.kinds import KINDS, TOKEN_KINDS
 from shioenv.grammar.load import read_grammar
+from shioenv.grammar.notation import FaultKind
 from shioenv.grammar.parts import LONGEST, draw_number
 from shioenv.grammar.spelling import received_form, spelt
 from shioenv.grammar.system_tokens import SYSTEM_TOKENS

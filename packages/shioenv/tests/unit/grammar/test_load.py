@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from shioenv.errors import UnknownGrammarError
-from shioenv.grammar.faults import Fault, FaultKind
 from shioenv.grammar.library import load_grammar
 from shioenv.grammar.load import Loaded, read_grammar
+from shioenv.grammar.notation import Fault, FaultKind
 from shioenv.grammar.symbols import Nonterminal, TerminalText
 from shioenv.grammar.validation import check
 

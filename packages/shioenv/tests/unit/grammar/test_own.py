@@ -9,7 +9,6 @@ from shioenv.domain.inputs import Input, Session
 from shioenv.env.scorer import is_declared_volatile
 from shioenv.errors import UnknownGrammarError, UsageError
 from shioenv.grammar.bind import stand_in_catalogue
-from shioenv.grammar.faults import FaultyGrammarError
 from shioenv.grammar.library import (
     LARGEST,
     MOST,
@@ -18,6 +17,7 @@ from shioenv.grammar.library import (
     names_of_grammars,
     own_grammars,
 )
+from shioenv.grammar.notation import FaultyGrammarError
 from shioenv.recording.text_score import read_arguments
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import draw_samples

@@ -9,8 +9,7 @@ import pytest
 from shioenv.behavior.typed_rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.runner import Answer, Pristine, State
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import Answer, Pristine, ScriptedRunner, State
 from shioenv.errors import Abstained, EpisodeError, LimitsError, ShellEndedError
 from shioenv.live.model_shell import HybridShell, ModelShell, RepeatedShell
 from shioenv.live.resident import ResidentShell

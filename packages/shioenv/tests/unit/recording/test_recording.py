@@ -20,7 +20,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.record import Record, ScoredSegment
-from shioenv.domain.scripted import ScriptedCall, ScriptedRunner
+from shioenv.domain.runner import ScriptedCall, ScriptedRunner
 from shioenv.irreducibility.scoring import UNSCORED, Scoring
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.volatility import merges, unsettled

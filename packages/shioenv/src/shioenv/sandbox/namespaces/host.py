@@ -14,7 +14,7 @@ from pathlib import Path
 
 from shioenv import native
 from shioenv.errors import HostError, ShioenvError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.sandbox.namespaces.lower import LowerForm, file_system_of, form_here
 from shioenv.system import host_diagnosis
 from shioenv.system.declare import DEFAULT_SYSTEM, SystemDeclaration, load_declaration

@@ -16,8 +16,16 @@ from functools import lru_cache, partial
 from typing import Final, NamedTuple, TypeVar
 
 from shioenv.domain.runner import Order
-from shioenv.sandbox.base import LONGEST_IDLE, MEBIBYTE, Execution, Limits, Request, refuse_limit
-from shioenv.sandbox.scanned import parse_changes, scan_error
+from shioenv.sandbox.base import (
+    LONGEST_IDLE,
+    MEBIBYTE,
+    Execution,
+    Limits,
+    Request,
+    parse_changes,
+    refuse_limit,
+    scan_error,
+)
 from shioenv.system import stopped
 
 
