@@ -23,7 +23,7 @@ from shioenv.errors import Abstained, ContextError, PatchError
 from shioenv.text import short_repr
 from shioenv_model.bash.work import answering, aside
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.composed_inputs import asks_of_start, is_asked_whole
+from shioenv_model.composition.composed_inputs import is_single_query, uses_start_values
 from shioenv_model.composition.program_evaluation import Walk
 from shioenv_model.composition.reading import read_program, refusal
 from shioenv_model.composition.simple import CARRYING, is_walked
@@ -215,7 +215,7 @@ class Model:
         try:
             options = {} if state.context is None else state.before.document["shell_options"]
             program = read_program(text, extended=bool(options.get("extglob")))
-            alone = is_asked_whole(text) and not asks_of_start(text)
+            alone = is_single_query(text) and not uses_start_values(text)
             words = _words(program) if alone and state.context is None else ()
             if words and not is_walked(words):
                 self._commands.answer_call(Call(text, parts=words), state, looked_up=True)

@@ -165,7 +165,7 @@ def _file(here: Environment, words: Sequence[str]) -> Script | NotRun | None:
 
 
 def _refused(here: Environment, path: str, entry: FileEntry | None) -> NotRun | None:
-    place = here.place_said()
+    place = here.message_prefix()
     if entry is None:
         return NotRun(f"{place}{path}: No such file or directory", 127)
     if entry.perms.startswith("d"):
