@@ -63,7 +63,7 @@ def import_records(
         names = sorted((path.stem for path in (source / SOURCE_MANIFESTS).glob("*")), key=by_custom)
         raise ImportFileError(
             f"{source} contains several datasets: {', '.join(names)}",
-            hint="import all of them with shioenv dataset import, or import_parts in Python",
+            hint="use `shioenv dataset import`, or import_parts in Python, to import all of them",
         )
     if os.path.lexists(source / SOURCE_MANIFEST):
         return _exported(source, directory, report)
@@ -72,7 +72,7 @@ def import_records(
         records = _told(chain.from_iterable(map(_read, files)), report)
         first = next(records, None)
         if first is None:
-            raise ImportFileError(f"{source} has no records")
+            raise ImportFileError(f"{source} contains no record")
         plan = _plan(first[1])
         writer = ShardWriter(temporary, plan)
         same, directories = _Same(), set()
@@ -170,7 +170,7 @@ def import_parts(
     source, directory = Path(source), Path(directory)
     paths = [*(source / SOURCE_MANIFESTS).glob("*.json")]
     if not paths:
-        raise ImportFileError(f"{source / SOURCE_MANIFESTS} has no manifest")
+        raise ImportFileError(f"{source / SOURCE_MANIFESTS} contains no manifest")
     done = 0
     made: dict[str, Manifest] = {}
     with new_directory(directory) as temporary:
@@ -213,8 +213,8 @@ def _restore(
     if (made.shards, made.contexts) != (manifest.shards, manifest.contexts):
         name = path.relative_to(source)
         raise ImportFileError(
-            f"{source}: the records differ from {name}",
-            hint=f"export the dataset again, or remove {name} to import the records unchanged",
+            f"{source}: the records do not match {name}",
+            hint=f"export the dataset again, or delete {name} to import the records as they are",
         )
     atomic_write(directory / MANIFEST, content)
     return manifest
@@ -261,14 +261,14 @@ class _Same:
             one, other = getattr(first, name), getattr(record, name)
             if one != other:
                 raise ImportFileError(
-                    f"{place}: {name} is {other!r}, but {one!r} in the first record",
-                    hint=f"import the records of each {name} into a separate dataset",
+                    f"{place}: its {name} is {other!r}, but the first record has {one!r}",
+                    hint=f"import records with another {name} into another dataset",
                 )
         if record.session_id <= self._previous:
             raise ImportFileError(
-                f"{place}: session_id {record.session_id} follows {self._previous}",
-                hint="session_id must increase: sort the records, or import each export into a "
-                "separate dataset",
+                f"{place}: its session_id is {record.session_id}, after {self._previous}",
+                hint="the numbers must be unique and ascending: sort the records, or import each "
+                "export into a separate dataset",
             )
         self._previous = record.session_id
         typed = "\n".join((record.input, *record.history))
@@ -282,8 +282,8 @@ def _refuse_damaged(place: str, record: Record, plan: Plan) -> None:
     if problem is not None:
         raise ImportFileError(
             f"{place}: {problem:.400}",
-            hint="the record was changed after it was made: check its dataset with shioenv dataset "
-            "verify, then export it again",
+            hint="the record was modified: check its dataset with `shioenv dataset verify`, and "
+            "export it again",
         )
 
 
@@ -324,7 +324,7 @@ def _rows(path: Path) -> Iterator[tuple[str, bytes | str]]:
                 what = "has no column" if others[0] in NAMES else "has an unknown column"
                 raise ImportFileError(
                     f"{path} {what} {others[0]!r}",
-                    hint="only Parquet files of shioenv dataset export can be imported; write "
+                    hint="only Parquet files of `shioenv dataset export` can be imported; write "
                     "other inputs as text, one per line",
                 )
             number = 0

@@ -26,8 +26,8 @@ from shioenv_model.bash.work import answering, aside
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.composed_inputs import (
     answer_broken,
-    asks_of_start,
-    is_asked_whole,
+    is_single_query,
+    uses_start_values,
 )
 from shioenv_model.composition.program_evaluation import Walk
 from shioenv_model.composition.reading import read_program
@@ -225,7 +225,7 @@ class Model:
             options = {} if state.context is None else state.before.document["shell_options"]
             program = read_program(text, extended=bool(options.get("extglob")))
             first = text.lstrip(" \t")[:1] not in ("#", "\n")  # else errors name another line
-            alone = first and is_asked_whole(text) and not asks_of_start(text)
+            alone = first and is_single_query(text) and not uses_start_values(text)
             words = _words(program) if alone and state.context is None else ()
             if words and not is_walked(words):
                 self._commands.answer_call(Call(text, parts=words), state, looked_up=True)

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from shioenv.domain.runner import State
-from shioenv_eval.metrics import Said, Status
+from shioenv_eval.metrics import PredictorAnswer, Status
 from shioenv_eval.predictor_pool import PredictorPool
 from support.installed import install_predictor
 
 PREDICTOR = """\
 from shioenv.domain.behavior import Behavior
-from shioenv_eval.metrics import Said, Status
+from shioenv_eval.metrics import PredictorAnswer, Status
 
 class Unreadable:
     def __reduce__(self):
@@ -44,7 +44,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_predictor(tmp_path, monkeypatch, "pooled:Mine", PREDICTOR)
 
 
-def asked(how: str, *texts: str) -> list[Said]:
+def asked(how: str, *texts: str) -> list[PredictorAnswer]:
     tasks = [(number, (text, State(cwd="/"))) for number, text in enumerate(texts)]
     with PredictorPool(f"pooled:{how}", "debian-12", "/", 1) as pool:
         answers = dict(pool.said(tasks))

@@ -28,8 +28,8 @@ from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PatchError
 from shioenv_model.bash.work import answering, spend, uncounted
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.composed_inputs import asks_of_start
-from shioenv_model.composition.opening import given, umask_of
+from shioenv_model.composition.composed_inputs import uses_start_values
+from shioenv_model.composition.opening import read_redirected_input, umask_of
 from shioenv_model.memory.facts import (
     directory_tree,
     here,
@@ -218,7 +218,7 @@ class Memory:
         Return None if there is no such record, or if the state is not pristine. Also return None
         for inputs that inspect the shell's initial state, which differs in older records.
         """
-        if asks_of_start(shell_input):
+        if uses_start_values(shell_input):
             return None
         state = self.world.placed(state)
         if state.context is not None or state.stdin or not self._is_own(state):
@@ -462,7 +462,7 @@ class Memory:
 
 def taken(call: Call, state: State, forms: Forms) -> Taken | None:
     """See `Memory.take`."""
-    call, state = given(call, state) or (call, state)
+    call, state = read_redirected_input(call, state) or (call, state)
     words = call.words if call.reads is None else (*call.words, "<", call.reads)
     form = forms.form(words, state)
     if form is None:
