@@ -20,7 +20,6 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
-from shioenv.dataset.export import export
 from shioenv.dataset.external import CommandList, read_list
 from shioenv.dataset.importers import kind_of
 from shioenv.dataset.input_lines import read_lines
@@ -40,6 +39,7 @@ from shioenv.errors import (
 )
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
+from shioenv_eval.export import export
 from shioenv_eval.exported_records import import_records
 from shioenv_eval.leakage import find_leaks
 from shioenv_paper.released import import_released

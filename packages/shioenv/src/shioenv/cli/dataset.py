@@ -246,10 +246,6 @@ shared.command(app, "shioenv dataset filter ./gcs --out ./high --min-irreducibil
     dataset_tools.filter_
 )
 shared.command(app, "shioenv dataset split ./dataset --out ./parts --test 0.1")(dataset_tools.split)
-shared.command(app, "shioenv dataset merge ./one ./two --out ./both")(dataset_tools.merge)
-shared.command(app, "shioenv dataset export ./dataset --out ./published --format hf")(
-    dataset_tools.export
-)
 shared.command(app, "shioenv dataset import inputs.txt --out ./mine --seed 7", "import")(
     dataset_tools.import_
 )

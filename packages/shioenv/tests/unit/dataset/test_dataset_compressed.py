@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import zstandard
 
-from shioenv.dataset.export import export
 from shioenv.dataset.generate import Destination
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.record_reader import read_records
@@ -62,8 +61,6 @@ def test_every_reader_reads_them(plain: Path, packed: Path, tmp_path: Path) -> N
     assert list(read_records(packed, check=True)) == list(read_records(plain))
     assert statistics(packed) == statistics(plain)
     assert replay(packed, 5, system=str(tmp_path), opener=open_fake).ok
-    export(packed, tmp_path / "lines.jsonl")
-    assert (tmp_path / "lines.jsonl").read_bytes() == lines(packed)
     made = select(packed, tmp_path / "part", Selection(min_necessary=0.5))
     assert made.shards[0].file == SHARD
     assert verify(tmp_path / "part").ok

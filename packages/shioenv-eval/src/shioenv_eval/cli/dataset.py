@@ -1,4 +1,4 @@
-"""Report commands: `dataset report`, `dataset leakage`, `grammar report`."""
+"""Commands of `shioenv dataset` that compare, report, merge, export."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from shioenv_eval.leakage import Leakage
-    from shioenv_eval.report.grammar_report import GrammarReport
 
-of_dataset, of_grammars = typer.Typer(), typer.Typer()
-"""The commands of the group `dataset`, and the command of the group `grammar`."""
+app = typer.Typer()
+"""The commands of the group `dataset`."""
 
 SHOWN = 10
 """Maximum number of leaks that are printed; `--json` has all of them."""
 
 
-@shared.command(of_dataset, "shioenv dataset report ./dataset --out report.html", "report")
+@shared.command(app, "shioenv dataset report ./dataset --out report.html", "report")
 def report_dataset(
     directory: shared.Directory,
     out: Annotated[
@@ -56,103 +55,7 @@ def report_dataset(
     return shared.Printout(statistics.to_json(), [line], indent=2)
 
 
-@shared.command(
-    of_grammars,
-    "shioenv grammar report --count 1000 --ucs-count 500 --round-trip 5000",
-    "report",
-)
-def report_grammars(
-    count: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Inputs of gcs to execute.")
-    ] = 20_000,
-    ucs_count: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Inputs of ucs to execute.")
-    ] = 5_000,
-    round_trip: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Inputs of gcs to parse back.")
-    ] = 100_000,
-    seed: shared.Seed = 0,
-    workers: Annotated[int, typer.Option(min=1, metavar="W", help="Worker processes.")] = 2,
-    system: shared.SystemName = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            "--compare-with",
-            metavar="INPUTS",
-            help="Instead, compare the policies with the inputs in this file, one a line (- is "
-            "stdin).",
-        ),
-    ] = None,
-    draws: Annotated[
-        int,
-        typer.Option(min=1, metavar="N", help="Inputs of each policy, for --compare-with."),
-    ] = 5000,
-    markdown: Annotated[
-        bool,
-        typer.Option(
-            "--markdown",
-            help="Print as Markdown, as in docs/grammars.md.",
-        ),
-    ] = False,
-) -> shared.Printout:
-    """Measure grammars: size, coverage, misuse, exit codes, speed.
-
-    Single commands are sampled and executed once each, which takes a few minutes. Misuse is a
-    failure that the program attributes to the command line. The exit status is 1 if a goal is
-    missed.
-
-    With --compare-with, nothing is executed. The report counts the given inputs that the grammars
-    derive on the system. It compares the inputs drawn by the policies mixed, people and paper with
-    the given ones, and with a table of usage.
-    """
-    if against is not None:
-        return _against(against, draws, seed, system, markdown=markdown)
-    from shioenv.execution.local import LocalExecutor
-    from shioenv_eval.report.grammar_report import grammar_report, grammars_page
-
-    made = grammar_report(
-        inputs=count,
-        ucs_inputs=ucs_count,
-        round_trip=round_trip,
-        seed=seed,
-        system=system,
-        executor=LocalExecutor(workers),
-        tell=printing.note,
-    )
-    parts = [grammars_page(made).encode()] if markdown else _goals(made)
-    return shared.Printout(made.to_json(), parts, indent=2, status=0 if made.reached else 1)
-
-
-def _against(
-    file: Path, draws: int, seed: int, system: str | None, *, markdown: bool
-) -> shared.Printout:
-    from shioenv_eval.report.likeness import compare_with_people
-
-    texts = stdin.given_lines(file)
-    made = compare_with_people(texts, draws=draws, seed=seed, system=system)
-    if markdown:
-        made_by = f"`shioenv grammar report --compare-with INPUTS --draws {draws} --seed {seed}`"
-        source = f"Made by {made_by}, from {len(texts):,} inputs written by people."
-        return shared.Printout(made.to_json(), [made.markdown(source).encode()], indent=2)
-    table = printing.table(("", *made.policies))
-    for label, cells in made.rows():
-        table.add_row(label, *cells)
-    lines = [
-        f"{label:10} {share.part:6} of {share.whole:6} derived  {share.share:.1%}"
-        for label, share in made.shares()
-    ]
-    return shared.Printout(made.to_json(), [*lines, table], indent=2)
-
-
-def _goals(made: GrammarReport) -> Iterator[str]:
-    for what, must, measured, reached in made.goals():
-        yield f"{'  ' if reached else '! '}{what.replace('`', '')}: {measured} ({must})"
-    for name, outcome in (("gcs", made.gcs), ("ucs", made.ucs)):
-        worst = (f"{command} {of.misuse_share:.1%}" for command, of in outcome.worst())
-        yield f"most misuse, {name}: {', '.join(worst)}"
-
-
-@shared.command(of_dataset, "shioenv dataset leakage ./train ./test --threshold 0.9")
+@shared.command(app, "shioenv dataset leakage ./train ./test --threshold 0.9")
 def leakage(
     train: Annotated[
         Path,
@@ -221,3 +124,77 @@ def _leaking(leaking: Leakage) -> Iterator[Text | Table]:
             yield Text(f"{'':16}{printing.printable(leak.train_input)}", style="dim")
     if len(worst) > SHOWN:
         yield Text(f"and {len(worst) - SHOWN} more (--json)", style="dim")
+
+
+@shared.command(app, "shioenv dataset merge ./one ./two --out ./both")
+def merge(
+    sources: Annotated[list[Path], typer.Argument(metavar="SRC...", help="Two or more datasets.")],
+    destination: Annotated[
+        Path, typer.Option("--out", metavar="NEW", help="The new dataset; must not exist.")
+    ],
+) -> shared.Printout:
+    """Merge datasets of the same system.
+
+    System, limits, scoring, sampler and release must be the same. Records get new numbers. Of
+    duplicate inputs, the first is kept.
+    """
+    from shioenv_eval.merge import merge as merge_datasets
+
+    with counting("records") as report:
+        merged = merge_datasets(sources, destination, report=report)
+    document = {
+        "sources": [str(source) for source in sources],
+        "directory": str(destination),
+        "records": merged.manifest.records,
+        "equal": merged.equal,
+    }
+    records = printing.counted(merged.manifest.records, "record")
+    line = f"{records} in {destination}; {merged.equal:,} duplicates omitted"
+    return shared.Printout(document, [line])
+
+
+@shared.command(app, "shioenv dataset export ./dataset --out ./published --format hf")
+def export(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="Directory of the dataset; for hf also the output of split, whose parts become "
+            "splits.",
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("--out", metavar="OUT", help="File or directory to write; must not exist."),
+    ],
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            autocompletion=shared.completing("parquet", "hf", "jsonl", "chat"),
+            help="parquet, jsonl (compressed if OUT ends in .gz or .zst), chat (conversations as "
+            "JSON Lines), or hf (a directory for datasets.load_dataset). Default: the extension "
+            "of OUT; without one, hf.",
+        ),
+    ] = None,
+    licence: Annotated[
+        str,
+        typer.Option(
+            "--license", metavar="ID", help="License in the card of hf, such as cc-by-4.0."
+        ),
+    ] = "unknown",
+) -> shared.Printout:
+    """Export a dataset to a format of other tools.
+
+    Parquet needs the extra shioenv[export]. No file is overwritten, and an interrupted export
+    leaves no file.
+    """
+    from shioenv_eval.export import export as export_dataset
+
+    with counting("records") as report:
+        done = export_dataset(source, output, format=format_, licence=licence, report=report)
+    records = printing.counted(done.records, "record")
+    files = printing.counted(done.files, "file")
+    line = f"{output}: {records} in {files}, {done.bytes:,} bytes"
+    return shared.Printout(done.to_json(), [line])
