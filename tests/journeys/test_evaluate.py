@@ -74,7 +74,7 @@ def test_what_goes_wrong_with_one_input_is_counted_and_named(tmp_path: Path, pro
     ]  # fmt: skip
     said = done.predictors[0].said
     assert "ended with status 9" in said[1].why
-    assert said[2].why == "no answer in 4 s"
+    assert said[2].why == "no answer within 4 s"
     assert said[3].why == "too hard"
     assert said[5].behavior is not None
     assert said[5].behavior.output == b"x\n"
@@ -141,7 +141,7 @@ def test_the_directory_of_another_suite_is_refused(tmp_path: Path) -> None:
     evaluate(suite(tmp_path, "a"), ["trivial"], tmp_path / "out", workers=1)
     with pytest.raises(UsageError, match="another suite"):
         evaluate(suite(tmp_path, "b"), ["trivial"], tmp_path / "out", workers=1)
-    with pytest.raises(SuiteError, match="has no evaluation"):
+    with pytest.raises(SuiteError, match="contains no evaluation"):
         read_evaluation(tmp_path)
 
 
@@ -280,7 +280,7 @@ NO_ANSWERS = {
     "another case": ("""echo '{"output": "x", "exitCode": 0}'""", "did you mean exit_code?"),
     "a number": ("""echo '{"output_b64": 5}'""", "invalid output"),
     "a list": ("echo '[]'", "expected a JSON object"),
-    "a text": ("echo hello", "no JSON"),
+    "a text": ("echo hello", "not JSON"),
     "nothing": ("echo '{}'", "the answer has no output"),
 }
 

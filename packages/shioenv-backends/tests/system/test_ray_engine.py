@@ -188,11 +188,11 @@ def test_a_killed_node_costs_no_record_and_one_that_comes_later_goes_on(
         assert 0 < made.new <= COUNT - 10
         assert made.restarts == 1
         assert made.retried >= 1
-        assert sum("works: 1 at once, Linux" in note for note in notes) == 2, notes
+        assert sum("is ready (workers: 1, Linux" in note for note in notes) == 2, notes
         assert sum("is lost" in note for note in notes) == 1, notes
         assert_same(whole, tmp_path / "a")
         assert read_manifest(tmp_path / "a").kernels == read_manifest(whole).kernels
-        left_out = [note for note in notes if "is left out" in note]
+        left_out = [note for note in notes if "is excluded" in note]
         assert len(left_out) == 1, notes
         assert "the system debian-12 has not been built" in left_out[0]
         assert "shioenv system build debian-12" in left_out[0]

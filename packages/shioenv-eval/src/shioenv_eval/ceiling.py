@@ -101,7 +101,7 @@ def why(case: SuiteCase, behavior: Behavior) -> str:
     gold = case.gold[0]
     found = []
     if behavior.exit_code != gold.exit_code:
-        found.append(f"exit code {behavior.exit_code}, not {gold.exit_code}")
+        found.append(f"exit code {behavior.exit_code} instead of {gold.exit_code}")
     before, now = (output_text_of(one.output).split("\n") for one in (gold, behavior))
     if before != now and not case.mask.fits(behavior.output):
         differing = (
@@ -112,11 +112,11 @@ def why(case: SuiteCase, behavior: Behavior) -> str:
             min(len(before), len(now)),
         )
         lines = [(one[place : place + 1] or ["nothing"])[0][:80] for one in (now, before)]
-        found.append(f"line {place + 1} is {lines[0]!r}, not {lines[1]!r}")
+        found.append(f"line {place + 1} is {lines[0]!r} instead of {lines[1]!r}")
     old = operations(gold.patch, case.moved)
     new = operations(behavior.patch, case.moved, changed_contents(case.gold))
     old, new = reconciled(old, new), reconciled(new, old)
-    for kind, rest in (("also", new - old), ("without", old - new)):
+    for kind, rest in (("additional", new - old), ("missing", old - new)):
         if rest:
             code, path, _ = min(rest)
             found.append(f"{kind} {code} {path}" + (" and more" if len(rest) > 1 else ""))

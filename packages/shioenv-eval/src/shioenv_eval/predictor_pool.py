@@ -221,7 +221,7 @@ class PredictorPool:
         if len(worker.tasks) > 1:
             self._alone.extend(worker.tasks)
         elif worker.tasks:
-            why = f"no answer in {self._bounds.answer:g} s" if late else words
+            why = f"no answer within {self._bounds.answer:g} s" if late else words
             yield (
                 worker.tasks[0][0],
                 Said(status, milliseconds=round(worker.waited * 1e3, 3), why=why),
@@ -230,9 +230,10 @@ class PredictorPool:
             self._failed += 1
             if late:
                 raise HostError(
-                    f"{self._name} cannot run here: it was not ready in {self._bounds.ready:g} s",
-                    hint="--start-timeout SECONDS gives it longer; what it installs or learns "
-                    "first can be made ahead: shioenv evaluate prepare",
+                    f"{self._name} cannot run here: it did not start within "
+                    f"{self._bounds.ready:g} s",
+                    hint="use a longer --start-timeout SECONDS, or install and train it in "
+                    "advance: shioenv evaluate prepare",
                 )
             if self._failed >= TRIES:
                 raise HostError(f"{self._name} cannot run here: {words}")
@@ -331,7 +332,9 @@ def said_together(predictor: Any, tasks: Sequence[Task]) -> list[Said]:
     if len(tasks) > 1:
         together = list(predictor.together(ask, tasks))
         if len(together) != len(tasks) or not all(isinstance(said, Said) for said in together):
-            raise AnswerError(f"{len(tasks)} questions have {len(together)} answers")
+            raise AnswerError(
+                f"the predictor returned {len(together)} answers to {len(tasks)} questions"
+            )
         return together
     return [ask(task) for task in tasks]
 

@@ -21,7 +21,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.questions import Question, question_of
+from shioenv.dataset.questions import Question, question_of, read_questions
 from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import keys
@@ -93,9 +93,9 @@ class SuiteCase:
             runs = tuple(gold[number] for number in document["runs"])
             case = cls(question_of(document["question"], number, source), runs, document["moved"])
         except (AnswerError, PatchError, KeyError, TypeError, IndexError) as error:
-            raise SuiteError(f"{source}:{number}: not a case of a suite: {error}") from None
+            raise SuiteError(f"{source}:{number}: invalid case: {error}") from None
         if not runs:
-            raise SuiteError(f"{source}:{number}: the case has no run")
+            raise SuiteError(f"{source}:{number}: the case has no runs")
         return case
 
 
@@ -206,12 +206,15 @@ def read_suite(path: str | Path) -> Suite:
     try:
         document = parse_json(first)["suite"]
         if document["schema"] != SCHEMA:
-            raise SuiteError(f"{path} has schema {document['schema']}, not {SCHEMA}", hint=_HINT)
+            raise SuiteError(
+                f"{path} has schema version {document['schema']}; this release reads {SCHEMA}",
+                hint=_HINT,
+            )
         head = Head(**document)
     except (ValueError, KeyError, TypeError):
         raise SuiteError(f"{path} is not a suite", hint=_HINT) from None
     if hashlib.sha256(body).hexdigest() != head.sha256:
-        raise SuiteError(f"{path} was changed since it was recorded", hint=_HINT)
+        raise SuiteError(f"{path} was modified after recording: its checksum differs", hint=_HINT)
     return Suite(head, tuple(_cases(body, str(path))))
 
 
@@ -223,6 +226,13 @@ def frozen_file(name: str) -> Traversable:
 def is_frozen(path: str | Path) -> bool:
     """Whether a path is the name of a frozen suite, and not of a file."""
     return str(path) in FROZEN and not Path(path).exists()
+
+
+def suite_inputs(inputs: str | Path) -> list[Question]:
+    """Read the inputs of a file (`read_questions`), or of a frozen suite by name."""
+    if is_frozen(inputs):
+        return [case.question for case in read_suite(inputs).cases]
+    return read_questions(inputs)
 
 
 def _content(path: str | Path) -> bytes:
@@ -243,7 +253,7 @@ def _cases(body: bytes, source: str) -> Iterator[SuiteCase]:
         try:
             document = parse_json(line.decode("utf-8", "surrogatepass"))
         except ValueError as error:
-            raise SuiteError(f"{source}:{number}: not a case of a suite: {error}") from None
+            raise SuiteError(f"{source}:{number}: invalid case: {error}") from None
         yield SuiteCase.from_json(document, number, source)
 
 
@@ -259,4 +269,4 @@ def moved_in(runs: Sequence[Behavior], before: Mapping[str, Any]) -> dict[str, A
     return found
 
 
-_HINT = "shioenv suite record INPUTS --out SUITE makes one"
+_HINT = "record a suite: shioenv suite record INPUTS --out SUITE"

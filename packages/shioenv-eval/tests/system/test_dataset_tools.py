@@ -96,7 +96,7 @@ def test_a_list_is_adapted_and_becomes_a_dataset(shioenv: Shioenv) -> None:
     facts = json.loads(made.stdout)
     assert (facts["inputs"], facts["of"], facts["set_aside"]) == (8, 6, 2)
     assert facts["reasons"] == {
-        "left over: a placeholder inside a word": 1,
+        "unresolved: a placeholder inside a word": 1,
         "duplicate of an earlier input": 1,
     }
     lines = [json.loads(line) for line in Path("adapted.jsonl").read_text().splitlines()]

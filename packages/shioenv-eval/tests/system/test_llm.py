@@ -76,7 +76,7 @@ def test_the_nearest_executed_inputs_are_shown_before_the_question(
     model = PromptedModel(Setting(f"{asked_for},memory={tmp_path / 'dataset'}", "debian-12", HOME))
     assert model.run("rm x").patch.operations == (("r", "/fs/x"),)
     system, *shown, question = endpoint.asked[0]["messages"]
-    assert "Put <EXIT>N</EXIT> behind it" in system["content"]
+    assert "add <EXIT>N</EXIT>" in system["content"]
     assert question == {"role": "user", "content": "cd /home/ubuntu; rm x"}
     said = {
         user["content"]: reply["content"]

@@ -35,7 +35,7 @@ class Door:
         except OSError as error:
             raise UsageError(
                 f"cannot listen on {self.host}, port {self.port}: {error.strerror}",
-                hint="choose another with --host and --port; port 0 is any free one",
+                hint="choose another with --host and --port; port 0 selects a free port",
             ) from None
 
 
@@ -57,10 +57,10 @@ def read_keys(given: Iterable[str], file: Path | None, door: Door) -> list[str]:
         if not name or not name.isascii() or not name.isprintable() or " " in name:
             raise UsageError("an API key must be one word of ASCII characters")
     if file is not None and not keys:
-        raise UsageError(f"{file} has no API key")
+        raise UsageError(f"{file} contains no API key")
     if not keys and not door.is_local:
         raise UsageError(
             f"without a key, any host that reaches {door.host} could use these shells",
-            hint="give keys with --key-file FILE, or listen on 127.0.0.1",
+            hint="require keys with --key-file FILE, or listen on 127.0.0.1",
         )
     return keys

@@ -73,7 +73,7 @@ def read_visits(place: Path) -> dict[str, LoggedVisit]:
     except OSError as error:
         raise LogError(
             f"{file} cannot be read: {error.strerror}",
-            hint="name the directory of shioenv serve ssh, or the log of shioenv serve openai",
+            hint="use the directory of `shioenv serve ssh`, or the log of `shioenv serve openai`",
             named=error,
         ) from None
     for visit in found.values():  # the directory may have been moved
@@ -144,7 +144,7 @@ def repeated(lines: Sequence[LoggedLine], shell: Shell) -> Iterator[RepeatedLine
         if shell.ended:
             return
         if is_cut(line.told, "input"):
-            yield RepeatedLine(line, None, (), "the log has only its beginning")
+            yield RepeatedLine(line, None, (), "the log contains only its beginning")
             continue
         try:
             behavior = shell.run(line.text)

@@ -215,5 +215,5 @@ def test_a_part_of_the_tree_shows_the_same_but_for_usr(
 def test_a_system_that_is_gone_is_said_to_be(system: System, tmp_path: Path) -> None:
     from dataclasses import replace
 
-    with pytest.raises(SystemNotBuiltError, match="are gone"):
+    with pytest.raises(SystemNotBuiltError, match="are missing"):
         NamespaceSandbox(replace(system, path=tmp_path))

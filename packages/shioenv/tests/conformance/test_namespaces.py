@@ -356,7 +356,7 @@ def test_a_system_that_is_removed_under_an_open_sandbox_is_missed(
     with NamespaceSandbox(replace(system, path=there), LIMITS) as opened:
         there.unlink()
         opened.run(Request("hostname other"))  # the next input gets another sandbox
-        with pytest.raises(SystemNotBuiltError, match="are gone"):
+        with pytest.raises(SystemNotBuiltError, match="are missing"):
             opened.run(Request("true"))
         there.symlink_to(system.path)
         assert opened.run(Request("hostname")).output == b"ubuntu\n"

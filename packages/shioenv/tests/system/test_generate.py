@@ -263,7 +263,8 @@ def test_what_is_recorded_does_not_depend_on_shared_executions(
     whole: Path, tmp_path: Path, own_cache: Path
 ) -> None:
     """Cold with two workers and kills in between, warm with one, then with a damaged file."""
-    sharing = SCRIPT.replace("workers=2,", f"workers=2, cache_bytes={CACHE_BYTES},")
+    sharing = SCRIPT.replace("LocalExecutor(2)", f"LocalExecutor(2, cache_bytes={CACHE_BYTES})")
+    assert sharing != SCRIPT
     process = start(tmp_path / "cold", sharing)
     wait_for(process, 9)
     process.kill()

@@ -94,7 +94,7 @@ def test_own_commands_stand_beside_the_shipped_ones(system: System, mine: Path) 
 def test_environments_write_with_own_grammars(
     system: System, mine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(Exception, match="no grammar is called 'factor'"):
+    with pytest.raises(Exception, match="unknown grammar 'factor'"):
         GrammarEnv(commands=["factor"])
     named = GrammarEnv(commands=["seq"], own_grammars=mine)
     monkeypatch.setenv("SHIOENV_GRAMMARS", str(mine))

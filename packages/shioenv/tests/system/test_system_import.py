@@ -118,7 +118,7 @@ def test_commands_that_the_system_lacks_are_not_drawn(web: ImportedSystem) -> No
     assert {"cd", "echo", "uname"} <= set(names)
     assert "tar" not in names
     (note,) = notes_on(web.system, Drawing())
-    assert note.startswith("left out, because web lacks them: ")
+    assert note.startswith("note: skipping commands that web lacks: ")
     assert "tar" in note
     with pytest.raises(UsageError, match="the system web has no tar"):
         grammars_for(web.system, Drawing(commands=("tar", "cd")))

@@ -46,7 +46,7 @@ def mcp(
     ] = None,
     system: shared.SystemName = None,
     machines: Annotated[
-        int, typer.Option(min=1, max=64, metavar="N", help="Commands of run at once.")
+        int, typer.Option(min=1, max=64, metavar="N", help="Maximum concurrent commands of run.")
     ] = 4,
     shells: Annotated[int, typer.Option(min=1, max=256, metavar="N", help="Open shells.")] = 32,
     idle: Annotated[
@@ -82,8 +82,8 @@ def mcp(
     offered = tool or [name for name in TOOLS if not http or keys or name != "preview"]
     if http and not keys and "preview" in offered:
         raise UsageError(
-            "any user of this host could read files by previews",
-            hint="name keys with --key-file FILE, or serve without --http",
+            "without keys, any user of this host could read files by previews",
+            hint="use --key-file FILE, or serve without --http",
         )
     settings = ToolSettings(
         tools=offered,

@@ -181,7 +181,7 @@ class _WithoutBrowsers:
         headers = {name.decode("latin-1"): value for name, value in scope["headers"]}
         origin = headers.get("origin", b"").decode("latin-1")
         if origin and not _is_local(origin):
-            refusal = PlainTextResponse("this server answers no pages of other sites", 403)
+            refusal = PlainTextResponse("requests from pages of other sites are refused", 403)
             await refusal(scope, receive, send)
             return
         await self._application(scope, receive, send)

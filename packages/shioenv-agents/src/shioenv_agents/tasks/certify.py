@@ -269,12 +269,12 @@ def rebased(tasks: Sequence[Task], built: System) -> list[Task]:
             changed = "" if known.digest in {"", _seal(task, known)} else "the certificate or "
         if changed:
             raise TaskError(
-                f"{changed}task {task.id} was changed since it was certified",
+                f"{changed}task {task.id} was changed after certification",
                 hint="certify the changed task without --rebase, on the build that it names",
             )
         if task.system != built.name:
             raise TaskError(
-                f"task {task.id} was made on {task.system}, not on a build of {built.name}",
+                f"task {task.id} was made on {task.system}, not on {built.name}",
                 hint=f"use --system {task.system}",
             )
     return [replace(task, system_digest=built.digest, certificate=None) for task in tasks]
@@ -371,7 +371,7 @@ def certified_judge(
         known = msgspec.json.decode(path.read_bytes(), type=JudgeCertificate)
         if known.tasks >= count and (known.judge, known.channel) == (judge, channel):
             return known
-    note(f"{len(ATTACKS)} kinds of attacks on {count} tasks come first, once for this judge")
+    note(f"running {len(ATTACKS)} kinds of attacks on {count} tasks, once for this judge")
     chosen = [tasks[number * len(tasks) // count] for number in range(count)]
     paid: dict[int, list[str]] = {}
     job = _job(court.attacked, name, built)
@@ -457,20 +457,22 @@ def faults_now(
     """
     known = task.certificate
     if known is None:
-        return ("there is no certificate",)
+        return ("the certificate is missing",)
     trial = court.trial(task, machine)
     digests = trial.digests((*known.near_misses, *known.alternatives))
     faults = [
-        f"the {name} was changed since" for name in digests if digests[name] != getattr(known, name)
+        f"changed after certification: {name}"
+        for name in digests
+        if digests[name] != getattr(known, name)
     ]
     if not known.digest:
         faults.append("the certificate has no digest")
     elif not faults and known.digest != _seal(task, known):
-        faults.append("the task or its certificate was changed since")
+        faults.append("the task or its certificate was changed after certification")
     if (known.judged_by.judge, known.judged_by.channel) != court.digests():
-        faults.append("the judge was changed since")
+        faults.append("the judge was changed after certification")
     elif known.judged_by.attacks != len(ATTACKS):
-        faults.append("the number of attacks was changed since")
+        faults.append("the number of attacks was changed after certification")
     if trial.passes(task.reduced):
         faults.append("a part of the solution passes")
     runs = min(known.k, k)

@@ -264,7 +264,7 @@ def read_tasks(path: str | Path) -> list[Task]:
     tasks = [decode(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line]
     if not tasks:
         raise TaskError(
-            f"{path} contains no tasks", hint="make some: shioenv tasks make DIR --out FILE"
+            f"{path} contains no tasks", hint="make tasks: shioenv tasks make DIR --out FILE"
         )
     return tasks
 

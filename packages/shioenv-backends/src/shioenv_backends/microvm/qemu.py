@@ -174,7 +174,7 @@ class QemuMachine:
             self.close()
             raise SandboxError(
                 f"the machine did not start: {error}{said and f': {said}'}",
-                hint="shioenv doctor says what this host can run",
+                hint="`shioenv doctor` lists what this host supports",
             ) from error
         except BaseException:
             self.close()

@@ -164,7 +164,9 @@ def leakage(
     from shioenv_eval.leakage import find_leaks as find_leakage
 
     if str(train) == str(test) == "-":
-        raise UsageError("both sets cannot be standard input", hint="name a file for one of them")
+        raise UsageError(
+            "standard input (-) is given for both sets", hint="use a file for one of them"
+        )
     train, test = stdin.given(train), stdin.given(test)
     with counting("training inputs") as report:
         leaking = find_leakage(train, test, threshold=threshold, report=report)
@@ -180,15 +182,14 @@ def _leaking(leaking: Leakage) -> Iterator[Text | Table]:
     table = printing.table(("test inputs", "count", "share"), min_width=24)
     rows = {level.value: leaking.count(level) for level in LeakLevel}
     rows[f"near ({leaking.threshold:g} and above)"] = rows.pop("near")
-    rows["not given away"] = leaking.test - len(leaking.leaks)
+    rows["no leak"] = leaking.test - len(leaking.leaks)
     rows["all"] = leaking.test
     for name, count in rows.items():
         table.add_row(name, f"{count:,}", share(count, leaking.test))
     yield table
     known = share(leaking.known_commands, leaking.test)
     yield Text(
-        f"{leaking.train:,} training inputs; the commands of {known} of the test inputs occur "
-        "among them"
+        f"{leaking.train:,} training inputs, which have the commands of {known} of the test inputs"
     )
     order = list(LeakLevel)
     worst = sorted(leaking.leaks, key=lambda leak: (order.index(leak.level), -leak.similarity))

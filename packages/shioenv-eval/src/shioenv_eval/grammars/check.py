@@ -86,18 +86,18 @@ def check_examples(grammar: Grammar) -> Iterator[Fault]:
         if tokens != Input.from_marked(words).tokens:
             parsed = (token.argument for token in tokens if token.role is not Role.COMMAND)
             shown = ", ".join(argument.marked for argument in parsed)
-            yield fault(example, f"parsing the example gives other arguments: {shown}")
+            yield fault(example, f"parsing the example results in other arguments: {shown}")
 
 
 def _why_not(recogniser: Recogniser, words: Sequence[str]) -> str:
     """Describe why the grammar cannot derive these words, by argument if possible."""
     unknown = [word for word in words[1:] if not recogniser.derives_argument(word)]
     if unknown:
-        return f"no alternative makes {', '.join(unknown)}"
+        return f"no alternative derives {', '.join(unknown)}"
     for place in range(len(words) - 1, 0, -1):
         if recogniser.derives([*words[:place], *words[place + 1 :]]):
-            return f"no start line has room for {words[place]} (argument {place})"
-    return "each argument is derived alone, and no start line has them together"
+            return f"no start line permits {words[place]} (argument {place})"
+    return "no start line combines these arguments, though each is derived alone"
 
 
 def check_values(grammar: Grammar) -> Iterator[Fault]:
@@ -118,8 +118,8 @@ def check_values(grammar: Grammar) -> Iterator[Fault]:
                     continue
                 if len(splitter.arguments([text, "x"])) == 1:
                     message = (
-                        f"{text} takes a value; write {{{text} {show_argument(following)}}} "
-                        f"where that is one in {production}"
+                        f"{text} takes a value; if {show_argument(following)} is its value in "
+                        f"{production}, write {{{text} {show_argument(following)}}}"
                     )
                     yield Fault(grammar.source, 1, 1, message, FaultKind.EXAMPLE)
 
@@ -152,10 +152,10 @@ def _failures(example: Example, exit_code: int, output: str) -> Iterator[str]:
     lines = output.splitlines()
     for line in example.prints:
         if line not in lines:
-            yield f"no line of the output is {line!r}"
+            yield f"the output has no line {line!r}"
     for text in example.contains:
         if text not in output:
-            yield f"{text!r} is not in the output"
+            yield f"the output does not contain {text!r}"
 
 
 _PATH_KINDS = frozenset({"path", "name"})
@@ -189,9 +189,9 @@ def check_traits(grammar: Grammar) -> Iterator[Fault]:
     splitter = ArgumentSplitter(grammar)
     for effect in traits.effects:
         for option in splitter.unknown(map(Argument, effect.options)):
-            yield fault("with", f"{option} is no option of {grammar.name}")
+            yield fault("with", f"{grammar.name} has no option {option}")
         if effect.what not in {VALUE, *traits.roles}:
-            yield fault("with", f"no operand is {effect.what}, so options can make nothing of it")
+            yield fault("with", f"no operand has the role {effect.what}, which the options change")
     about_files = {
         "makes": bool(traits.makes), "changes": traits.changes in OF_FILES,
         "removes": traits.removes, "opens": traits.opens,
@@ -200,9 +200,9 @@ def check_traits(grammar: Grammar) -> Iterator[Fault]:
     named = named or not kinds.isdisjoint({*_PATH_KINDS, "url"})
     for keyword, said in about_files.items():
         if said and not named:
-            yield fault(keyword, f"{keyword} is about files, and no operand is a path")
+            yield fault(keyword, f"{keyword} concerns files, but no operand is a path")
     if traits.shows == PROCESSES and not grammar.header.volatile:
-        yield fault("shows", f"what shows {traits.shows} is volatile; say so")
+        yield fault("shows", f"a command that shows {traits.shows} must be declared volatile")
     if traits.operands and not any(operand.many or operand.name for operand in traits.operands):
         most = len(traits.operands)
         for example in grammar.examples:

@@ -81,10 +81,12 @@ def _instead(command: str, execute: Execute) -> str:
     """Return the hint for a command that the system lacks: what to draft instead."""
     name = command.rpartition("/")[2].removesuffix(".grammar")
     if name != command:
-        return f"name the command, not a file: shioenv grammar draft {name} > {command}"
+        return f"give the name of the command: shioenv grammar draft {name} > {command}"
     like = nearest(command, execute("compgen -c")[1].split())
     return (
-        f"did you mean {like}?" if like else "shioenv run 'compgen -c' lists the system's commands"
+        f"did you mean {like}?"
+        if like
+        else "shioenv run 'compgen -c' lists all commands of the system"
     )
 
 
@@ -126,7 +128,7 @@ def _lines(
     if manual and not options:
         options = read_help(command, manual).options
         if options:
-            guessed.append("the options are those of the manual page, which the help lacks")
+            guessed.append("the options are from the manual page, since the help text lists none")
     values: dict[str, str] = {}
     forms = _forms(command, text, manual, values, guessed)
     token = command.replace("-", " ", 1) if command.startswith("ip-") else command
@@ -156,14 +158,14 @@ def _lines(
     yield from blocks
     if values:
         yield ""
-        yield "# Values still to be chosen: what makes a difference on the system?"
+        yield "# To do: choose values that behave differently on the system."
         for name, texts in values.items():
             yield f"<{name}> = {texts}"
             if texts == _ANYTHING:
-                guessed.append(f"<{name}> holds any word or number")
+                guessed.append(f"<{name}> is any word or number")
     if guessed:
         yield ""
-        yield "# Guessed, so look at it first:"
+        yield "# Guesses, to be checked first:"
         yield from (f"# - {guess}" for guess in guessed)
     example = forms[0].example
     yield ""
@@ -199,7 +201,7 @@ def _forms(
                     f"operands {' '.join(drafted.notation)}, from the usage `{command} {said}`"
                 )
     if not usage:
-        guessed.append("no operands: no usage line was found")
+        guessed.append("no operands, since there is no usage line")
     return list(forms.values()) or [_DraftedForm()]
 
 

@@ -36,9 +36,11 @@ class CommandPredictor:
         try:
             self._words = shlex.split(setting.text)
         except ValueError as error:
-            raise PredictorError(f"{setting.text!r} is not a command: {error}") from None
+            raise PredictorError(f"cannot parse the command {setting.text!r}: {error}") from None
         if not self._words:
-            raise PredictorError("no program is named", hint="command:./predict.py")
+            raise PredictorError(
+                "command: lacks a program", hint="for example command:./predict.py"
+            )
         self._start = setting.start
         self.version, self.patch_level = _version(self._words), PatchLevel.FULL.value
         self.training = self.install = self.shell = ""
@@ -64,8 +66,8 @@ class CommandPredictor:
             return default
         if not isinstance(said, str) or not said.isprintable():
             raise PredictorError(
-                f"{self._words[0]} answered its first line with a {name} that is no text: "
-                f"{said!r:.60}"
+                f"{self._words[0]}: `{name}` in the answer to the first line is not printable "
+                f"text: {said!r:.60}"
             )
         return said
 

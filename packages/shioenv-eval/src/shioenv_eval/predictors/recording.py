@@ -65,8 +65,8 @@ def recording(setting: Setting) -> RecordedPredictor:
         content = read_regular(path, LARGEST_LIST)
     except OSError as error:
         raise PredictorError(
-            f"{setting.text or 'no file'} cannot be read: {error.strerror}",
-            hint="recording:FILE, with an answer as JSON on each line",
+            f"{setting.text or 'recording: without a file'} cannot be read: {error.strerror}",
+            hint="use recording:FILE, with one answer per line, as JSON",
         ) from None
     facts = {
         "version": hashlib.sha256(content).hexdigest()[:12],

@@ -70,5 +70,5 @@ def test_answers_that_are_none_are_told_and_alone_are_an_error(tmp_path: Path, s
     cat = run("evaluate", "--predictor", "command:/bin/cat", "--suite", suite)
     assert cat.exit_code == 1
     assert "error: command:/bin/cat: none of its 2 answers is valid" in cat.stderr
-    assert "was ready in" in cat.stderr
+    assert "started in" in cat.stderr
     assert cat.stdout == "", "no empty tables"

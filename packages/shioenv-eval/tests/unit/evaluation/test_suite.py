@@ -39,7 +39,7 @@ def test_a_suite_that_was_changed_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "suite.jsonl"
     write_suite(suite_of(case(did("right\n"))), path)
     path.write_text(path.read_text().replace("right", "wrong"))
-    with pytest.raises(SuiteError, match="was changed"):
+    with pytest.raises(SuiteError, match="was modified after recording"):
         read_suite(path)
 
 

@@ -24,9 +24,9 @@ example say -l 3
 @pytest.mark.parametrize(
     ("example", "reason"),
     [
-        ("say -x 3", "no alternative makes -x"),
-        ("say 3 5", "no start line has room for 5 (argument 2)"),
-        ("say -l", "each argument is derived alone, and no start line has them together"),
+        ("say -x 3", "no alternative derives -x"),
+        ("say 3 5", "no start line permits 5 (argument 2)"),
+        ("say -l", "no start line combines these arguments, though each is derived alone"),
     ],
 )
 def test_what_is_not_derived_is_named(tmp_path: Path, example: str, reason: str) -> None:

@@ -84,10 +84,10 @@ def test_a_command_that_is_not_there_is_refused() -> None:
     ("command", "hint"),
     [
         ("gerp", "did you mean grep?"),
-        ("zzzz", "shioenv run 'compgen -c' lists the system's commands"),
+        ("zzzz", "shioenv run 'compgen -c' lists all commands of the system"),
         (
             "./new/sleep.grammar",
-            "name the command, not a file: shioenv grammar draft sleep > ./new/sleep.grammar",
+            "give the name of the command: shioenv grammar draft sleep > ./new/sleep.grammar",
         ),
     ],
 )

@@ -62,7 +62,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "names that are not defined": chain("<b{1}> {0}"),
     "names that are nearly defined": chain("x | <a{1}-> {0}"),
     "tokens that are none": each("  | <File{}>"),
-    "never used": each("<c{}> = x"),
+    "not used by any start line": each("<c{}> = x"),
     "never ending": chain("{0}", "y <a0>"),
     "options": each("  --o{}=<number>", "<a0> = <option>* x\noptions"),
     "an option twice": each("  -x", "<a0> = <option>* x\noptions"),
@@ -128,7 +128,7 @@ def test_twice_the_grammar_is_twice_the_work(tmp_path: Path, shape: str) -> None
 def test_what_comes_before_any_text_has_a_bound(tmp_path: Path) -> None:
     assert not faults_of(tmp_path, chain("{0}")(MOST_BEFORE_TEXT - 1))
     (fault,) = faults_of(tmp_path, chain("{0}")(MOST_BEFORE_TEXT))
-    assert fault.message.startswith("<a0> leads through more than")
+    assert fault.message.startswith("<a0> expands through more than")
     assert fault.line == HEAD.count("\n") + 2
 
 

@@ -143,7 +143,7 @@ def test_policies_of_people_are_for_gcs_and_the_default_is_the_samplers() -> Non
     assert Drawing(sampler="ucs").chosen_policy == "paper"
     assert replace(Drawing(), sampler="ucs").chosen_policy == "paper"
     assert Drawing(sampler="ucs", policy="people").chosen_policy == "people"
-    with pytest.raises(UsageError, match="with gcs"):
+    with pytest.raises(UsageError, match="supports gcs"):
         next(draw("mixed", sampler="ucs"))
 
 

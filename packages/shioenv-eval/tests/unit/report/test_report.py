@@ -591,7 +591,7 @@ def test_a_page_is_not_made_of_changed_records(tmp_path: Path) -> None:
 def test_a_directory_is_no_page(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is a directory") as caught:
         write_report(dataset(tmp_path / "d", some_records(3)), tmp_path)
-    assert caught.value.hint == f"name the page: {tmp_path / FILE}"
+    assert caught.value.hint == f"add a file name: {tmp_path / FILE}"
 
 
 def test_the_subcommand_prints_the_numbers_or_writes_the_page(tmp_path: Path) -> None:

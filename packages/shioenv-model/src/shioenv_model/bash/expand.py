@@ -347,7 +347,7 @@ class Expander(Modifiers):
     def _plain(self, name: str, *, quoted: bool) -> list[_Segment]:
         if name in ("@", "*"):
             return self._list(name, list(self._scope.arguments), quoted=quoted)
-        shown = f"${name}" if name.isdigit() else name
+        shown = f"${name}" if name.isdigit() or name == "!" else name
         return self._result(self._set(shown, self._value(name)), quoted=quoted)
 
     def _list(self, name: str, values: list[str], *, quoted: bool) -> list[_Segment]:
@@ -366,7 +366,7 @@ class Expander(Modifiers):
             return str(len(self._scope.arguments))
         if name.isdigit() and name != "0":
             if len(name) > _MOST_DIGITS:
-                raise Abstained(f"${{{name:.40}}} is beyond it")
+                raise Abstained(f"${{{name:.40}}} is not supported")
             number = int(name)
             arguments = self._scope.arguments
             return arguments[number - 1] if number <= len(arguments) else None
@@ -374,7 +374,7 @@ class Expander(Modifiers):
 
     def _parameter(self, inside: str, *, quoted: bool, shown: str = "") -> list[_Segment]:
         """Expand `${…}`, given the text between its braces; errors name it as `shown`."""
-        beyond = Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
+        beyond = Abstained(f"the expansion ${{{inside:.40}}} is not supported")
         mark = inside[0] if inside[:1] in ("#", "!") and len(inside) > 1 else ""
         match = _PARAMETER.match(inside, len(mark))
         if mark == "#" and (match is None or match.end() < len(inside)):
@@ -384,7 +384,7 @@ class Expander(Modifiers):
             raise beyond if mark else bad
         name, subscript, rest = match[1], (match[2] or "")[1:-1], inside[match.end() :]
         if rest and rest[0] not in ":-=+?#%/^,~@":
-            raise bad
+            raise beyond if mark == "!" and rest == "*" else bad
         kind = name if name in "@*" else subscript if subscript in ("@", "*") else ""
         if (kind or mark == "#") and name.isidentifier() and "[" in self._scope.resolved(name):
             return self._result("0" if mark == "#" else "", quoted=quoted)
@@ -432,7 +432,7 @@ class Expander(Modifiers):
         """Return the words of `${name@A}`, `@a`, `@K` or `@k`, with `array` for all elements."""
         if name in "@*" or name.isdigit():
             if letter in "aA":
-                raise Abstained(f"${{{name}@{letter}}} is beyond it")
+                raise Abstained(f"${{{name}@{letter}}} is not supported")
             return list(map(single_quoted, values))
         attributes, name = self._scope.attributes(name), self._scope.resolved(name)
         if letter == "a":

@@ -88,7 +88,7 @@ class Modifiers(ABC):
             return self._transformed(value, rest[1:], inside)
         case = _CASE.fullmatch(rest)
         if case is None:
-            raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
+            raise Abstained(f"the expansion ${{{inside:.40}}} is not supported")
         pattern = self.pattern(case[2]) if case[2] else "?"
         head = 1 if len(case[1]) == 1 else len(value)
         change = {"^": str.upper, ",": str.lower, "~": str.swapcase}[rest[0]]
@@ -109,7 +109,7 @@ class Modifiers(ABC):
             return self.document(prompt) if self._option("promptvars") else prompt
         if letter in ("K", "k"):
             return single_quoted(value)
-        raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
+        raise Abstained(f"the expansion ${{{inside:.40}}} is not supported")
 
     def _prompt(self, text: str) -> str:
         """Return a prompt with its escapes resolved, before its expansions. Errors: Abstained."""
@@ -190,7 +190,7 @@ class Modifiers(ABC):
             text = "".join(piece for piece, _ in made)
             return text + value if anchor == "#" else value + text if anchor else value
         if len(value) > LONGEST_REPLACED:
-            raise Abstained("what is replaced in is too long")
+            raise Abstained("the text for a replacement is too long")
         refers = self._option("patsub_replacement")
         done: list[str] = []
         place = 0
@@ -253,5 +253,5 @@ def unescaped_ansi(value: str) -> str:
     """Return a text with the escapes of `$'…'` decoded. Errors: Abstained if it is no UTF-8."""
     decoded = ansi(value)
     if re.search("[\ud800-\udfff]", decoded):
-        raise Abstained("bytes that are no text")
+        raise Abstained("bytes that are not text")
     return decoded

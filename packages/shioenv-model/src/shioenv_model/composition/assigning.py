@@ -40,7 +40,7 @@ def assign_word(here: Environment, word: str) -> None:
     """Perform the assignment in a word. Errors: Abstained; Complaint."""
     match = _ASSIGNMENT.fullmatch(word)
     if match is None:
-        raise Abstained(f"the assignment {word!r:.40} is beyond it")
+        raise Abstained(f"the assignment {word!r:.40} is not supported")
     name, subscript, adds, text = match.groups()
     if not text.startswith("(") or not text.endswith(")"):
         _assign(here, name, subscript, adds, here.expander.text(text, assigned=True))
@@ -240,7 +240,7 @@ class _Declaring:
         if text == name:
             if not here.own.frames and target is not None:
                 raise Complaint(f"{name}: nameref variable self references not allowed")
-            raise Abstained(f"the reference {name} leads to its own name")
+            raise Abstained(f"the reference {name} refers to itself")
         here.store(name, Value(text, None, old.flags | {"n"} | (self.on & {"r", "x"})))
 
 
@@ -266,7 +266,7 @@ def declare(here: Environment, words: Sequence[str]) -> int:
     if on == {"p"} and not off and rest:
         return _printed(here, name, rest)
     if not rest or (on | off) - set(_OF_OPTIONS[name]):
-        raise Abstained(f"{name} with options that are beyond it")
+        raise Abstained(f"{name} with options that are not supported")
     if name == "export":
         on, off = (set(), {"x"}) if "n" in on else ({"x"}, set())
     if name == "readonly":

@@ -70,7 +70,7 @@ class Replay:
         before = "".join(f"{silent(text)}; " for text in state.history) if state else ""
         text = before + connected(shell_input, state.written if state else {})
         if len(text) > 120_000:
-            raise Abstained("what led here is too long to be run again")
+            raise Abstained("the earlier commands take too long to repeat")
         start = replace(state, history=(), context=None, written={}) if state else None
         behavior = self._runner.execute(
             text,
@@ -152,5 +152,5 @@ def connected(text: str, pipes: Mapping[str, bytes | None]) -> str:
 
 def _whole(behavior: Behavior) -> ContextPatch:
     if behavior.patch_truncated:
-        raise Abstained("more changed than a patch can say")
+        raise Abstained("more changes than a patch can represent")
     return behavior.patch

@@ -30,7 +30,7 @@ def stack(here: Environment, values: list[str]) -> None:
     name, *rest = values
     below = here.own.carried.directories
     if below is None:
-        raise Abstained("nobody knows which directories were stacked")
+        raise Abstained("the directory stack is unknown")
     document = here.state.before.document
     whole = [str(document["env"].get("PWD", document["cwd"])), *below]
     if name == "dirs":

@@ -53,7 +53,7 @@ class _Known(Variables):
         if name == "0":
             return "bash"
         if name != "OLDPWD" and DYNAMIC.fullmatch(name):
-            raise Abstained(f"${name} is not known")
+            raise Abstained(f"${name} is unknown")
         return super().variable(name)
 
 
@@ -143,11 +143,11 @@ def _umask(words: list[str], state: State) -> Behavior:
         if not _MASK.fullmatch(value):
             granted = changed_mode(value, 0o777 & ~int(mask, 8), 0, directory=False)
             if granted is None or granted > 0o777:
-                raise Abstained("a mask that is beyond it")
+                raise Abstained("a mask that is not supported")
             value = f"{0o777 & ~granted:o}"
         value = f"{int(value, 8):04o}"
         if int(value, 8) > 0o777:
-            raise Abstained("a mask that is beyond it")
+            raise Abstained("a mask that is not supported")
         changed = (("=", "/umask", value),) if value != mask else ()
         return _said("", 0, ContextPatch(changed))
     shown = mask
@@ -190,7 +190,7 @@ def _set(words: list[str], state: State) -> Behavior:
             if letter == "o":
                 name = rest.pop(0) if rest else ""
             if name not in SET_NAMES:
-                raise Abstained("an option of set that is beyond it")
+                raise Abstained("an option of set that is not supported")
             operations[name] = on
     if not operations:
         raise Abstained("set lists all variables")
@@ -213,7 +213,7 @@ def _alias(words: list[str], state: State) -> Behavior:
     for word in told:
         name, equals, value = word.partition("=")
         if not re.fullmatch(r"[\w.+@%:,!-]+", name) or name.startswith("-"):
-            raise Abstained("an alias that is beyond it")
+            raise Abstained("an alias that is not supported")
         if equals:
             if aliases.get(name) != value:
                 code = "=" if name in aliases else "a"
@@ -222,7 +222,7 @@ def _alias(words: list[str], state: State) -> Behavior:
             escaped = aliases[name].replace("'", "'\\''")
             shown.append(f"alias {name}='{escaped}'\n")
         elif len(told) > 1:
-            raise Abstained("one of several aliases is not there")
+            raise Abstained("one of several aliases is missing")
         else:
             return _refused(f"alias: {name}: not found", 1)
     return _said("".join(shown), 0, ContextPatch(tuple(operations)))
@@ -232,7 +232,7 @@ def _unalias(words: list[str], state: State) -> Behavior:
     aliases = state.before.document["aliases"]
     names = sorted(aliases) if words[1:] == ["-a"] else words[1:]
     if not words[1:] or any(name.startswith("-") for name in names):
-        raise Abstained("unalias with options that are beyond it")
+        raise Abstained("unalias with options that are not supported")
     gone = tuple(("r", pointer("aliases", name)) for name in names if name in aliases)
     wrong = "".join(
         f"{_PLACE}unalias: {name}: not found\n" for name in names if name not in aliases

@@ -42,7 +42,7 @@ def leave_loop(here: Environment, name: str, rest: list[str]) -> None:
         return
     levels = count(rest[0]) if rest else 1
     if len(rest) > 1 or not levels:
-        raise Abstained(f"{name} {' '.join(rest):.20} is beyond it")
+        raise Abstained(f"{name} {' '.join(rest):.20} is not supported")
     raise Loop(min(levels, here.place.loops), goes_on=name == "continue")
 
 
@@ -141,7 +141,7 @@ def shift(here: Environment, values: list[str]) -> None:
     rest = values[1:]
     by = count(rest[0]) if rest else 1
     if len(rest) > 1 or by is None:
-        raise Abstained("shift by what is no number")
+        raise Abstained("shift with an operand that is not a number")
     here.status = int(by > len(here.arguments))
     if not here.status:
         here.carry(arguments=tuple(here.arguments[by:]))
@@ -157,7 +157,7 @@ def getopts(here: Environment, values: list[str]) -> None:
     if letters.startswith("-") or not name.isidentifier() or here.place.is_dash:
         raise Abstained("getopts without letters and a name")
     if here.own.cluster < 0:
-        raise Abstained("nobody knows where in a word getopts is")
+        raise Abstained("the position of getopts in a word is unknown")
     number = _LEADING.match(here.variable("OPTERR") or "1")  # parsed like atoi(3)
     silent = letters.startswith(":") or number is None or not int(number[0])
     asked = letters.removeprefix(":")
@@ -312,7 +312,7 @@ def _unset_one(here: Environment, word: str, letters: str) -> None:
     if value is None:
         is_shown = name != "IFS" and DYNAMIC.fullmatch(name) is None
         if not is_shown and name not in here.asking.set_here:
-            raise Abstained(f"whether {name} is set is not known")
+            raise Abstained(f"whether {name} is set is unknown")
         if "v" not in letters and name == word:
             _unset_function(here, name)
     elif "r" in value.flags:
@@ -359,7 +359,7 @@ def format_into(here: Environment, values: list[str]) -> None:
             here.target(name), b"".join(done.told(errors=False)).partition(b"\0")[0].decode()
         )
     except UnicodeDecodeError:
-        raise Abstained("bytes that are no text") from None
+        raise Abstained("bytes that are not text") from None
     here.status = int(bool(errors))
 
 
@@ -420,7 +420,7 @@ def _set_option(here: Environment, name: str, on: bool, of_set: bool) -> None:
         here.status = 1
         return
     if of_set and name in _AT_ONCE:
-        raise Abstained(f"set -o {name} is beyond it")
+        raise Abstained(f"set -o {name} is not supported")
     area, key = ("settings", f"-o {name}") if of_set else ("shell_options", name)
     if bool(here.state.before.document[area].get(key)) != on:
         patch = ContextPatch((("=", pointer(area, key), on),))

@@ -89,16 +89,14 @@ def emulator(name: str, system: str | None) -> Emulated:
     `find_system`.
     """
     if name != STAGES:
-        raise PredictorError(f"no emulator for stages is called {name!r}", hint=f"stages={STAGES}")
+        raise PredictorError(f"unknown emulator for stages {name!r}", hint=f"stages={STAGES}")
     built = find_system(system)
     return Emulated(make_predictor(STAGES, built.name, built.declaration.start_directory))
 
 
 def _source(text: str) -> str:
     if text not in NAMES:
-        raise PredictorError(
-            f"no source of answers is called {text!r}", hint=did_you_mean(text, NAMES)
-        )
+        raise PredictorError(f"unknown source of answers {text!r}", hint=did_you_mean(text, NAMES))
     return text
 
 
@@ -108,5 +106,8 @@ def _share(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise PredictorError(f"{text!r} is not a confidence", hint="abstain-below=0.3, from 0 to 1")
+        raise PredictorError(
+            f"abstain-below={text}: expected a number from 0 to 1",
+            hint="for example abstain-below=0.3",
+        )
     return value

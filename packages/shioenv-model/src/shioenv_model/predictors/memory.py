@@ -127,7 +127,8 @@ def plain_memory(setting: Setting) -> Remembering:
 def _memory(setting: Setting, *, fills: bool) -> Remembering:
     if not setting.text:
         raise PredictorError(
-            "no dataset is named", hint="memory:DIR, made by `shioenv generate`, or memory:MODEL"
+            "the dataset is missing",
+            hint="use memory:DIR with a dataset of `shioenv generate`, or memory:MODEL",
         )
     path = Path(setting.text)
     if path.is_dir() and not holds_index(path):

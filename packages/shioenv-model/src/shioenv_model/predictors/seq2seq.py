@@ -64,7 +64,9 @@ def seq2seq(setting: Setting) -> WrittenPredictor:
     name, _, rest = setting.text.partition(",")
     kept = rest.removeprefix("memory=")
     if not name or (rest and kept == rest):
-        raise PredictorError("no model is named", hint="seq2seq:DIR, or seq2seq:DIR,memory=MODEL")
+        raise PredictorError(
+            "the model is missing", hint="use seq2seq:DIR, or seq2seq:DIR,memory=MODEL"
+        )
     known = card_of(name).get("systems", {})
     memory = Memory(opened(located(kept))) if kept else None
     world, now, where = None, None, ""

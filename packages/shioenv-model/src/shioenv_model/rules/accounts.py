@@ -17,7 +17,7 @@ def parse_accounts(state: State, file: str) -> dict[str, list[str]]:
     """Parse an account database: the fields of each line, by account name. Errors: Abstained."""
     data = state.read(file)
     if data is None:
-        raise Abstained(f"nobody knows {file}")
+        raise Abstained(f"the content of {file} is unknown")
     lines = (line.split(":") for line in data.decode("utf-8", "replace").splitlines())
     return {fields[0]: fields for fields in lines if len(fields) > 2}
 

@@ -221,7 +221,7 @@ def _files(
                 continue
             below = walked(path or ".")
             if below is None:
-                raise Abstained("a tree that is not known")
+                raise Abstained("an unknown tree")
             above = path and path.rstrip("/") + "/"
             for inner, each in below:
                 if each.perms.startswith("l") and search.has("-R"):
@@ -296,7 +296,7 @@ def _replace(made: Effects, path: str, suffix: str, said: Behavior) -> None:
     if suffix:
         kept = made.place(f"{path}{suffix}")
         if made.entry(kept) is not None:
-            raise Abstained("a file that is in the way")
+            raise Abstained("an existing file at the target")
         made.put(kept, entry.to_json())
         made.contents[made.key(kept)] = content
     else:

@@ -20,6 +20,7 @@ from shioenv.domain.readable import mode_of
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import evaluate
+from shioenv_model.bash.expressions import translated
 from shioenv_model.bash.work import spend
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.opening import NULL
@@ -119,16 +120,16 @@ def _bc(words: Sequence[str], state: State) -> Behavior:
 
 def _base64(words: Sequence[str], state: State) -> Behavior:
     if words not in (["-d"], ["--decode"]):
-        raise Abstained("what records show")
+        raise Abstained("a form that is left to records")
     try:
         return _output(base64.b64decode(state.stdin.replace(b"\n", b""), validate=True))
     except binascii.Error:
-        raise Abstained("what is no base64") from None
+        raise Abstained("invalid base64") from None
 
 
 def _cat(words: Sequence[str], state: State) -> Behavior:
     if not words or set(words) != {NULL}:
-        raise Abstained("what records show")
+        raise Abstained("a form that is left to records")
     return _output(b"")
 
 
@@ -166,8 +167,33 @@ def _expr(words: Sequence[str], state: State) -> Behavior:
         return _refused("expr: non-integer argument", 2)
     if computes and words[1] in {"/", "%"} and re.fullmatch("0+", words[2]):
         return _refused("expr: division by zero", 2)
+    if len(words) == 3 and words[1] == ":":
+        return _matched(words[2], words[0])
+    if len(words) == 3 and words[1] in {"=", "!="} and all(map(_PLAIN.fullmatch, words[::2])):
+        same = (words[0] == words[2]) == (words[1] == "=")
+        return _said([str(int(same))], int(not same))
     value = _computed(["==" if word == "=" else word for word in words])
     return _said([str(value)], int(not value))
+
+
+def _matched(pattern: str, text: str) -> Behavior:
+    """Match a basic expression at the start of a text (expr(1)): its group, or its length."""
+    if not text.isascii() or "\n" in text or _searches_long(pattern):
+        raise Abstained("a pattern that is beyond it")
+    try:
+        found = re.match(translated(pattern, "basic"), text)
+    except (ValueError, re.error):
+        raise Abstained("a pattern that is beyond it") from None
+    if "\\(" in pattern:
+        shown = (found[1] or "") if found else ""
+    else:
+        shown = str(found.end()) if found else "0"
+    return _said([shown], int(shown in ("", "0")))
+
+
+def _searches_long(pattern: str) -> bool:
+    """Whether matching a pattern may take long: it has alternatives, or repeats a group."""
+    return len(pattern) > 100 or re.search(r"\\\||\\\)[*\\]|\\\d", pattern) is not None
 
 
 def _computed(tokens: Sequence[str]) -> int:
@@ -209,7 +235,7 @@ def _sort(words: Sequence[str], state: State) -> Behavior:
 
 def _env(words: Sequence[str], state: State) -> Behavior:
     if words:
-        raise Abstained("a command of its own")
+        raise Abstained("a separate command")
     variables = _environment(state, "env")
     return _said(f"{name}={value}" for name, value in variables.items())
 
@@ -275,7 +301,7 @@ def _readlink(words: Sequence[str], state: State) -> Behavior:
         raise Abstained("files of processes")
     there = state.entry_at(whole)
     if there is not None and there.target is not None:
-        raise Abstained("links in a circle")
+        raise Abstained("circular links")
     around = state.entry_at(posixpath.dirname(whole))
     if around is None or not around.perms.startswith("d") or ("e" in options and there is None):
         return _said([], 1)

@@ -80,7 +80,7 @@ def stage_inputs(
     stages = list(_stages(system, max(count // 2, 1), seed, policy))
     if not sources or not stages:
         raise ModelError(
-            "there is nothing to be piped", hint="a part of stages stands behind the others"
+            "no earlier part has output for a pipe", hint="place parts of stages after the others"
         )
     rng = generator(seed, PIPED)
     made: dict[str, None] = {}

@@ -100,7 +100,7 @@ def openai(
             log=written,
             note=printing.note,
         )
-        printing.note(f"the model's name is {name}; {sessions} shells at most")
+        printing.note(f"model {name}, at most {sessions} shells")
         serve(front.application(), door, printing.note, openai_error)
 
 
@@ -178,7 +178,7 @@ def ssh(
     try:
         accepted = read_regular(authorized_keys) if authorized_keys else b""
     except OSError as error:
-        raise UsageError(f"{authorized_keys} cannot be read: {error}") from None
+        raise UsageError(f"--authorized-keys {authorized_keys} cannot be read: {error}") from None
     passing = policy_of(passwords or "any")
     with stoppable(), ExitStack() as stack:
         listening = stack.enter_context(door.opened())
@@ -239,7 +239,7 @@ def replay(
     if session is None and (again or (speed, pause) != (_SPEED, _PAUSE)):
         raise UsageError(
             "--again, --speed and --pause need a session",
-            hint=f"shioenv serve replay {place} lists the sessions; name one of them",
+            hint=f"list the sessions: shioenv serve replay {place}",
         )
     visits = read_visits(place)
     if session is None:

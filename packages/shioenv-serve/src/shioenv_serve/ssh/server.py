@@ -206,7 +206,7 @@ class SshServer:
         """Remove a finished task. An exception in it is printed, and does not affect others."""
         self._tasks.discard(task)
         if not task.cancelled() and (fault := task.exception()):
-            context = {"message": "a fault of the server", "exception": fault, "task": task}
+            context = {"message": "an error of the server", "exception": fault, "task": task}
             asyncio.get_running_loop().call_exception_handler(context)
 
     async def _watch(self) -> None:
@@ -214,7 +214,7 @@ class SshServer:
         while True:
             await asyncio.sleep(0.5)
             if not self._daemon.running:
-                self._fail(HostError("sshd's namespaces were ended from outside"))
+                self._fail(HostError("sshd's namespaces were ended by another process"))
             now = time.monotonic()
             for visit in list(self._visits.values()):
                 if now - visit.began > self._bounds.seconds and visit.connection:
@@ -255,7 +255,7 @@ class SshServer:
         if len(visits) >= self._bounds.connections:
             return "too many connections"
         if sum(visit.origin.address == address for visit in visits) >= self._bounds.per_address:
-            return "too many connections of this address"
+            return "too many connections from this address"
         begin, percent, full = STARTUPS
         waiting = sum(not visit.logged_in for visit in visits)
         share = percent + (100 - percent) * (waiting - begin) / (full - begin)

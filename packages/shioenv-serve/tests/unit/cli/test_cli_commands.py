@@ -424,7 +424,7 @@ def test_no_terminal_obeys_what_an_input_wrote() -> None:
 def test_a_sampler_that_nobody_knows_is_what_is_told() -> None:
     result = call("sample", "--sampler", "gsc", "--count", "1")
     assert result.exit_code == 2
-    assert "no sampler is called 'gsc'" in result.stderr
+    assert "unknown sampler 'gsc'" in result.stderr
     assert "did you mean gcs?" in result.stderr
 
 
@@ -464,7 +464,7 @@ def test_a_list_of_inputs_may_begin_with_a_mark_of_the_byte_order(tmp_path: Path
     [
         ("grammar usage - <&-", "standard input is closed"),
         ("grammar parse --file - <&-", "standard input is closed"),
-        ("dataset leakage - - < /dev/null", "both sets cannot be standard input"),
+        ("dataset leakage - - < /dev/null", "standard input (-) is given for both sets"),
     ],
 )
 def test_standard_input_that_cannot_be_read_is_an_error(line: str, said: str) -> None:

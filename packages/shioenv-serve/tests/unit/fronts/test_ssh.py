@@ -257,7 +257,7 @@ def overflowing(tap: SftpServer) -> None:
         tap.sent(sftp(6, 1, b"h1", *offset(number << 17), b"x" * (1 << 17)))
 
 
-NOT_WHOLE = "did not come whole"
+NOT_WHOLE = "incomplete"
 DROPPED: dict[str, tuple[Callable[[SftpServer], None], list[tuple[str, str]]]] = {
     "a gap": (
         lambda tap: tap.sent(sftp(6, 1, b"h1", *offset(1), b"x")),
@@ -271,7 +271,7 @@ DROPPED: dict[str, tuple[Callable[[SftpServer], None], list[tuple[str, str]]]] =
     ),
     "many requests": (
         waiting,
-        [(name, "too many requests without an answer") for name in ("sftp", "x")],
+        [(name, "too many unanswered requests") for name in ("sftp", "x")],
     ),
 }
 
@@ -312,8 +312,8 @@ def test_what_scp_and_a_standard_input_do_not_keep_is_reported(tmp_path: Path) -
     sink.close()
     assert told.files == []
     assert told.dropped == [
-        ("large", "no room"), ("small", "no room"), ("standard input", "did not come whole"),
-        ("cut", "did not come whole"),
+        ("large", "no room"), ("small", "no room"), ("standard input", "incomplete"),
+        ("cut", "incomplete"),
     ]  # fmt: skip
 
 

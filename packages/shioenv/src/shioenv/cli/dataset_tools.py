@@ -270,7 +270,7 @@ def score(
     Inputs are executed again. Except for volatile records, the result is the dataset that `shioenv
     generate` makes with scores.
     """
-    from shioenv.cli.generate import made
+    from shioenv.cli.generate import summarize
     from shioenv.dataset.generate import add_scores
     from shioenv.dataset.manifest import scoring_there
     from shioenv.execution.local import LocalExecutor
@@ -285,7 +285,7 @@ def score(
             executor=LocalExecutor(workers),
             report=meter.report,
         )
-    return made(summary)
+    return summarize(summary)
 
 
 def repair(

@@ -62,7 +62,7 @@ def chosen_grammars(chosen: Iterable[str] = (), own: OwnGrammars | None = None) 
     if own and not set(SETS).isdisjoint(own.names):
         raise UsageError(
             f"a grammar in {own.directory} has the name of a set of grammars",
-            hint=f"{' and '.join(SETS)} stand for several grammars; rename the file",
+            hint=f"{' and '.join(SETS)} are sets of grammars; rename the file",
         )
     names: dict[str, None] = {}
     for name in tuple(chosen) or ("paper",):
@@ -140,13 +140,15 @@ def _unknown(name: str, directory: Path, own: OwnGrammars | None = None) -> Unkn
     if directory == COMMANDS:
         hint = did_you_mean(name, known)
         if nearest(name, known) is None and re.fullmatch(r"[\w.+-]+", name):
-            hint = f"shioenv grammar draft {name} > DIR/{name}.grammar, then --grammars DIR"
-        return UnknownGrammarError(f"no grammar is called {name!r}", hint=hint)
+            hint = (
+                f"draft one: shioenv grammar draft {name} > DIR/{name}.grammar, then --grammars DIR"
+            )
+        return UnknownGrammarError(f"unknown grammar {name!r}", hint=hint)
     path, like = directory / f"{name}.grammar", nearest(name, known)
-    hint = f"shioenv grammar draft {name} > {path} writes a first one"
+    hint = f"draft one: shioenv grammar draft {name} > {path}"
     if like is not None:
         hint = f"did you mean {directory / like}.grammar?"
-    return UnknownGrammarError(f"there is no file {path}", hint=hint)
+    return UnknownGrammarError(f"no such file: {path}", hint=hint)
 
 
 def _read(path: Path, versions: Mapping[str, str] | None) -> Loaded:
@@ -259,23 +261,21 @@ def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
     except OSError as error:
         raise UsageError(
             f"the grammars in {place} cannot be read: {error.strerror}",
-            hint="--grammars names a directory of files NAME.grammar",
+            hint="give --grammars a directory with files NAME.grammar",
         ) from None
     if not files:
         raise UsageError(
-            f"{place} holds no grammar",
-            hint=f"shioenv grammar draft COMMAND > {place}/COMMAND.grammar writes a first one",
+            f"{place} has no grammars",
+            hint=f"draft one: shioenv grammar draft COMMAND > {place}/COMMAND.grammar",
         )
     if len(files) > MOST:
-        raise UsageError(
-            f"{place} holds {len(files):,} grammars", hint=f"a directory may have at most {MOST:,}"
-        )
+        raise UsageError(f"{place} has {len(files):,} grammars", hint=f"the maximum is {MOST:,}")
     digest = hashlib.sha256()
     for file in files:
         if not _NAME.match(file.stem):
             raise UsageError(
-                f"{str(file)!r}: no command has this name",
-                hint="letters, digits and _ . + - [ make a name of at most 64 characters",
+                f"{str(file)!r}: not a valid name of a command",
+                hint="use at most 64 letters, digits and _ . + - [",
             )
         content = read_grammar_file(file)
         digest.update(f"{file.stem}\0{len(content)}\0".encode() + content)
@@ -296,11 +296,11 @@ def read_grammar_file(file: Path) -> bytes:
     except OSError as error:
         raise UsageError(
             f"the grammar {file} cannot be read: {error.strerror}",
-            hint="a grammar is a regular file of text",
+            hint="a grammar must be a regular text file",
         ) from None
     if not inside:
         raise UsageError(
-            f"the grammar {file} is a link that leads out of its directory",
-            hint="copy the file, or name the directory where it is",
+            f"the grammar {file} is a link to a file outside its directory",
+            hint="copy the file, or use the directory of its target",
         )
     return content

@@ -213,7 +213,9 @@ class NotationReader:
             if words or depth:
                 alternatives.append(Alternative(words, attributes, start))
             elif not edge:
-                self.report(FaultKind.SYNTAX, "empty alternative; write () for nothing", start)
+                self.report(
+                    FaultKind.SYNTAX, "empty alternative; write () for the empty text", start
+                )
             if self.peek() != "|":
                 return alternatives
             self.position += 1
@@ -228,7 +230,7 @@ class NotationReader:
             if not character or character == "|" or (character == ")" and depth):
                 return words, attributes
             if character == ")":
-                self.report(FaultKind.SYNTAX, "`)` closes nothing", self.column)
+                self.report(FaultKind.SYNTAX, "unmatched `)`", self.column)
                 self.position += 1
             elif character == "%" and _ATTRIBUTE.match(self.text, self.position):
                 self.attribute(attributes)
@@ -262,7 +264,7 @@ class NotationReader:
             attributes.flags.add(name)
         else:
             hint = suggestion(name, ATTRIBUTES, "%{}")
-            message = f"%{name} is no attribute{hint}; quote it if it is text"
+            message = f"unknown attribute %{name}{hint}; quote it if it is text"
             self.report(FaultKind.SYNTAX, message, column)
 
     def word(self, depth: int = 0, stop: str = "") -> NotationWord:
@@ -275,7 +277,7 @@ class NotationReader:
         pieces = self.pieces(depth, end, stop="", braces=True)
         self.position = end + 1
         if self.peek() in {"*", "+", "?"}:
-            message = f"`{self.peek()}` cannot repeat braces; put them into parentheses"
+            message = f"`{self.peek()}` cannot repeat braces; use parentheses"
             self.report(FaultKind.SYNTAX, message, self.column)
             self.position += 1
         return NotationWord(pieces, column)
@@ -392,7 +394,7 @@ class NotationReader:
         if self.peek() == ")":
             self.position += 1
         else:
-            self.report(FaultKind.SYNTAX, "`(` is never closed", column)
+            self.report(FaultKind.SYNTAX, "`(` is not closed", column)
         return ChoiceGroup(alternatives, column, repeat=self.repetition())
 
     def literal(self) -> list[Piece]:
@@ -405,7 +407,7 @@ class NotationReader:
         quoted = self.text[start:end]
         closing = {"'": "'", '"': '"', "`": "`", "$": ")}'", "<": ")", ">": ")"}.get(quoted[0])
         if closing and (len(quoted) < 2 or quoted[-1] not in closing):
-            self.report(FaultKind.SYNTAX, f"`{quoted[0]}` is never closed", self.column)
+            self.report(FaultKind.SYNTAX, f"`{quoted[0]}` is not closed", self.column)
         self.position = end
         if quoted[0] == "\\":
             return [LiteralText(quoted)]

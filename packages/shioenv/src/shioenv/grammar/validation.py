@@ -213,7 +213,7 @@ def _closed_lists(loaded: Loaded) -> Iterator[Fault]:
             if all(kind.language.fullmatch(text) for text in texts):
                 message = (
                     f"{_plain(head)} lists values of the kind {kind.name}; write "
-                    f"`{_plain(head)} : {kind.name} =`, or `: closed` where there are no others"
+                    f"`{_plain(head)} : {kind.name} =`, or `: closed` if no others exist"
                 )
                 yield _fault(loaded, head, FaultKind.KIND, message)
                 break
@@ -260,14 +260,14 @@ def _unreachable(loaded: Loaded) -> Iterator[Fault]:
     used = met | {_block_of(head) for head in met}
     for head in loaded.lines:
         if head not in used and head in grammar.productions:
-            message = f"{_plain(head)} is never used; no start line leads to it"
+            message = f"{_plain(head)} is not used by any start line"
             yield _fault(loaded, head, FaultKind.UNREACHABLE, message)
 
 
 def _endless(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterator[Fault]:
     for head, bodies in loaded.grammar.own.items():
         if head not in shortest and bodies:
-            message = f"{_plain(head)} never ends: each alternative leads to one that never ends"
+            message = f"{_plain(head)} never ends: every alternative is endless"
             yield _fault(loaded, head, FaultKind.ENDLESS, message)
 
 
@@ -296,7 +296,9 @@ def _doubling(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Itera
             else:
                 path += missing
         if steps[start] > MOST_STEPS:
-            message = f"{_plain(start)} takes more than {MOST_STEPS:,} productions to be written"
+            message = (
+                f"{_plain(start)} needs more than {MOST_STEPS:,} productions for its shortest text"
+            )
             yield _fault(loaded, start, FaultKind.ENDLESS, message)
             return
 
@@ -328,14 +330,15 @@ def _before_text(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> It
     for head in leads:
         if head in own and head in recursive:
             message = (
-                f"{_plain(head)} comes back to itself before any text; "
+                f"{_plain(head)} is left-recursive; "
                 "write the repetition with `*`, or put the text first"
             )
             yield _fault(loaded, head, FaultKind.ENDLESS, message)
     deep = (head for head in loaded.lines if depth.get(head, 0) > MOST_BEFORE_TEXT)
     for head in islice(deep, 1):
         message = (
-            f"{_plain(head)} leads through more than {MOST_BEFORE_TEXT} definitions before any text"
+            f"{_plain(head)} expands through more than {MOST_BEFORE_TEXT} definitions "
+            "before any text"
         )
         yield _fault(loaded, head, FaultKind.ENDLESS, message)
 
@@ -390,7 +393,7 @@ def _several_inside_words(loaded: Loaded, several: frozenset[Nonterminal]) -> It
         for symbol in argument:
             if isinstance(symbol, Nonterminal) and symbol in several:
                 message = (
-                    f"{_plain(symbol)} can be several arguments but stands inside one "
+                    f"{_plain(symbol)} can be several arguments, but is part of one "
                     f"in {_plain(head)}; put text with blanks into braces: {{wc -l}}"
                 )
                 yield _fault(loaded, head, FaultKind.SEVERAL_ARGUMENTS, message, production)
@@ -404,7 +407,7 @@ def _too_long(loaded: Loaded, several: frozenset[Nonterminal]) -> Iterator[Fault
         if length > MAX_ARGUMENT_LENGTH and several.isdisjoint(argument):
             text, head = "".join(map(str, argument)), production.head
             message = (
-                f"{text} in {_plain(head)} can be {length} characters long; "
-                f"an argument has at most {MAX_ARGUMENT_LENGTH}"
+                f"{text} in {_plain(head)} can have {length} characters; "
+                f"the maximum of an argument is {MAX_ARGUMENT_LENGTH}"
             )
             yield _fault(loaded, head, FaultKind.TOO_LONG, message, production)

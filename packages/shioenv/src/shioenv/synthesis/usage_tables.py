@@ -140,17 +140,19 @@ def shipped_usage() -> Usage:
 def usage_from(document: object, source: str) -> Usage:
     """Parse a table from JSON; error messages call the document `source`. Errors: UsageError."""
     if not isinstance(document, dict):
-        raise UsageError(f"{source}: a table of usage is an object")
+        raise UsageError(f"{source}: a table of usage must be an object")
     unknown = document.keys() - {"about", "by_command", *COUNTS}
     if unknown:
-        raise UsageError(f"{source}: a table of usage has no {', '.join(sorted(unknown))}")
+        raise UsageError(
+            f"{source}: unknown keys of a table of usage: {', '.join(sorted(unknown))}"
+        )
     by_command = document.get("by_command", {})
     if not isinstance(by_command, dict):
         raise UsageError(f"{source}: by_command is not an object")
     commands = {}
     for command, parts in by_command.items():
         if not isinstance(parts, dict) or parts.keys() - set(OF_COMMAND):
-            raise UsageError(f"{source}: {command} has something else than {', '.join(OF_COMMAND)}")
+            raise UsageError(f"{source}: {command} has other keys than {', '.join(OF_COMMAND)}")
         made: dict[str, Any] = {}
         for name, part in parts.items():
             if name in INDEXED:

@@ -125,7 +125,7 @@ def folders_of(directory: Path) -> list[Task]:
     if not tasks:
         raise TaskError(
             f"{directory} contains no folder of a task",
-            hint="write some: shioenv tasks export FILE --out DIR",
+            hint="create some: shioenv tasks export FILE --out DIR",
         )
     return tasks
 
@@ -310,7 +310,7 @@ def _files(folder: Path) -> dict[str, Path]:
                 raise TaskError(
                     f"{folder} contains more than {ENTRIES:,} files and directories, or more "
                     f"than {BYTES:,} bytes",
-                    hint="remove what does not belong to the task",
+                    hint="remove files that do not belong to the task",
                 )
     except OSError as error:
         raise TaskError(f"{error.filename} cannot be read: {error.strerror}", named=error) from None
