@@ -62,8 +62,8 @@ def import_records(
     if has_parts(source):
         names = sorted((path.stem for path in (source / SOURCE_MANIFESTS).glob("*")), key=by_custom)
         raise ImportFileError(
-            f"{source} holds several datasets: {', '.join(names)}",
-            hint="shioenv dataset import, or import_parts in Python, makes each of them",
+            f"{source} contains several datasets: {', '.join(names)}",
+            hint="import all of them with shioenv dataset import, or import_parts in Python",
         )
     if os.path.lexists(source / SOURCE_MANIFEST):
         return _exported(source, directory, report)
@@ -72,7 +72,7 @@ def import_records(
         records = _told(chain.from_iterable(map(_read, files)), report)
         first = next(records, None)
         if first is None:
-            raise ImportFileError(f"{source} holds no record")
+            raise ImportFileError(f"{source} has no records")
         plan = _plan(first[1])
         writer = ShardWriter(temporary, plan)
         same, directories = _Same(), set()
@@ -110,7 +110,7 @@ class ImportedRecords:
         plan, records = self.manifest.plan, self.manifest.records
         return {
             "dataset": str(self.directory),
-            "records": f"{records:,}, as they were exported; nothing was executed",
+            "records": f"{records:,}, unchanged from the export; nothing was executed",
             "system": f"{plan.system}, digest {plan.system_digest[:12] or 'unknown'}",
             "volatile": f"{self.manifest.volatile} ({share(self.manifest.volatile, records)})",
         }
@@ -131,7 +131,9 @@ class ImportedParts:
 
     def rows(self) -> dict[str, str]:
         """Return labels and texts for people."""
-        parts = {name: f"{n:,} records, as they were exported" for name, n in self.counts.items()}
+        parts = {
+            name: f"{n:,} records, unchanged from the export" for name, n in self.counts.items()
+        }
         return {"datasets": str(self.directory), **parts}
 
 
@@ -143,7 +145,9 @@ def import_export(
     Errors: UsageError for a `sampler`. Those of `import_records`.
     """
     if sampler is not None:
-        raise UsageError("records of an export keep their samplers", hint="omit --sampler-label")
+        raise UsageError(
+            "--sampler-label does not apply to exported records", hint="omit --sampler-label"
+        )
     if has_parts(source):
         made = import_parts(source, directory, report=report)
         return ImportedParts(directory, {name: one.records for name, one in made.items()})
@@ -166,7 +170,7 @@ def import_parts(
     source, directory = Path(source), Path(directory)
     paths = [*(source / SOURCE_MANIFESTS).glob("*.json")]
     if not paths:
-        raise ImportFileError(f"{source / SOURCE_MANIFESTS} holds no manifest")
+        raise ImportFileError(f"{source / SOURCE_MANIFESTS} has no manifest")
     done = 0
     made: dict[str, Manifest] = {}
     with new_directory(directory) as temporary:
@@ -209,8 +213,8 @@ def _restore(
     if (made.shards, made.contexts) != (manifest.shards, manifest.contexts):
         name = path.relative_to(source)
         raise ImportFileError(
-            f"{source}: the records are not those that {name} describes",
-            hint=f"export the dataset again; without {name} they stay as they are",
+            f"{source}: the records differ from {name}",
+            hint=f"export the dataset again, or remove {name} to import the records unchanged",
         )
     atomic_write(directory / MANIFEST, content)
     return manifest
@@ -219,7 +223,9 @@ def _restore(
 def _contexts(source: Path, manifest: Manifest) -> Iterator[Context]:
     for kept, context in checked_contexts(source, manifest.contexts):
         if isinstance(context, str):
-            raise ImportFileError(f"{source / kept.file} {context}", hint="export the dataset anew")
+            raise ImportFileError(
+                f"{source / kept.file} {context}", hint="export the dataset again"
+            )
         yield context
 
 
@@ -255,14 +261,14 @@ class _Same:
             one, other = getattr(first, name), getattr(record, name)
             if one != other:
                 raise ImportFileError(
-                    f"{place}: its {name} is {other!r}, that of the first record is {one!r}",
-                    hint="a dataset has one: import the records of each into a dataset of its own",
+                    f"{place}: {name} is {other!r}, but {one!r} in the first record",
+                    hint=f"import the records of each {name} into a separate dataset",
                 )
         if record.session_id <= self._previous:
             raise ImportFileError(
-                f"{place}: its session_id is {record.session_id}, after {self._previous}",
-                hint="records stand in the order of their numbers, each number once: sort them, or "
-                "import each export into a dataset of its own",
+                f"{place}: session_id {record.session_id} follows {self._previous}",
+                hint="session_id must increase: sort the records, or import each export into a "
+                "separate dataset",
             )
         self._previous = record.session_id
         typed = "\n".join((record.input, *record.history))
@@ -276,8 +282,8 @@ def _refuse_damaged(place: str, record: Record, plan: Plan) -> None:
     if problem is not None:
         raise ImportFileError(
             f"{place}: {problem:.400}",
-            hint="the record was changed since it was made: export its dataset anew, where shioenv "
-            "dataset verify finds nothing wrong",
+            hint="the record was changed after it was made: check its dataset with shioenv dataset "
+            "verify, then export it again",
         )
 
 
@@ -315,11 +321,11 @@ def _rows(path: Path) -> Iterator[tuple[str, bytes | str]]:
             names = opened.schema_arrow.names
             others = sorted({*names} ^ {*NAMES})
             if others:
-                what = "lacks the column" if others[0] in NAMES else "has another column,"
+                what = "has no column" if others[0] in NAMES else "has an unknown column"
                 raise ImportFileError(
                     f"{path} {what} {others[0]!r}",
-                    hint="Parquet files are imported that hold records: those of shioenv dataset "
-                    "export. Write inputs of others as text, one a line",
+                    hint="only Parquet files of shioenv dataset export can be imported; write "
+                    "other inputs as text, one per line",
                 )
             number = 0
             for batch in opened.iter_batches(_ROWS):
@@ -329,7 +335,7 @@ def _rows(path: Path) -> Iterator[tuple[str, bytes | str]]:
     except OSError as error:
         raise ImportFileError(f"{path} cannot be read: {error.strerror or error}") from None
     except (arrow.ArrowException, ValueError, TypeError, KeyError) as error:
-        raise ImportFileError(f"{path} is no sound Parquet file: {error!s:.200}") from None
+        raise ImportFileError(f"{path} is not a valid Parquet file: {error!s:.200}") from None
 
 
 def _document(row: dict[str, Any]) -> dict[str, Any]:

@@ -239,7 +239,7 @@ def import_(
         seed=seed,
         start_directories=() if cwd is None else (cwd,),
     )
-    stopped = f"stopped; what is finished is kept in {directory}: run this again"
+    stopped = f"stopped; finished records are kept in {directory}; the same command resumes"
     with Meter("records", lasting=True, stopped=stopped) as meter:
         summary = import_commands(
             commands,
@@ -275,7 +275,7 @@ def score(
     from shioenv.dataset.manifest import scoring_there
     from shioenv.execution.local import LocalExecutor
 
-    stopped = f"stopped; what is finished is kept in {out}: run this again"
+    stopped = f"stopped; finished records are kept in {out}; the same command resumes"
     with Meter("records", lasting=True, stopped=stopped) as meter:
         summary = add_scores(
             source,
@@ -331,11 +331,11 @@ def _rejected_lines(rejected: tuple[Rejection, ...], directory: Path) -> Iterato
     for line in rejected[:SHOWN]:
         place = f"{line.file}:{line.line}" if line.file else f"line {line.line}"
         text = printing.printable(line.text if len(line.text) <= 80 else f"{line.text[:79]}…")
-        printing.note(f"{place} left out, {line.reason}: {text}")
+        printing.note(f"{place} skipped, {line.reason}: {text}")
     if len(rejected) > SHOWN:
         printing.note(f"and {len(rejected) - SHOWN} more in {directory / REJECTED}")
     for reason, count in reasons(rejected).items():
-        yield f"{'left out':11} {count:,}: {reason}"
+        yield f"{'skipped':11} {count:,}: {reason}"
 
 
 def _imported_lines(done: ImportSummary, directory: Path) -> Iterator[str]:
@@ -358,17 +358,17 @@ def _other_lines(done: Imported, directory: Path) -> Iterator[str]:
 
 
 def _repaired_lines(shard: Repaired) -> Iterator[str]:
-    kept = f", {shard.salvaged} volatile records as they still stood there"
+    kept = f", {shard.salvaged} volatile records kept from the damaged file"
     kept = kept if shard.salvaged else ""
     if shard.identical:
-        yield f"{shard.file} was {shard.was}: the same bytes again{kept}"
+        yield f"{shard.file} was {shard.was}: restored with the same bytes{kept}"
     else:
         yield (
-            f"{shard.file} was {shard.was}: made again with other bytes, because {shard.volatile} "
-            f"of its records are volatile{kept}; ids, inputs and arguments are the same, the "
-            "manifest notes it"
+            f"{shard.file} was {shard.was}: generated again{kept}; its bytes differ, because "
+            f"{shard.volatile} of its records are volatile; ids, inputs and arguments are the same "
+            "and the manifest notes the change"
         )
     for number, fields in list(shard.differing.items())[:SHOWN]:
-        yield f"  record {number} was otherwise in {', '.join(fields)}"
+        yield f"  record {number} differs in {', '.join(fields)}"
     if len(shard.differing) > SHOWN:
         yield f"  and {len(shard.differing) - SHOWN} more (--json)"
