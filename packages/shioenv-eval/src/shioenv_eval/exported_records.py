@@ -15,8 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.export import SOURCE_MANIFEST, SOURCE_MANIFESTS, by_custom, parquet_library
-from shioenv.dataset.importers import Imported, is_parquet, numbered, record_files
+from shioenv.dataset.importers import SOURCE_MANIFEST, Imported, is_parquet, numbered, record_files
 from shioenv.dataset.input_lines import Distinct, Rejection, read_lines
 from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, decode_manifest
 from shioenv.dataset.record_reader import checked_contexts
@@ -29,6 +28,7 @@ from shioenv.files.durable import atomic_write, new_directory, sha256_of
 from shioenv.files.regular import is_directory, open_regular, read_regular
 from shioenv.synthesis.drawing import Drawing
 from shioenv.text import share
+from shioenv_eval.export import SOURCE_MANIFESTS, by_custom, parquet_library
 
 _ROWS = 100
 """Number of a Parquet file's records that are converted to Python values at a time."""
@@ -39,7 +39,7 @@ Report = Callable[[int], None]
 def import_records(
     source: str | Path, directory: str | Path, *, report: Report = lambda done: None
 ) -> Manifest:
-    """Make a dataset in `directory` of the records that `shioenv.dataset.export` wrote.
+    """Make a dataset in `directory` of the records that `shioenv_eval.export` wrote.
 
     `source` is a Parquet file, a file of JSON Lines (compressed or not), a directory of such files,
     or the Hugging Face layout. Each record stays as it is, its number, scores and flags included.

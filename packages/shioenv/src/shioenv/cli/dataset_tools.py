@@ -1,4 +1,4 @@
-"""`shioenv dataset`: filter, split, merge, export, import, score and repair."""
+"""`shioenv dataset`: filter, split, import, score, repair."""
 
 from __future__ import annotations
 
@@ -159,78 +159,6 @@ def split(
         for name, manifest in parts.items()
     }
     return shared.Printout(document, printing.rows(rows))
-
-
-def merge(
-    sources: Annotated[list[Path], typer.Argument(metavar="SRC...", help="Two or more datasets.")],
-    destination: Annotated[
-        Path, typer.Option("--out", metavar="NEW", help="The new dataset; must not exist.")
-    ],
-) -> shared.Printout:
-    """Merge datasets of the same system.
-
-    System, limits, scoring, sampler and release must be the same. Records get new numbers. Of
-    duplicate inputs, the first is kept.
-    """
-    from shioenv.dataset.merge import merge as merge_datasets
-
-    with counting("records") as report:
-        merged = merge_datasets(sources, destination, report=report)
-    document = {
-        "sources": [str(source) for source in sources],
-        "directory": str(destination),
-        "records": merged.manifest.records,
-        "equal": merged.equal,
-    }
-    records = printing.counted(merged.manifest.records, "record")
-    line = f"{records} in {destination}; {merged.equal:,} duplicates omitted"
-    return shared.Printout(document, [line])
-
-
-def export(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR",
-            help="Directory of the dataset; for hf also the output of split, whose parts become "
-            "splits.",
-        ),
-    ],
-    output: Annotated[
-        Path,
-        typer.Option("--out", metavar="OUT", help="File or directory to write; must not exist."),
-    ],
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            autocompletion=shared.completing("parquet", "hf", "jsonl", "chat"),
-            help="parquet, jsonl (compressed if OUT ends in .gz or .zst), chat (conversations as "
-            "JSON Lines), or hf (a directory for datasets.load_dataset). Default: the extension "
-            "of OUT; without one, hf.",
-        ),
-    ] = None,
-    licence: Annotated[
-        str,
-        typer.Option(
-            "--license", metavar="ID", help="License in the card of hf, such as cc-by-4.0."
-        ),
-    ] = "unknown",
-) -> shared.Printout:
-    """Export a dataset to a format of other tools.
-
-    Parquet needs the extra shioenv[export]. No file is overwritten, and an interrupted export
-    leaves no file.
-    """
-    from shioenv.dataset.export import export as export_dataset
-
-    with counting("records") as report:
-        done = export_dataset(source, output, format=format_, licence=licence, report=report)
-    records = printing.counted(done.records, "record")
-    files = printing.counted(done.files, "file")
-    line = f"{output}: {records} in {files}, {done.bytes:,} bytes"
-    return shared.Printout(done.to_json(), [line])
 
 
 def import_(

@@ -13,7 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from shioenv.dataset.export import SOURCE_MANIFEST
 from shioenv.dataset.external import Reader, read_list
 from shioenv.dataset.input_lines import MOST_REJECTED, PARQUET, Rejection, read_lines
 from shioenv.dataset.manifest import MANIFEST
@@ -29,6 +28,9 @@ READERS = "shioenv.readers"
 KINDS = {"commands": "", "records": "eval", "released": "paper", "sessions": "serve"}
 """Kinds of imports, each with the extra that provides it: inputs, records of this package, records
 of the paper's authors, and logs of honeypots."""
+
+SOURCE_MANIFEST = "source-manifest.json"
+"""The exported dataset's own manifest, kept in the Hugging Face layout."""
 
 SUFFIXES = (".parquet", ".ndjson", ".jsonl", ".json")
 
