@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shioenv.bash.normal import InputForms
 from shioenv.bash.program import Program, Simple
@@ -20,7 +20,6 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import with_contents
 from shioenv.domain.runner import Answer, Carried, Runner, State
 from shioenv.errors import Abstained, ContextError, PatchError
-from shioenv.live.model_shell import ModelShell
 from shioenv.text import short_repr
 from shioenv_model.bash.work import answering, aside
 from shioenv_model.composition.call import Call
@@ -38,6 +37,9 @@ from shioenv_model.memory.sources import ALL, Sources
 from shioenv_model.memory.world import World
 from shioenv_model.rules.registry import Step
 from shioenv_model.single_commands import EXACT, GUESSED, Commands, VersionedGuesser, nothing
+
+if TYPE_CHECKING:
+    from shioenv.live.model_shell import ModelShell
 
 
 class Model:
@@ -121,7 +123,9 @@ class Model:
         return self.answer(shell_input, state).behavior
 
     def session(self, cwd: str | None = None) -> ModelShell:
-        """Return a shell of which the model answers each line, in the state after earlier ones."""
+        """Return a shell whose lines the model answers in turn."""
+        from shioenv.live.model_shell import ModelShell
+
         return ModelShell(self, self.world.state(cwd or self.world.start))
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from shioenv.grammar.library import OwnGrammars
     from shioenv.grammar.symbols import Grammar
     from shioenv.system.store import System
-    from shioenv_eval.grammars.check import ExampleResult
     from shioenv_eval.grammars.coverage import Coverage
     from shioenv_eval.grammars.describe import DescribedSegment, Description
+    from shioenv_eval.grammars.grammar_check import ExampleResult
     from shioenv_eval.report.grammar_report import GrammarReport
 
 app = typer.Typer()
@@ -73,7 +73,7 @@ def check(
     Each fault is printed with file, line and column. The exit status is 1 if there is a fault.
     """
     from shioenv.grammar.library import own_grammars
-    from shioenv_eval.grammars.check import check_grammars
+    from shioenv_eval.grammars.grammar_check import check_grammars
 
     asked = asked_grammars(grammars, own_grammars(own))
     faults = [fault for name, there in asked for fault in check_grammars([name], directory=there)]
@@ -132,7 +132,7 @@ def grammars_at(places: Iterable[tuple[str, Path]], sandbox: SandboxRunner) -> l
 
 def _failed(asked: list[tuple[str, Path]], system: str | None) -> list[ExampleResult]:
     """Return the results of examples whose behavior on the system contradicts their claim."""
-    from shioenv_eval.grammars.check import run_examples
+    from shioenv_eval.grammars.grammar_check import run_examples
 
     with opened(system) as sandbox:
         results = run_examples(grammars_at(asked, sandbox), executing(sandbox))

@@ -20,7 +20,7 @@ LARGEST = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class ListedFile:
+class EmulatedFile:
     """One file as seen by an emulator."""
 
     kind: str
@@ -33,7 +33,7 @@ class ListedFile:
     """A value that represents the content in comparisons, such as the size; None if missing."""
 
 
-Tree = Mapping[str, ListedFile]
+Tree = Mapping[str, EmulatedFile]
 """Files by absolute path."""
 
 
@@ -121,7 +121,7 @@ def file_changes_patch(before: Tree, after: Tree, start: str) -> ContextPatch:
     return ContextPatch(tuple(operations))
 
 
-def _changed(pointer: str, old: ListedFile, new: ListedFile) -> Iterable[Operation]:
+def _changed(pointer: str, old: EmulatedFile, new: EmulatedFile) -> Iterable[Operation]:
     if old.kind != new.kind:
         yield ("=", f"{pointer}/kind", new.kind)
     if old.mode != new.mode:

@@ -16,8 +16,8 @@ from shioenv.grammar.library import load_grammar
 from shioenv.grammar.notation import Fault
 from shioenv.grammar.symbols import MAX_ARGUMENT_LENGTH, Nonterminal
 from shioenv.grammar.validation import MOST_BEFORE_TEXT, longest_length
-from shioenv_eval.grammars.check import check_grammars
 from shioenv_eval.grammars.describe import Describer
+from shioenv_eval.grammars.grammar_check import check_grammars
 from shioenv_eval.grammars.recognise import Recogniser
 from support.nightly import by_day
 
