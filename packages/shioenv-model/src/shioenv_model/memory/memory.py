@@ -26,6 +26,7 @@ from shioenv.domain.inputs import published_input
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PatchError
+from shioenv.grammar.library import shipped_headers
 from shioenv_model.bash.work import answering, spend, uncounted
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.composed_inputs import uses_start_values
@@ -539,18 +540,15 @@ def _masked(behavior: Behavior, ours: Taken, state: State, old: int) -> Behavior
     return replace(behavior, patch=ContextPatch(tuple(operations)))
 
 
-_QUOTING = frozenset(
-    {
-        "cat", "cksum", "comm", "cut", "expand", "fold", "join", "md5sum", "nl", "paste",
-        "sha1sum", "sha256sum", "sort", "tac", "tail", "tr", "uniq", "wc",
-    }
-)  # fmt: skip
-"""Programs of coreutils that quote a name with special characters in front of an error."""
-
-
 def _with_quotes(behavior: Behavior, ours: Taken) -> Behavior:
-    """Return the behavior with quoted names in error messages, where the program quotes them."""
-    if not behavior.exit_code or ours.form.utility not in _QUOTING:
+    """Return the behavior with quoted names in error messages, where the program quotes them.
+
+    Programs of coreutils that open files quote a name with special characters.
+    """
+    header = shipped_headers().get(ours.form.utility)
+    if not behavior.exit_code or header is None or header.package != "coreutils":
+        return behavior
+    if not header.traits.opens:
         return behavior
     for each in ours.operands:
         if re.search(r"[\s\"*?;&|<>()$`\\!#]", each.word):
