@@ -421,6 +421,7 @@ void forget_changes(void) { changes.length = 0; }
 static int64_t looking_ns;  /* processor time at the last scan */
 static bool linked;
 
+bool is_linked(void) { return linked; }
 bool is_better_frozen(void) { return looking_ns > LONG_NS && !linked; }
 
 void find_changes(const struct request *request, struct reply *reply)
