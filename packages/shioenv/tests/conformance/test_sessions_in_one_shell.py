@@ -209,3 +209,23 @@ def test_rows_after_one_that_never_does_the_same_are_volatile(observer: SandboxR
     assert behavior.output == b"after\n"
     assert behavior.volatile
     assert not passes.repeated
+
+
+@pytest.mark.parametrize("text", ["ip -br link", "ip link set lo down; ip -br link"])
+def test_copies_after_one_that_used_the_network_have_a_new_one(
+    observer: SandboxRunner, text: str
+) -> None:
+    machine = observer.open_session(("x=1", "true"), HOME)
+    first = machine.run(1, text)
+    assert first is not None
+    assert machine.run(1, text) == first
+    machine.close()
+
+
+def test_hard_links_of_one_session_do_not_forbid_copies_in_the_next(
+    observer: SandboxRunner,
+) -> None:
+    for row, copied in (("ln README.md second", False), ("true", True)):
+        machine = observer.open_session((row, "true"), HOME)
+        assert (machine.run(1, "true") is not None) == copied
+        machine.close()

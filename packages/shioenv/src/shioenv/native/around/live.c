@@ -7,6 +7,7 @@
 #include <linux/capability.h>
 #include <linux/openat2.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -354,6 +355,19 @@ static bool is_machine_changed(void)
            live.left & (REPLY_NETWORK | REPLY_IPC | REPLY_HOSTNAME | REPLY_INIT | REPLY_TRAFFIC | REPLY_MOUNTS | REPLY_SOCKETS);
 }
 
+/* Undo changes of the network. It was as at the start whenever a node was made. */
+static void restore_network(void)
+{
+    enum { OF_NETWORK = REPLY_NETWORK | REPLY_TRAFFIC, NOTICED = NOTICED_SETTINGS | NOTICED_SOCKETS };
+    if (!is_machine_changed() || !(live.left & OF_NETWORK) || live.left & NEEDS_NEW_SANDBOX || !init_alive) return;
+    int network = renew_network();
+    move_server(CLONE_NEWNET, network, "renew the network");
+    close(network);
+    live.noticed &= ~(unsigned)NOTICED;
+    live.meanwhile &= ~(unsigned)NOTICED;
+    live.left &= ~(uint32_t)OF_NETWORK;
+}
+
 /* Whether a descriptor of the shell is as `start_run` gave it. */
 static bool is_stream(const char *name, int end)
 {
@@ -488,6 +502,7 @@ void fork_shell(const struct request *request)
         reap(&ended);
     }
     struct watched line = {.request = request, .channels = live.channels, .shell = -1, .stays = true, .reply = &reply};
+    if (n_nodes) restore_network();
     bool may = request->node < n_nodes && !is_machine_changed();
     struct disk_state disk = disk_state();
     if (may && (frozen_layers() != nodes[request->node].frozen || memcmp(&disk, &pristine_disk, sizeof disk))) {

@@ -428,6 +428,7 @@ void find_changes(const struct request *request, struct reply *reply)
 {
     int64_t began = now_ns(CLOCK_THREAD_CPUTIME_ID);
     looking_ns = 0;
+    linked = false;
     changes.length = 0;
     struct disk_state disk = disk_state();
     if (!memcmp(&disk, &pristine_disk, sizeof disk)) return;
