@@ -137,7 +137,7 @@ def test_layouts_that_are_not_sound_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RootfsTarError, match="contains no image for amd64"):
         find_image(layout.index())
     ours = layout.image(b"one")
-    with pytest.raises(RootfsTarError, match="holds 2 images for amd64"):
+    with pytest.raises(RootfsTarError, match="contains 2 images for amd64"):
         find_image(layout.index(ours, layout.image(b"two")))
     many = layout.image(*(b"%d" % number for number in range(MOST_LAYERS + 1)))
     with pytest.raises(RootfsTarError, match="more than 128"):
