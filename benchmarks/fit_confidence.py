@@ -29,7 +29,7 @@ from shioenv_model.files import load_model
 FITTED = 0.9
 SHAPE, RATE = 1.5, 50.0
 """The gamma distribution of -log(factor) before data; its mode is a factor of .99."""
-STEPS, SPEED, LEAST = 20_000, 1e-5, 1e-4
+STEPS, SPEED, LEAST = 20_000, 2e-6, 1e-4
 
 Case = tuple[str, set[str], float, bool]
 """The suite, the properties, the confidence without factors, and whether the answer is right."""

@@ -112,7 +112,7 @@ def record(system: System, workers: int | None) -> None:
                 inputs,
                 system=system.name,
                 workers=workers,
-                report=lambda done, total: meter.tell("runs", done, total),
+                report=lambda done, total: meter.update("runs", done, total),
             ) as suite:
                 suite = replace(suite, head=replace(suite.head, name=name))
                 write_suite(suite, PACKAGE / "frozen" / f"{name}.jsonl.gz")

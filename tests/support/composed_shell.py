@@ -29,10 +29,11 @@ from shioenv.domain.runner import Answer, ScriptedRunner, State
 from shioenv.errors import Abstained
 from shioenv_model.bash.expand import Expander
 from shioenv_model.composition.call import Call
+from shioenv_model.composition.composed_inputs import answer_broken
 from shioenv_model.composition.directories import changed_directory, printed_directory
 from shioenv_model.composition.opening import opening, read_redirected_input, umask_of
 from shioenv_model.composition.program_evaluation import Walk
-from shioenv_model.composition.reading import read_program, refusal
+from shioenv_model.composition.reading import read_program
 from shioenv_model.composition.ruled import ruled
 from shioenv_model.composition.variables import Variables
 from shioenv_model.memory.world import World
@@ -329,7 +330,7 @@ def composed_line(line: str, state: State, runner: Programs) -> Answer:
         extended = bool(state.before.document["shell_options"]["extglob"])
         program = read_program(line, extended=extended)
     except Refused as refused:
-        answer = refusal(refused, line, state)
+        answer = answer_broken(runner, refused, line, state)
         if answer is None:
             raise
         return answer

@@ -15,8 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.export import SOURCE_MANIFEST, SOURCE_MANIFESTS, by_custom, parquet_library
-from shioenv.dataset.importers import Imported, is_parquet, numbered, record_files
+from shioenv.dataset.importers import SOURCE_MANIFEST, Imported, is_parquet, numbered, record_files
 from shioenv.dataset.input_lines import Distinct, Rejection, read_lines
 from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, decode_manifest
 from shioenv.dataset.record_reader import checked_contexts
@@ -29,6 +28,7 @@ from shioenv.files.durable import atomic_write, new_directory, sha256_of
 from shioenv.files.regular import is_directory, open_regular, read_regular
 from shioenv.synthesis.drawing import Drawing
 from shioenv.text import share
+from shioenv_eval.export import SOURCE_MANIFESTS, by_custom, parquet_library
 
 _ROWS = 100
 """Number of a Parquet file's records that are converted to Python values at a time."""
@@ -39,7 +39,7 @@ Report = Callable[[int], None]
 def import_records(
     source: str | Path, directory: str | Path, *, report: Report = lambda done: None
 ) -> Manifest:
-    """Make a dataset in `directory` of the records that `shioenv.dataset.export` wrote.
+    """Make a dataset in `directory` of the records that `shioenv_eval.export` wrote.
 
     `source` is a Parquet file, a file of JSON Lines (compressed or not), a directory of such files,
     or the Hugging Face layout. Each record stays as it is, its number, scores and flags included.
@@ -110,7 +110,7 @@ class ImportedRecords:
         plan, records = self.manifest.plan, self.manifest.records
         return {
             "dataset": str(self.directory),
-            "records": f"{records:,}, as they were exported; nothing was executed",
+            "records": f"{records:,}, unchanged from the export; nothing was executed",
             "system": f"{plan.system}, digest {plan.system_digest[:12] or 'unknown'}",
             "volatile": f"{self.manifest.volatile} ({share(self.manifest.volatile, records)})",
         }
@@ -131,7 +131,9 @@ class ImportedParts:
 
     def rows(self) -> dict[str, str]:
         """Return labels and texts for people."""
-        parts = {name: f"{n:,} records, as they were exported" for name, n in self.counts.items()}
+        parts = {
+            name: f"{n:,} records, unchanged from the export" for name, n in self.counts.items()
+        }
         return {"datasets": str(self.directory), **parts}
 
 
@@ -143,7 +145,9 @@ def import_export(
     Errors: UsageError for a `sampler`. Those of `import_records`.
     """
     if sampler is not None:
-        raise UsageError("records of an export keep their samplers", hint="omit --sampler-label")
+        raise UsageError(
+            "--sampler-label does not apply to exported records", hint="omit --sampler-label"
+        )
     if has_parts(source):
         made = import_parts(source, directory, report=report)
         return ImportedParts(directory, {name: one.records for name, one in made.items()})
@@ -317,7 +321,7 @@ def _rows(path: Path) -> Iterator[tuple[str, bytes | str]]:
             names = opened.schema_arrow.names
             others = sorted({*names} ^ {*NAMES})
             if others:
-                what = "lacks the column" if others[0] in NAMES else "has another column,"
+                what = "has no column" if others[0] in NAMES else "has an unknown column"
                 raise ImportFileError(
                     f"{path} {what} {others[0]!r}",
                     hint="only Parquet files of `shioenv dataset export` can be imported; write "

@@ -21,7 +21,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.questions import Question, question_of
+from shioenv.dataset.questions import Question, question_of, read_questions
 from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import keys
@@ -226,6 +226,13 @@ def frozen_file(name: str) -> Traversable:
 def is_frozen(path: str | Path) -> bool:
     """Whether a path is the name of a frozen suite, and not of a file."""
     return str(path) in FROZEN and not Path(path).exists()
+
+
+def suite_inputs(inputs: str | Path) -> list[Question]:
+    """Read the inputs of a file (`read_questions`), or of a frozen suite by name."""
+    if is_frozen(inputs):
+        return [case.question for case in read_suite(inputs).cases]
+    return read_questions(inputs)
 
 
 def _content(path: str | Path) -> bytes:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.questions import Question, read_questions
+from shioenv.dataset.questions import Question
 from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
@@ -28,9 +28,8 @@ from shioenv_eval.suite import (
     Suite,
     SuiteCase,
     head_digest,
-    is_frozen,
     moved_in,
-    read_suite,
+    suite_inputs,
 )
 
 RUNS = 5
@@ -67,7 +66,7 @@ def recorded_suite(
     """
     if runs < 2:
         raise UsageError("one run cannot detect volatile effects", hint="use at least 2 runs")
-    questions = _questions(inputs)
+    questions = list(inputs) if not isinstance(inputs, str | Path) else suite_inputs(inputs)
     built = find_system(system)
     limits = limits or Limits()
     start = built.declaration.start_directory
@@ -121,14 +120,6 @@ def recorded_suite(
                 done[number] += parts.values[name].behaviors
         suite = Suite(head, tuple(_cases(questions, done, tasks, system)))
         yield suite
-
-
-def _questions(inputs: str | Path | Sequence[Question]) -> list[Question]:
-    if not isinstance(inputs, str | Path):
-        return list(inputs)
-    if is_frozen(inputs):
-        return [case.question for case in read_suite(inputs).cases]
-    return read_questions(inputs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from shioenv.behavior.observe import SandboxRunner
+from shioenv.dataset.questions import read_questions
 from shioenv.domain.inputs import Input
 from shioenv.domain.predictor import PatchLevel
 from shioenv.domain.runner import State
@@ -334,3 +335,19 @@ def test_a_comparison_that_was_killed_goes_on(
     assert went_on.document == whole.document
     assert kept[0] > len(whole.verdicts)
     assert len(rest) == len(asked()) - kept[0]
+
+
+def test_given_inputs_are_cases(system: System, tmp_path: Path) -> None:
+    inputs = tmp_path / "inputs"
+    lines = ["wc  -l documents/notes.txt", "true", "true", "echo $RANDOM"]
+    lines.append(json.dumps({"input": "ls -a | sort", "history": ["cd /tmp"]}))
+    inputs.write_text("\n".join(lines))
+    choice = Choice(given=tuple(read_questions(inputs)))
+    done = compare(program(tmp_path), choice=choice, workers=1)
+    assert [case.drawn.input.text for case in done.truth] == [*lines[:2], lines[3], "ls -a | sort"]
+    assert done.document["kinds"]["given"] == done.counted(done.truth)
+    assert (done.document["drawn"], done.document["steady"], done.document["right"]) == (4, 3, 1)
+    minimal = {finding.reduced.asked.input.text for finding in done.findings}
+    assert minimal <= {"wc  -l documents/notes.txt", "ls -a | sort", "ls -a", "ls"}
+    with Unused(system, 1) as unused:
+        assert truth_of(unused, choice) == list(done.truth)

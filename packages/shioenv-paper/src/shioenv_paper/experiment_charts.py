@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from shioenv.dataset.stats import BINS, bin_of
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.text import fixed, share
 from shioenv_eval.report.chart_style import ACCENT, INK, MAIN, MUTED, RAMP, SOFT, STYLES, Style
@@ -29,6 +28,7 @@ from shioenv_eval.report.panels import (
     styled,
     titled,
 )
+from shioenv_eval.report.statistics import BINS, bin_of
 from shioenv_paper.estimator_replay import PAPER_ERRORS, Cell, Cells
 from shioenv_paper.length_groups import (
     FEW,

@@ -33,7 +33,7 @@ from shioenv.dataset.input_lines import (
     read_lines,
     reasons,
     shipped_parser,
-    told,
+    summarize_reasons,
     write_rejections,
 )
 from shioenv.dataset.manifest import Manifest, Plan
@@ -142,7 +142,7 @@ def import_released(
             digests[path.name] = digest.hexdigest()
         if not writer.written:
             raise ImportFileError(
-                f"{source}: nothing can be imported; {told(reader.rejected, 3)}",
+                f"{source}: nothing can be imported; {summarize_reasons(reader.rejected, 3)}",
                 hint="each line must be a JSON object with at least input, output and exit_code",
             )
         origin = {

@@ -26,7 +26,7 @@ import openai  # noqa: E402
 from shioenv.domain.behavior import Behavior  # noqa: E402
 from shioenv.domain.context import Context  # noqa: E402
 from shioenv.domain.runner import ScriptedRunner, State  # noqa: E402
-from shioenv.live.model_shell import AskedShell  # noqa: E402
+from shioenv.live.model_shell import ModelShell  # noqa: E402
 from shioenv.live.shells import Shells  # noqa: E402
 from shioenv_serve.events import EventLog  # noqa: E402
 from shioenv_serve.openai import OpenAIFront  # noqa: E402
@@ -395,7 +395,7 @@ class Scripted(Shells):
     def __init__(self) -> None:
         runner = ScriptedRunner(table={"pwd": Behavior(0, b"/\n")})
         start = State(cwd="/", context=Context({"cwd": "/", "fs": {}, "env": {}}))
-        self.open = lambda: AskedShell(runner, start)  # type: ignore[method-assign]
+        self.open = lambda: ModelShell(runner, start)  # type: ignore[method-assign]
 
     def make_ready(self) -> None:
         """Nothing is opened."""

@@ -386,8 +386,8 @@ def make_set(
             harbor=not without_harbor,
             system=system,
             workers=workers,
-            tell=meter.tell,
-            note=meter.say,
+            tell=meter.update,
+            note=meter.print_note,
         )
     manifest = made.manifest
     rows = {

@@ -103,8 +103,8 @@ def evaluate(
             workers=workers,
             timeout=timeout,
             start_timeout=start_timeout,
-            report=lambda name, *counts: meter.tell(f"answers of {name}", *counts),
-            tell=meter.say,
+            report=lambda name, *counts: meter.update(f"answers of {name}", *counts),
+            tell=meter.print_note,
         )
     for line in _unanswered(done):
         printing.note(line)
@@ -135,7 +135,7 @@ def _run_again(suite: Path, out: Path | None, workers: int | None, meter: Meter)
         runs=head.runs,
         seconds_apart=head.seconds_apart,
         workers=workers,
-        report=lambda done, total: meter.tell("runs", done, total),
+        report=lambda done, total: meter.update("runs", done, total),
     ) as recorded:
         again = replace(recorded, head=replace(recorded.head, name=head.name))
         if out is not None:

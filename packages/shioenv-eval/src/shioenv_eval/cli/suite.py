@@ -63,7 +63,9 @@ def record(
     with Meter("runs", lasting=True, stopped=stopped) as meter:
 
         def waits(seconds: float) -> None:
-            meter.say(f"waiting {seconds:.0f} s, so that the last runs have another time of day")
+            meter.print_note(
+                f"waiting {seconds:.0f} s, so that the last runs have another time of day"
+            )
 
         with recorded_suite(
             inputs,
@@ -71,7 +73,7 @@ def record(
             limits=limits.limits(),
             runs=runs,
             workers=workers,
-            report=partial(meter.tell, "runs"),
+            report=partial(meter.update, "runs"),
             waits=waits,
         ) as suite:
             write_suite(suite, out)

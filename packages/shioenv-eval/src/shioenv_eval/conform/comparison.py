@@ -22,7 +22,7 @@ from shioenv.protocols import EXECUTION
 from shioenv.recording.execution_cache import sources_digest
 from shioenv.system.store import System, find_system
 from shioenv.text import rounded
-from shioenv_eval.conform.cases import KINDS
+from shioenv_eval.conform.cases import GIVEN, KINDS
 from shioenv_eval.conform.findings import (
     CaseFinding,
     finding_json,
@@ -96,7 +96,9 @@ class CaseComparison:
         `commands`, `kinds` and `options` (by command) hold the counts of `counted` for each name.
         `findings` hold a diff and a script each.
         """
-        kinds = {kind: [one for one in self.truth if one.drawn.kind == kind] for kind in KINDS}
+        kinds = {
+            kind: [one for one in self.truth if one.drawn.kind == kind] for kind in (*KINDS, GIVEN)
+        }
         commands: dict[str, list[TruthCase]] = {}
         for case in self.truth:
             commands.setdefault(case.drawn.command, []).append(case)

@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias, TypeVar
 
+from shioenv.dataset.questions import Question
 from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
@@ -28,7 +29,7 @@ from shioenv.recording.execution_cache import sources_digest
 from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox.base import LIMITS
 from shioenv.system.store import System
-from shioenv_eval.conform.cases import CaseStream, DrawnCase
+from shioenv_eval.conform.cases import CaseStream, DrawnCase, given_cases
 
 RUNS = Scoring(budget=0, noise_runs=2)
 """Each case runs at least twice, once with two pipes, and no sub-input is scored."""
@@ -151,6 +152,8 @@ class Choice:
     count: int = 2000
     """Number of cases, at least 1, from the beginning of the stream."""
     seed: int = 0
+    given: tuple[Question, ...] = ()
+    """Inputs to use instead; the other fields have no effect."""
 
     def __post_init__(self) -> None:
         if self.count < 1:
@@ -176,9 +179,11 @@ def truth_of(
 def _completed(
     parts: Parts[TruthCase], machine: CaseMachine, choice: Choice, report: Report
 ) -> list[TruthCase]:
-    known, names = parts.values, [str(number) for number in range(choice.count)]
+    drawn = given_cases(machine.system, choice.given)
+    known, names = parts.values, [str(number) for number in range(len(drawn) or choice.count)]
     if any(name not in known for name in names):
-        drawn = list(islice(CaseStream(machine.system, choice.commands, choice.seed), len(names)))
+        stream = CaseStream(machine.system, choice.commands, choice.seed)
+        drawn = drawn or list(islice(stream, len(names)))
         names = names[: len(drawn)]
         missing = [number for number, name in enumerate(names) if name not in known]
         tasks = ((number, TruthCase(drawn[number], None).asked) for number in missing)
@@ -189,7 +194,13 @@ def _completed(
 
 
 def _directory(system: System, choice: Choice) -> Path:
-    drawing = [choice.commands, choice.seed, sources_digest("shioenv.grammar", "shioenv.synthesis")]
+    drawing: list[Any] = [
+        choice.commands,
+        choice.seed,
+        sources_digest("shioenv.grammar", "shioenv.synthesis"),
+    ]
+    if choice.given:
+        drawing.append([question.to_json() for question in choice.given])
     about = [FORMAT, system.digest, asdict(LIMITS), asdict(RUNS), EXECUTION, drawing]
     digest = hashlib.sha256(json.dumps(about).encode()).hexdigest()
     return cache_directory() / "truths" / digest[:24]

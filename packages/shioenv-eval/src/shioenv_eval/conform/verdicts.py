@@ -98,10 +98,10 @@ def _patches_differ(truth: Behavior, behavior: Behavior, level: PatchLevel) -> b
         return True
     if not behavior.content_digests:
         return False
-    return _digests(truth, behavior) != _digests(behavior, truth)
+    return compared_digests(truth, behavior) != compared_digests(behavior, truth)
 
 
-def _digests(one: Behavior, other: Behavior) -> dict[str, str]:
+def compared_digests(one: Behavior, other: Behavior) -> dict[str, str]:
     """Return the digests of one side, without those of files that the other side moves unchanged.
 
     A move needs no digest at its target. The equivalent removal and addition have one.

@@ -302,10 +302,14 @@ def judged(suite: Path, answers: Path) -> dict[str, Any]:
     return {"suite": about, "patch_level": level, "answers": len(given), **groups}
 
 
+def _content(path: Path) -> bytes:
+    content = path.read_bytes()
+    return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+
+
 def _read_suite(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Read the head and the cases of a file of frozen answers."""
-    content = path.read_bytes()
-    content = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+    content = _content(path)
     first, _, body = content.partition(b"\n")
     head = json.loads(first)["suite"]
     if hashlib.sha256(body).hexdigest() != head["sha256"]:
@@ -316,7 +320,7 @@ def _read_suite(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def _read_answers(path: Path) -> tuple[str, dict[Any, dict[str, Any]]]:
     """Return the patch level and the answers, by input, start directory and history."""
     level, found = "full", {}
-    text = path.read_bytes().decode("utf-8", "replace")
+    text = _content(path).decode("utf-8", "replace")
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue

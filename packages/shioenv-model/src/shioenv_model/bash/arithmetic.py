@@ -70,8 +70,10 @@ def _is_name(token: str) -> bool:
 
 
 def _unquoted_subscript(name: str) -> str:
-    """Remove quotes from the subscript of an array element."""
+    """Remove quotes from the subscript of an array element. Errors: Abstained if it is run."""
     base, bracket, key = name.partition("[")
+    if re.search(r"\$\(|<\(|`", key):
+        raise Abstained("a substitution in a subscript that a variable holds")
     return f"{base}[{unquoted(key[:-1])}]" if bracket and "'" in key else name
 
 

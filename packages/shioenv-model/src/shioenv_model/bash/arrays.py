@@ -63,7 +63,9 @@ class Array:
         if self.associative or isinstance(key, str):
             return str(key)
         index = key if key >= 0 else self.next_index() + key
-        if not 0 <= index < _LARGEST:
+        if index >= _LARGEST:
+            raise Abstained("an array larger than is followed")
+        if index < 0:
             raise BadSubscript("a bad array subscript")
         return str(index)
 

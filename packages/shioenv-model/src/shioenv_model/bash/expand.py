@@ -347,7 +347,7 @@ class Expander(Modifiers):
     def _plain(self, name: str, *, quoted: bool) -> list[_Segment]:
         if name in ("@", "*"):
             return self._list(name, list(self._scope.arguments), quoted=quoted)
-        shown = f"${name}" if name.isdigit() else name
+        shown = f"${name}" if name.isdigit() or name == "!" else name
         return self._result(self._set(shown, self._value(name)), quoted=quoted)
 
     def _list(self, name: str, values: list[str], *, quoted: bool) -> list[_Segment]:
@@ -384,7 +384,7 @@ class Expander(Modifiers):
             raise beyond if mark else bad
         name, subscript, rest = match[1], (match[2] or "")[1:-1], inside[match.end() :]
         if rest and rest[0] not in ":-=+?#%/^,~@":
-            raise bad
+            raise beyond if mark == "!" and rest == "*" else bad
         kind = name if name in "@*" else subscript if subscript in ("@", "*") else ""
         if (kind or mark == "#") and name.isidentifier() and "[" in self._scope.resolved(name):
             return self._result("0" if mark == "#" else "", quoted=quoted)

@@ -73,7 +73,7 @@ def material(
             out,
             executor_named("local", workers),
             system,
-            report=lambda part, done, total, kept: meter.tell(
+            report=lambda part, done, total, kept: meter.update(
                 f"records of {part}", done, total, kept
             ),
         )
@@ -145,11 +145,11 @@ def memory(
         directory = Path(making) / "model"
         if onto:
             base = opened(located(onto))
-            card = extend_memory(base, found, directory, name=name, report=meter.tell)
+            card = extend_memory(base, found, directory, name=name, report=meter.update)
             pack(directory, out)
         else:
             card = train_memory(
-                found, directory, name=name, questions=questions, seed=seed, report=meter.tell,
+                found, directory, name=name, questions=questions, seed=seed, report=meter.update,
                 write=partial(pack, file=out),
             )  # fmt: skip
     size = out.stat().st_size
@@ -324,7 +324,7 @@ def model(
             making.rename(kept)
         piece = train(
             out, Examples(kept), plan, device=device, minutes=minutes,
-            report=lambda what, done, of: meter.tell(what, done, of),
+            report=lambda what, done, of: meter.update(what, done, of),
         )  # fmt: skip
     file = out / f"{out.resolve().name}.model"
     packed = pack(out / "model", file, hint="--size small")
@@ -380,7 +380,7 @@ def _prepare(
         else:
             datasets += datasets_in(Path(name))
     shape = Shape(neighbours=neighbours)
-    prepare(datasets, directory, shape, checkpoint=checkpoint, memory=memory, report=meter.tell)
+    prepare(datasets, directory, shape, checkpoint=checkpoint, memory=memory, report=meter.update)
 
 
 def _compared(directories: Sequence[Path], files: Sequence[str]) -> dict[str, Any]:

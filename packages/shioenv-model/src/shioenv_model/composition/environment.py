@@ -53,18 +53,9 @@ from shioenv_model.composition.variables import Value
 
 _OF_RUN = frozenset(
     {
-        *("?", "_", "0", "BASH_COMMAND", "BASH_LINENO", "BASH_REMATCH", "BASH_SOURCE"),
-        *(
-            "-",
-            "BASH",
-            "BASH_EXECUTION_STRING",
-            "BASH_SUBSHELL",
-            "BASH_VERSION",
-            "FUNCNAME",
-            "LINENO",
-            "PIPESTATUS",
-            "SECONDS",
-        ),
+        *("?", "!", "-", "_", "0", "BASH", "BASH_COMMAND", "BASH_EXECUTION_STRING"),
+        *("BASH_LINENO", "BASH_REMATCH", "BASH_SOURCE", "BASH_SUBSHELL", "BASH_VERSION"),
+        *("FUNCNAME", "LINENO", "PIPESTATUS", "SECONDS", "SHELLOPTS"),
     }
 )
 """Parameters that only this run can provide."""
@@ -111,6 +102,8 @@ class Environment(ShellVariables):
         self.result = Result(statuses=(state.status,))
         self.status = state.status
         """The last exit status."""
+        self.children: dict[str, int] = {}
+        """The status of each background job, by the number that stands for its process."""
         self.racing = False
         """A background job writes to the input's output at an unknown moment."""
         self.beside: tuple[tuple[str, ...], ...] = ()
@@ -300,15 +293,23 @@ class Environment(ShellVariables):
         """Write output to a sink; `endless`: the data is incomplete. Errors: Abstained."""
         spend(1 + len(data or b"") // COPIED)
         if isinstance(sink, Buffer):
-            if sink is self.output and data and self.racing:
-                raise Abstained("a background job prints at an unknown moment")
+            if sink is self.output and data:
+                self._check_printed(data)
             sink.data += data or b""
             sink.endless |= endless
         elif isinstance(sink, OpenFile):
             if endless:
                 raise Abstained("more is written to a file than is known")
             if data and sink.name is not None:
+                self._check_printed(data)
                 self._append(sink, data)
+
+    def _check_printed(self, data: bytes) -> None:
+        """Abstain where a job prints at an unknown moment, or where its process is named."""
+        if self.racing:
+            raise Abstained("a background job prints at an unknown moment")
+        if any(child.encode() in data for child in self.children):
+            raise Abstained("the number of a background process")
 
     def _append(self, sink: OpenFile, data: bytes) -> None:
         name = str(sink.name)
@@ -349,7 +350,7 @@ class Environment(ShellVariables):
     @contextmanager
     def subshell(self) -> Iterator[None]:
         """Run the commands inside in a subshell, whose changes to the shell are discarded."""
-        mark = self.asking.mark()
+        mark, children = self.asking.mark(), dict(self.children)
         saved, self.own = self.own, copied(self.own)
         for inherits, names in (
             (self.is_on("errtrace") or self.is_extended, ("ERR",)),
@@ -375,7 +376,7 @@ class Environment(ShellVariables):
         finally:
             self.place.level -= 1
             self.place.loops, self.place.refused = loops, refused
-            self.own = saved
+            self.own, self.children = saved, children
         self.asking.leave(mark)
 
     def program(self, text: str) -> Program:

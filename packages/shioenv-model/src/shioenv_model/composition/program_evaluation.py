@@ -57,6 +57,9 @@ _LISTING = (("ps",), ("pstree",), ("top",))
 BROKEN_PIPE = 141
 """The exit code of a program killed by SIGPIPE."""
 
+_CHILD = 987_654_001
+"""The number that stands for the first background process; no process has one so large."""
+
 _JOB = 20
 """Steps charged for each job."""
 
@@ -147,6 +150,10 @@ class Walk(SimpleCommands):
                 left_out = job.end
 
     def _background(self, job: Job) -> None:
+        alone = isinstance(stage_of(job.pipelines[0][1].stages[0]), Simple)
+        traps = self._here.own.traps
+        if "DEBUG" in traps or (alone and "ERR" in traps and self._here.is_on("errtrace")):
+            raise Abstained("a trap and a background job")
         before = len(self._here.output.data)
         with (
             self._here.to(Streams(self._here.streams.fds, Stdin(b"", piped=False))),
@@ -156,6 +163,7 @@ class Walk(SimpleCommands):
             self._job(job)  # the shell does not wait for a job that times out
         if len(self._here.output.data) > before:
             self._here.racing = True
+        self._here.children[str(_CHILD + len(self._here.children))] = self._here.status
         self._here.status = 0
         self._has_jobs = True
 
@@ -288,6 +296,8 @@ class Walk(SimpleCommands):
                 self._trace(f"(( {command.text[2:-2].strip()} ))")
                 value = bool(here.expander.number(command.text[2:-2]))
         except Complaint as wrong:
+            if "\n" in command.text:
+                raise Abstained("an error in an expression of several lines") from None
             said = wrong.said
             if not wrong.ends:
                 said = f"{'[[' if command.parts else '(('}: {said}"

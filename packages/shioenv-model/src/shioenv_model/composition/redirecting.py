@@ -11,7 +11,7 @@ from shioenv.bash.program import Command, Redirect, Redirected, Simple
 from shioenv.bash.words import quoted
 from shioenv.domain.names import file_key
 from shioenv.errors import Abstained
-from shioenv_model.bash.arithmetic import count
+from shioenv_model.bash.arithmetic import Complaint, count
 from shioenv_model.bash.references import references
 from shioenv_model.composition.call import Call, as_text
 from shioenv_model.composition.environment import Environment
@@ -128,7 +128,11 @@ class Redirections:
     def _document(self, redirect: Redirect) -> bytes:
         if redirect.operator == "<<<":
             return os.fsencode(self._here.expander.text(redirect.target) + "\n")
-        text = redirect.target if redirect.quoted else self._here.expander.document(redirect.target)
+        try:
+            text = redirect.target
+            text = text if redirect.quoted else self._here.expander.document(text)
+        except Complaint:
+            raise Abstained("an expansion in a here-document fails") from None
         return os.fsencode(text)
 
     def _ambiguous(self, word: str, fds: Mapping[int, Sink]) -> int:
@@ -158,6 +162,8 @@ class Redirections:
         if len(fields) != 1:
             return self._ambiguous(redirect.target, fds)
         path = fields[0]
+        if redirect.operator == ">&" and path.isdigit():
+            raise Abstained("a descriptor that is the result of an expansion")
         if path == "/dev/null":
             return Nowhere()
         if path in ("/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"):

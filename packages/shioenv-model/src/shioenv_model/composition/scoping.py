@@ -72,6 +72,7 @@ class ShellVariables(ABC):
     input: str
     asking: Asker
     own: Own
+    children: dict[str, int]
     place: Position
     result: Result
     streams: Streams
@@ -136,6 +137,11 @@ class ShellVariables(ABC):
             if self.place.scripts and self.place.refused != 127:
                 raise Abstained("$- of a script")
             return "".join((*on, "c"))
+        if name == "!" and not any("&" in text for text in self.state.history):
+            return max(self.children, default=None)
+        if name == "SHELLOPTS":
+            settings = self.state.before.document["settings"].items()
+            return ":".join(sorted(key[3:] for key, on in settings if key[:3] == "-o " and on))
         if name in _CONSTANT:
             if any("SECONDS=" in text for text in (self.input, *self.state.history)):
                 raise Abstained("SECONDS is set")
@@ -157,7 +163,8 @@ class ShellVariables(ABC):
         if not name.isidentifier() or name in _SPECIAL or name.startswith("BASH"):
             return os.fsdecode(self.ask(Call(f'printf %s "${name}"'), separate=True).stdout or b"")
         try:
-            return element(self.value_of(name), key, self.variable)
+            value = element(self.value_of(name), key, self.variable)
+            return "1" if value is None and name == "OPTIND" else value
         except BadSubscript:
             if self.tries:
                 raise Complaint(f"{name}: bad array subscript") from None
@@ -333,6 +340,9 @@ class ShellVariables(ABC):
         A local variable of the running function stays local, without a value.
         """
         functions = [frame for frame in self.own.frames if not frame.temporary]
+        temporary = any(frame.temporary and name in frame.hidden for frame in self.own.frames)
+        if temporary and self.place.level:
+            raise Abstained("unset, in a subshell, of a variable that precedes a command")
         for frame in reversed(self.own.frames):
             if name in frame.hidden:
                 if frame is functions[-1]:
@@ -357,7 +367,7 @@ class ShellVariables(ABC):
         if base in _ARRAYS and key in ("@", "*"):
             array = self.array(base)
             return array is not None and bool(array.items)
-        if base in _ARRAYS or base == "OLDPWD":
+        if base in _ARRAYS or base in ("OLDPWD", "SHELLOPTS"):
             return self.variable(name) is not None
         return is_set(self.state, name)
 
@@ -389,6 +399,8 @@ class ShellVariables(ABC):
         if is_special(name):
             raise Abstained(f"{name} is more than a variable")
         if value is not None:
+            if re.fullmatch(r"LANG|LC_\w+", name) and not self.input.isascii():
+                raise Abstained("another locale, and text that is not ASCII")
             if document["settings"].get("-o allexport"):
                 value = replace(value, flags=value.flags | {"x"})
             if value.text is not None and _SURROGATE.search(value.text):

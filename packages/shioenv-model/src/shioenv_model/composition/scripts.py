@@ -127,7 +127,8 @@ def _called(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | N
     if entry is None and not here.asking.pipes.get(file):
         if dash:
             return NotRun(f"{shell}: 0: cannot open {file}: No such file", 2)
-        return NotRun(f"{shell}: {file}: No such file or directory", 127)
+        status = 1 if "errexit" in options else 127
+        return NotRun(f"{shell}: {file}: No such file or directory", status)
     if entry is not None and entry.perms.startswith("d"):
         return None if dash else NotRun(f"{file}: {file}: Is a directory", 126)
     known = content(here, file)
@@ -166,6 +167,8 @@ def _file(here: Environment, words: Sequence[str]) -> Script | NotRun | None:
 
 def _refused(here: Environment, path: str, entry: FileEntry | None) -> NotRun | None:
     place = here.message_prefix()
+    if len(posixpath.basename(path)) > 255:
+        raise Abstained("a name that is too long for a file")
     if entry is None:
         return NotRun(f"{place}{path}: No such file or directory", 127)
     if entry.perms.startswith("d"):

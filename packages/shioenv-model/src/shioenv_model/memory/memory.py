@@ -188,7 +188,7 @@ class Memory:
         chosen = candidates[best]
         behavior = recorded_behavior(chosen.kept, state, fits=bool(fitting))
         behavior = _masked(behavior, ours, state, self._umask)
-        behavior = _with_digests(behavior, ours)
+        behavior = _with_digests(_with_quotes(behavior, ours), ours)
         sure = self.ranker.confidence(float(scores[best])) if fitting else 0.0
         if not len(self.ranker.scores):
             sure = 0.9 * math.exp(-chosen.distance)
@@ -537,6 +537,30 @@ def _masked(behavior: Behavior, ours: Taken, state: State, old: int) -> Behavior
                 operation = ("a", operation[1], made | {"perms": stat.filemode(form | left)})
         operations.append(operation)
     return replace(behavior, patch=ContextPatch(tuple(operations)))
+
+
+_QUOTING = frozenset(
+    {
+        "cat", "cksum", "comm", "cut", "expand", "fold", "join", "md5sum", "nl", "paste",
+        "sha1sum", "sha256sum", "sort", "tac", "tail", "tr", "uniq", "wc",
+    }
+)  # fmt: skip
+"""Programs of coreutils that quote a name with special characters in front of an error."""
+
+
+def _with_quotes(behavior: Behavior, ours: Taken) -> Behavior:
+    """Return the behavior with quoted names in error messages, where the program quotes them."""
+    if not behavior.exit_code or ours.form.utility not in _QUOTING:
+        return behavior
+    for each in ours.operands:
+        if re.search(r"[\s\"*?;&|<>()$`\\!#]", each.word):
+            old, new = (os.fsencode(f": {word}: ") for word in (each.word, f"'{each.word}'"))
+            behavior = replace(
+                behavior,
+                output=behavior.output.replace(old, new),
+                stderr=behavior.stderr and behavior.stderr.replace(old, new),
+            )
+    return behavior
 
 
 def _with_digests(behavior: Behavior, ours: Taken) -> Behavior:

@@ -20,6 +20,7 @@ from shioenv.domain.readable import mode_of
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import evaluate
+from shioenv_model.bash.expressions import translated
 from shioenv_model.bash.work import spend
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.opening import NULL
@@ -166,8 +167,33 @@ def _expr(words: Sequence[str], state: State) -> Behavior:
         return _refused("expr: non-integer argument", 2)
     if computes and words[1] in {"/", "%"} and re.fullmatch("0+", words[2]):
         return _refused("expr: division by zero", 2)
+    if len(words) == 3 and words[1] == ":":
+        return _matched(words[2], words[0])
+    if len(words) == 3 and words[1] in {"=", "!="} and all(map(_PLAIN.fullmatch, words[::2])):
+        same = (words[0] == words[2]) == (words[1] == "=")
+        return _said([str(int(same))], int(not same))
     value = _computed(["==" if word == "=" else word for word in words])
     return _said([str(value)], int(not value))
+
+
+def _matched(pattern: str, text: str) -> Behavior:
+    """Match a basic expression at the start of a text (expr(1)): its group, or its length."""
+    if not text.isascii() or "\n" in text or _searches_long(pattern):
+        raise Abstained("a pattern that is beyond it")
+    try:
+        found = re.match(translated(pattern, "basic"), text)
+    except (ValueError, re.error):
+        raise Abstained("a pattern that is beyond it") from None
+    if "\\(" in pattern:
+        shown = (found[1] or "") if found else ""
+    else:
+        shown = str(found.end()) if found else "0"
+    return _said([shown], int(shown in ("", "0")))
+
+
+def _searches_long(pattern: str) -> bool:
+    """Whether matching a pattern may take long: it has alternatives, or repeats a group."""
+    return len(pattern) > 100 or re.search(r"\\\||\\\)[*\\]|\\\d", pattern) is not None
 
 
 def _computed(tokens: Sequence[str]) -> int:

@@ -40,6 +40,11 @@ CASES = (
     ("wc -l gone data/users.csv", 1,
      "wc: gone: No such file or directory\n  41 data/users.csv\n  41 total\n"),
     ("trap 'echo bye' EXIT; echo hi", 0, "hi\nbye\n"),
+    ("expr hello : 'hel'", 0, "3\n"),
+    ("expr /usr/bin : '.*/\\(.*\\)'", 0, "bin\n"),
+    ("expr abc = abc; expr abc != abc", 1, "1\n0\n"),
+    ("# a comment\ngrpe x", 127, "bash: line 2: grpe: command not found\n"),
+    ("# a comment\necho $LINENO", 0, "2\n"),
     ("su ubuntu -c whoami", 0, "ubuntu\n"),
 )  # fmt: skip
 
@@ -59,6 +64,16 @@ def test_it_is_right_or_not_sure(model: Model, text: str, code: int, output: str
 @pytest.mark.parametrize("text", ["echo hi", "x=1; echo $x", "cd data", "seq 3", "f() { :; }; f"])
 def test_a_rule_is_never_certain(model: Model, text: str) -> None:
     assert 0.9 < model.answer(text).confidence < 1.0
+
+
+def test_a_session_keeps_the_state_between_lines(model: Model) -> None:
+    session = model.session()
+    session.run("n=2; cd documents; echo kept > new")
+    assert session.run("echo $n; cat new").text == "2\nkept\n"
+    assert session.answer is not None
+    assert session.answer.confidence > DOUBT
+    assert "documents/new" in session.state.before.document["fs"]
+    assert model.session("/tmp").run("pwd").text == "/tmp\n"
 
 
 def test_every_answerer_has_a_factor(model: Model) -> None:

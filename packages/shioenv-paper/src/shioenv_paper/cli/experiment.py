@@ -423,7 +423,7 @@ def _run(
             limits=limits,
             executor=LocalExecutor(workers, cache_bytes=CACHE_BYTES),
             command=format_command(),
-            report=meter.tell,
+            report=meter.update,
         )
         results = experiment(setting)
     document = {"directory": str(results.directory), **results.document}

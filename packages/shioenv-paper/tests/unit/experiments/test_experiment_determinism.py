@@ -10,7 +10,7 @@ import pytest
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.runner import Asked, ScriptedRunner, State
+from shioenv.domain.runner import ScriptedCall, ScriptedRunner, State
 from shioenv.errors import DatasetMismatchError, UsageError
 from shioenv.execution.job import Executor
 from shioenv.execution.local import SerialExecutor
@@ -88,7 +88,7 @@ class Changing(ScriptedRunner):
         super().__init__()
         self._time = time
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         assert asked.state == State(cwd=HOME)
         texts = {
             "ls": "same",

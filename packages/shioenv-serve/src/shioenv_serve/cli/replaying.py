@@ -94,12 +94,12 @@ def _lines(visit: LoggedVisit) -> Iterator[str]:
 
 def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:
     from shioenv.errors import LogError
-    from shioenv.live.asciicast import RESET, CurrentLine, Harmless, read_cast
+    from shioenv.live.asciicast import RESET, CurrentLine, Harmless, read_asciicast
 
     for place in visit.recordings:
         now, screen, current = 0.0, Harmless(), CurrentLine()
         try:
-            for seconds, kind, text in read_cast(Path(place)):
+            for seconds, kind, text in read_asciicast(Path(place)):
                 time.sleep(min(pause, max(0.0, seconds - now)) / speed)
                 now = seconds
                 if kind == "o":

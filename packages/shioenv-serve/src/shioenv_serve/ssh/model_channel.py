@@ -17,7 +17,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import diff_documents
 from shioenv.errors import Abstained
 from shioenv.live.machine_thread import Seat
-from shioenv.live.model_shell import AskedShell, HybridShell
+from shioenv.live.model_shell import HybridShell, ModelShell
 from shioenv.live.resident import ResidentShell
 from shioenv.live.shell import Shell
 from shioenv.live.shells import answered_by
@@ -118,10 +118,10 @@ class ModelChannel(SshChannel):
             return await connect_command(
                 self, command, entered, tap, partial(self._followed, shell)
             )
-        if protocol == "rsync" or not isinstance(shell, AskedShell):
+        if protocol == "rsync" or not isinstance(shell, ModelShell):
             return await self._answer(command), None
         began, before = time.monotonic(), shell.state.before.document
-        seat = cast("Seat[AskedShell]", self._shell)
+        seat = cast("Seat[ModelShell]", self._shell)
         files = ModelFiles(shell, self._house.accounts)
         if protocol == "scp":
             scp = ScpAnswers(seat, files, self._uploads, self._heard, self._said)
@@ -133,7 +133,7 @@ class ModelChannel(SshChannel):
         self.did(command, Behavior(exit_code, b"", patch), took, "model")
         return exit_code, None
 
-    async def _sftp(self, seat: Seat[AskedShell], answers: SftpAnswers) -> int:
+    async def _sftp(self, seat: Seat[ModelShell], answers: SftpAnswers) -> int:
         """Answer an SFTP session until the visitor's input ends, and return its exit code."""
         try:
             while not answers.over and (data := await self._heard()):

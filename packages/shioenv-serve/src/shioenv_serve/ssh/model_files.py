@@ -21,7 +21,7 @@ from shioenv.domain.context import FileEntry, instant
 from shioenv.domain.readable import mode_of
 from shioenv.errors import Abstained
 from shioenv.live.machine_thread import Seat
-from shioenv.live.model_shell import AskedShell
+from shioenv.live.model_shell import ModelShell
 from shioenv_serve.ssh.machines import Account
 from shioenv_serve.ssh.uploads import (
     LARGEST,
@@ -63,7 +63,7 @@ class ModelFiles:
     Errors of all methods: StatusError.
     """
 
-    def __init__(self, shell: AskedShell, accounts: Mapping[str, Account]) -> None:
+    def __init__(self, shell: ModelShell, accounts: Mapping[str, Account]) -> None:
         self._shell, self._accounts = shell, accounts
 
     def resolve(self, path: str) -> str:
@@ -355,7 +355,7 @@ class ScpAnswers:
     """Answer `scp -t` and `scp -f`, the protocol without SFTP, from any thread."""
 
     def __init__(
-        self, seat: Seat[AskedShell], files: ModelFiles, uploads: Uploads, read: Reader, say: Writer
+        self, seat: Seat[ModelShell], files: ModelFiles, uploads: Uploads, read: Reader, say: Writer
     ) -> None:
         """Begin a session; `uploads` keeps complete files."""
         self._seat, self._files, self._uploads = seat, files, uploads
@@ -440,7 +440,7 @@ class ScpAnswers:
                     return 1
         return failed
 
-    def _known(self, path: str, _: AskedShell) -> tuple[bytes, int]:
+    def _known(self, path: str, _: ModelShell) -> tuple[bytes, int]:
         if self._files.is_directory(path):
             raise StatusError(_FAILURE)
         content = self._files.read(path)

@@ -18,7 +18,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained
 from shioenv.live.machine_thread import Seat
-from shioenv.live.model_shell import AskedShell
+from shioenv.live.model_shell import ModelShell
 from shioenv_serve.ssh.machines import Account
 from shioenv_serve.ssh.model_files import (
     HANDLES,
@@ -76,7 +76,7 @@ class Visit:
         start = State(
             cwd="/", context=context, written={"etc/known": b"known\n", "etc/unknown": None}
         )
-        self.shell = AskedShell(self.runner, start)
+        self.shell = ModelShell(self.runner, start)
         self.kept: list[str] = []
         self.room = Room(room)
         self.dropped: list[tuple[str, str]] = []
@@ -229,7 +229,7 @@ def test_rights_are_a_mode(perms: str, mode: int) -> None:
 
 @pytest.fixture
 def spoken(visit: Visit) -> Iterator[Callable[[str, bytes], tuple[int, bytes]]]:
-    seat: Seat[AskedShell] = Seat.at(visit.shell, lambda _: None)
+    seat: Seat[ModelShell] = Seat.at(visit.shell, lambda _: None)
 
     async def speak(command: str, sent: bytes) -> tuple[int, bytes]:
         size = max(3, len(sent) // 100)

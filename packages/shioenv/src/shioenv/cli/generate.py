@@ -109,7 +109,7 @@ def generate(
         def report(progress: Progress) -> None:
             meter.report(progress)
             if progress.done and not progress.kept and next(unseen, False):
-                meter.say(_first(directory))
+                meter.print_note(_first(directory))
 
         summary = generate_records(
             Destination(directory, compress),
@@ -121,7 +121,7 @@ def generate(
             executor=executor_named(engine, workers, address, cache_bytes=cache_bytes),
             report=report,
         )
-    return made(summary)
+    return summarize(summary)
 
 
 def _first(directory: Path) -> str:
@@ -135,7 +135,7 @@ def _first(directory: Path) -> str:
     return printing.printable(said)
 
 
-def made(summary: Summary) -> shared.Printout:
+def summarize(summary: Summary) -> shared.Printout:
     """Summarise a generated dataset as a printout."""
     return shared.Printout(summary.to_json(), _lines(summary))
 

@@ -46,6 +46,15 @@ KNOWN = {
     "sample": "",
     "generate": "",
     "dataset": "",
+    "dataset.stats": "eval",
+    "dataset.show": "",
+    "dataset.filter": "",
+    "dataset.split": "",
+    "dataset.merge": "eval",
+    "dataset.export": "eval",
+    "dataset.import": "",
+    "dataset.score": "",
+    "dataset.repair": "",
     "dataset.leakage": "eval",
     "dataset.report": "eval",
     "tasks": "agents",
@@ -58,6 +67,7 @@ KNOWN = {
     "suite": "eval",
     "evaluate": "eval",
     "conform": "eval",
+    "compare": "eval",
     "train": "model",
     "model": "model",
     "predict": "model",
@@ -75,7 +85,7 @@ PANELS = {
     "Datasets": ("grammar", "sample", "generate", "dataset"),
     "Agents and servers": ("tasks", "serve"),
     "Models and evaluation": (
-        *("suite", "evaluate", "conform", "train", "model", "predict", "experiment"),
+        *("suite", "evaluate", "conform", "compare", "train", "model", "predict", "experiment"),
     ),
 }
 """The panels of `shioenv --help`, with their commands."""

@@ -19,7 +19,7 @@ from shioenv.dataset.input_lines import (
     Rejection,
     read_lines,
     reasons,
-    told,
+    summarize_reasons,
     write_rejections,
 )
 from shioenv.dataset.manifest import Plan, scoring_there
@@ -106,7 +106,7 @@ def import_commands(
     directories = commands.start_directories or built.declaration.session.start_directories
     accepted = (read or read_list)(commands, InputParser(grammars), directories, built.is_directory)
     if not accepted.samples:
-        why = told(accepted.rejected)
+        why = summarize_reasons(accepted.rejected)
         raise ImportFileError(f"{commands.path}: no line can be imported; {why}")
     drawing = Drawing(
         sampler=commands.sampler,
@@ -314,7 +314,7 @@ class _Reader:
             if len(self.rejected) == MOST_REJECTED:
                 raise ImportFileError(
                     f"{self._path}:{number}: more than {MOST_REJECTED:,} lines cannot be imported; "
-                    f"{told(self.rejected, 3)}",
+                    f"{summarize_reasons(self.rejected, 3)}",
                     hint=_LINES,
                 )
             self.rejected.append(Rejection.of(number, content, reason))

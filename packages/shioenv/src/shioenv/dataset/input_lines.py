@@ -55,7 +55,7 @@ def reasons(rejected: Iterable[Rejection]) -> dict[str, int]:
     return dict(Counter(rejection.reason for rejection in rejected).most_common())
 
 
-def told(rejected: Iterable[Rejection], most: int | None = None) -> str:
+def summarize_reasons(rejected: Iterable[Rejection], most: int | None = None) -> str:
     """Return the `most` frequent reasons (None: all) as a part of a message."""
     counts = list(reasons(rejected).items())[:most]
     return ", ".join(f"{count} lines: {reason}" for reason, count in counts) or "the file is empty"

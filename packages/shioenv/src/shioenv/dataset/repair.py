@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.generate import Progress, Teller, missing, plan_of
+from shioenv.dataset.generate import Progress, ProgressCounter, missing, plan_of
 from shioenv.dataset.manifest import SHARD_RECORDS, Shard, read_manifest
 from shioenv.dataset.record_reader import context_problems
 from shioenv.dataset.record_tasks import RecordTask, recording
@@ -147,7 +147,7 @@ def repair_with(
         last = max(
             (number * SHARD_RECORDS + shard.records for number, shard in damaged.items()), default=0
         )
-        teller = Teller(sum(shard.records for shard in damaged.values()), report)
+        counter = ProgressCounter(sum(shard.records for shard in damaged.values()), report)
         finished: dict[int, list[Record]] = {number: [] for number in damaged}
         repaired = []
         with executor or LocalExecutor() as executor:
@@ -158,7 +158,7 @@ def repair_with(
                     repaired.append(_remade_context(store, session_id, answer))
                     continue
                 (line,) = answer
-                teller.add(line)
+                counter.add(line)
                 number = session_id // SHARD_RECORDS
                 if number not in damaged:
                     store.append(line)

@@ -400,7 +400,7 @@ class ScriptedSystem(NamedTuple):
     digest: str = "0" * 64
 
 
-class Asked(NamedTuple):
+class ScriptedCall(NamedTuple):
     """The arguments of one execution."""
 
     text: str
@@ -429,7 +429,7 @@ class ScriptedRunner:
         table: Mapping[str, Behavior] | None = None,
     ) -> None:
         self.table = dict(table or {})
-        self.asked: list[Asked] = []
+        self.asked: list[ScriptedCall] = []
         self.closed = 0
         self._answer = answer
 
@@ -456,7 +456,9 @@ class ScriptedRunner:
         order: Order = "as it comes",
     ) -> Behavior:
         """Return the scripted answer and add the arguments to `asked`. Errors: Abstained."""
-        self.asked.append(Asked(shell_input, state, separate, wall_seconds, sandboxes, order))
+        self.asked.append(
+            ScriptedCall(shell_input, state, separate, wall_seconds, sandboxes, order)
+        )
         behavior = self.table.get(shell_input) or self.answer_to(self.asked[-1])
         if behavior is None:
             raise Abstained(
@@ -467,7 +469,7 @@ class ScriptedRunner:
             behavior = replace(behavior, stdout=behavior.output, stderr=b"")
         return behavior
 
-    def answer_to(self, asked: Asked) -> Behavior | None:
+    def answer_to(self, asked: ScriptedCall) -> Behavior | None:
         """Return an answer that the table lacks. A subclass may use more than the text."""
         return None if self._answer is None else self._answer(asked.text)
 

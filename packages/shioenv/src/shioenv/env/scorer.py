@@ -95,7 +95,7 @@ class ScoredSession:
         """Return the value of `function` for this session."""
         return float(function(self))
 
-    def shown(self) -> str:
+    def to_text(self) -> str:
         """Return the result for people: the output, then exit code and score in one line."""
         score, behavior = self.score, self.behavior
         if score.irreducibility is None:
@@ -142,7 +142,7 @@ class Outcome(Protocol):
         """Return the reward of the step that executed the session."""
         ...
 
-    def shown(self) -> str:
+    def to_text(self) -> str:
         """Return the outcome as text for people."""
         ...
 

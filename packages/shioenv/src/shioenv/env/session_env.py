@@ -147,7 +147,7 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
                 made = f'gymnasium.make({self.spec.id!r}, render_mode="ansi")'
                 gymnasium.logger.warn(f"render() needs a render mode: {made}")
             return None
-        after = "" if self._scored is None else self._scored.shown()
+        after = "" if self._scored is None else self._scored.to_text()
         return f"$ cd {self._cwd}\n{self._written()}{after}"
 
     def close(self) -> None:

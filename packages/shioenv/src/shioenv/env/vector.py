@@ -121,7 +121,7 @@ class PendingSession:
         """Return a placeholder that may be passed on, but raises an error when used."""
         return _UNSCORED
 
-    def shown(self) -> str:
+    def to_text(self) -> str:
         """Return a line for a session that is being scored."""
         return "[being scored]\n"
 

@@ -27,9 +27,9 @@ from shioenv.live.entered import (
     Running,
     end_group,
     group_of,
+    parse_control_line,
     send_first,
     start,
-    told,
 )
 from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished, runner_seat, started
 from shioenv.sandbox.base import LONGEST_INPUT, Entered, Execution, Limits
@@ -142,7 +142,7 @@ def test_what_a_killed_command_and_its_words_say_is_no_status(machine: ScriptedM
 def test_a_line_of_the_talk_is_a_word_and_a_number(
     line: bytes, expected: tuple[str, int] | None
 ) -> None:
-    assert told(line) == expected
+    assert parse_control_line(line) == expected
 
 
 @pytest.mark.parametrize(
