@@ -223,7 +223,7 @@ HOMES = {
     "rich": ["shioenv.cli", "shioenv_eval.cli"],
     "rapidfuzz": ["shioenv.behavior"],
     "ray": ["shioenv_backends."],
-    "pyarrow": ["shioenv.dataset", "shioenv_paper."],
+    "pyarrow": ["shioenv_eval.", "shioenv_paper."],
     "jinja2": ["shioenv_eval.report"],
     "altair": ["shioenv_eval.report", "shioenv_paper."],
     "scipy": ["shioenv_eval.report"],

@@ -263,7 +263,7 @@ class ToolBox:
             model = self._loaded()
             if given.cwd is not None and not model.world.has_directory(given.cwd):
                 raise StartDirectoryError(
-                    f"{given.cwd!r:.200} is no directory of the model's system"
+                    f"{given.cwd!r:.200} is not a directory of the model's system"
                 )
             state = replace(model.world.state(given.cwd), history=tuple(given.history))
             return model.answer(given.command, state), state.cwd

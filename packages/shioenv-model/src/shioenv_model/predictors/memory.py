@@ -26,7 +26,7 @@ from shioenv_model.memory.world import World
 from shioenv_model.sealed import is_sealed, keep_private, seal
 from shioenv_model.training.material import datasets_in
 from shioenv_model.training.memory_training import train_memory
-from shioenv_model.worlds import asked_elsewhere
+from shioenv_model.worlds import world_of_system
 
 QUESTIONS = 2000
 """Records used to calibrate a dataset's memory when it is made, on first use."""
@@ -139,7 +139,7 @@ def _memory(setting: Setting, *, fills: bool) -> Remembering:
     card = read_card(directory)
     kept = Memory(directory)
     version = f"{card.get('records')} records {kept.digest}"
-    world = asked_elsewhere(card, setting.system, setting.start)
+    world = world_of_system(card, setting.system, setting.start)
     if world is not None:
         version += f" of {card.get('system')}"
     return Remembering(kept, version, datasets, fills, world)

@@ -30,8 +30,8 @@ from shioenv_serve.ssh.daemon import Daemon, make_host_keys
 from shioenv_serve.ssh.login_policy import PasswordPolicy
 from shioenv_serve.ssh.machine_channel import MachineChannel
 from shioenv_serve.ssh.machines import Machines, login_accounts
-from shioenv_serve.ssh.model_channel import AskedChannel
-from shioenv_serve.ssh.sshd_log import LONGEST_LINE, Heard
+from shioenv_serve.ssh.model_channel import ModelChannel
+from shioenv_serve.ssh.sshd_log import LONGEST_LINE, SshdLogParser
 from shioenv_serve.ssh.visitor_channel import LEAVING_SECONDS, LOST, House, SshChannel, Visitor
 from shioenv_serve.visit_log import LOG
 
@@ -265,7 +265,7 @@ class SshServer:
 
     async def _listen(self, name: str, log: int) -> None:
         """Convert sshd's log into events, until the connection's last sshd has ended."""
-        heard, visit, kept = Heard(), self._visits[name], b""
+        heard, visit, kept = SshdLogParser(), self._visits[name], b""
         os.set_blocking(log, False)
         try:
             while data := await wires.read_descriptor(log):
@@ -355,7 +355,7 @@ class SshServer:
                 call.close()
                 caller.end(LOST)
                 return
-            session = AskedChannel(self._house, visit, call, caller, shell)
+            session = ModelChannel(self._house, visit, call, caller, shell)
         else:
             assert self._house.machines
             session = MachineChannel(self._house, visit, call, caller, self._house.machines)
