@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from shioenv.behavior.observe import SandboxRunner
+from shioenv.dataset.questions import read_questions
 from shioenv.domain.inputs import Input
 from shioenv.domain.predictor import PatchLevel
 from shioenv.domain.runner import State
@@ -22,7 +23,7 @@ from shioenv.errors import PredictorError, UsageError
 from shioenv.system.store import System
 from shioenv_eval.conform.comparison import CaseComparison, compare_with_machine
 from shioenv_eval.conform.finding_files import write_comparison
-from shioenv_eval.conform.truth import AskedCase, CaseMachine, Choice, TruthCase, truth_of
+from shioenv_eval.conform.truth import CaseInput, CaseMachine, Choice, TruthCase, truth_of
 from shioenv_eval.predictor_pool import Bounds
 from support.nightly import LARGER, NIGHTLY, scaled
 
@@ -203,7 +204,7 @@ def test_a_script_holds_the_answer_of_a_side_that_no_shell_calls(
     done = compare(silent, choice=Choice((command,), 20), workers=2)
     finding = next(one for one in done.findings if not one.reduced.asked.history)
     script = done.script(finding)
-    assert "cannot be called from here" in script
+    assert "cannot be run from a script" in script
     alike = f"machine() {{ {right}; }}\n" if patch else "other() { machine; }\n"
     same = script.replace("for side in", f"{alike}for side in")
     # one without files has none that could be removed
@@ -233,7 +234,7 @@ def test_a_comparison_is_written_for_programs_and_people(
     assert len([*(out / "findings").iterdir()]) == len(done.findings)
     page = (out / "report.html").read_text()
     assert "<script>" in page
-    assert f"lines with + are {done.title}\N{RIGHT SINGLE QUOTATION MARK}s." in page
+    assert f"lines with + from {done.title}." in page
 
 
 def test_a_program_that_knows_files_is_not_asked_for_more(tmp_path: Path) -> None:
@@ -270,7 +271,7 @@ def test_a_case_knows_what_is_asked(system: System) -> None:
 
 def test_rounds_are_executed_by_the_same_processes(system: System) -> None:
     """A process takes a second to start, and a difference is made smaller in dozens of rounds."""
-    asked = AskedCase("/home/ubuntu", (), Input.from_marked(("wc", "README.md")))
+    asked = CaseInput("/home/ubuntu", (), Input.from_marked(("wc", "README.md")))
     with CaseMachine(system, 1) as machine:
         assert dict(machine.behaviors([(1, asked)])).keys() == {1}
         processes = children()
@@ -327,10 +328,26 @@ def test_a_comparison_that_was_killed_goes_on(
     told: list[str] = []
     choice = Choice(("wc",), 20)
     went_on = compare(other, choice=choice, workers=1, tell=told.append)
-    kept = [int(one.split()[5]) for one in told if "of its answers are used" in one]
+    kept = [int(one.split()[4]) for one in told if "of its answers are reused" in one]
     rest = asked()
     assert not list((cache / "unfinished").iterdir())
     whole = compare(other, choice=choice, workers=1)
     assert went_on.document == whole.document
     assert kept[0] > len(whole.verdicts)
     assert len(rest) == len(asked()) - kept[0]
+
+
+def test_given_inputs_are_cases(system: System, tmp_path: Path) -> None:
+    inputs = tmp_path / "inputs"
+    lines = ["wc  -l documents/notes.txt", "true", "true", "echo $RANDOM"]
+    lines.append(json.dumps({"input": "ls -a | sort", "history": ["cd /tmp"]}))
+    inputs.write_text("\n".join(lines))
+    choice = Choice(given=tuple(read_questions(inputs)))
+    done = compare(program(tmp_path), choice=choice, workers=1)
+    assert [case.drawn.input.text for case in done.truth] == [*lines[:2], lines[3], "ls -a | sort"]
+    assert done.document["kinds"]["given"] == done.counted(done.truth)
+    assert (done.document["drawn"], done.document["steady"], done.document["right"]) == (4, 3, 1)
+    minimal = {finding.reduced.asked.input.text for finding in done.findings}
+    assert minimal <= {"wc  -l documents/notes.txt", "ls -a | sort", "ls -a", "ls"}
+    with Unused(system, 1) as unused:
+        assert truth_of(unused, choice) == list(done.truth)

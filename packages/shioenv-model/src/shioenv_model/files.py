@@ -17,8 +17,7 @@ import zstandard
 
 from shioenv.domain.runner import Runner
 from shioenv.errors import MissingExtraError, ModelError, did_you_mean
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.files.durable import atomic_write, cache_directory, storage_errors
 from shioenv.files.regular import read_regular
 from shioenv_model.memory.index import COLUMNS, ROWS, columns_of, write_rows
 from shioenv_model.memory.members import json_member, raise_model_errors
@@ -44,7 +43,7 @@ LARGEST_FILE = 64_000_000
 SEQ2SEQ = "seq2seq"
 """The `kind` in the card of a sequence model."""
 
-FEWER = "make it of fewer records"
+FEWER = "use fewer records"
 
 _LARGEST_OPEN = 1 << 30
 _LARGEST_PACKED = 2 * LARGEST_FILE
@@ -194,7 +193,7 @@ def located(name: str | Path) -> Path:
     if str(name) in known:
         return known[str(name)]
     raise ModelError(
-        f"no model is called {str(name)!r}",
+        f"unknown model {str(name)!r}",
         hint=did_you_mean(str(name), known),
         named=FileNotFoundError(),
     )
@@ -259,7 +258,8 @@ def pack(directory: Path, file: Path, *, hint: str = FEWER) -> int:
     packed = zstandard.ZstdCompressor(compression_params=settings).compress(archive.getvalue())
     if len(packed) > LARGEST_FILE:
         raise ModelError(
-            f"{file.name} has {len(packed) / 1e6:.1f} MB packed, over {LARGEST_FILE / 1e6:.1f}",
+            f"{file.name} has {len(packed) / 1e6:.1f} MB, above the limit of "
+            f"{LARGEST_FILE / 1e6:.0f} MB",
             hint=hint,
         )
     with storage_errors(file):
@@ -295,18 +295,20 @@ def _members(packed: bytes, path: Path) -> Iterator[tuple[str, bytes]]:
 
     Errors: ModelError.
     """
-    with raise_model_errors(path, "is no packed model"):
+    with raise_model_errors(path, "is not a packed model"):
         size = zstandard.frame_content_size(packed)
         if not 0 <= size <= _LARGEST_OPEN:
-            raise ValueError("it holds more than a model, or does not say how much it holds")
+            raise ValueError("its size is undeclared, or too large for a model")
         content = zstandard.ZstdDecompressor().decompress(packed)
         seen: set[str] = set()
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
             for member in tar:
                 if not member.isreg() or member.issparse() or member.name not in _FILES:
-                    raise ValueError(f"it holds {member.name!r:.60}, which no model has")
+                    raise ValueError(
+                        f"it contains {member.name!r:.60}, which is not part of a model"
+                    )
                 if member.name in seen:
-                    raise ValueError(f"it holds {member.name!r} twice")
+                    raise ValueError(f"it contains {member.name!r} twice")
                 seen.add(member.name)
                 file = tar.extractfile(member)
                 yield member.name, file.read() if file else b""

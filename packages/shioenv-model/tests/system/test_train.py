@@ -147,7 +147,7 @@ def test_the_papers_regimes_are_parts_of_a_recipe(tmp_path: Path, system: System
     assert datasets_in(out) == sorted(made.directories)
     assert make_material(tmp_path / "recipe.toml", out, SerialExecutor()) == made
     (tmp_path / "typed.jsonl").unlink()
-    with pytest.raises(ModelError, match=r"typed\.jsonl, which is not there"):
+    with pytest.raises(ModelError, match=r"typed\.jsonl, which does not exist"):
         make_material(tmp_path / "recipe.toml", tmp_path / "other", SerialExecutor())
 
 

@@ -155,10 +155,10 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
         return dict(pyarrow.parquet.read_table(path).to_pydict())
     except (pyarrow.ArrowException, OSError) as error:
         raise DatasetCorruptError(
-            f"{path} cannot be read: {error}", hint="remove it, then run the same command again"
+            f"{path} cannot be read: {error}", hint="delete it, then run the same command again"
         ) from None
 
 
-def shown_command() -> str:
+def format_command() -> str:
     """Return the command line of this process, quoted for a shell."""
     return shlex.join(["shioenv", *sys.argv[1:]])

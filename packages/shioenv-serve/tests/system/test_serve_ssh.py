@@ -239,7 +239,7 @@ def test_an_upload_is_kept_where_the_client_waits_for_no_answer(server: Server) 
     assert told["filename"] == "/tmp/x"
     assert Path(told["outfile"]).read_bytes() == content
     dropped = server.until("shioenv.upload.dropped", session=told["session"])
-    assert (dropped["filename"], dropped["reason"]) == ("/tmp/y", "did not come whole")
+    assert (dropped["filename"], dropped["reason"]) == ("/tmp/y", "incomplete")
 
 
 def sandboxes(pid: int) -> int:

@@ -25,7 +25,7 @@ import pytest
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import ShioenvError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System

@@ -16,13 +16,13 @@ import pytest
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import SandboxError, SystemNotBuiltError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.sandbox.base import Limits, Request, ShellMode
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.sandbox.sandbox_conformance import CHECKS, LIMITS, Check
 from shioenv.system.store import System
 from support.needs import needs
 from support.nightly import NIGHTLY, by_day
+from support.sandbox_conformance import CHECKS, LIMITS, Check
 
 HERE = Path(__file__).parent
 SERVED = (ShellMode.LATE, ShellMode.MAIN)
@@ -356,7 +356,7 @@ def test_a_system_that_is_removed_under_an_open_sandbox_is_missed(
     with NamespaceSandbox(replace(system, path=there), LIMITS) as opened:
         there.unlink()
         opened.run(Request("hostname other"))  # the next input gets another sandbox
-        with pytest.raises(SystemNotBuiltError, match="are gone"):
+        with pytest.raises(SystemNotBuiltError, match="are missing"):
             opened.run(Request("true"))
         there.symlink_to(system.path)
         assert opened.run(Request("hostname")).output == b"ubuntu\n"

@@ -8,9 +8,8 @@ import pytest
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.runner import Answer, State, answer_of
+from shioenv.domain.runner import Answer, ScriptedRunner, State, answer_of
 from shioenv.domain.runner_conformance import CHECKS, run_checks
-from shioenv.domain.scripted import ScriptedRunner
 from shioenv.errors import Abstained, StartDirectoryError
 
 

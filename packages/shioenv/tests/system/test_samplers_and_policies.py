@@ -44,7 +44,7 @@ def options(sampler: str, policy: str | None) -> list[str]:
 
 
 def names_both(text: str, sampler: str, policy: str) -> bool:
-    return f"the policy {policy} works with gcs, not with {sampler}" in text
+    return f"the policy {policy} supports gcs, not {sampler}" in text
 
 
 @LARGER

@@ -69,8 +69,8 @@ TOOLS: Final = {
             "exists there, and nothing of the user's files. To keep state between commands, use "
             "`shell`. To try a command on the user's own files, use `preview`.\n\n"
             "Limits: no network, 5 seconds (`timeout_seconds` up to 60), 256 MiB of memory and of "
-            "disk. The command is root there and can harm nothing. `limits_hit` names reached "
-            "limits.",
+            "disk. The command runs as root there, isolated from the user's machine. `limits_hit` "
+            "lists the limits that it reached.",
             RunArguments,
             ReportedEffects,
             read_only=True,
@@ -147,7 +147,7 @@ class ToolBox:
     def __init__(self, settings: ToolSettings) -> None:
         """Prepare the tools; nothing is opened yet. Errors: UsageError."""
         if unknown := sorted(set(settings.tools) - TOOLS.keys()):
-            raise UsageError(f"there is no tool {unknown[0]}", hint=f"tools: {', '.join(TOOLS)}")
+            raise UsageError(f"unknown tool {unknown[0]}", hint=f"choose from {', '.join(TOOLS)}")
         self.tools = [tool for name, tool in TOOLS.items() if name in settings.tools]
         count = settings.machines + settings.shells + AT_ONCE + 4
         self._threads = threads = Threads(count)
@@ -200,11 +200,11 @@ class ToolBox:
         """
         tool = next((tool for tool in self.tools if tool.name == name), None)
         if tool is None:
-            raise UsageError(f"there is no tool {name!r:.80}")
+            raise UsageError(f"unknown tool {name!r:.80}")
         try:
             given = msgspec.convert(dict(arguments), tool.arguments)
         except msgspec.ValidationError as error:
-            raise UsageError(f"wrong arguments of {name}: {fault(error)}") from None
+            raise UsageError(f"invalid arguments for {name}: {fault(error)}") from None
         return await self._calls[name](given, owner)
 
     async def _run(self, given: RunArguments, owner: str) -> tuple[ReportedEffects, str]:
@@ -263,7 +263,7 @@ class ToolBox:
             model = self._loaded()
             if given.cwd is not None and not model.world.has_directory(given.cwd):
                 raise StartDirectoryError(
-                    f"{given.cwd!r:.200} is no directory of the model's system"
+                    f"{given.cwd!r:.200} is not a directory of the model's system"
                 )
             state = replace(model.world.state(given.cwd), history=tuple(given.history))
             return model.answer(given.command, state), state.cwd

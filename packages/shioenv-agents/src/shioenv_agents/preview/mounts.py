@@ -217,7 +217,7 @@ def _layer_directories(
         place = places[path]
         try:
             if not os.access(f"/proc/self/fd/{place}", os.W_OK):
-                raise PermissionError("it cannot be written to")
+                raise PermissionError("not writable")
             arranged.layers.append(_layer(number, path, place))
         except OSError as error:
             if path == wanted[-1]:

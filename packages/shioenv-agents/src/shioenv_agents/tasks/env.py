@@ -116,7 +116,7 @@ class TaskEnv(gymnasium.Env[str, str]):
         if not self.tasks or max_turns < 1:
             raise EnvironmentOptionError(
                 f"there are {len(self.tasks)} tasks, and max_turns is {max_turns}",
-                hint="give at least one task, and max_turns of at least 1",
+                hint="use at least one task, and max_turns of at least 1",
             )
         if system is None and len(names) > 1:
             raise EnvironmentOptionError(

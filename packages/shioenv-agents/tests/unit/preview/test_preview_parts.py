@@ -216,7 +216,7 @@ def test_wrong_usage_starts_nothing(home: Path, monkeypatch: pytest.MonkeyPatch)
     for words, options, said in (
         ([], {}, "no command"),
         (["true"], {"root": "/no/such"}, "--root /no/such is not a directory"),
-        (["true"], {"root": ".ssh"}, "lies in the hidden path"),
+        (["true"], {"root": ".ssh"}, "is inside the hidden path"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=said):
             layered_run.preview(words, **options)  # type: ignore[arg-type]

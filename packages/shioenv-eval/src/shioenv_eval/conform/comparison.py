@@ -22,7 +22,7 @@ from shioenv.protocols import EXECUTION
 from shioenv.recording.execution_cache import sources_digest
 from shioenv.system.store import System, find_system
 from shioenv.text import rounded
-from shioenv_eval.conform.cases import KINDS
+from shioenv_eval.conform.cases import GIVEN, KINDS
 from shioenv_eval.conform.findings import (
     CaseFinding,
     finding_json,
@@ -37,7 +37,7 @@ from shioenv_eval.conform.verdicts import (
     DifferenceClass,
     classes_of,
 )
-from shioenv_eval.metrics import Said
+from shioenv_eval.metrics import PredictorAnswer
 from shioenv_eval.predictor_pool import Bounds, PredictorPool, Ready
 
 USUAL = Bounds()
@@ -96,7 +96,9 @@ class CaseComparison:
         `commands`, `kinds` and `options` (by command) hold the counts of `counted` for each name.
         `findings` hold a diff and a script each.
         """
-        kinds = {kind: [one for one in self.truth if one.drawn.kind == kind] for kind in KINDS}
+        kinds = {
+            kind: [one for one in self.truth if one.drawn.kind == kind] for kind in (*KINDS, GIVEN)
+        }
         commands: dict[str, list[TruthCase]] = {}
         for case in self.truth:
             commands.setdefault(case.drawn.command, []).append(case)
@@ -165,11 +167,11 @@ def predictor_of(against: str) -> str:
             if head == "command" or "/" in program:
                 there = Path(program).exists()
                 raise PredictorError(
-                    f"{program} cannot be run" if there else f"there is no program {program!r}",
+                    f"{program} is not executable" if there else f"program {program!r} not found",
                     hint=f"make it executable: chmod +x {quoted(program)}" if there else None,
                 )
             raise PredictorError(
-                f"no predictor and no program is called {program!r}",
+                f"{program!r} is neither a predictor nor a program",
                 hint=did_you_mean(program, predictor_names()),
             )
     return f"command:{command}"
@@ -202,7 +204,7 @@ def compare_with_machine(
     count = processes_here(workers)
     start = built.declaration.start_directory
     with CaseMachine(built, workers) as machine:
-        tell(f"{name} is started: {bounds.ready:g} s at most (--start-timeout)")
+        tell(f"starting {name}, which may take {bounds.ready:g} s (--start-timeout)")
         with PredictorPool(name, system or built.name, start, count, bounds) as pool:
             level = _level(level, pool.ready.level, name)
             truth = truth_of(
@@ -223,7 +225,7 @@ def compare_with_machine(
                 Sides(machine, pool, level, kept) as sides,
             ):
                 if sides.kept:
-                    tell(f"an earlier call was stopped: {sides.kept} of its answers are used")
+                    tell(f"resuming a stopped call: {sides.kept} of its answers are reused")
                 verdicts = tuple(_verdicts(truth, sides, level, progress))
                 findings = findings_of(
                     sides,
@@ -242,7 +244,7 @@ def _verdicts(
 ) -> Iterator[CaseVerdict]:
     """Yield the verdict of each steady case, in order."""
     steady = {case_key(one.asked): one for one in truth if one.behavior is not None}
-    said: dict[str, Said] = {}
+    said: dict[str, PredictorAnswer] = {}
     for key, answer in sides.answers({key: one.asked for key, one in steady.items()}):
         said[key] = answer
         progress("answers", len(said), len(steady))

@@ -66,7 +66,7 @@ def _junit(comparison: CaseComparison) -> bytes:
             )
             verdict = verdicts.get(id(case))
             if verdict is None:
-                ElementTree.SubElement(test, "skipped", message="the machine's own runs disagree")
+                ElementTree.SubElement(test, "skipped", message="the machine's own runs differ")
             elif not verdict.right:
                 finding = found[id(case)]
                 minimal = _text(f"minimal: {finding.reduced.asked.input.text}")

@@ -29,7 +29,7 @@ def page_file(directory: str | Path, file: str | Path | None, *drawing: str) -> 
     require_libraries("a report", "report", *sorted((*drawing, *LIBRARIES)))
     path = Path(directory) / FILE if file is None else Path(file)
     if path.is_dir():
-        raise UsageError(f"{path} is a directory", hint=f"name the page: {path / FILE}")
+        raise UsageError(f"{path} is a directory", hint=f"add a file name: {path / FILE}")
     return path
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from shioenv.domain.runner import State
-from shioenv_eval.metrics import Said, Status
+from shioenv_eval.metrics import PredictorAnswer, Status
 from shioenv_eval.predictor_pool import PredictorPool
 from support.installed import install_predictor
 
 PREDICTOR = """\
 from shioenv.domain.behavior import Behavior
-from shioenv_eval.metrics import Said, Status
+from shioenv_eval.metrics import PredictorAnswer, Status
 
 class Unreadable:
     def __reduce__(self):
@@ -49,7 +49,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PredictorPool]:
             yield made
 
 
-def asked(pool: PredictorPool, how: str, *texts: str) -> list[Said]:
+def asked(pool: PredictorPool, how: str, *texts: str) -> list[PredictorAnswer]:
     """Ask several at once; `how` names the error in the reply to them."""
     tasks = [(number, (f"{how} {text}", State(cwd="/"))) for number, text in enumerate(texts)]
     answers = dict(pool.said(tasks))

@@ -304,7 +304,7 @@ def test_what_a_ranker_claims_to_hold_is_not_made_room_for(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.savez_compressed(directory / "ranker.npz", weights=np.zeros(9_000_000))
-    assert "claims to hold too much" in refused(directory, "ranker.npz")
+    assert "declared size is too large" in refused(directory, "ranker.npz")
 
 
 # Archives -----------------------------------------------------------------------------------------
@@ -372,7 +372,7 @@ def test_more_than_a_model_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.M
     for sized in (True, False):
         made = zstandard.ZstdCompressor(write_content_size=sized).compress(b"\0" * 2_000_000)
         (tmp_path / "bomb.model").write_bytes(made)
-        assert "more than a model" in refused(tmp_path / "bomb.model", "bomb.model")
+        assert "too large for a model" in refused(tmp_path / "bomb.model", "bomb.model")
 
 
 @pytest.mark.parametrize("name", sorted({*MEMBERS} - {"rows.npy"}))

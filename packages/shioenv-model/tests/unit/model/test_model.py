@@ -16,7 +16,7 @@ from shioenv.domain.context import Context
 from shioenv.domain.runner import State
 from shioenv.domain.runner_conformance import run_checks
 from shioenv.errors import Abstained, ModelError
-from shioenv.live.model_shell import AskedShell
+from shioenv.live.model_shell import ModelShell
 from shioenv_model.files import (
     SHIPPED,
     load_model,
@@ -202,7 +202,7 @@ def test_what_was_written_is_read_again(model: Model) -> None:
 
 @pytest.mark.parametrize("line", ["echo hi > new", "echo h > x; echo hi > new"])
 def test_a_shell_that_is_asked_reads_what_it_wrote(model: Model, line: str) -> None:
-    shell = AskedShell(model, model.world.state())
+    shell = ModelShell(model, model.world.state())
     shell.run(line)
     assert shell.state.read("new") == b"hi\n"
     shell.run("rm a.txt")

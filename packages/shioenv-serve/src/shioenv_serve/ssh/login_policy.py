@@ -82,7 +82,7 @@ def policy_of(text: str) -> PasswordPolicy:
     if kind == "list" and rest:
         return Listed(_pairs(Path(rest)))
     raise UsageError(
-        f"invalid --passwords {text!r}", hint="give any, never, try:N with a number, or list:FILE"
+        f"invalid --passwords {text!r}", hint="use any, never, try:N with a number, or list:FILE"
     )
 
 

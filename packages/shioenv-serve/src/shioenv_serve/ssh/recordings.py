@@ -10,7 +10,7 @@ from typing import Final
 
 from shioenv.domain.behavior import Behavior
 from shioenv.files.durable import storage_errors
-from shioenv.live.asciicast import Cast, marker
+from shioenv.live.asciicast import AsciicastWriter, marker
 from shioenv.live.shell import Closing
 from shioenv.sandbox.base import MEBIBYTE
 
@@ -41,7 +41,7 @@ class ChannelRecording(Closing):
         with storage_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
         self.cast_file, self.file = directory / f"{name}.cast", directory / f"{name}.ttylog"
-        self._cast = Cast(self.cast_file, command or "shell", *size)
+        self._cast = AsciicastWriter(self.cast_file, command or "shell", *size)
         with storage_errors(self.file):
             self._tty = self.file.open("xb", buffering=0)
         self._digest = hashlib.sha256()
@@ -62,19 +62,19 @@ class ChannelRecording(Closing):
     def shown(self, data: bytes) -> None:
         """Record output."""
         if self._take(_SHOWN, data):
-            self._cast.shown(data)
+            self._cast.write_output(data)
 
     def typed(self, data: bytes) -> None:
         """Record input."""
         if self._take(_TYPED, data):
-            self._cast.typed(data)
+            self._cast.write_input(data)
 
     def did(self, line: str, behavior: Behavior) -> None:
         """Record the effects of a line, as a marker in the cast only."""
         text = marker(line, behavior)
         if self._has_room(len(text)):
             self._markers += len(text)
-            self._cast.marked(text)
+            self._cast.write_marker(text)
 
     def close(self) -> None:
         """Close the recordings; a second call does nothing."""

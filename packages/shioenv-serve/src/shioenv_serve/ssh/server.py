@@ -30,8 +30,8 @@ from shioenv_serve.ssh.daemon import Daemon, make_host_keys
 from shioenv_serve.ssh.login_policy import PasswordPolicy
 from shioenv_serve.ssh.machine_channel import MachineChannel
 from shioenv_serve.ssh.machines import Machines, login_accounts
-from shioenv_serve.ssh.model_channel import AskedChannel
-from shioenv_serve.ssh.sshd_log import LONGEST_LINE, Heard
+from shioenv_serve.ssh.model_channel import ModelChannel
+from shioenv_serve.ssh.sshd_log import LONGEST_LINE, SshdLogParser
 from shioenv_serve.ssh.visitor_channel import LEAVING_SECONDS, LOST, House, SshChannel, Visitor
 from shioenv_serve.visit_log import LOG
 
@@ -206,7 +206,7 @@ class SshServer:
         """Remove a finished task. An exception in it is printed, and does not affect others."""
         self._tasks.discard(task)
         if not task.cancelled() and (fault := task.exception()):
-            context = {"message": "a fault of the server", "exception": fault, "task": task}
+            context = {"message": "an error of the server", "exception": fault, "task": task}
             asyncio.get_running_loop().call_exception_handler(context)
 
     async def _watch(self) -> None:
@@ -214,7 +214,7 @@ class SshServer:
         while True:
             await asyncio.sleep(0.5)
             if not self._daemon.running:
-                self._fail(HostError("sshd's namespaces were ended from outside"))
+                self._fail(HostError("sshd's namespaces were ended by another process"))
             now = time.monotonic()
             for visit in list(self._visits.values()):
                 if now - visit.began > self._bounds.seconds and visit.connection:
@@ -255,7 +255,7 @@ class SshServer:
         if len(visits) >= self._bounds.connections:
             return "too many connections"
         if sum(visit.origin.address == address for visit in visits) >= self._bounds.per_address:
-            return "too many connections of this address"
+            return "too many connections from this address"
         begin, percent, full = STARTUPS
         waiting = sum(not visit.logged_in for visit in visits)
         share = percent + (100 - percent) * (waiting - begin) / (full - begin)
@@ -265,7 +265,7 @@ class SshServer:
 
     async def _listen(self, name: str, log: int) -> None:
         """Convert sshd's log into events, until the connection's last sshd has ended."""
-        heard, visit, kept = Heard(), self._visits[name], b""
+        heard, visit, kept = SshdLogParser(), self._visits[name], b""
         os.set_blocking(log, False)
         try:
             while data := await wires.read_descriptor(log):
@@ -355,7 +355,7 @@ class SshServer:
                 call.close()
                 caller.end(LOST)
                 return
-            session = AskedChannel(self._house, visit, call, caller, shell)
+            session = ModelChannel(self._house, visit, call, caller, shell)
         else:
             assert self._house.machines
             session = MachineChannel(self._house, visit, call, caller, self._house.machines)

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from shioenv.dataset.sessions import TYPED
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import SandboxError, ShioenvError
 from shioenv.live.machine_thread import Seat
 from shioenv.live.shell import Shell
 from shioenv.live.shells import Shells, interrupt
 from shioenv_serve.events import EventLog, Origin, duration
+from shioenv_serve.sessions import TYPED
 from shioenv_serve.ssh.calls import Caller, LoginCall
 from shioenv_serve.ssh.machines import Account, Machines, VisitorMachine
 from shioenv_serve.ssh.recordings import ChannelRecording

@@ -49,7 +49,7 @@ def _same(runner: Runner, text: str, state: State) -> Behavior:
         second.exit_code,
         second.output,
         second.patch,
-    ), f"{text!r} does something else the second time: {first.output!r}, {second.output!r}"
+    ), f"{text!r} behaves differently the second time: {first.output!r}, {second.output!r}"
     return first
 
 
@@ -58,7 +58,7 @@ def exit_codes_and_outputs(runner: Runner, state: State) -> None:
     for text in ("true", "false", "echo hello", "ls /nowhere", "exit 7", ""):
         behavior = _same(runner, text, state)
         assert 0 <= behavior.exit_code <= 255, f"{text!r}: exit code {behavior.exit_code}"
-        assert isinstance(behavior.output, bytes), f"{text!r}: {behavior.output!r} is no bytes"
+        assert isinstance(behavior.output, bytes), f"{text!r}: {behavior.output!r} is not bytes"
 
 
 def nothing_stays_behind(runner: Runner, state: State) -> None:
@@ -99,7 +99,7 @@ def patches_fit(runner: Runner, state: State) -> None:
         )
         both = state.after("", expected).before
         assert following.after(shown, after_it).before == both, (
-            f"{text!r}; {shown!r}: other contexts"
+            f"{text!r}; {shown!r}: different contexts"
         )
 
 

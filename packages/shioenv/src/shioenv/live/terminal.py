@@ -256,9 +256,9 @@ class Terminal:
 
         Errors: UsageError if there are fewer; TerminalError if a command entered.
         """
-        self._refuse_entered("taken back")
+        self._refuse_entered("undone")
         if not 0 <= count <= len(self._rows):
-            raise UsageError(f"{count} rows cannot be taken back: there are {len(self._rows)}")
+            raise UsageError(f"cannot undo {count} rows: there are {len(self._rows)}")
         if count:
             del self._rows[len(self._rows) - count :]
             self._lines = None
@@ -446,7 +446,7 @@ class Terminal:
         if self.entered:
             raise TerminalError(
                 f"the rows cannot be {what}: a command entered the machine",
-                hint="open another terminal, and type the rows there",
+                hint="open another terminal and type the rows there",
             )
 
     def _asked(self, row: str, *, separate: bool, seconds: float | None) -> Behavior:
@@ -520,8 +520,8 @@ def _was_killed(behavior: Behavior) -> bool:
 
 def _killed(row: str) -> TerminalError:
     return TerminalError(
-        f"the shell that was to run {row!r:.60} was killed",
-        hint="by what was typed before it: undo takes rows back",
+        f"the shell was killed before it ran {row!r:.60}",
+        hint="an earlier row killed it: call undo to remove rows",
     )
 
 
@@ -547,8 +547,8 @@ def _kill(lines: Lines) -> None:
 
 def _not_ended(error: SandboxError) -> TerminalError:
     return TerminalError(
-        f"the typed shell could not be ended: {error.message}",
-        hint="by what was typed there: undo takes rows back",
+        f"the shell could not be ended: {error.message}",
+        hint="an earlier row prevents it: call undo to remove rows",
     )
 
 

@@ -110,7 +110,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("lines", matching_lines, (
         "pattern", "after", "before", "around", "most",
     ), ("pattern",), variants={
-        "syntax": ("basic", "extended", "fixed"), "case": ("", "any case"),
+        "syntax": ("basic", "extended", "fixed", "perl"), "case": ("", "any case"),
         "negated": ("", "without"), "whole": ("", "words", "lines"),
         "shown": ("", "count", "numbered", "only", "nothing", "name", "name without"),
     }),
@@ -122,7 +122,7 @@ FAMILIES: tuple[Family, ...] = (
     }, several=True),
     Family("side by side", side_by_side, ("by",), several=True),
     Family("lines of each", matching_lines_of_each, ("pattern",), ("pattern",), variants={
-        "syntax": ("basic", "extended", "fixed"), "case": ("", "any case"),
+        "syntax": ("basic", "extended", "fixed", "perl"), "case": ("", "any case"),
         "negated": ("", "without"), "whole": ("", "words", "lines"),
         "shown": ("", "count", "numbered", "only", "name", "name without"),
     }, several=True),
