@@ -298,8 +298,8 @@ def test_commands_that_changed_nothing_leave_the_terminal_as_it_was(
     observer: SandboxRunner,
 ) -> None:
     terminal = Terminal(observer, HOME)
-    for _ in range(2):
-        asyncio.run(Running(terminal.enter(Command(text="ls /"))).finish())
+    for text in ("ls /", "sleep .1 > /dev/null 2>&1 < /dev/null &"):  # one that ends a bit later
+        asyncio.run(Running(terminal.enter(Command(text=text))).finish())
     terminal.run("v=1")
     assert not terminal.entered
     assert terminal.fork().run("echo $v").output == b"1\n"
