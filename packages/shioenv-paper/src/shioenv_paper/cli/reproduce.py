@@ -23,9 +23,7 @@ def _group() -> None: ...
 def quick(
     out: Annotated[
         Path,
-        typer.Option(
-            metavar="DIR", help="Directory for records, answers and the report. Resumes."
-        ),
+        typer.Option(metavar="DIR", help="Directory for records, answers and the report. Resumes."),
     ],
     source: Annotated[
         str | None,
