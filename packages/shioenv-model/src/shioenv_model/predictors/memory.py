@@ -18,12 +18,11 @@ from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PredictorError
 from shioenv.files.durable import cache_directory, locked, storage_errors
 from shioenv_model.composition.call import Call
-from shioenv_model.files import located, opened, read_card
+from shioenv_model.files import is_sealed, keep_private, located, opened, read_card, seal
 from shioenv_model.memory.index import FORMS, holds_index
 from shioenv_model.memory.memory import Memory, recorded_behavior
 from shioenv_model.memory.rank import command_difference
 from shioenv_model.memory.world import World
-from shioenv_model.sealed import is_sealed, keep_private, seal
 from shioenv_model.training.material import datasets_in
 from shioenv_model.training.memory_training import train_memory
 from shioenv_model.worlds import world_of_system

@@ -26,7 +26,7 @@ from shioenv_model.composition.call import Call
 from shioenv_model.composition.opening import NULL
 from shioenv_model.composition.variables import Variables
 from shioenv_model.memory.functions.counting import figures, row
-from shioenv_model.memory.functions.paths import above, last_part
+from shioenv_model.memory.functions.families import above, last_part
 from shioenv_model.rules.accounts import groups_of_users, id_lines
 from shioenv_model.rules.differences import run_diff
 from shioenv_model.rules.options import options_of, parse_options, words_of

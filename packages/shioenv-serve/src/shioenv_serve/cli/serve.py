@@ -165,9 +165,8 @@ def ssh(
     from shioenv.live.shells import Shells
     from shioenv.system.store import find_system
     from shioenv_serve.listener import ListenAddress, socket_url
-    from shioenv_serve.ssh.login_policy import policy_of
     from shioenv_serve.ssh.machines import LIMITS
-    from shioenv_serve.ssh.server import ServerBounds, SshServer
+    from shioenv_serve.ssh.server import ServerBounds, SshServer, policy_of
 
     listen_address = ListenAddress(host, port)
     if passwords is None and not listen_address.is_local:

@@ -25,8 +25,8 @@ from shioenv_serve.events import LONGEST, LONGEST_PATCH, EventLog, origin
 from shioenv_serve.ssh import watch as watching
 from shioenv_serve.ssh import wires
 from shioenv_serve.ssh.daemon import settings
-from shioenv_serve.ssh.login_policy import REMEMBERED, AtTry, policy_of
 from shioenv_serve.ssh.machines import Account, login_words
+from shioenv_serve.ssh.server import REMEMBERED, AtTry, policy_of
 from shioenv_serve.ssh.sshd_log import SshdLogParser
 from shioenv_serve.ssh.uploads import (
     LARGEST,
