@@ -34,23 +34,23 @@ from shioenv.irreducibility.scoring import UNSCORED, Scoring
 from shioenv.synthesis.sample import sample
 
 PR_SET_CHILD_SUBREAPER = 36
-WAYS = ("resident", "repeated", "scored", "episodes")
+WAYS = ("resident", "repeated", "scored", "scored repeated", "episodes")
 
 
 def record(way: str, rows: int, length: int, seed: int) -> None:
     """Record so many rows in this process."""
-    scoring = Scoring() if way == "scored" else UNSCORED
+    scoring = Scoring() if way.startswith("scored") else UNSCORED
     samples = [*sample(count=rows, seed=seed, session_length=length)]
     numbered = [(number, Wanted.of(one)) for number, one in enumerate(samples)]
-    tasks: Any = in_sessions(numbered) if way == "resident" else numbered
+    tasks: Any = numbered if way.endswith("repeated") else in_sessions(numbered)
     recording = Recording("gcs", seed, scoring, SCHEMA_VERSION)
     lane = Lane(open_sandbox)
     for task in tasks if rows else ():
         recording(lane, task)
     if not rows:
         lane.context("/")
-        if way == "resident":
-            lane.run_rows(["true"], "/")
+        if not way.endswith("repeated"):
+            lane.open_session(["true"], "/").close()
     lane.close()
 
 

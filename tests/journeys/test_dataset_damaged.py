@@ -13,7 +13,6 @@ import pytest
 from typer.testing import CliRunner
 
 from shioenv.cli.main import app
-from shioenv.dataset.export import export
 from shioenv.dataset.importers import kind_of
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.questions import read_questions
@@ -29,6 +28,7 @@ from shioenv.errors import (
     UnknownSystemError,
 )
 from shioenv_agents.tasks.task import read_tasks
+from shioenv_eval.export import export
 from shioenv_eval.exported_records import import_records
 from shioenv_eval.suite import read_suite
 from support.dataset_fakes import make

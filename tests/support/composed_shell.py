@@ -31,7 +31,7 @@ from shioenv_model.bash.expand import Expander
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.composed_inputs import answer_broken
 from shioenv_model.composition.directories import changed_directory, printed_directory
-from shioenv_model.composition.opening import given, opening, umask_of
+from shioenv_model.composition.opening import opening, read_redirected_input, umask_of
 from shioenv_model.composition.program_evaluation import Walk
 from shioenv_model.composition.reading import read_program
 from shioenv_model.composition.ruled import ruled
@@ -170,7 +170,7 @@ class Programs:
         opened = opening(call, state, entry(0o100644, 0))
         if opened is not None:
             return opened
-        fed = given(call, state)
+        fed = read_redirected_input(call, state)
         if fed is not None:
             return self._answered(*fed)
         for rule in (printed_directory, changed_directory, ruled):

@@ -209,18 +209,18 @@ def test_a_package_that_ends_the_program_does_not_end_the_help(
 
 
 def test_the_first_of_two_packages_with_one_command_is_used(install: Install) -> None:
-    install("zoo", "twice", "predict", "doctor", "dataset.stats")
+    install("zoo", "twice", "predict", "doctor", "dataset.show")
     install("farm", "twice")
     assert Called("twice").stdout == "farm\n"
     told = Called("--help").stderr.splitlines()
     assert told == [
-        "shioenv dataset stats of zoo is ignored: shioenv provides this command",
+        "shioenv dataset show of zoo is ignored: shioenv provides this command",
         "shioenv doctor of zoo is ignored: shioenv provides this command",
         "shioenv predict of zoo is ignored: shioenv-model provides this command",
         "shioenv twice of zoo is ignored: farm provides this command",
     ]
     assert "Say who this is." not in Called("predict", "--help").stdout
-    assert "Say who this is." not in Called("dataset", "stats", "--help").stdout
+    assert "Say who this is." not in Called("dataset", "show", "--help").stdout
 
 
 @pytest.mark.parametrize("name", [".", ".one", "one.", "one.two.three", "-x", "one two"])
@@ -244,7 +244,7 @@ def test_completion_gets_no_remarks(install: Install, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     "words",
-    [["run", "ls"], ["dataset", "stats"], ["predict", "ls"], ["serve", "ssh"], ["tasks", "make"]],
+    [["run", "ls"], ["dataset", "leakage"], ["predict", "ls"], ["serve", "ssh"], ["tasks", "make"]],
 )
 def test_a_known_command_looks_into_its_own_package_alone(
     words: list[str], monkeypatch: pytest.MonkeyPatch

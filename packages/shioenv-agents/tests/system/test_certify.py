@@ -34,7 +34,7 @@ from shioenv_agents.tasks.certify import (
     sealed,
 )
 from shioenv_agents.tasks.goal_check import Judge, Verdict
-from shioenv_agents.tasks.make import made_of
+from shioenv_agents.tasks.make import make_task
 from shioenv_agents.tasks.task import Task, read_tasks, write_tasks
 from support.nightly import NIGHTLY, by_day
 
@@ -65,7 +65,7 @@ def tasks(observer: SandboxRunner) -> dict[str, Task]:
         session = Session(HOME, (read_arguments(text, observer.system).input,))
         recorded = recorder.record(session, observer, Random(0))
         record = recorded.record(number, system=observer.system.name, sampler="test")
-        task = made_of(record, observer)
+        task = make_task(record, observer)
         assert isinstance(task, Task), task
         made[text] = task
     return made

@@ -24,10 +24,10 @@ from shioenv_agents.tasks.harbor import trial_certification as folders
 from shioenv_agents.tasks.harbor.task_folders import LIMITS, export_tasks, name_of
 from shioenv_agents.tasks.harbor.trial_certification import (
     certify_folders,
-    court,
     folder_digests,
     folder_forgeries,
     folders_of,
+    judge_kind,
 )
 from shioenv_agents.tasks.task import Task
 from support.known_tasks import known_tasks
@@ -68,8 +68,8 @@ def certified(exported: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def again(certified: Path, observer: SandboxRunner) -> Iterator[partial[tuple[str, ...]]]:
-    judge = court(certified)
-    yield partial(faults_now, machine=observer, court=judge)
+    judge = judge_kind(certified)
+    yield partial(faults_now, machine=observer, judge_kind=judge)
     folders._entered(observer.system).close()
     folders._machines.clear()
 

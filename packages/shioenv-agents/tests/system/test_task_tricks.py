@@ -21,7 +21,7 @@ from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
 from shioenv_agents.tasks.episode import Episode
 from shioenv_agents.tasks.goal_check import REASON
-from shioenv_agents.tasks.make import made_of
+from shioenv_agents.tasks.make import make_task
 from shioenv_agents.tasks.task import Task
 from support.nightly import by_day
 
@@ -139,7 +139,7 @@ def task_of_input(observer: SandboxRunner) -> Callable[[str], Task]:
         recorder = SessionRecorder(scoring=Scoring(budget=8))
         recorded = recorder.record(Session(HOME, (shell_input,)), observer, Random(0))
         record = recorded.record(1, system=observer.system.name, sampler="test")
-        found = made_of(record, observer)
+        found = make_task(record, observer)
         assert isinstance(found, Task), found
         return found
 

@@ -13,7 +13,7 @@ from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.sandbox.base import limits_from
 from shioenv_eval.mask import output_text_of
-from shioenv_eval.metrics import Said, mark
+from shioenv_eval.metrics import PredictorAnswer, mark
 from shioenv_eval.patches import changed_contents, operations, reconciled
 from shioenv_eval.suite import Suite, SuiteCase
 from shioenv_eval.suite_recorder import execute_input
@@ -81,7 +81,7 @@ def ceiling(
     with LocalExecutor(workers) as executor:
         for done, (number, behavior) in enumerate(executor.map(job, enumerate(tasks)), 1):
             case = suite.cases[number]
-            said = Said(behavior=behavior)
+            said = PredictorAnswer(behavior=behavior)
             if not mark(case, said).em_masked:
                 misses[number] = Miss(case.question.id, case.question.input, why(case, behavior))
             report(done, len(tasks))

@@ -25,7 +25,7 @@ from shioenv.execution.job import Tell, processes_here, silent
 from shioenv.files.durable import atomic_write, locked, storage_errors
 from shioenv.files.journal import Journal
 from shioenv.text import short_repr
-from shioenv_eval.metrics import Said, Status
+from shioenv_eval.metrics import PredictorAnswer, Status
 from shioenv_eval.predictor_pool import Bounds, PredictorPool
 from shioenv_eval.results import (
     NO_ANSWERS,
@@ -223,7 +223,7 @@ def _judged(
 
 
 @contextmanager
-def _journal(directory: Path, name: str, version: str = "") -> Iterator[Journal[Said]]:
+def _journal(directory: Path, name: str, version: str = "") -> Iterator[Journal[PredictorAnswer]]:
     """Open the journal of a predictor's answers; answers of another version are removed.
 
     If `version` is empty, all answers are kept.
@@ -234,7 +234,7 @@ def _journal(directory: Path, name: str, version: str = "") -> Iterator[Journal[
         if version and (not mark.exists() or mark.read_text(encoding="utf-8") != version):
             path.unlink(missing_ok=True)
             atomic_write(mark, version.encode())
-        journal: Journal[Said] = Journal(path, _decoded)
+        journal: Journal[PredictorAnswer] = Journal(path, _decoded)
         try:
             yield journal
         finally:
@@ -247,7 +247,7 @@ def _answers_file(directory: Path, name: str) -> Path:
     return directory / "answers" / f"{slug}-{digest}.ndjson"
 
 
-def said_json(said: Said) -> dict[str, Any]:
+def format_answer(said: PredictorAnswer) -> dict[str, Any]:
     """Return a predictor's answer to an input as JSON."""
     return {
         "status": said.status.value,
@@ -260,10 +260,10 @@ def said_json(said: Said) -> dict[str, Any]:
     }
 
 
-def parse_said(document: Mapping[str, Any]) -> Said:
-    """Parse the output of `said_json`. Errors: KeyError, ValueError, TypeError, AnswerError."""
+def parse_answer(document: Mapping[str, Any]) -> PredictorAnswer:
+    """Parse the output of `format_answer`. Errors: KeyError, ValueError, TypeError, AnswerError."""
     answer = document["answer"]
-    return Said(
+    return PredictorAnswer(
         Status(document["status"]),
         None if answer is None else behavior_of(answer),
         document["confidence"],
@@ -274,13 +274,13 @@ def parse_said(document: Mapping[str, Any]) -> Said:
     )
 
 
-def _encoded(place: int, said: Said) -> bytes:
-    return json.dumps({"number": place, **said_json(said)}).encode()
+def _encoded(place: int, said: PredictorAnswer) -> bytes:
+    return json.dumps({"number": place, **format_answer(said)}).encode()
 
 
-def _decoded(line: bytes) -> tuple[int, Said] | None:
+def _decoded(line: bytes) -> tuple[int, PredictorAnswer] | None:
     document = json.loads(line)
-    return document["number"], parse_said(document)
+    return document["number"], parse_answer(document)
 
 
 def _note(

@@ -15,8 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.export import SOURCE_MANIFEST, SOURCE_MANIFESTS, by_custom, parquet_library
-from shioenv.dataset.importers import Imported, is_parquet, numbered, record_files
+from shioenv.dataset.importers import SOURCE_MANIFEST, Imported, is_parquet, numbered, record_files
 from shioenv.dataset.input_lines import Distinct, Rejection, read_lines
 from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, decode_manifest
 from shioenv.dataset.record_reader import checked_contexts
@@ -29,6 +28,7 @@ from shioenv.files.durable import atomic_write, new_directory, sha256_of
 from shioenv.files.regular import is_directory, open_regular, read_regular
 from shioenv.synthesis.drawing import Drawing
 from shioenv.text import share
+from shioenv_eval.export import SOURCE_MANIFESTS, by_custom, parquet_library
 
 _ROWS = 100
 """Number of a Parquet file's records that are converted to Python values at a time."""
@@ -39,7 +39,7 @@ Report = Callable[[int], None]
 def import_records(
     source: str | Path, directory: str | Path, *, report: Report = lambda done: None
 ) -> Manifest:
-    """Make a dataset in `directory` of the records that `shioenv.dataset.export` wrote.
+    """Make a dataset in `directory` of the records that `shioenv_eval.export` wrote.
 
     `source` is a Parquet file, a file of JSON Lines (compressed or not), a directory of such files,
     or the Hugging Face layout. Each record stays as it is, its number, scores and flags included.
@@ -62,8 +62,8 @@ def import_records(
     if has_parts(source):
         names = sorted((path.stem for path in (source / SOURCE_MANIFESTS).glob("*")), key=by_custom)
         raise ImportFileError(
-            f"{source} holds several datasets: {', '.join(names)}",
-            hint="shioenv dataset import, or import_parts in Python, makes each of them",
+            f"{source} contains several datasets: {', '.join(names)}",
+            hint="use `shioenv dataset import`, or import_parts in Python, to import all of them",
         )
     if os.path.lexists(source / SOURCE_MANIFEST):
         return _exported(source, directory, report)
@@ -72,7 +72,7 @@ def import_records(
         records = _told(chain.from_iterable(map(_read, files)), report)
         first = next(records, None)
         if first is None:
-            raise ImportFileError(f"{source} holds no record")
+            raise ImportFileError(f"{source} contains no record")
         plan = _plan(first[1])
         writer = ShardWriter(temporary, plan)
         same, directories = _Same(), set()
@@ -110,7 +110,7 @@ class ImportedRecords:
         plan, records = self.manifest.plan, self.manifest.records
         return {
             "dataset": str(self.directory),
-            "records": f"{records:,}, as they were exported; nothing was executed",
+            "records": f"{records:,}, unchanged from the export; nothing was executed",
             "system": f"{plan.system}, digest {plan.system_digest[:12] or 'unknown'}",
             "volatile": f"{self.manifest.volatile} ({share(self.manifest.volatile, records)})",
         }
@@ -131,7 +131,9 @@ class ImportedParts:
 
     def rows(self) -> dict[str, str]:
         """Return labels and texts for people."""
-        parts = {name: f"{n:,} records, as they were exported" for name, n in self.counts.items()}
+        parts = {
+            name: f"{n:,} records, unchanged from the export" for name, n in self.counts.items()
+        }
         return {"datasets": str(self.directory), **parts}
 
 
@@ -143,7 +145,9 @@ def import_export(
     Errors: UsageError for a `sampler`. Those of `import_records`.
     """
     if sampler is not None:
-        raise UsageError("records of an export keep their samplers", hint="omit --sampler-label")
+        raise UsageError(
+            "--sampler-label does not apply to exported records", hint="omit --sampler-label"
+        )
     if has_parts(source):
         made = import_parts(source, directory, report=report)
         return ImportedParts(directory, {name: one.records for name, one in made.items()})
@@ -166,7 +170,7 @@ def import_parts(
     source, directory = Path(source), Path(directory)
     paths = [*(source / SOURCE_MANIFESTS).glob("*.json")]
     if not paths:
-        raise ImportFileError(f"{source / SOURCE_MANIFESTS} holds no manifest")
+        raise ImportFileError(f"{source / SOURCE_MANIFESTS} contains no manifest")
     done = 0
     made: dict[str, Manifest] = {}
     with new_directory(directory) as temporary:
@@ -209,8 +213,8 @@ def _restore(
     if (made.shards, made.contexts) != (manifest.shards, manifest.contexts):
         name = path.relative_to(source)
         raise ImportFileError(
-            f"{source}: the records are not those that {name} describes",
-            hint=f"export the dataset again; without {name} they stay as they are",
+            f"{source}: the records do not match {name}",
+            hint=f"export the dataset again, or delete {name} to import the records as they are",
         )
     atomic_write(directory / MANIFEST, content)
     return manifest
@@ -219,7 +223,9 @@ def _restore(
 def _contexts(source: Path, manifest: Manifest) -> Iterator[Context]:
     for kept, context in checked_contexts(source, manifest.contexts):
         if isinstance(context, str):
-            raise ImportFileError(f"{source / kept.file} {context}", hint="export the dataset anew")
+            raise ImportFileError(
+                f"{source / kept.file} {context}", hint="export the dataset again"
+            )
         yield context
 
 
@@ -255,14 +261,14 @@ class _Same:
             one, other = getattr(first, name), getattr(record, name)
             if one != other:
                 raise ImportFileError(
-                    f"{place}: its {name} is {other!r}, that of the first record is {one!r}",
-                    hint="a dataset has one: import the records of each into a dataset of its own",
+                    f"{place}: its {name} is {other!r}, but the first record has {one!r}",
+                    hint=f"import records with another {name} into another dataset",
                 )
         if record.session_id <= self._previous:
             raise ImportFileError(
                 f"{place}: its session_id is {record.session_id}, after {self._previous}",
-                hint="records stand in the order of their numbers, each number once: sort them, or "
-                "import each export into a dataset of its own",
+                hint="the numbers must be unique and ascending: sort the records, or import each "
+                "export into a separate dataset",
             )
         self._previous = record.session_id
         typed = "\n".join((record.input, *record.history))
@@ -276,8 +282,8 @@ def _refuse_damaged(place: str, record: Record, plan: Plan) -> None:
     if problem is not None:
         raise ImportFileError(
             f"{place}: {problem:.400}",
-            hint="the record was changed since it was made: export its dataset anew, where shioenv "
-            "dataset verify finds nothing wrong",
+            hint="the record was modified: check its dataset with `shioenv dataset verify`, and "
+            "export it again",
         )
 
 
@@ -315,11 +321,11 @@ def _rows(path: Path) -> Iterator[tuple[str, bytes | str]]:
             names = opened.schema_arrow.names
             others = sorted({*names} ^ {*NAMES})
             if others:
-                what = "lacks the column" if others[0] in NAMES else "has another column,"
+                what = "has no column" if others[0] in NAMES else "has an unknown column"
                 raise ImportFileError(
                     f"{path} {what} {others[0]!r}",
-                    hint="Parquet files are imported that hold records: those of shioenv dataset "
-                    "export. Write inputs of others as text, one a line",
+                    hint="only Parquet files of `shioenv dataset export` can be imported; write "
+                    "other inputs as text, one per line",
                 )
             number = 0
             for batch in opened.iter_batches(_ROWS):
@@ -329,7 +335,7 @@ def _rows(path: Path) -> Iterator[tuple[str, bytes | str]]:
     except OSError as error:
         raise ImportFileError(f"{path} cannot be read: {error.strerror or error}") from None
     except (arrow.ArrowException, ValueError, TypeError, KeyError) as error:
-        raise ImportFileError(f"{path} is no sound Parquet file: {error!s:.200}") from None
+        raise ImportFileError(f"{path} is not a valid Parquet file: {error!s:.200}") from None
 
 
 def _document(row: dict[str, Any]) -> dict[str, Any]:

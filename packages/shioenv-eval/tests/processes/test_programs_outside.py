@@ -174,7 +174,10 @@ def test_a_banner_is_refused_at_the_start(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("hello", "why"),
-    [('{"version": "\\ud800"}', "`version` in the answer"), ('{"training": 5}', "`training` in the answer")],
+    [
+        ('{"version": "\\ud800"}', "`version` in the answer"),
+        ('{"training": 5}', "`training` in the answer"),
+    ],
 )
 def test_what_a_program_says_of_itself_is_text(tmp_path: Path, hello: str, why: str) -> None:
     program = script(tmp_path, f"read -r line; cat <<'E'\n{hello}\nE\n{ANSWERS}")

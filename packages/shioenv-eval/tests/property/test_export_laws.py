@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shioenv.behavior.compare import CAP, Channel
-from shioenv.dataset.export import export
 from shioenv.dataset.importers import kind_of
 from shioenv.dataset.manifest import Plan
 from shioenv.dataset.record_reader import read_records
@@ -37,6 +36,7 @@ from shioenv.domain.runner import ScriptedRunner
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import LONGEST_INPUT, Limits
 from shioenv.synthesis.drawing import Drawing
+from shioenv_eval.export import export
 from shioenv_eval.exported_records import import_records
 
 NAMES = ("a.parquet", "a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "hub")

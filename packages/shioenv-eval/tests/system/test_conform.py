@@ -23,7 +23,7 @@ from shioenv.errors import PredictorError, UsageError
 from shioenv.system.store import System
 from shioenv_eval.conform.comparison import CaseComparison, compare_with_machine
 from shioenv_eval.conform.finding_files import write_comparison
-from shioenv_eval.conform.truth import AskedCase, CaseMachine, Choice, TruthCase, truth_of
+from shioenv_eval.conform.truth import CaseInput, CaseMachine, Choice, TruthCase, truth_of
 from shioenv_eval.predictor_pool import Bounds
 from support.nightly import LARGER, NIGHTLY, scaled
 
@@ -271,7 +271,7 @@ def test_a_case_knows_what_is_asked(system: System) -> None:
 
 def test_rounds_are_executed_by_the_same_processes(system: System) -> None:
     """A process takes a second to start, and a difference is made smaller in dozens of rounds."""
-    asked = AskedCase("/home/ubuntu", (), Input.from_marked(("wc", "README.md")))
+    asked = CaseInput("/home/ubuntu", (), Input.from_marked(("wc", "README.md")))
     with CaseMachine(system, 1) as machine:
         assert dict(machine.behaviors([(1, asked)])).keys() == {1}
         processes = children()

@@ -17,7 +17,7 @@ from shioenv.cli.main import app
 from shioenv.domain.predictor import PatchLevel, Predictor, make_predictor
 from shioenv.domain.runner import State
 from shioenv.system.store import System
-from shioenv_eval.metrics import Said
+from shioenv_eval.metrics import PredictorAnswer
 from shioenv_eval.patches import changed_files, operations
 from shioenv_eval.predictor_pool import Bounds, PredictorPool
 from shioenv_eval.predictors.bashkit import Bashkit
@@ -186,7 +186,7 @@ def pool() -> Iterator[PredictorPool]:
         yield made
 
 
-def said(pool: PredictorPool, *texts: str, cwd: str = HOME) -> list[Said]:
+def said(pool: PredictorPool, *texts: str, cwd: str = HOME) -> list[PredictorAnswer]:
     tasks = [(number, (text, State(cwd=cwd))) for number, text in enumerate(texts)]
     answers = dict(pool.said(tasks))
     return [answers[number] for number in range(len(texts))]

@@ -7,8 +7,8 @@ import pytest
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.grammar.library import load_grammar, names_of_grammars
-from shioenv_eval.grammars.check import run_examples
 from shioenv_eval.grammars.coverage import help_coverage
+from shioenv_eval.grammars.grammar_check import run_examples
 
 
 @pytest.mark.parametrize("name", names_of_grammars())

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.dataset.export import export
 from shioenv.dataset.split import Shares, split
 from shioenv.errors import ImportFileError, OutputExistsError
+from shioenv_eval.export import export
 from shioenv_eval.exported_records import import_parts, import_records
 from support.dataset_fakes import contents, make
 

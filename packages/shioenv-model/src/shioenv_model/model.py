@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shioenv.bash.normal import InputForms
 from shioenv.bash.program import Program, Simple
@@ -20,14 +20,13 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import with_contents
 from shioenv.domain.runner import Answer, Carried, Runner, State
 from shioenv.errors import Abstained, ContextError, PatchError
-from shioenv.live.model_shell import ModelShell
 from shioenv.text import short_repr
 from shioenv_model.bash.work import answering, aside
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.composed_inputs import (
     answer_broken,
-    asks_of_start,
-    is_asked_whole,
+    is_single_query,
+    uses_start_values,
 )
 from shioenv_model.composition.program_evaluation import Walk
 from shioenv_model.composition.reading import read_program
@@ -38,6 +37,9 @@ from shioenv_model.memory.sources import ALL, Sources
 from shioenv_model.memory.world import World
 from shioenv_model.rules.registry import Step
 from shioenv_model.single_commands import EXACT, GUESSED, Commands, VersionedGuesser, nothing
+
+if TYPE_CHECKING:
+    from shioenv.live.model_shell import ModelShell
 
 
 class Model:
@@ -121,7 +123,9 @@ class Model:
         return self.answer(shell_input, state).behavior
 
     def session(self, cwd: str | None = None) -> ModelShell:
-        """Return a shell of which the model answers each line, in the state after earlier ones."""
+        """Return a shell whose lines the model answers in turn."""
+        from shioenv.live.model_shell import ModelShell
+
         return ModelShell(self, self.world.state(cwd or self.world.start))
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
@@ -225,7 +229,7 @@ class Model:
             options = {} if state.context is None else state.before.document["shell_options"]
             program = read_program(text, extended=bool(options.get("extglob")))
             first = text.lstrip(" \t")[:1] not in ("#", "\n")  # else errors name another line
-            alone = first and is_asked_whole(text) and not asks_of_start(text)
+            alone = first and is_single_query(text) and not uses_start_values(text)
             words = _words(program) if alone and state.context is None else ()
             if words and not is_walked(words):
                 self._commands.answer_call(Call(text, parts=words), state, looked_up=True)

@@ -22,7 +22,7 @@ from shioenv_model.bash.expand import Expander
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.changes import attributes
 from shioenv_model.composition.directories import changed_directory, printed_directory
-from shioenv_model.composition.opening import given, opening
+from shioenv_model.composition.opening import opening, read_redirected_input
 from shioenv_model.composition.ruled import ruled
 from shioenv_model.composition.variables import Variables
 from shioenv_model.memory.memory import Memory
@@ -150,7 +150,7 @@ class Commands:
         return Step(call.text, Answer(opened, 1.0, "a redirection, by rule"))
 
     def _given(self, call: Call, state: State) -> Step | None:
-        fed = given(call, state)
+        fed = read_redirected_input(call, state)
         return None if fed is None else replace(self.ask(*fed), input=call.text)
 
     def _directory(self, call: Call, state: State) -> Step | None:

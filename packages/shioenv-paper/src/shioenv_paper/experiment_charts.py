@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from shioenv.dataset.stats import BINS, bin_of
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.text import fixed, share
 from shioenv_eval.report.chart_style import ACCENT, INK, MAIN, MUTED, RAMP, SOFT, STYLES, Style
@@ -20,15 +19,16 @@ from shioenv_eval.report.panels import (
     alone,
     bars,
     chart,
+    draw_paper_points,
     histogram,
     lengths_axis,
     means,
-    said,
     score_axis,
     sized,
     styled,
     titled,
 )
+from shioenv_eval.report.statistics import BINS, bin_of
 from shioenv_paper.estimator_replay import PAPER_ERRORS, Cell, Cells
 from shioenv_paper.length_groups import (
     FEW,
@@ -126,7 +126,7 @@ def draw_estimators(
         ]
         panel = means(rows, x, y, series, interval="band")
         if label == quoted_for:
-            panel = alt.LayerChart(layer=[panel, said(stated, x, y("mean"), dy=17)])
+            panel = alt.LayerChart(layer=[panel, draw_paper_points(stated, x, y("mean"), dy=17)])
         panels.append(sized(panel, label, 360, 330))
     return titled(
         alt.hconcat(*panels, spacing=34).resolve_legend(**_SHARED),
@@ -189,7 +189,7 @@ def _said_errors(x: alt.X, y: alt.Y, longest: int) -> Iterator[alt.Chart | alt.L
         row = {"arguments": last, "from": PAPER_LENGTH, "mean": error, "label": f"M={budget}"}
         rule = chart([row]).mark_rule(strokeWidth=2, color=PAPER)
         yield rule.encode(x=x, x2="from:Q", y=y)
-        yield said([row], x, y, align="left", dx=9, dy=dy, fontSize=10)
+        yield draw_paper_points([row], x, y, align="left", dx=9, dy=dy, fontSize=10)
 
 
 # ---- irreducibility by number of arguments ----
@@ -262,7 +262,7 @@ def _means_panel(
         for sampler, mean in PAPER_MEANS.items()
     ]
     place = {"align": "right", "dx": 6, "dy": 16}
-    return alt.LayerChart(layer=[panel, said(rows, x, _score("mean"), **place)])
+    return alt.LayerChart(layer=[panel, draw_paper_points(rows, x, _score("mean"), **place)])
 
 
 def _gain_panel(scores: Sequence[ScoredRecord], lengths: Sequence[int]) -> alt.LayerChart:

@@ -159,6 +159,6 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
         ) from None
 
 
-def shown_command() -> str:
+def format_command() -> str:
     """Return the command line of this process, quoted for a shell."""
     return shlex.join(["shioenv", *sys.argv[1:]])

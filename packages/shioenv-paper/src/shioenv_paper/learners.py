@@ -71,7 +71,7 @@ class PolicyEpisode:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PolicyRun:
     """A policy's inputs with one seed."""
 
     regime: str
@@ -99,7 +99,7 @@ def run_learners(
     require_libraries("this experiment", "rl", "sb3_contrib", "torch")
     from shioenv_paper import experiment_charts
 
-    played: list[Played] = []
+    played: list[PolicyRun] = []
     training: list[PolicyEpisode] = []
     began = time.monotonic()
     for constraint, sampler in CONSTRAINTS.items():
@@ -142,7 +142,7 @@ def run_learners(
     )
 
 
-MEASURES: Final[dict[str, Callable[[Played], float]]] = {
+MEASURES: Final[dict[str, Callable[[PolicyRun], float]]] = {
     "R": lambda one: _average(one, lambda e: e.irreducibility or 0.0),
     "necessary": lambda one: _average(one, lambda e: e.necessary),
     "arguments": lambda one: _average(one, lambda e: e.n_arguments),
@@ -155,7 +155,7 @@ MEASURES: Final[dict[str, Callable[[Played], float]]] = {
 """The measures for evaluating policies, for each seed."""
 
 
-def learners_table(played: Sequence[Played], episodes: int) -> Table:
+def learners_table(played: Sequence[PolicyRun], episodes: int) -> Table:
     """Return a table with one row per regime, with 95% intervals over seeds."""
     rows = [
         (regime, str(len(group)), *(_shown(*_mean(group, of)) for of in MEASURES.values()))
@@ -254,8 +254,8 @@ def _judged(
         vector.close()
 
 
-def _played(regime: str, seed: int, ended: Sequence[EndedEpisode], count: int) -> Played:
-    return Played(regime, seed, tuple(_episodes(regime, seed, ended, 0)), count)
+def _played(regime: str, seed: int, ended: Sequence[EndedEpisode], count: int) -> PolicyRun:
+    return PolicyRun(regime, seed, tuple(_episodes(regime, seed, ended, 0)), count)
 
 
 def _episodes(
@@ -278,16 +278,18 @@ def _episodes(
         )
 
 
-def _regimes(played: Sequence[Played]) -> Iterator[tuple[str, list[Played]]]:
+def _regimes(played: Sequence[PolicyRun]) -> Iterator[tuple[str, list[PolicyRun]]]:
     for regime in dict.fromkeys(one.regime for one in played):
         yield regime, [one for one in played if one.regime == regime]
 
 
-def _average(one: Played, of: Callable[[PolicyEpisode], float]) -> float:
+def _average(one: PolicyRun, of: Callable[[PolicyEpisode], float]) -> float:
     return sum(of(episode) for episode in one.episodes) / max(len(one.episodes), 1)
 
 
-def _mean(group: Sequence[Played], of: Callable[[Played], float]) -> tuple[float, float | None]:
+def _mean(
+    group: Sequence[PolicyRun], of: Callable[[PolicyRun], float]
+) -> tuple[float, float | None]:
     """Return the mean over seeds, and half of its 95% interval; None for one seed."""
     values = [of(one) for one in group]
     return sum(values) / len(values), half_interval(values)

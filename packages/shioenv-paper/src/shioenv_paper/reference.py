@@ -33,7 +33,7 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.seeding import generator
 from shioenv.synthesis.sample import sample
 from shioenv.synthesis.traces import Sample
-from shioenv_paper.exact import PassedOverError, scored, timely
+from shioenv_paper.exact import SkippedInputError, scored, timely
 from shioenv_paper.experiment_journal import InputJournal, Tried
 from shioenv_paper.experiment_output import columns
 from shioenv_paper.scores import ScoredRecord
@@ -179,7 +179,7 @@ def rescored(runner: Runner, task: tuple[int, Sample], *, seed: int, scoring: Sc
     scoring = replace(scoring, noise_runs=Scoring().noise_runs, target_se=None)
     try:
         score = scored(sample, seen, scoring, generator(seed, "score", number))
-    except PassedOverError as error:
+    except SkippedInputError as error:
         return Rescored(number, None, str(error))
     commands = [
         _command(segment, shell_input.through(index).text, seen)

@@ -108,9 +108,7 @@ class Reproduction:
     def to_json(self) -> dict[str, Any]:
         """Return the report; it has no time, host or rate."""
         kept = {
-            name: digest
-            for name, digest in self.made.records.items()
-            if name not in self.left_out
+            name: digest for name, digest in self.made.records.items() if name not in self.left_out
         }
         return {
             "reproduced": not self.faults,

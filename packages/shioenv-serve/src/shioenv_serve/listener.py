@@ -12,7 +12,7 @@ from shioenv.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ListenAddress:
     """A listening address."""
 
     host: str
@@ -45,7 +45,7 @@ def socket_url(listening: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def read_keys(given: Iterable[str], file: Path | None, door: Door) -> list[str]:
+def read_keys(given: Iterable[str], file: Path | None, listen_address: ListenAddress) -> list[str]:
     """Return the keys that clients must send. Errors: UsageError if they are missing or invalid."""
     keys = list(given)
     if file is not None:
@@ -58,9 +58,9 @@ def read_keys(given: Iterable[str], file: Path | None, door: Door) -> list[str]:
             raise UsageError("an API key must be one word of ASCII characters")
     if file is not None and not keys:
         raise UsageError(f"{file} contains no API key")
-    if not keys and not door.is_local:
+    if not keys and not listen_address.is_local:
         raise UsageError(
-            f"without a key, any host that reaches {door.host} could use these shells",
+            f"without a key, any host that reaches {listen_address.host} could use these shells",
             hint="require keys with --key-file FILE, or listen on 127.0.0.1",
         )
     return keys

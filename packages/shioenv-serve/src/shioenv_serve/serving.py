@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shioenv.execution.process import adopt_orphans
-from shioenv_serve.listener import Door, socket_url
+from shioenv_serve.listener import ListenAddress, socket_url
 
 LARGEST_BODY: Final = 1 << 20
 """Maximum bytes of a request's body; our choice: an input has 128 KiB at most."""
@@ -58,7 +58,7 @@ def detail(status: int, message: str) -> dict[str, Any]:
 
 def serve(
     application: Application,
-    door: Door,
+    listen_address: ListenAddress,
     said: Callable[[str], None],
     refusal: Callable[[int, str], dict[str, Any]] = detail,
 ) -> None:
@@ -68,7 +68,7 @@ def serve(
     error in the format of the application's protocol. Errors: UsageError if the address cannot be
     used.
     """
-    listening = door.opened()
+    listening = listen_address.opened()
     # asyncio sets this option only on sockets created as TCP, unlike those made here.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
     said(f"running on http://{socket_url(listening)} (Ctrl-C stops it)")

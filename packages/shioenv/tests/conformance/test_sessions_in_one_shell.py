@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
@@ -18,6 +19,14 @@ from shioenv.synthesis.sample import sample
 HOME = "/home/ubuntu"
 
 
+def run_rows(observer: SandboxRunner, rows: Sequence[str]) -> list[Behavior | None]:
+    machine = observer.open_session(rows, HOME)
+    try:
+        return [machine.row(number) for number in range(len(rows))]
+    finally:
+        machine.close()
+
+
 def repeated(observer: SandboxRunner, rows: Sequence[str], number: int) -> Behavior:
     return observer.execute(rows[number], State(cwd=HOME, history=tuple(rows[:number])))
 
@@ -31,7 +40,7 @@ def repeated(observer: SandboxRunner, rows: Sequence[str], number: int) -> Behav
         (("set -e", "false", "echo never"), 2),
         (("kill -9 $$", "echo never"), 0),
         (("trap 'echo bye' EXIT", "echo in"), 0),
-        (("trap 'echo at $BASH_COMMAND' DEBUG", "true"), 0),
+        (("trap 'echo at $BASH_COMMAND' DEBUG", "true"), 1),
         (("PATH=/nowhere; hash -r", "ls", "echo $PATH"), 3),
         (("ls() { echo forged; }", "ls", "unset -f ls; ls README.md"), 3),
         (("alias ls='echo no'; shopt -s expand_aliases", "ls"), 2),
@@ -46,8 +55,8 @@ def repeated(observer: SandboxRunner, rows: Sequence[str], number: int) -> Behav
         (("echo a \\", "echo b"), 0),
         (("if true", "then echo in; fi"), 0),
         (("eval 'echo )'", "echo after"), 0),
-        (("set -v", "echo one", "echo two"), 0),
-        (("echo $$; sh -c 'echo $PPID'", "true"), 1),
+        (("set -v", "echo one", "echo two"), 1),
+        (("echo $$; sh -c 'echo $PPID'", "true"), 2),
         (("nowhere_at_all", "cd nowhere", "echo $((1 / 0))", "echo ${x:?gone}"), 4),
         (("head -c 40000 /dev/zero", "head -c 40000 /dev/zero", "echo after"), 1),
         (("ulimit -n 20", "exec 9< README.md; ls", "ulimit -n"), 3),
@@ -60,7 +69,7 @@ def repeated(observer: SandboxRunner, rows: Sequence[str], number: int) -> Behav
 def test_a_row_that_attacks_the_next_one_is_carried_or_repeated(
     observer: SandboxRunner, rows: tuple[str, ...], carried: int
 ) -> None:
-    passed = observer.run_rows(rows, HOME)
+    passed = run_rows(observer, rows)
     assert len(passed) == len(rows)
     assert sum(behavior is not None for behavior in passed) <= carried
     for number, behavior in enumerate(passed):
@@ -68,13 +77,107 @@ def test_a_row_that_attacks_the_next_one_is_carried_or_repeated(
             assert behavior == repeated(observer, rows, number), rows[number]
 
 
-def test_what_shows_the_shell_is_repeated_alone(observer: SandboxRunner) -> None:
-    rows = ("true", "cat /proc/$$/cmdline", "env", "echo after")
-    passed = observer.run_rows(rows, HOME)
-    assert [behavior is None for behavior in passed] == [False, True, True, False]
+def test_what_shows_the_shell_is_the_last_line_of_a_copy(observer: SandboxRunner) -> None:
+    for row in ("cat /proc/$$/cmdline", "env", "ps -ef", "echo $BASH_EXECUTION_STRING; echo $x"):
+        rows = ("x=3", row, "echo after")
+        passed = run_rows(observer, rows)
+        assert passed[1] == repeated(observer, rows, 1), row
+        assert passed[2] is not None
 
 
-def test_records_of_drawn_sessions_are_those_of_repetition(observer: SandboxRunner) -> None:
+INPUTS = (
+    "echo $x $PWD $- $$ $PPID $BASHPID $SHLVL", "ls -la; ls -U /", "ps -ef", "env", "declare -p",
+    "set", "exec true", "exit 3", "echo 'open", "eval ')'", "nowhere",
+    "cat made; echo more >> made; cat made", "rm -rf * .b*; ls -a", "mkdir -p d/e; mv made d/e/",
+    "f; type f", "umask; ulimit -a; trap; alias", "(exit 4)", "sleep 0 & wait; echo $!",
+    "cat /proc/mounts; cat /proc/$$/maps | wc -l", "find . -type d", "jobs -l", "cd -; pwd",
+    "grep -v -e Vm -e Rss -e ctxt -e HugetlbPages /proc/$$/status",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ("x=5; cd /tmp", "f() { echo in f $x; }"),
+        ("echo hi > made; mkdir -p q/r", "cp README.md q; rm .bashrc"),
+        ("umask 077; ulimit -n 100", "set -f; shopt -s extglob; alias x=y"),
+        ("date > /dev/null; y=$(head -c 300000 /dev/zero | tr '\\0' a)", "unset y; ls ~root"),
+    ],
+)
+def test_inputs_in_copies_of_a_shell_do_what_repetition_gives(
+    observer: SandboxRunner, rows: tuple[str, ...]
+) -> None:
+    machine = observer.open_session([*rows, "true"], HOME)
+    state = State(cwd=HOME, history=rows)
+    for text in INPUTS:
+        live, theirs = machine.run(2, text), observer.execute(text, state)
+        assert live == theirs, text
+        assert live.processes == theirs.processes, text
+    machine.close()
+    assert not machine.why
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ("sleep 9 &", "other processes are running"),
+        ("exec 7< README.md", "other descriptors are open"),
+        ("exec > /dev/null", "other descriptors are open"),
+        ("renice 5 $$ > /dev/null", "attributes of its process were changed"),
+        ("echo other > /proc/$$/comm", "attributes of its process were changed"),
+        ("ln README.md second", "its files cannot be kept"),
+        ("mkdir gone; cd gone; rmdir ../gone", "its files cannot be kept"),
+        ("hostname other", "the machine was changed"),
+        ("mount -t tmpfs none /mnt", "the machine was changed"),
+        ("ipcmk -Q > /dev/null", "the machine was changed"),
+        ("ip link set lo down", "the machine was changed"),
+        ("trap 'echo bye' EXIT", "an earlier row left more than files and the shell's state"),
+        ("RANDOM=5", "an earlier row used random numbers"),
+        ("exit", "an earlier row left more than files and the shell's state"),
+    ],
+)
+def test_what_a_copy_cannot_carry_is_repeated_and_has_a_reason(
+    observer: SandboxRunner, row: str, why: str
+) -> None:
+    machine = observer.open_session([row, "true"], HOME)
+    assert machine.run(1, "true") is None
+    machine.close()
+    reasons = {why, "an earlier row left more than files and the shell's state"}
+    assert machine.why[1] in reasons
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "rm -rf --no-preserve-root / 2> /dev/null", "kill -9 -1", "kill -STOP -1", "exec cat",
+        "sleep 60 & disown", ":(){ :|:& };:", "ulimit -t 0; ulimit -f 0; ulimit -n 3",
+        "chmod -R 0 / 2> /dev/null", "cd /; while mkdir d && cd d; do :; done",
+        "mkdir .removed.1 .removed.2; touch .removed.1/x .removed.2/y", "renice 19 $$; nice",
+        "hostname attacked", "ipcmk -Q", "mount -t tmpfs none /home", "ip link set lo down",
+        "ln README.md two", "exec 2>&-; set -o posix; unset HOME PATH", "ls() { echo forged; }",
+        "head -c 5000000 /dev/zero | tr '\\0' a", "while :; do :; done",
+    ],
+)  # fmt: skip
+def test_a_copy_attacks_its_siblings_in_vain(observer: SandboxRunner, attack: str) -> None:
+    rows = ("x=5; echo kept > made", "true")
+    text = "echo $x; cat made; ls -a; ls / | wc -l; uname -n; ulimit -n; nice; ps -e; ip -br link"
+    state = State(cwd=HOME, history=rows[:1])
+    machine = observer.open_session(rows, HOME)
+    before = machine.run(1, text)
+    assert before == observer.execute(text, state)
+    machine.run(1, attack, wall_seconds=0.5)
+    after = machine.run(1, text)
+    assert after is None or after == before
+    machine.close()
+    other = observer.open_session(rows, HOME)
+    assert other.run(1, text) == before
+    other.close()
+
+
+@pytest.mark.parametrize("forks", [False, True])
+def test_records_of_drawn_sessions_are_those_of_repetition(
+    observer: SandboxRunner, forks: bool
+) -> None:
     samples = [*sample(count=32, seed=11, session_length=4, composite_share=0.3)]
     recorder = SessionRecorder(scoring=UNSCORED)
     compared = 0
@@ -83,7 +186,7 @@ def test_records_of_drawn_sessions_are_those_of_repetition(observer: SandboxRunn
         texts = [one.input.text for one in session]
         cwd = session[0].cwd
         passes = SessionPasses(
-            observer, texts, lambda rows, cwd=cwd, **how: observer.run_rows(rows, cwd, **how)
+            observer, texts, partial(observer.open_session, cwd=cwd), forks=forks
         )
         for one in session:
             mine, theirs = (
@@ -95,13 +198,34 @@ def test_records_of_drawn_sessions_are_those_of_repetition(observer: SandboxRunn
             if not (mine.behavior.volatile and theirs.behavior.volatile):
                 compared += 1
                 assert mine.behavior == theirs.behavior, [*one.history, one.input.text]
+        passes.close()
     assert compared > 16
 
 
 def test_rows_after_one_that_never_does_the_same_are_volatile(observer: SandboxRunner) -> None:
     rows = ("true", "echo $RANDOM$RANDOM", "echo after")
-    passes = SessionPasses(observer, rows, lambda r, **how: observer.run_rows(r, HOME, **how))
+    passes = SessionPasses(observer, rows, partial(observer.open_session, cwd=HOME))
     behavior = passes.execute(rows[2], State(cwd=HOME, history=rows[:2]))
     assert behavior.output == b"after\n"
     assert behavior.volatile
     assert not passes.repeated
+
+
+@pytest.mark.parametrize("text", ["ip -br link", "ip link set lo down; ip -br link"])
+def test_copies_after_one_that_used_the_network_have_a_new_one(
+    observer: SandboxRunner, text: str
+) -> None:
+    machine = observer.open_session(("x=1", "true"), HOME)
+    first = machine.run(1, text)
+    assert first is not None
+    assert machine.run(1, text) == first
+    machine.close()
+
+
+def test_hard_links_of_one_session_do_not_forbid_copies_in_the_next(
+    observer: SandboxRunner,
+) -> None:
+    for row, copied in (("ln README.md second", False), ("true", True)):
+        machine = observer.open_session((row, "true"), HOME)
+        assert (machine.run(1, "true") is not None) == copied
+        machine.close()

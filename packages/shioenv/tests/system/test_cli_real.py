@@ -101,7 +101,7 @@ def test_a_dataset_is_made_verified_described_and_shown(tmp_path: Path) -> None:
     assert "0 of them new" in again.stdout
     assert "first record" not in again.stderr
     assert "no problems" in shioenv("dataset", "verify", directory, "--replay", "3").stdout
-    assert json.loads(shioenv("dataset", "stats", directory, "--json").stdout)["records"] == 12
+    assert json.loads(shioenv("dataset", "verify", directory, "--json").stdout)["records"] == 12
     assert shioenv("dataset", "show", directory, "--count", "2").stdout.count("exit code") == 2
     assert "record 7" in shioenv("dataset", "show", directory, "--id", "7").stdout
     other = shioenv("generate", directory, "--count", "12", "--seed", "4", status=2)

@@ -71,14 +71,14 @@ def mcp(
 
         from shioenv_agents.mcp.server import server_of
         from shioenv_agents.mcp.transports import http_application, serve_stdio
-        from shioenv_serve.listener import Door, read_keys
+        from shioenv_serve.listener import ListenAddress, read_keys
         from shioenv_serve.serving import serve
     except ImportError:
         raise MissingExtraError(
             "shioenv serve mcp", "mcp", "mcp", "shioenv-serve", "uvicorn"
         ) from None
-    door = Door(host, port)
-    keys = read_keys([], key_file, door) if http else []
+    listen_address = ListenAddress(host, port)
+    keys = read_keys([], key_file, listen_address) if http else []
     offered = tool or [name for name in TOOLS if not http or keys or name != "preview"]
     if http and not keys and "preview" in offered:
         raise UsageError(
@@ -101,6 +101,10 @@ def mcp(
             return
         printing.note(f"tools: {', '.join(offered)}; the address is /mcp")
         application = http_application(
-            server_of(box), box.close_of, door=door, keys=keys, idle_seconds=idle
+            server_of(box),
+            box.close_of,
+            listen_address=listen_address,
+            keys=keys,
+            idle_seconds=idle,
         )
-        serve(application, door, printing.note)
+        serve(application, listen_address, printing.note)

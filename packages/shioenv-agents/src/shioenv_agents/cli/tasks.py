@@ -81,13 +81,13 @@ def make(
     from shioenv.errors import TaskError, UsageError
     from shioenv.files.durable import refuse_existing
     from shioenv_agents.tasks.make import make_tasks
-    from shioenv_agents.tasks.prompt import asked, rephrased
+    from shioenv_agents.tasks.prompt import checked_endpoint, rephrased
     from shioenv_agents.tasks.task import write_tasks
 
     if prompt_url and not prompt_model:
         raise UsageError("--endpoint needs --language-model", hint="--language-model MODEL")
     if prompt_model:
-        asked(prompt_url or "")
+        checked_endpoint(prompt_url or "")
     refuse_existing(out)
     manifest = read_manifest(directory)
     printing.note_unfinished(directory, manifest)

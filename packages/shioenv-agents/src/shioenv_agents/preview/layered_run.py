@@ -38,7 +38,7 @@ from shioenv.text import short_repr
 from shioenv_agents.preview import keeper
 from shioenv_agents.preview.apply import Application
 from shioenv_agents.preview.keeper import PATIENCE, Keeper
-from shioenv_agents.preview.plan import LONGEST, PreviewPlan
+from shioenv_agents.preview.mounts import LONGEST, PreviewPlan
 from shioenv_agents.preview.terminal_state import kept_streams
 from shioenv_agents.preview.texts import read_at, text_diff
 

@@ -31,7 +31,7 @@ from shioenv.sandbox.base import FileChange, FileStat
 from shioenv.system import host_diagnosis
 from shioenv_agents.preview import inside, keeper, layered_run, mounts
 from shioenv_agents.preview.layered_run import USUAL_LIMITS, Watch
-from shioenv_agents.preview.plan import PreviewPlan
+from shioenv_agents.preview.mounts import PreviewPlan
 from shioenv_agents.preview.terminal_state import kept_streams
 from shioenv_agents.preview.texts import LARGEST_TEXT, read_at
 from support.waiting import wait_until

@@ -33,7 +33,7 @@ from shioenv_agents.tasks.certify import (
 from shioenv_agents.tasks.episode import SHOWN, Episode, shown
 from shioenv_agents.tasks.goal_check import Judge
 from shioenv_agents.tasks.harbor.task_folders import refusal
-from shioenv_agents.tasks.make import made_of, make_tasks, proved_with_part, reworded, unsuited
+from shioenv_agents.tasks.make import make_task, make_tasks, proved_with_part, reworded, unsuited
 from shioenv_agents.tasks.prompt import in_file
 from shioenv_agents.tasks.task import Goal, GoalKind, Task, read_tasks, write_tasks
 from shioenv_agents.tasks.task_composition import composed_tasks, of_lines, repair_of
@@ -174,7 +174,7 @@ def test_what_makes_no_task_says_why(text: str, why: str | None) -> None:
 
 def test_a_record_of_another_behavior_makes_no_task() -> None:
     other = record("sort -r a", output_bytes=b"x\n")
-    assert made_of(other, MACHINE) == "its input has another effect in a persistent shell"
+    assert make_task(other, MACHINE) == "its input has another effect in a persistent shell"
 
 
 @pytest.mark.parametrize(

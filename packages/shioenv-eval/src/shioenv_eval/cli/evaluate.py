@@ -51,7 +51,7 @@ def evaluate(
     run_again: Annotated[
         bool,
         typer.Option(
-            "--run-again", help="Record the suite's inputs anew on the built system first."
+            "--run-again", help="First record the suite's inputs again on the built system."
         ),
     ] = False,
     out: Annotated[

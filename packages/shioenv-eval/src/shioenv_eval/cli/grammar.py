@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from shioenv.grammar.library import OwnGrammars
     from shioenv.grammar.symbols import Grammar
     from shioenv.system.store import System
-    from shioenv_eval.grammars.check import ExampleResult
     from shioenv_eval.grammars.coverage import Coverage
     from shioenv_eval.grammars.describe import DescribedSegment, Description
+    from shioenv_eval.grammars.grammar_check import ExampleResult
+    from shioenv_eval.report.grammar_report import GrammarReport
 
 app = typer.Typer()
 """The commands of the group `grammar`."""
@@ -72,7 +73,7 @@ def check(
     Each fault is printed with file, line and column. The exit status is 1 if there is a fault.
     """
     from shioenv.grammar.library import own_grammars
-    from shioenv_eval.grammars.check import check_grammars
+    from shioenv_eval.grammars.grammar_check import check_grammars
 
     asked = asked_grammars(grammars, own_grammars(own))
     faults = [fault for name, there in asked for fault in check_grammars([name], directory=there)]
@@ -131,7 +132,7 @@ def grammars_at(places: Iterable[tuple[str, Path]], sandbox: SandboxRunner) -> l
 
 def _failed(asked: list[tuple[str, Path]], system: str | None) -> list[ExampleResult]:
     """Return the results of examples whose behavior on the system contradicts their claim."""
-    from shioenv_eval.grammars.check import run_examples
+    from shioenv_eval.grammars.grammar_check import run_examples
 
     with opened(system) as sandbox:
         results = run_examples(grammars_at(asked, sandbox), executing(sandbox))
@@ -484,3 +485,95 @@ def _package(
 def _upstream(version: str) -> str:
     """Strip epoch and distribution suffix from a package version: `1:9.1-1+b1` -> `9.1`."""
     return version.rpartition(":")[2].partition("-")[0]
+
+
+@shared.command(app, "shioenv grammar report --count 1000 --ucs-count 500 --round-trip 5000")
+def report(
+    count: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Inputs of gcs to execute.")
+    ] = 20_000,
+    ucs_count: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Inputs of ucs to execute.")
+    ] = 5_000,
+    round_trip: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Inputs of gcs to parse back.")
+    ] = 100_000,
+    seed: shared.Seed = 0,
+    workers: Annotated[int, typer.Option(min=1, metavar="W", help="Worker processes.")] = 2,
+    system: shared.SystemName = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            "--compare-with",
+            metavar="INPUTS",
+            help="Instead, compare the policies with the inputs in this file, one a line (- is "
+            "stdin).",
+        ),
+    ] = None,
+    draws: Annotated[
+        int,
+        typer.Option(min=1, metavar="N", help="Inputs of each policy, for --compare-with."),
+    ] = 5000,
+    markdown: Annotated[
+        bool,
+        typer.Option(
+            "--markdown",
+            help="Print as Markdown, as in docs/grammars.md.",
+        ),
+    ] = False,
+) -> shared.Printout:
+    """Measure grammars: size, coverage, misuse, exit codes, speed.
+
+    Single commands are sampled and executed once each, which takes a few minutes. Misuse is a
+    failure that the program attributes to the command line. The exit status is 1 if a goal is
+    missed.
+
+    With --compare-with, nothing is executed. The report counts the given inputs that the grammars
+    derive on the system. It compares the inputs drawn by the policies mixed, people and paper with
+    the given ones, and with a table of usage.
+    """
+    if against is not None:
+        return _against(against, draws, seed, system, markdown=markdown)
+    from shioenv.execution.local import LocalExecutor
+    from shioenv_eval.report.grammar_report import grammar_report, grammars_page
+
+    made = grammar_report(
+        inputs=count,
+        ucs_inputs=ucs_count,
+        round_trip=round_trip,
+        seed=seed,
+        system=system,
+        executor=LocalExecutor(workers),
+        tell=printing.note,
+    )
+    parts = [grammars_page(made).encode()] if markdown else _goals(made)
+    return shared.Printout(made.to_json(), parts, indent=2, status=0 if made.reached else 1)
+
+
+def _against(
+    file: Path, draws: int, seed: int, system: str | None, *, markdown: bool
+) -> shared.Printout:
+    from shioenv_eval.report.likeness import compare_with_people
+
+    texts = stdin.given_lines(file)
+    made = compare_with_people(texts, draws=draws, seed=seed, system=system)
+    if markdown:
+        made_by = f"`shioenv grammar report --compare-with INPUTS --draws {draws} --seed {seed}`"
+        source = f"Made by {made_by}, from {len(texts):,} inputs written by people."
+        return shared.Printout(made.to_json(), [made.markdown(source).encode()], indent=2)
+    table = printing.table(("", *made.policies))
+    for label, cells in made.rows():
+        table.add_row(label, *cells)
+    lines = [
+        f"{label:10} {share.part:6} of {share.whole:6} derived  {share.share:.1%}"
+        for label, share in made.shares()
+    ]
+    return shared.Printout(made.to_json(), [*lines, table], indent=2)
+
+
+def _goals(made: GrammarReport) -> Iterator[str]:
+    for what, must, measured, reached in made.goals():
+        yield f"{'  ' if reached else '! '}{what.replace('`', '')}: {measured} ({must})"
+    for name, outcome in (("gcs", made.gcs), ("ucs", made.ucs)):
+        worst = (f"{command} {of.misuse_share:.1%}" for command, of in outcome.worst())
+        yield f"most misuse, {name}: {', '.join(worst)}"

@@ -37,7 +37,7 @@ from shioenv_eval.conform.verdicts import (
     DifferenceClass,
     classes_of,
 )
-from shioenv_eval.metrics import Said
+from shioenv_eval.metrics import PredictorAnswer
 from shioenv_eval.predictor_pool import Bounds, PredictorPool, Ready
 
 USUAL = Bounds()
@@ -244,7 +244,7 @@ def _verdicts(
 ) -> Iterator[CaseVerdict]:
     """Yield the verdict of each steady case, in order."""
     steady = {case_key(one.asked): one for one in truth if one.behavior is not None}
-    said: dict[str, Said] = {}
+    said: dict[str, PredictorAnswer] = {}
     for key, answer in sides.answers({key: one.asked for key, one in steady.items()}):
         said[key] = answer
         progress("answers", len(said), len(steady))

@@ -26,7 +26,7 @@ from shioenv_eval.conform.shrink import (
 )
 from shioenv_eval.conform.verdicts import CaseVerdict, Classes
 from shioenv_eval.mask import output_text_of
-from shioenv_eval.metrics import Said, Status
+from shioenv_eval.metrics import PredictorAnswer, Status
 from shioenv_eval.patches import changed_files, operations
 from shioenv_eval.predictor_pool import Ready
 from shioenv_eval.report.tables import grouped
@@ -141,7 +141,7 @@ def _removed(sides: Sides, before: Sequence[Reduced], after: Sequence[Reduced]) 
     return found
 
 
-def _late(said: Said) -> bool:
+def _late(said: PredictorAnswer) -> bool:
     return said.status is Status.TIMED_OUT
 
 

@@ -42,7 +42,7 @@ Report = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class AskedCase:
+class CaseInput:
     """An input with the state in which both sides are asked."""
 
     cwd: str
@@ -76,13 +76,13 @@ class TruthCase:
     """
 
     @property
-    def asked(self) -> AskedCase:
+    def asked(self) -> CaseInput:
         """The question for both sides."""
-        return AskedCase(self.drawn.cwd, self.drawn.history, self.drawn.input)
+        return CaseInput(self.drawn.cwd, self.drawn.history, self.drawn.input)
 
 
 Did = TypeVar("Did")
-Tasks: TypeAlias = Iterable[tuple[int, AskedCase]]
+Tasks: TypeAlias = Iterable[tuple[int, CaseInput]]
 
 
 class CaseMachine:
@@ -109,7 +109,7 @@ class CaseMachine:
         """
         return self._executor.map(self._single_run, tasks)
 
-    def _job(self, does: Callable[[Lane, tuple[int, AskedCase]], Did]) -> NumberedJob[Any, Did]:
+    def _job(self, does: Callable[[Lane, tuple[int, CaseInput]], Did]) -> NumberedJob[Any, Did]:
         return NumberedJob(
             does,
             system=self.system.name,
@@ -127,7 +127,7 @@ class CaseMachine:
         self._executor.close()
 
 
-def _behavior(lane: Lane, task: tuple[int, AskedCase]) -> Behavior | None:
+def _behavior(lane: Lane, task: tuple[int, CaseInput]) -> Behavior | None:
     asked = task[1]
     recorder = SessionRecorder(scoring=RUNS, alone=lane.alone)
     session = Session(asked.cwd, (asked.input,), asked.history)
@@ -135,7 +135,7 @@ def _behavior(lane: Lane, task: tuple[int, AskedCase]) -> Behavior | None:
     return None if did.volatile or did.output_truncated or did.patch_truncated else did
 
 
-def _single_run(lane: Lane, task: tuple[int, AskedCase]) -> Behavior:
+def _single_run(lane: Lane, task: tuple[int, CaseInput]) -> Behavior:
     def run() -> Behavior:
         return lane.execute(*task[1].task)
 

@@ -10,7 +10,7 @@ from shioenv.domain.context import pointer
 from shioenv.domain.predictor import PatchLevel
 from shioenv_eval.conform.truth import TruthCase
 from shioenv_eval.mask import output_text_of
-from shioenv_eval.metrics import Said, Status
+from shioenv_eval.metrics import PredictorAnswer, Status
 from shioenv_eval.patches import (
     changed_contents,
     changed_files,
@@ -43,7 +43,7 @@ class CaseVerdict:
     """A case, the other side's answer, and the classes in which it differs."""
 
     case: TruthCase
-    said: Said
+    said: PredictorAnswer
     classes: Classes
 
     @property
@@ -52,7 +52,7 @@ class CaseVerdict:
         return not self.classes
 
 
-def classes_of(truth: Behavior, said: Said, level: PatchLevel) -> Classes:
+def classes_of(truth: Behavior, said: PredictorAnswer, level: PatchLevel) -> Classes:
     """Return the classes in which an answer differs from the machine's behavior.
 
     Empty if it agrees. Outputs are compared as text, with CR LF converted to LF and nothing

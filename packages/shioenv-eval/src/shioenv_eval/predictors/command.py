@@ -15,7 +15,7 @@ from shioenv.domain.runner import Answer, State
 from shioenv.errors import PredictorError, ShioenvError
 from shioenv.system.store import find_system
 from shioenv_eval.predictors.line_program import LineProcess
-from shioenv_eval.predictors.tree import laid_out
+from shioenv_eval.predictors.tree import pristine_directory
 
 
 class CommandPredictor:
@@ -25,11 +25,11 @@ class CommandPredictor:
     input at a time. Its standard error is shown to the user.
 
     The first line asks the program to identify itself: `{"hello": true, "root": DIR}`. DIR contains
-    the files of the pristine system (`laid_out`). `root` is absent if the system is not built here.
-    The answer is a JSON object with optional `version`, `patch_level`, `install` and `shell`, as in
-    `Ready`. It may have `training`: a dataset, or a file of the inputs that the program was trained
-    on. Errors: PredictorError for a text that is not a command, or an invalid answer to the first
-    line. The errors of `LineProcess` are raised too.
+    the files of the pristine system (`pristine_directory`). `root` is absent if the system is not
+    built here. The answer is a JSON object with optional `version`, `patch_level`, `install` and
+    `shell`, as in `Ready`. It may have `training`: a dataset, or a file of the inputs that the
+    program was trained on. Errors: PredictorError for a text that is not a command, or an invalid
+    answer to the first line. The errors of `LineProcess` are raised too.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -105,7 +105,7 @@ def _root(system: str) -> dict[str, str]:
         built = find_system(system)
     except ShioenvError:
         return {}
-    return {"root": str(laid_out(built))}
+    return {"root": str(pristine_directory(built))}
 
 
 def _version(words: list[str]) -> str:

@@ -15,7 +15,7 @@ from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PredictorError
 from shioenv.files.documents import parse_json
 from shioenv.files.regular import LARGEST_LIST, lines_of, read_regular
-from shioenv_eval.metrics import Said, Status
+from shioenv_eval.metrics import PredictorAnswer, Status
 from shioenv_eval.results import JudgedPredictor
 from shioenv_eval.suite import Suite
 
@@ -98,7 +98,7 @@ def recorded_lines(suite: Suite, judged: JudgedPredictor) -> Iterator[dict[str, 
         yield {"input": asked.input, **where, **_recorded(said)}
 
 
-def _recorded(said: Said) -> dict[str, Any]:
+def _recorded(said: PredictorAnswer) -> dict[str, Any]:
     if said.status is Status.ABSTAINED:
         return {"abstained": True}
     if said.behavior is None:

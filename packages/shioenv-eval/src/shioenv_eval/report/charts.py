@@ -10,10 +10,10 @@ from typing import Any
 
 import altair as alt
 
-from shioenv.dataset.stats import BINS, GroupStatistics, Scores, Statistics
 from shioenv.text import count, fixed, share, visible
 from shioenv_eval.report.chart_style import ACCENT, PADDING, SOFT, svg_element
 from shioenv_eval.report.panels import bars, chart, count_axis, histogram, score_axis
+from shioenv_eval.report.statistics import BINS, GroupStatistics, Scores, Statistics
 from shioenv_eval.report.tables import Table
 
 WIDTH = 400

@@ -9,12 +9,12 @@ from typing import Any
 
 from shioenv.dataset.manifest import Manifest, read_manifest
 from shioenv.dataset.record_reader import read_records
-from shioenv.dataset.stats import Statistics, statistics_of
 from shioenv.domain.record import Record
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.text import count
 from shioenv_eval.report.browsed_records import SAID_BY_FLAGS, Samples
 from shioenv_eval.report.chart_style import DARK
+from shioenv_eval.report.statistics import Statistics, statistics_of
 from shioenv_eval.report.tables import Table
 from shioenv_eval.report.template import page_file, rendered
 

@@ -116,7 +116,7 @@ def means(
     return alt.LayerChart(layer=layers)
 
 
-def said(rows: Rows, x: alt.X, y: alt.Y, **text: Any) -> alt.LayerChart:
+def draw_paper_points(rows: Rows, x: alt.X, y: alt.Y, **text: Any) -> alt.LayerChart:
     """Draw the paper's numbers as points, each with its `label`, which `text` positions."""
     whole = chart(rows).encode(x=x, y=y)
     point = whole.mark_point(shape="diamond", filled=True, size=80, opacity=1, color=PAPER)

@@ -432,11 +432,11 @@ def test_variables_that_nothing_sets_are_left_over(text: str) -> None:
 def test_every_role_of_an_operand_or_a_value_is_adapted_without_a_fault() -> None:
     """There is an input for each option with a value, and for each grammar's operands."""
     texts = []
-    for name in names_of_grammars()[:: scaled(6, 1)]:
+    for name in names_of_grammars()[:: scaled(12, 1)]:
         for grammar in load_grammars([name]):
             command = grammar.command_tokens[0]
             values = [option for option in grammar.options if option.value is not None]
             texts += [f"{command} {option.names[0]} some_value word other" for option in values]
             texts.append(f"{command} one two three")
     found = adapted(*dict.fromkeys(texts))
-    assert len(found.questions) + len(found.aside) == len(set(texts)) > scaled(80, 500)
+    assert len(found.questions) + len(found.aside) == len(set(texts)) > scaled(40, 500)

@@ -17,7 +17,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.predictor import PatchLevel
 from shioenv_eval.evaluate import evaluate
 from shioenv_eval.frozen import judge
-from shioenv_eval.metrics import Said, Status
+from shioenv_eval.metrics import PredictorAnswer, Status
 from shioenv_eval.predictors.recording import recorded_lines
 from shioenv_eval.results import evaluation_results, judge_predictor
 from shioenv_eval.suite import Suite, SuiteCase, read_suite, write_suite
@@ -28,7 +28,7 @@ MOVE = ("m", "/fs/a", "/fs/b")
 CONTENT = ("=", "/fs/a", ENTRY)
 PID = [did(f"pid {n}\nfixed\n", added(f"tmp.{n}")) for n in (11, 22, 33)]
 
-HANDMADE: list[tuple[SuiteCase, Said]] = [
+HANDMADE: list[tuple[SuiteCase, PredictorAnswer]] = [
     (case(did("", MOVE), moved={"/fs/a": ENTRY}), said("", ("r", "/fs/a"), added("b"))),
     (case(did("", ("r", "/fs/a"), added("b"))), said("", MOVE)),
     (case(did("", ("r", "/fs/a"), ("r", "/fs/c"), added("b"))), said("", MOVE, ("r", "/fs/c"))),
@@ -44,10 +44,10 @@ HANDMADE: list[tuple[SuiteCase, Said]] = [
     (case(did("one\ntwo\n")), said("one\r\ntwo\r\n", added("n"))),
     (case(did("1", added("a/b~c"), exit_code=1)), said("1", added("a"), exit_code=1)),
     (case(did("", ("=", "/fs/b/links", 2), ("=", "/cwd", "/tmp"))), said("")),
-    (case(did("x", added("f"))), Said(Status.ABSTAINED)),
-    (case(did("x")), Said(Status.TIMED_OUT, why="late")),
-    (case(did("x", added("f"))), Said(Status.INVALID, Behavior(1, b"x"))),
-    (case(did("x")), Said(Status.INVALID)),
+    (case(did("x", added("f"))), PredictorAnswer(Status.ABSTAINED)),
+    (case(did("x")), PredictorAnswer(Status.TIMED_OUT, why="late")),
+    (case(did("x", added("f"))), PredictorAnswer(Status.INVALID, Behavior(1, b"x"))),
+    (case(did("x")), PredictorAnswer(Status.INVALID)),
 ]
 
 
@@ -60,7 +60,9 @@ def figures(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def same_figures(suite: Suite, answers: list[Said], level: PatchLevel, directory: Path) -> None:
+def same_figures(
+    suite: Suite, answers: list[PredictorAnswer], level: PatchLevel, directory: Path
+) -> None:
     one = judge_predictor(suite, answers, "mine", "1", level)
     write_suite(suite, directory / "suite.gz")
     lines = [json.dumps(line) for line in recorded_lines(suite, one)]
@@ -78,16 +80,18 @@ def test_each_handmade_answer_has_the_figures_of_evaluate(
         same_figures(suite_of(gold), [answer], level, tmp_path)
 
 
-def distorted(number: int, gold: SuiteCase) -> Said:
+def distorted(number: int, gold: SuiteCase) -> PredictorAnswer:
     run = gold.runs[number % len(gold.runs)]
-    others: list[Said] = [
-        Said(behavior=run),
-        Said(behavior=replace(run, output=run.output[:-3] + b"?\n")),
-        Said(behavior=replace(run, exit_code=(run.exit_code + 1) % 256)),
-        Said(behavior=replace(run, patch=ContextPatch(run.patch.operations[1:]))),
-        Said(behavior=replace(run, patch=ContextPatch((*run.patch.operations, added("new"))))),
-        Said(Status.INVALID, run),
-        Said(Status.ABSTAINED),
+    others: list[PredictorAnswer] = [
+        PredictorAnswer(behavior=run),
+        PredictorAnswer(behavior=replace(run, output=run.output[:-3] + b"?\n")),
+        PredictorAnswer(behavior=replace(run, exit_code=(run.exit_code + 1) % 256)),
+        PredictorAnswer(behavior=replace(run, patch=ContextPatch(run.patch.operations[1:]))),
+        PredictorAnswer(
+            behavior=replace(run, patch=ContextPatch((*run.patch.operations, added("new"))))
+        ),
+        PredictorAnswer(Status.INVALID, run),
+        PredictorAnswer(Status.ABSTAINED),
     ]
     return others[number * 5 % len(others)]
 

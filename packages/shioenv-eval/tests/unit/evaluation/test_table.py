@@ -5,14 +5,14 @@ from __future__ import annotations
 from shioenv.domain.predictor import PatchLevel
 from shioenv_eval.evaluate import Evaluation
 from shioenv_eval.evaluation_page import PAPER, markdown
-from shioenv_eval.metrics import Said
+from shioenv_eval.metrics import PredictorAnswer
 from shioenv_eval.results import judge_predictor
 from support.evaluation_fakes import case, did, suite_of
 
 
 def test_ours_and_the_papers_stand_in_tables_of_their_own() -> None:
     suite = suite_of(case(did("x\n"), text="ls"), case(did("y\n"), text="ls | wc"))
-    said = [Said(behavior=did("x\n")), Said(behavior=did("z\n"))]
+    said = [PredictorAnswer(behavior=did("x\n")), PredictorAnswer(behavior=did("z\n"))]
     one = judge_predictor(suite, said, "mine:a|b", "7", PatchLevel.FILES)
     page = markdown(Evaluation(suite, (one,), {"other": "it lacks node"}))
     assert "| `mine:a\\|b` (files) | 1.000 [1.00, 1.00] |" in page

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shioenv_eval.grammars.check import check_grammars
+from shioenv_eval.grammars.grammar_check import check_grammars
 
 GRAMMAR = """# Says a word.
 command   say

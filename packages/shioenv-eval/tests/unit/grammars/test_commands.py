@@ -15,7 +15,7 @@ from shioenv.grammar.library import (
 )
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.notation import FaultyGrammarError
-from shioenv_eval.grammars.check import check_grammars, check_values, run_examples
+from shioenv_eval.grammars.grammar_check import check_grammars, check_values, run_examples
 from shioenv_eval.grammars.recognise import Recogniser
 from support.paths import ROOT
 

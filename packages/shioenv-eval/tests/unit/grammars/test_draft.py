@@ -6,9 +6,9 @@ import pytest
 
 from shioenv.errors import GrammarError
 from shioenv.grammar.library import load_grammar
-from shioenv_eval.grammars.check import check_grammars
 from shioenv_eval.grammars.coverage import compare_with_help
 from shioenv_eval.grammars.draft import Execute, draft_grammar
+from shioenv_eval.grammars.grammar_check import check_grammars
 from shioenv_eval.grammars.help import read_help
 
 TOOL = """Usage: tool [OPTION]... [FILE]...

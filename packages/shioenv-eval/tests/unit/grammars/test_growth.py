@@ -16,9 +16,10 @@ from shioenv.grammar.library import load_grammar
 from shioenv.grammar.notation import Fault
 from shioenv.grammar.symbols import MAX_ARGUMENT_LENGTH, Nonterminal
 from shioenv.grammar.validation import MOST_BEFORE_TEXT, longest_length
-from shioenv_eval.grammars.check import check_grammars
 from shioenv_eval.grammars.describe import Describer
+from shioenv_eval.grammars.grammar_check import check_grammars
 from shioenv_eval.grammars.recognise import Recogniser
+from support.nightly import by_day
 
 HEAD = """command   say
 manual    say(1), words 1.0
@@ -112,7 +113,7 @@ def calls(work: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", by_day([*SHAPES], 2))
 def test_twice_the_grammar_is_twice_the_work(tmp_path: Path, shape: str) -> None:
     faults_of(tmp_path, "<a0> = x")  # what is read once
     found: list[Fault] = []

@@ -5,7 +5,7 @@ import pytest
 from shioenv.grammar.library import load_grammar, names_of_grammars, shipped_headers
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.traits import PATHS, Traits
-from shioenv_eval.grammars.check import check_traits
+from shioenv_eval.grammars.grammar_check import check_traits
 
 HEAD = "command x\nmanual x(1), T 1\npackage t\nvolatile no\n"
 BODY = """start x <option>* <from> <to>?

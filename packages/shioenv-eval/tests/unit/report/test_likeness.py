@@ -54,8 +54,8 @@ def test_a_comparison_is_a_part_of_a_page() -> None:
 @LARGER
 @pytest.mark.parametrize("policy", ["mixed", "people"])
 def test_no_option_is_repeated_in_vain(policy: str) -> None:
-    made = likeness_of(policy, scaled(150, 600))
-    assert made.repeated_in_vain.whole > scaled(25, 100)
+    made = likeness_of(policy, scaled(80, 600))
+    assert made.repeated_in_vain.whole > scaled(12, 100)
     assert made.repeated_in_vain.share <= 0.02
     assert made.repeated.share <= 0.05
 

@@ -20,14 +20,6 @@ from typer.testing import CliRunner
 
 from shioenv import errors
 from shioenv.cli.main import app
-from shioenv.dataset.stats import (
-    EXPENSIVE,
-    STEPS,
-    composition,
-    effects_of,
-    operators_of,
-    size_class,
-)
 from shioenv.dataset.write import ShardWriter
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.patch import ContextPatch
@@ -40,6 +32,14 @@ from shioenv_eval.report import chart_style
 from shioenv_eval.report.browsed_records import argument_levels
 from shioenv_eval.report.charts import RANKED, dataset_figures
 from shioenv_eval.report.dataset_page import collect_page_data, write_report
+from shioenv_eval.report.statistics import (
+    EXPENSIVE,
+    STEPS,
+    composition,
+    effects_of,
+    operators_of,
+    size_class,
+)
 from shioenv_eval.report.template import FILE
 from support.dataset_fakes import HOME, plan
 

@@ -54,9 +54,9 @@ class Array:
     def text(self) -> str:
         """Format the array in Bash's notation. Errors: Abstained."""
         if self.associative:
-            items = (f"[{_key(key)}]={written(value)} " for key, value in self.items.items())
+            items = (f"[{_key(key)}]={quote_value(value)} " for key, value in self.items.items())
             return f"({''.join(items)})"
-        return f"({' '.join(f'[{key}]={written(value)}' for key, value in self.items.items())})"
+        return f"({' '.join(f'[{key}]={quote_value(value)}' for key, value in self.items.items())})"
 
     def subscript(self, key: str | int) -> str:
         """Return the key of an element; negative indices count from the end. Errors: Abstained."""
@@ -100,13 +100,13 @@ def _bucket(key: str) -> int:
 
 
 def _key(key: str) -> str:
-    return written(key) if _META.search(key) or not key.isprintable() else key
+    return quote_value(key) if _META.search(key) or not key.isprintable() else key
 
 
 _ANSI = {"\a": "a", "\b": "b", "\x1b": "E", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v"}
 
 
-def written(value: str) -> str:
+def quote_value(value: str) -> str:
     """Quote a value as in `declare -p`. Errors: Abstained for unprintable non-ASCII characters."""
     if value.isprintable():
         return '"' + re.sub(r'([\\$`"])', r"\\\1", value) + '"'

@@ -14,7 +14,7 @@ from shioenv.bash.read import Reader
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, evaluate
-from shioenv_model.bash.arrays import Array, written
+from shioenv_model.bash.arrays import Array, quote_value
 from shioenv_model.bash.braces import braces
 from shioenv_model.bash.modifiers import Modifiers, single_quoted, unescaped_ansi
 from shioenv_model.bash.patterns import EXTENDED, SPECIAL, escaped, is_pattern, paths
@@ -448,7 +448,7 @@ class Expander(Modifiers):
             return list(map(single_quoted, values))
         if letter == "k":
             return [each for pair in array.items.items() for each in pair]
-        pairs = " ".join(f"{key} {written(one)}" for key, one in array.items.items())
+        pairs = " ".join(f"{key} {quote_value(one)}" for key, one in array.items.items())
         return [f"{pairs} " if array.associative and pairs else pairs]
 
     def _item(self, name: str, subscript: str) -> tuple[str, str | None]:

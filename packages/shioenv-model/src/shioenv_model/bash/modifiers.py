@@ -13,7 +13,7 @@ from shioenv.bash.read import Reader
 from shioenv.bash.words import ansi
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
-from shioenv_model.bash.arrays import Array, written
+from shioenv_model.bash.arrays import Array, quote_value
 from shioenv_model.bash.patterns import matches
 from shioenv_model.bash.work import COPIED, spend
 
@@ -243,7 +243,7 @@ def _referring(text: str, found: str) -> str:
 def single_quoted(value: str) -> str:
     """Quote a value as `${x@Q}` does."""
     if not value.isprintable():
-        return written(value)
+        return quote_value(value)
     if value == "'":
         return "\\'"
     return "'" + value.replace("'", "'\\''") + "'"

@@ -11,7 +11,7 @@ from shioenv.bash.builtins import DECLARING
 from shioenv.bash.words import split_words
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
-from shioenv_model.bash.arrays import Array, written
+from shioenv_model.bash.arrays import Array, quote_value
 from shioenv_model.bash.braces import braces
 from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.scoping import REFERENCE
@@ -298,7 +298,7 @@ def _printed(here: Environment, name: str, words: Sequence[str]) -> int:
             value = here.value_of(field)
             if field == "OLDPWD":
                 place = here.variable(field)
-                text = "declare -x OLDPWD" + ("" if place is None else f"={written(place)}")
+                text = "declare -x OLDPWD" + ("" if place is None else f"={quote_value(place)}")
                 here.write(here.streams.fds[1], os.fsencode(f"{text}\n"))
             elif value is None:
                 here.variable(field)  # raises Abstained for a variable that is not in the context

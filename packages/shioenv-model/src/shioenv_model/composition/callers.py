@@ -75,7 +75,7 @@ class FindCall:
         return [(*self.command[:-1], *files)] if files else []
 
 
-def found(words: Sequence[str]) -> FindCall | None:
+def parse_find(words: Sequence[str]) -> FindCall | None:
     """Parse a `find`. None unless `-exec` is its only action and its last one."""
     if "-exec" not in words or {"-o", "-or", ",", "(", "-a", "-and"} & set(words):
         return None
@@ -215,7 +215,7 @@ class Callers:
             return False
         words = [field for word in command.words for field in self._here.expander.fields(word)]
         if words[0] == "find":
-            search = found(words)
+            search = parse_find(words)
             listed = self._listed(search) if search else None
             calls = search.calls(listed[0]) if search and listed else None
         else:

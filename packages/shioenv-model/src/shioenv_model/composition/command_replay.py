@@ -126,7 +126,7 @@ def silent(text: str) -> str:
     return "{ " + text + "; } </dev/null >/dev/null 2>&1 || :"
 
 
-def written(data: bytes) -> str:
+def write_commands(data: bytes) -> str:
     """Return commands that write these bytes to standard output; short texts use only builtins."""
     if not data:
         return ":"
@@ -137,7 +137,7 @@ def written(data: bytes) -> str:
 
 def fed(text: str, data: bytes) -> str:
     """Return the command with these bytes piped to its standard input."""
-    return f"{{ {text}; }} < <({written(data)})"
+    return f"{{ {text}; }} < <({write_commands(data)})"
 
 
 def connected(text: str, pipes: Mapping[str, bytes | None]) -> str:
@@ -145,7 +145,7 @@ def connected(text: str, pipes: Mapping[str, bytes | None]) -> str:
 
     def pipe(match: re.Match[str]) -> str:
         data = pipes.get(match[0])
-        return match[0] if data is None else f"<({written(data)})"
+        return match[0] if data is None else f"<({write_commands(data)})"
 
     return PIPES.sub(pipe, text)
 

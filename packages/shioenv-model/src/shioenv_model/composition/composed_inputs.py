@@ -55,7 +55,7 @@ class Composition:
         with answering(shell_input):
             program = read_program(shell_input)
             try:
-                if is_asked_whole(shell_input) and not asks_what_was_kept(shell_input, start):
+                if is_single_query(shell_input) and not uses_shell_values(shell_input, start):
                     return answer_of(self._runner, shell_input, start)
                 return Walk(self._runner, start, shell_input).answer(program)
             except RecursionError:
@@ -83,12 +83,12 @@ def answer_broken(runner: Runner, refused: Refused, text: str, state: State) -> 
     return replace(answer, behavior=behavior, confidence=answer.confidence * REFUSED)
 
 
-def asks_what_was_kept(text: str, state: State) -> bool:
+def uses_shell_values(text: str, state: State) -> bool:
     """Whether the text may use the shell's start values, or values kept from the history."""
-    return asks_of_start(text) or bool(state.history and _KEPT.search(text))
+    return uses_start_values(text) or bool(state.history and _KEPT.search(text))
 
 
-def asks_of_start(text: str) -> bool:
+def uses_start_values(text: str) -> bool:
     """Whether the text may use values set at a shell's start (D-27).
 
     Records made before D-27 show a `cd` there, so they do not answer such texts.
@@ -96,7 +96,7 @@ def asks_of_start(text: str) -> bool:
     return _OF_START.search(text) is not None
 
 
-def is_asked_whole(text: str) -> bool:
+def is_single_query(text: str) -> bool:
     """Whether the runner can be queried about the whole text, without composition.
 
     The text is then a single command (`is_single`), no expression, and no `find -exec`. False for a

@@ -75,7 +75,7 @@ def is_set(state: State, name: str) -> bool:
     return element(value, key, scope.variable) is not None
 
 
-def looked_up(state: State, path: str, *, follow: bool = True) -> FileEntry | None:
+def look_up(state: State, path: str, *, follow: bool = True) -> FileEntry | None:
     """Look up the file at a path; None if there is none. `follow`: a final link is followed.
 
     Errors: Abstained if the context does not show it.
@@ -129,7 +129,7 @@ def holds(state: State, operator: str, operand: str) -> bool:
         return bool(state.before.document["settings"].get(f"-o {operand}"))
     if letter not in _OF_FILES or letter == "N":
         raise Abstained(f"{operator} is not supported")
-    entry = looked_up(state, operand, follow=letter not in "hL")
+    entry = look_up(state, operand, follow=letter not in "hL")
     if entry is None:
         return False
     if letter in "ae":
@@ -156,7 +156,7 @@ def holds(state: State, operator: str, operand: str) -> bool:
 
 def _related(state: State, operator: str, left: str, right: str) -> bool:
     """Whether an operator of `_AGES` is true of two files."""
-    one, other = looked_up(state, left), looked_up(state, right)
+    one, other = look_up(state, left), look_up(state, right)
     if operator == "-ef":
         if one is None or other is None:
             return False

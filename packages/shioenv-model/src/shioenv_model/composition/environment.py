@@ -29,7 +29,7 @@ from shioenv_model.bash.patterns import EXTENDED, SPECIAL, is_pattern
 from shioenv_model.bash.references import references
 from shioenv_model.bash.work import COPIED, spend
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.command_replay import fed, written
+from shioenv_model.composition.command_replay import fed, write_commands
 from shioenv_model.composition.frames import (
     Buffer,
     Discard,
@@ -197,13 +197,13 @@ class Environment(ShellVariables):
         final: bool = False,
     ) -> Behavior:
         """Return a command's behavior without changing the environment: see `Asker.ask`."""
-        place = os.fsencode(self.place_said())
+        place = os.fsencode(self.message_prefix())
         beside, self.beside = self.beside, ()
         how = CallSetting(
             stdin=stdin, separate=separate, piped=piped, final=final, beside=beside, place=place
         )
         behavior = self.asking.ask(call, how)
-        return as_dash_says(behavior, place) if self.place.is_dash else behavior
+        return in_dash_wording(behavior, place) if self.place.is_dash else behavior
 
     def advance(self, text: str, behavior: Behavior) -> None:
         """Advance to the state after a command: see `Asker.advance`."""
@@ -336,7 +336,7 @@ class Environment(ShellVariables):
         if old is not None and len(old) == entry.size:
             digests = {name: self.asking.know(old + data)}
         behavior = Behavior(0, b"", ContextPatch(tuple(operations)), content_digests=digests)
-        self.advance(f"{written(data)} >> {quoted(sink.path)}", behavior)
+        self.advance(f"{write_commands(data)} >> {quoted(sink.path)}", behavior)
 
     @contextmanager
     def to(self, streams: Streams) -> Iterator[None]:
@@ -454,7 +454,7 @@ class Environment(ShellVariables):
         return found.substitutes or not all(name.isidentifier() for name in found.names)
 
 
-def as_dash_says(behavior: Behavior, place: bytes) -> Behavior:
+def in_dash_wording(behavior: Behavior, place: bytes) -> Behavior:
     """Rewrite the shell's own message to dash's wording. Errors: Abstained."""
     if place not in behavior.output:
         return behavior

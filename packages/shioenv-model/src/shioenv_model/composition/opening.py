@@ -94,7 +94,7 @@ def umask_of(state: State) -> int:
     return int(said, 8) if re.fullmatch("[0-7]{4}", said) else 0o022
 
 
-def given(call: Call, state: State) -> tuple[Call, State] | None:
+def read_redirected_input(call: Call, state: State) -> tuple[Call, State] | None:
     """Replace `< FILE` by that file's content as standard input: the new command and state.
 
     None for a command without `<`, and for unknown content.

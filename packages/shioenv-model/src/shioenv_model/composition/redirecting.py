@@ -78,7 +78,7 @@ class Redirections:
             elif operator == ">&" and redirect.target.isdigit():
                 source = count(redirect.target)
                 if source not in fds:
-                    said = f"{self._here.place_said()}{redirect.target}: Bad file descriptor\n"
+                    said = f"{self._here.message_prefix()}{redirect.target}: Bad file descriptor\n"
                     self._here.write(fds[2], os.fsencode(said))
                     return 1
                 fds[1 if descriptor is None else descriptor] = fds[source]
@@ -139,7 +139,7 @@ class Redirections:
         """Write Bash's error for a target that expands to several words, or to none; return 1."""
         if references(word).substitutes:
             raise Abstained("a redirection whose substitution is not one word")
-        message = f"{self._here.place_said()}{word}: ambiguous redirect\n"
+        message = f"{self._here.message_prefix()}{word}: ambiguous redirect\n"
         self._here.write(fds[2], os.fsencode(message))
         return 1
 

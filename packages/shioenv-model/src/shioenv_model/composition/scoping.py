@@ -264,7 +264,7 @@ class ShellVariables(ABC):
 
     def complain(self, said: str) -> None:
         """Write one of Bash's own messages to standard error."""
-        self.report(os.fsencode(f"{self.place_said()}{said}\n"))
+        self.report(os.fsencode(f"{self.message_prefix()}{said}\n"))
 
     def usage(self, name: str, word: str, usage: str) -> None:
         """Fail as Bash does for an invalid option, the first letter of `word`."""
@@ -272,7 +272,7 @@ class ShellVariables(ABC):
         self.report(os.fsencode(f"{name}: usage: {usage}\n"))
         self.status = 2
 
-    def place_said(self) -> str:
+    def message_prefix(self) -> str:
         """Return the prefix of Bash's messages at this point."""
         # a function without a file: under `bash -c`, messages show `environment`
         where = "environment" if self.place.calls and self.place.file == "bash" else self.place.file

@@ -166,7 +166,7 @@ def _file(here: Environment, words: Sequence[str]) -> Script | NotRun | None:
 
 
 def _refused(here: Environment, path: str, entry: FileEntry | None) -> NotRun | None:
-    place = here.place_said()
+    place = here.message_prefix()
     if len(posixpath.basename(path)) > 255:
         raise Abstained("a name that is too long for a file")
     if entry is None:

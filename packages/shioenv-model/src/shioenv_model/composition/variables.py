@@ -13,7 +13,7 @@ from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import evaluate
-from shioenv_model.bash.arrays import Array, written
+from shioenv_model.bash.arrays import Array, quote_value
 
 _DECLARATION = re.compile(r"declare -([-A-Za-z]+) ([A-Za-z_]\w*)(?:=(.*))?", re.ASCII | re.DOTALL)
 _ORDER = "aAinrtxclu"
@@ -71,7 +71,7 @@ class Value:
     def declaration(self, name: str) -> str:
         """Format the line of `declare -p`. Errors: Abstained."""
         letters = attributes(self)
-        value = "" if self.text is None else f"={written(self.text)}"
+        value = "" if self.text is None else f"={quote_value(self.text)}"
         if self.array is not None:
             value = f"={self.array.text()}" if self.array.assigned else ""
         return f"declare -{letters or '-'} {name}{value}"

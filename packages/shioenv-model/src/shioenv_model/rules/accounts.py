@@ -59,7 +59,7 @@ class _Users:
         return name
 
 
-def told_of_users(words: Sequence[str], state: State) -> Iterator[tuple[str, str]]:
+def id_lines(words: Sequence[str], state: State) -> Iterator[tuple[str, str]]:
     """Return the output of `id` for each user operand: a line, or an error.
 
     Errors: Abstained for `id` without operands, which describes the shell's own process, and for
@@ -89,7 +89,7 @@ def told_of_users(words: Sequence[str], state: State) -> Iterator[tuple[str, str
 def groups_of_users(words: Sequence[str], state: State) -> Iterator[tuple[str, str]]:
     """Return the output of `groups` for each user operand: a line, or an error.
 
-    Errors: Abstained, as in `told_of_users`.
+    Errors: Abstained, as in `id_lines`.
     """
     _, names = options_of(words, "")
     if not names:

@@ -26,8 +26,8 @@ from shioenv_model.composition.call import Call
 from shioenv_model.composition.opening import NULL
 from shioenv_model.composition.variables import Variables
 from shioenv_model.memory.functions.counting import figures, row
-from shioenv_model.memory.functions.paths import above, last_part
-from shioenv_model.rules.accounts import groups_of_users, told_of_users
+from shioenv_model.memory.functions.families import above, last_part
+from shioenv_model.rules.accounts import groups_of_users, id_lines
 from shioenv_model.rules.differences import run_diff
 from shioenv_model.rules.options import options_of, parse_options, words_of
 from shioenv_model.rules.sorting import common_lines, sorted_text
@@ -324,7 +324,7 @@ def _wc(words: Sequence[str], state: State) -> Behavior:
     for name, entry in zip(names, entries, strict=True):
         content = b"" if entry is None or name in wrong else state.read(name)
         if content is None or not content.isascii() or re.search(rb"[^\t-\r -~]", content):
-            raise Abstained("a content that is not known, or is no plain text")
+            raise Abstained("a content that is unknown, or not plain text")
         size += len(content)
         least = 7 if entry is not None and entry.perms[0] != "-" else least
         rows.append((name, figures(content.decode())))
@@ -364,7 +364,7 @@ PROGRAMS: Mapping[str, Callable[[Sequence[str], State], Behavior]] = MappingProx
         "base64": _base64, "basename": _basename, "bc": _bc, "cat": _cat, "comm": _comm,
         "diff": _diff, "dirname": _dirname,
         "env": _env, "expr": _expr, "groups": _of_users(groups_of_users),
-        "id": _of_users(told_of_users),
+        "id": _of_users(id_lines),
         "printenv": _printenv, "readlink": _readlink, "seq": _seq, "sort": _sort, "wc": _wc,
         "which": _which, "yes": _yes,
     }

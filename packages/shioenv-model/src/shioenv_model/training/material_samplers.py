@@ -32,7 +32,7 @@ from shioenv.synthesis.mistakes import slip
 from shioenv.synthesis.sample import sample
 from shioenv.system.catalogue import catalogue, quoted_name
 from shioenv.system.store import System
-from shioenv_model.composition.composed_inputs import is_asked_whole
+from shioenv_model.composition.composed_inputs import is_single_query
 from shioenv_model.composition.reading import read_program
 
 PIPED = "stages"
@@ -129,7 +129,7 @@ def _is_command(text: str) -> bool:
     """Whether a text is one simple command on one line, without the pipe that `parted` finds."""
     if "\n" in text or _PIPE in text or text.startswith("#"):
         return False
-    return is_asked_whole(text) and bool(read_program(text))
+    return is_single_query(text) and bool(read_program(text))
 
 
 CROSSED = "crossed"

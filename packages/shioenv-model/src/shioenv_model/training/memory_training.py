@@ -29,8 +29,8 @@ from shioenv.files.unfinished import Parts, keep_files, take_files, unfinished
 from shioenv.guests import package_version
 from shioenv.recording.execution_cache import sources_digest
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.composed_inputs import is_asked_whole
-from shioenv_model.composition.opening import given
+from shioenv_model.composition.composed_inputs import is_single_query
+from shioenv_model.composition.opening import read_redirected_input
 from shioenv_model.files import read_card, write_card
 from shioenv_model.memory.forms import Forms
 from shioenv_model.memory.index import Index, write_index
@@ -99,8 +99,8 @@ def _apart(
 
 def _taken(text: str, state: State, forms: Forms) -> Taken | None:
     """Parse a single command; None for several."""
-    call, _ = given(Call.parse(text), state) or (Call(text), state)
-    return taken(Call.parse(text), state, forms) if is_asked_whole(call.text) else None
+    call, _ = read_redirected_input(Call.parse(text), state) or (Call(text), state)
+    return taken(Call.parse(text), state, forms) if is_single_query(call.text) else None
 
 
 def train_memory(

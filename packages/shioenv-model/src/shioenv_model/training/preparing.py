@@ -23,7 +23,7 @@ from shioenv.domain.record import Record
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained, ModelError, PatchError
 from shioenv.system.declare import SystemDeclaration
-from shioenv_model.composition.composed_inputs import is_asked_whole
+from shioenv_model.composition.composed_inputs import is_single_query
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.world import World
 from shioenv_model.sequence.codec import Codec
@@ -278,7 +278,7 @@ def _text_of(
         if stdin is None:
             return "unknown input of a pipe"
         state, text = replace(state, stdin=stdin), stage
-    if not is_asked_whole(text):
+    if not is_single_query(text):
         return "several commands"
     behavior = record.behavior()
     if len(behavior.patch.operations) > most:  # every operation takes at least one token

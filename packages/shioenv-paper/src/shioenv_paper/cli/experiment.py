@@ -411,7 +411,7 @@ def _run(
 ) -> shared.Printout:
     from shioenv.execution.local import LocalExecutor
     from shioenv.recording.execution_cache import CACHE_BYTES
-    from shioenv_paper.experiment_output import shown_command
+    from shioenv_paper.experiment_output import format_command
     from shioenv_paper.setting import ExperimentSetting
 
     stopped = f"stopped; finished parts are saved in {out}: run the same command to resume"
@@ -422,7 +422,7 @@ def _run(
             system_name=system,
             limits=limits,
             executor=LocalExecutor(workers, cache_bytes=CACHE_BYTES),
-            command=shown_command(),
+            command=format_command(),
             report=meter.update,
         )
         results = experiment(setting)

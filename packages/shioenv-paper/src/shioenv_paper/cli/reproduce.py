@@ -23,9 +23,7 @@ def _group() -> None: ...
 def quick(
     out: Annotated[
         Path,
-        typer.Option(
-            metavar="DIR", help="Directory for records, answers and the report. Resumes."
-        ),
+        typer.Option(metavar="DIR", help="Directory for records, answers and the report. Resumes."),
     ],
     source: Annotated[
         str | None,
@@ -56,8 +54,8 @@ def quick(
         made = made_values(
             out,
             workers=workers,
-            records=lambda progress: meter.tell("records", progress.done, progress.count),
-            answers=lambda name, *counts: meter.tell(f"answers of {name}", *counts),
+            records=lambda progress: meter.update("records", progress.done, progress.count),
+            answers=lambda name, *counts: meter.update(f"answers of {name}", *counts),
         )
     found = reproduce(made, out)
     document = found.to_json()

@@ -20,7 +20,6 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
-from shioenv.dataset.export import export
 from shioenv.dataset.external import CommandList, read_list
 from shioenv.dataset.importers import kind_of
 from shioenv.dataset.input_lines import read_lines
@@ -28,7 +27,6 @@ from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.repair import repair
 from shioenv.dataset.select import Selection, select
-from shioenv.dataset.stats import statistics
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import encode
 from shioenv.errors import (
@@ -40,8 +38,10 @@ from shioenv.errors import (
 )
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
+from shioenv_eval.export import export
 from shioenv_eval.exported_records import import_records
 from shioenv_eval.leakage import find_leaks
+from shioenv_eval.report.statistics import statistics
 from shioenv_paper.released import import_released
 from support.dataset_fakes import contents, make
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from shioenv.dataset.export import card
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.repair import repair
 from shioenv.dataset.select import Selection, select
-from shioenv.dataset.stats import statistics
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import Record, ScoredSegment
 from shioenv.errors import ImportFileError, OutputExistsError, RepairError, UsageError
+from shioenv_eval.export import card
+from shioenv_eval.report.statistics import statistics
 from shioenv_paper.released import ImportedRelease, import_released
 
 

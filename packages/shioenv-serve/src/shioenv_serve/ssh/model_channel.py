@@ -27,7 +27,7 @@ from shioenv_serve.ssh import wires
 from shioenv_serve.ssh.calls import Caller, LoginCall
 from shioenv_serve.ssh.machine_channel import connect_command
 from shioenv_serve.ssh.machines import login_words, start_command
-from shioenv_serve.ssh.model_files import AskedFiles, ScpAnswers, SftpAnswers
+from shioenv_serve.ssh.model_files import ModelFiles, ScpAnswers, SftpAnswers
 from shioenv_serve.ssh.uploads import PROTOCOL, tap_of
 from shioenv_serve.ssh.visitor_channel import Ended, House, SshChannel, Visitor, cancel_tasks
 
@@ -37,7 +37,7 @@ _ENDS = re.compile(r"\b(?:exit|exec|logout)\b")
 _EXIT = re.compile(r"\s*(?:exit|logout)(?:\s+(\d{1,3}))?\s*")
 
 
-class AskedChannel(SshChannel):
+class ModelChannel(SshChannel):
     """A channel whose lines are answered by a shell without a terminal."""
 
     def __init__(
@@ -122,7 +122,7 @@ class AskedChannel(SshChannel):
             return await self._answer(command), None
         began, before = time.monotonic(), shell.state.before.document
         seat = cast("Seat[ModelShell]", self._shell)
-        files = AskedFiles(shell, self._house.accounts)
+        files = ModelFiles(shell, self._house.accounts)
         if protocol == "scp":
             scp = ScpAnswers(seat, files, self._uploads, self._heard, self._said)
             exit_code = await scp.answer(command)

@@ -19,7 +19,7 @@ from shioenv.live.asciicast import Harmless, read_asciicast
 from shioenv.live.model_shell import ModelShell
 from shioenv.sandbox.base import Request
 from shioenv_serve.events import EventLog, origin
-from shioenv_serve.ssh.recordings import LONGEST_RECORDING, ChannelRecording
+from shioenv_serve.ssh.visitor_channel import LONGEST_RECORDING, ChannelRecording
 from shioenv_serve.visit_log import LoggedLine, read_visits, repeated
 
 

@@ -25,9 +25,9 @@ from shioenv_serve.events import LONGEST, LONGEST_PATCH, EventLog, origin
 from shioenv_serve.ssh import watch as watching
 from shioenv_serve.ssh import wires
 from shioenv_serve.ssh.daemon import settings
-from shioenv_serve.ssh.login_policy import REMEMBERED, AtTry, policy_of
 from shioenv_serve.ssh.machines import Account, login_words
-from shioenv_serve.ssh.sshd_log import Heard
+from shioenv_serve.ssh.server import REMEMBERED, AtTry, policy_of
+from shioenv_serve.ssh.sshd_log import SshdLogParser
 from shioenv_serve.ssh.uploads import (
     LARGEST,
     MOST_OPEN,
@@ -468,7 +468,7 @@ def test_a_proposal_becomes_a_hassh() -> None:
         "debug2: compression ctos: none [preauth]",
         "debug2: languages ctos:  [preauth]",
     ]
-    heard = Heard()
+    heard = SshdLogParser()
     ((event, fields),) = [told for line in lines for told in heard.line(line)]
     assert event == "cowrie.client.kex"
     assert fields["hasshAlgorithms"] == "a,b;c;m;none"
@@ -489,7 +489,7 @@ def test_a_proposal_becomes_a_hassh() -> None:
     ],
 )  # fmt: skip
 def test_lines_become_events(line: str, event: str | None) -> None:
-    assert [name for name, _ in Heard().line(line)] == ([event] if event else [])
+    assert [name for name, _ in SshdLogParser().line(line)] == ([event] if event else [])
 
 
 # ---- the log ----

@@ -22,7 +22,7 @@ from shioenv.live.model_shell import ModelShell
 from shioenv_serve.ssh.machines import Account
 from shioenv_serve.ssh.model_files import (
     HANDLES,
-    AskedFiles,
+    ModelFiles,
     ScpAnswers,
     SftpAnswers,
     file_mode,
@@ -85,7 +85,7 @@ class Visit:
             lambda *told: self.dropped.append(told), self.room, Room(1 << 30),
         )  # fmt: skip
         accounts = {"alice": Account("alice", 1000, 1001, "/", "/bin/sh")}
-        self.files = AskedFiles(self.shell, accounts)
+        self.files = ModelFiles(self.shell, accounts)
         self.sftp = SftpAnswers(self.files, self.uploads)
 
     def ask(self, kind: int, *fields: int | bytes | str, number: int = 7) -> tuple[int, bytes]:

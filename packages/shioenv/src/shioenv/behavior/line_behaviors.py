@@ -10,6 +10,7 @@ import hashlib
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import replace
 from typing import Final
 
@@ -29,6 +30,7 @@ from shioenv.sandbox.base import (
     Execution,
     FileChange,
     FileStat,
+    Marked,
     Request,
     ShellSandbox,
 )
@@ -102,6 +104,14 @@ class LineRecorder:
             pass
         self._last = execution
         self._leave(execution, self._recorder.found.shell, self._recorder.found.cwd)
+
+    def copy(self, *, frozen: bool = False) -> LineRecorder:
+        """Return a recorder that continues from here; with `frozen` the layer was just frozen."""
+        other = copy(self)
+        other._left = dict(self._left)
+        if frozen:
+            other._frozen, other._left = self._composed(self._left), {}
+        return other
 
     def whole(self) -> Behavior:
         """Return the joint behavior of all lines, with the last one's output and exit code."""
@@ -238,6 +248,7 @@ class Lines:
         self._sandbox, self._recorder, self._cwd = sandbox, recorder, cwd
         self._give_back: Callable[[ShellSandbox], object] | None = give_back
         self._calls = CallLock()
+        self._marked: dict[int, LineRecorder] = {}
         self.busy = False
         """On a terminal: whether a process other than the shell was in the foreground at the last
         look."""
@@ -277,6 +288,43 @@ class Lines:
         request = Request(line, cwd=self._cwd, wall_seconds=wall_seconds)
         with self.turn():
             return self._recorder.printed(self._run(request, blind=True))
+
+    def mark(self) -> Marked:
+        """Keep the state of the shell and the machine's files as a node, for `run_from`.
+
+        The shell has ended afterwards if a line changed files. Errors: those of `look`.
+        """
+        with self._machine():
+            marked = self._sandbox.mark()
+            self.ended = not marked.stays
+            if marked.why is None:
+                self._marked[marked.node] = self._recorder.copy(frozen=marked.frozen)
+            return marked
+
+    def run_from(
+        self,
+        node: int,
+        line: str,
+        *,
+        last: bool,
+        wall_seconds: float | None = None,
+        separate: bool = False,
+        order: Order = "as it comes",
+    ) -> Behavior:
+        """Run a line in the state that `mark` kept, and return its behavior.
+
+        The present shell is ended, and its changes since the node are undone. With `last` the shell
+        ends with the line, as `bash -c` does with its last one. Errors: SandboxError, after which
+        the machine is gone.
+        """
+        request = Request(
+            line, cwd=self._cwd, wall_seconds=wall_seconds, separate=separate, order=order
+        )
+        with self._machine():
+            execution = self._sandbox.run_from(node, request, last=last)
+            self._recorder = self._marked[node].copy()
+            self.ended = not execution.stays
+            return self._recorder.behavior(execution)
 
     def beside(
         self,

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar, cast
 from shioenv.behavior.capture import Recorder
 from shioenv.behavior.history import difference
 from shioenv.behavior.line_behaviors import LineRecorder, Lines
-from shioenv.behavior.sessions import run_session, shows_a_kill
+from shioenv.behavior.sessions import SessionMachine, shows_a_kill
 from shioenv.behavior.typed_rows import Row, RowKind, request_of
 from shioenv.domain.behavior import NOTHING, Behavior
 from shioenv.domain.context import Context, keys
@@ -239,25 +239,28 @@ class SandboxRunner(Uncopied):
         """Whether this runner's sandbox has resident shells (`start_shell`)."""
         return self.limits.sandbox == "namespaces" and not self.limits.without_shell_state
 
-    def run_rows(
+    def open_session(
         self,
         rows: Sequence[str],
         cwd: str,
         *,
         separate: bool = False,
         order: Order = "as it comes",
-    ) -> list[Behavior | None]:
-        """Run a session's rows in one resident shell, and return the behavior of each row.
+    ) -> SessionMachine:
+        """Start a machine that runs a session's rows, and inputs in the states that they left.
 
-        None means that `execute` has to run the row with its history (`run_session`).
-        `separate` and `order` are those of `execute`. Errors: those of `start_shell`.
+        `separate` and `order` are those of `execute`, for the rows. The caller closes the machine.
+        Errors: those of `start_shell`.
         """
         lines = self.start_shell(cwd, idle_seconds=LENT_SECONDS, separate=separate)
-        try:
-            return run_session(lines, rows, self.limits, separate=separate, order=order)
-        finally:
-            self._spent.seconds += lines.seconds
-            lines.close()
+        return SessionMachine(
+            lines, rows, self.limits, separate=separate, order=order, note=self._note
+        )
+
+    def _note(self, seconds: float, waited: bool) -> None:
+        """Count a run of a session's machine among this thread's runs."""
+        self._spent.seconds += seconds
+        self._spent.waited = waited
 
     def start_shell(
         self, cwd: str | None = None, *, idle_seconds: float, separate: bool = False

@@ -1,16 +1,16 @@
-"""Run the rows of a session one after the other in one resident shell.
+"""Run the rows of a session in one machine, and inputs in the states that its rows left.
 
 The oracle is repetition: `bash -c` runs the rows before it and the row, and what the former did is
-removed. A row for which the resident shell may differ has no behavior here. Its caller repeats the
-history.
+removed. A run that may differ has no behavior here. Its caller repeats the history.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from shioenv.bash.complete import ScriptReader
 from shioenv.behavior.line_behaviors import Lines
@@ -27,62 +27,214 @@ _SHOWS_SHELL: Final = re.compile(
     r"proc\b|\b(?:ps|pgrep|pkill|pidof|pstree|top|lsof|fuser|w|killall)\b"
     r"|\b(?:set|declare|typeset|compgen|env|printenv|export)\b|(?i:environ)|%ENV|BASH_|\$\$|\$!|PPID|getpid|BASHPID|SHLVL|LINENO"
 )
-"""Words of rows that may show the numbers, arguments or environment of their shell's processes.
+"""Words of rows that may show the numbers or environment of their shell's processes.
 
-There a resident shell differs from `bash -c`. Its arguments lack the rows. A row's last command is
-a separate process, whose `SHLVL` is not lowered."""
+There a resident shell differs from `bash -c`, which replaces itself by its last command. Such rows
+run as the last one of a copy of their shell."""
+
+_SHOWS_FILE_NUMBERS: Final = re.compile(
+    r"\b(?:stat|df|lsof|findmnt|\w*ino)\b|inode|mountinfo|%i|-ls\b|-inum|-printf"
+    r"|\b(?:ls|dir|vdir)\b[^|;&]*\s-\w*i"
+)
+"""Words of inputs that may show numbers of files or of their file system: frozen layers change
+them."""
+
+_SEEDS: Final = re.compile("RANDOM")
+"""Words of rows after which a copy of their shell would draw the same numbers again."""
 
 _SETTINGS: Final = frozenset(
     {"-o verbose", "-o onecmd", "-o noexec", "-o history", "-o monitor", "-o posix"}
 )
 """Options with which a shell reads the lines of a script otherwise than single lines."""
 
+SHOWS_SHELL: Final = "it shows its shell"
+LEAVES_MORE: Final = "an earlier row left more than files and the shell's state"
+SHOWS_NUMBERS: Final = "it shows numbers of files"
+DRAWS: Final = "an earlier row used random numbers"
+LIMITED: Final = "it may reach a limit of all rows together"
 
-def run_session(
-    lines: Lines,
-    rows: Sequence[str],
-    limits: Limits,
-    *,
-    separate: bool = False,
-    order: Order = "as it comes",
-) -> list[Behavior | None]:
-    """Run a session's rows in a new resident shell, and return the behavior of each.
 
-    None stands for a row that has to be repeated. One kind shows its shell (`_SHOWS_SHELL`). Other
-    rows leave state that a replay lacks, such as a process, a trap or a reached limit. These are
-    repeated with all rows after them, as are all rows after the shell's end.
+class SessionMachine:
+    """A resident shell that runs a session's rows, with nodes from which other inputs continue.
+
+    The number of a row counts from 0. Row N runs in the state that the rows before it left. That
+    state can be kept as a node (`Lines.mark`).
     """
-    behaviors = list(_behaviors(lines, rows, limits, separate=separate, order=order))
-    return [*behaviors, *[None] * (len(rows) - len(behaviors))]
 
+    def __init__(
+        self,
+        lines: Lines,
+        rows: Sequence[str],
+        limits: Limits,
+        *,
+        separate: bool = False,
+        order: Order = "as it comes",
+        note: Callable[[float, bool], object] = lambda _seconds, _waited: None,
+    ) -> None:
+        """`lines` is a new shell. `separate` and `order` are those of `Lines.run`, for the rows.
 
-def _behaviors(
-    lines: Lines, rows: Sequence[str], limits: Limits, *, separate: bool, order: Order
-) -> Iterator[Behavior | None]:
-    above = printed = length = 0
-    for row in rows:
-        length += len(row.encode("utf-8", "surrogateescape")) + 1
-        if not is_complete(row) or length > LONGEST_INPUT:
-            return
+        `note` gets the seconds of each run, and whether it timed out while it slept.
+        """
+        self._lines, self._note = lines, note
+        self._rows, self._limits = rows, limits
+        self._separate, self._order = separate, order
+        self.passed: list[Behavior] = []
+        """The behavior of each row that ran, as a line of the resident shell."""
+        self.why: dict[int, str] = {}
+        """Why there is no node before a row, or no behavior of it."""
+        self._ended: str | None = None
+        self._nodes: dict[int, int] = {}
+        self._frozen: set[int] = set()
+        self._at = 0  # the row before which the shell waits; -1: it does not wait
+        self._printed, self._seconds, self._spent = 0, 0.0, 0.0
+
+    def close(self) -> None:
+        """End the machine."""
+        self._lines.close()
+
+    def row(self, number: int) -> Behavior | None:
+        """Return the behavior of a row, None if it has to be repeated."""
+        if _SHOWS_SHELL.search(self._rows[number]):
+            return self.run(number, self._rows[number], separate=self._separate, order=self._order)
+        return self.passed[number] if self._run_rows(number + 1) else None
+
+    def run(
+        self,
+        number: int,
+        text: str,
+        *,
+        separate: bool = False,
+        order: Order = "as it comes",
+        wall_seconds: float | None = None,
+    ) -> Behavior | None:
+        """Run an input in place of a row, as the last one of its shell.
+
+        None means that the history has to be repeated; `why` has the reason.
+        """
+        history = self._rows[:number]
+        if (node := self._node(number)) is None:
+            return None
+        if number in self._frozen and _SHOWS_FILE_NUMBERS.search(text):
+            self._no(number, SHOWS_NUMBERS)
+            return None
+        if _length([*history, text]) > LONGEST_INPUT:
+            self._no(number, LIMITED)
+            return None
+        line, self._at = self._above(number) + text, -1
+        how: dict[str, Any] = {"separate": separate, "order": order, "wall_seconds": wall_seconds}
+        behavior = self._do(lambda: self._lines.run_from(node, line, last=True, **how))
+        if behavior is None:
+            self._no(number, self._ended or LEAVES_MORE)
+            return None
+        printed = sum(len(each.output) for each in self.passed[:number]) + len(behavior.output)
+        newest = self._lines.newest
+        if printed > self._limits.output_bytes or newest is None or shows_a_kill(newest):
+            self._no(number, LIMITED)
+            return None
+        return behavior
+
+    def _no(self, number: int, why: str) -> None:
+        self.why.setdefault(number, why)
+
+    def _node(self, number: int) -> int | None:
+        """Return the node before a row, None if there is none."""
+        if number in self._nodes:
+            return self._nodes[number]
+        if number in self.why or not self._run_rows(number):
+            return None
+        if any(map(_SEEDS.search, self._rows[:number])):
+            self._no(number, DRAWS)
+            return None
+        if self._at != number:
+            self._no(number, LEAVES_MORE)
+            return None
         try:
-            behavior = lines.run("\n" * above + row, separate=separate, order=order)
+            marked = self._lines.mark()
         except (ShellEndedError, SandboxError):
-            return
-        above += row.count("\n") + 1
-        printed += len(behavior.output)
-        execution = lines.newest
+            self._ended = LEAVES_MORE
+            self._no(number, LEAVES_MORE)
+            return None
+        if marked.why is not None:
+            self._no(number, marked.why)
+            return None
+        self._nodes[number] = marked.node
+        if marked.frozen or number - 1 in self._frozen or self._frozen:
+            self._frozen.add(number)
+        if not marked.stays:
+            self._at = -1
+        return marked.node
+
+    def _run_rows(self, count: int) -> bool:
+        """Run the first rows that did not run yet; return whether they ran."""
+        while len(self.passed) < count:
+            number = len(self.passed)
+            if self._ended is not None:
+                self.why.setdefault(count, self._ended)
+                self.why.setdefault(number, self._ended)
+                return False
+            behavior = self._row(number)
+            if behavior is None:
+                self._ended = self._ended or LEAVES_MORE
+            else:
+                self.passed.append(behavior)
+        return True
+
+    def _row(self, number: int) -> Behavior | None:
+        """Run the next row in the resident shell, or in a copy of it that continues."""
+        row, limits = self._rows[number], self._limits
+        if not is_complete(row) or _length(self._rows[: number + 1]) > LONGEST_INPUT:
+            return None
+        how: dict[str, Any] = {"separate": self._separate, "order": self._order}
+        text, spent = self._above(number) + row, self._spent
+        if self._at == number:
+            behavior = self._do(lambda: self._lines.run(text, **how))
+        elif number in self._nodes:
+            node = self._nodes[number]
+            behavior = self._do(lambda: self._lines.run_from(node, text, last=False, **how))
+        else:
+            return None
+        if behavior is None:
+            return None
+        self._seconds += self._spent - spent
+        self._at = -1 if self._lines.ended else number + 1
+        self._printed += len(behavior.output)
+        execution = self._lines.newest
         if (
             execution is None
             or not behavior.shell_state_known
-            or printed > limits.output_bytes
-            or lines.seconds > limits.wall_seconds / 2
+            or self._printed > limits.output_bytes
+            or self._seconds > limits.wall_seconds / 2
             or shows_a_kill(execution)
             or _leaves_more(execution, behavior)
         ):
-            return
-        yield None if _SHOWS_SHELL.search(row) else behavior
-        if lines.ended:
-            return
+            return None
+        if self._lines.ended:
+            self._ended = LEAVES_MORE
+        return behavior
+
+    def _do(self, run: Callable[[], Behavior]) -> Behavior | None:
+        """Return the behavior of a run, None if its machine is gone."""
+        began = time.perf_counter()
+        try:
+            return run()
+        except (ShellEndedError, SandboxError):
+            self._ended = LEAVES_MORE
+            self._nodes.clear()
+            return None
+        finally:
+            took = time.perf_counter() - began
+            self._spent += took
+            newest = self._lines.newest
+            self._note(took, newest is not None and newest.waited)
+
+    def _above(self, number: int) -> str:
+        """Return a newline for each line of the rows before a row."""
+        return "\n" * sum(row.count("\n") + 1 for row in self._rows[:number])
+
+
+def _length(rows: Sequence[str]) -> int:
+    """Return the bytes of rows joined to one input, with a newline after each."""
+    return sum(len(row.encode("utf-8", "surrogateescape")) + 1 for row in rows)
 
 
 @lru_cache(maxsize=1024)  # each row is run several times

@@ -1,4 +1,4 @@
-"""`shioenv dataset`: verify, describe and show datasets."""
+"""`shioenv dataset`: verify, show and edit datasets."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ import typer
 
 from shioenv.cli import dataset_tools, printing, shared
 from shioenv.cli.progress import counting
-from shioenv.text import fixed, share
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
-    from shioenv.dataset.stats import Statistics
     from shioenv.domain.record import Record
 
 app = typer.Typer(
@@ -28,7 +25,7 @@ SHOWN_LINES = 12
 """Maximum lines of output, and of changes, shown for one record."""
 
 SHOWN_GROUPS = 20
-"""Maximum rows of a table of statistics, and damaged shards, shown; `--json` has all of them."""
+"""Maximum number of damaged shards shown; `--json` has all of them."""
 
 REMAINS = (
     "with `names over`, inputs see nothing of the host's file system; with `part over`, they see "
@@ -83,78 +80,6 @@ def verify(
     records = printing.counted(report.records, "record")
     lines.append(f"{records} in {printing.counted(report.shards, 'shard')}: {verdict}")
     return shared.Printout(document, lines, indent=2, status=0 if ok else 1)
-
-
-@shared.command(app, "shioenv dataset stats ./dataset")
-def stats(directory: shared.Directory) -> shared.Printout:
-    """Print statistics: scores, exit codes, commands, composition."""
-    from shioenv.dataset.manifest import read_manifest
-    from shioenv.dataset.stats import statistics
-
-    printing.note_unfinished(directory, read_manifest(directory))
-    described = statistics(directory)
-    return shared.Printout(described.to_json(), _described(described), indent=2)
-
-
-def _described(described: Statistics) -> Iterator[str | Text | Table]:
-    from itertools import islice
-
-    from rich.text import Text
-
-    scores = described.irreducibility
-    total = described.records
-    rows = {
-        "records": f"{total}, {described.sampler}"
-        + (
-            ", not executed here"
-            if not described.system
-            else f" on {described.system}"
-            if described.seed is None
-            else f" with seed {described.seed} on {described.system}"
-        ),
-        "irreducibility": f"mean {fixed(scores.mean)}, standard deviation {fixed(scores.sd)} "
-        f"(mean of strict {fixed(scores.mean_strict)})",
-        "necessary": f"mean {fixed(scores.mean_necessary)} of the arguments, known for "
-        f"{scores.necessary_known} records",
-        "exact scores": f"{scores.exact} of {scores.scored}; mean standard error of the others "
-        f"{fixed(scores.mean_standard_error)}",
-        "irreducible": f"{scores.one} at 1, {scores.zero} at 0",
-        "failed": f"{described.failed} ({share(described.failed, total)})",
-        "changed something": f"{described.changed} ({share(described.changed, total)})",
-        "volatile": f"{described.volatile} ({share(described.volatile, total)})",
-        "timed out": f"{described.timed_out} ({share(described.timed_out, total)})",
-        "mistakes": ", ".join(f"{name} {n}" for name, n in described.mistakes.items()) or "none",
-        "with history": ", ".join(
-            f"{n} with {length}" for length, n in described.histories.items() if length
-        )
-        or "none",
-        "limits reached": ", ".join(f"{name} {n}" for name, n in described.limits_hit.items())
-        or "none",
-        "per record": f"{fixed(described.mean_executions, 1)} executions, "
-        f"{fixed(described.mean_arguments, 1)} arguments, "
-        f"{fixed(described.mean_output_bytes, 0)} bytes of output",
-    }
-    yield from printing.rows(rows, 18)
-    for heading, groups in (
-        ("command", described.by_command),
-        ("arguments", described.by_arguments),
-        ("composition", described.by_composition),
-    ):
-        titles = (heading, "records", "failed", "irreducibility", "necessary", "arguments")
-        table = printing.table(titles, min_width=12)
-        for name, group in islice(groups.items(), SHOWN_GROUPS):
-            table.add_row(
-                printing.printable(str(name)),
-                str(group.records),
-                share(group.failed, group.records),
-                fixed(group.mean_irreducibility),
-                fixed(group.mean_necessary),
-                fixed(group.mean_arguments, 1),
-            )
-        yield ""
-        yield table
-        if len(groups) > SHOWN_GROUPS:
-            yield Text(f"and {len(groups) - SHOWN_GROUPS} more (--json)", style="dim")
 
 
 @shared.command(app, "shioenv dataset show ./dataset --count 5")
@@ -246,10 +171,6 @@ shared.command(app, "shioenv dataset filter ./gcs --out ./high --min-irreducibil
     dataset_tools.filter_
 )
 shared.command(app, "shioenv dataset split ./dataset --out ./parts --test 0.1")(dataset_tools.split)
-shared.command(app, "shioenv dataset merge ./one ./two --out ./both")(dataset_tools.merge)
-shared.command(app, "shioenv dataset export ./dataset --out ./published --format hf")(
-    dataset_tools.export
-)
 shared.command(app, "shioenv dataset import inputs.txt --out ./mine --seed 7", "import")(
     dataset_tools.import_
 )

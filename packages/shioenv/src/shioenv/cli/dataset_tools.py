@@ -1,4 +1,4 @@
-"""`shioenv dataset`: filter, split, merge, export, import, score and repair."""
+"""`shioenv dataset`: filter, split, import, score, repair."""
 
 from __future__ import annotations
 
@@ -161,78 +161,6 @@ def split(
     return shared.Printout(document, printing.rows(rows))
 
 
-def merge(
-    sources: Annotated[list[Path], typer.Argument(metavar="SRC...", help="Two or more datasets.")],
-    destination: Annotated[
-        Path, typer.Option("--out", metavar="NEW", help="The new dataset; must not exist.")
-    ],
-) -> shared.Printout:
-    """Merge datasets of the same system.
-
-    System, limits, scoring, sampler and release must be the same. Records get new numbers. Of
-    duplicate inputs, the first is kept.
-    """
-    from shioenv.dataset.merge import merge as merge_datasets
-
-    with counting("records") as report:
-        merged = merge_datasets(sources, destination, report=report)
-    document = {
-        "sources": [str(source) for source in sources],
-        "directory": str(destination),
-        "records": merged.manifest.records,
-        "equal": merged.equal,
-    }
-    records = printing.counted(merged.manifest.records, "record")
-    line = f"{records} in {destination}; {merged.equal:,} duplicates omitted"
-    return shared.Printout(document, [line])
-
-
-def export(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR",
-            help="Directory of the dataset; for hf also the output of split, whose parts become "
-            "splits.",
-        ),
-    ],
-    output: Annotated[
-        Path,
-        typer.Option("--out", metavar="OUT", help="File or directory to write; must not exist."),
-    ],
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            autocompletion=shared.completing("parquet", "hf", "jsonl", "chat"),
-            help="parquet, jsonl (compressed if OUT ends in .gz or .zst), chat (conversations as "
-            "JSON Lines), or hf (a directory for datasets.load_dataset). Default: the extension "
-            "of OUT; without one, hf.",
-        ),
-    ] = None,
-    licence: Annotated[
-        str,
-        typer.Option(
-            "--license", metavar="ID", help="License in the card of hf, such as cc-by-4.0."
-        ),
-    ] = "unknown",
-) -> shared.Printout:
-    """Export a dataset to a format of other tools.
-
-    Parquet needs the extra shioenv[export]. No file is overwritten, and an interrupted export
-    leaves no file.
-    """
-    from shioenv.dataset.export import export as export_dataset
-
-    with counting("records") as report:
-        done = export_dataset(source, output, format=format_, licence=licence, report=report)
-    records = printing.counted(done.records, "record")
-    files = printing.counted(done.files, "file")
-    line = f"{output}: {records} in {files}, {done.bytes:,} bytes"
-    return shared.Printout(done.to_json(), [line])
-
-
 def import_(
     source: Annotated[
         Path,
@@ -311,7 +239,7 @@ def import_(
         seed=seed,
         start_directories=() if cwd is None else (cwd,),
     )
-    stopped = f"stopped; what is finished is kept in {directory}: run this again"
+    stopped = f"stopped; finished records are kept in {directory}; the same command resumes"
     with Meter("records", lasting=True, stopped=stopped) as meter:
         summary = import_commands(
             commands,
@@ -347,7 +275,7 @@ def score(
     from shioenv.dataset.manifest import scoring_there
     from shioenv.execution.local import LocalExecutor
 
-    stopped = f"stopped; what is finished is kept in {out}: run this again"
+    stopped = f"stopped; finished records are kept in {out}; the same command resumes"
     with Meter("records", lasting=True, stopped=stopped) as meter:
         summary = add_scores(
             source,
@@ -403,11 +331,11 @@ def _rejected_lines(rejected: tuple[Rejection, ...], directory: Path) -> Iterato
     for line in rejected[:SHOWN]:
         place = f"{line.file}:{line.line}" if line.file else f"line {line.line}"
         text = printing.printable(line.text if len(line.text) <= 80 else f"{line.text[:79]}…")
-        printing.note(f"{place} left out, {line.reason}: {text}")
+        printing.note(f"{place} skipped, {line.reason}: {text}")
     if len(rejected) > SHOWN:
         printing.note(f"and {len(rejected) - SHOWN} more in {directory / REJECTED}")
     for reason, count in reasons(rejected).items():
-        yield f"{'left out':11} {count:,}: {reason}"
+        yield f"{'skipped':11} {count:,}: {reason}"
 
 
 def _imported_lines(done: ImportSummary, directory: Path) -> Iterator[str]:
@@ -430,17 +358,17 @@ def _other_lines(done: Imported, directory: Path) -> Iterator[str]:
 
 
 def _repaired_lines(shard: Repaired) -> Iterator[str]:
-    kept = f", {shard.salvaged} volatile records as they still stood there"
+    kept = f", {shard.salvaged} volatile records kept from the damaged file"
     kept = kept if shard.salvaged else ""
     if shard.identical:
-        yield f"{shard.file} was {shard.was}: the same bytes again{kept}"
+        yield f"{shard.file} was {shard.was}: restored with the same bytes{kept}"
     else:
         yield (
-            f"{shard.file} was {shard.was}: made again with other bytes, because {shard.volatile} "
-            f"of its records are volatile{kept}; ids, inputs and arguments are the same, the "
-            "manifest notes it"
+            f"{shard.file} was {shard.was}: generated again{kept}; its bytes differ, because "
+            f"{shard.volatile} of its records are volatile; ids, inputs and arguments are the same "
+            "and the manifest notes the change"
         )
     for number, fields in list(shard.differing.items())[:SHOWN]:
-        yield f"  record {number} was otherwise in {', '.join(fields)}"
+        yield f"  record {number} differs in {', '.join(fields)}"
     if len(shard.differing) > SHOWN:
         yield f"  and {len(shard.differing) - SHOWN} more (--json)"

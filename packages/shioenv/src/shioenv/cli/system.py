@@ -106,17 +106,17 @@ def lock(
         typer.Option(
             metavar="SYSTEM",
             autocompletion=shared.complete_systems,
-            help="Lock the packages of this built system, not those that mirrors serve now.",
+            help="Lock the packages of this built system, not those on the mirrors.",
         ),
     ] = None,
     same_packages: Annotated[
-        bool, typer.Option("--same-packages", help="Keep the packages; write the digest anew.")
+        bool, typer.Option("--same-packages", help="Keep the packages, and update the digest.")
     ] = False,
 ) -> shared.Printout:
     """Write a system's lock: its exact packages and their digest.
 
-    The lock lies beside the declaration. Without options, the system is built with what the mirrors
-    serve now, as NAME-unlocked, and its packages are locked.
+    The lock is stored next to the declaration. Without options, the system is built from the
+    mirrors' current packages, as NAME-unlocked, and these packages are locked.
     """
     from shioenv.system.lock import lock_system
 
@@ -131,8 +131,8 @@ def export(
 ) -> shared.Printout:
     """Write a built system to one file, the archive of an OCI layout.
 
-    `system import FILE` gives the same digest on any host, without a mirror. The same system gives
-    the same bytes. The file holds the packages' licences.
+    `system import FILE` restores the same digest on any host, without a mirror. Exports of the same
+    system have the same bytes. The file includes the packages' licences.
     """
     from shioenv.files.durable import sha256_of
     from shioenv.system.exporting import export_system
@@ -150,16 +150,18 @@ def export(
 
 @shared.command(app, "shioenv system pull https://example.org/debian-12.oci.tar")
 def pull(
-    source: Annotated[str, typer.Argument(metavar="URL|FILE", help="Where an exported system is.")],
+    source: Annotated[
+        str, typer.Argument(metavar="URL|FILE", help="URL or file of an exported system.")
+    ],
     digest: Annotated[
         str,
         typer.Option(
             metavar="DIGEST",
-            help="The system's expected digest (default: that of the lock of its name).",
+            help="Expected digest of the system (default: that of its lock).",
         ),
     ] = "",
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What the system is called here.")
+        str | None, typer.Option(metavar="NAME", help="Name of the system on this host.")
     ] = None,
 ) -> shared.Printout:
     """Get an exported system from a URL or a file, and check its digest."""
@@ -176,7 +178,7 @@ def import_(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="The new system's name; may be left out for an exported system."
+            metavar="NAME", help="Name of the new system; optional for an exported system."
         ),
     ],
     source: Annotated[

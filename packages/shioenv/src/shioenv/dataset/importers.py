@@ -13,7 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from shioenv.dataset.export import SOURCE_MANIFEST
 from shioenv.dataset.external import Reader, read_list
 from shioenv.dataset.input_lines import MOST_REJECTED, PARQUET, Rejection, read_lines
 from shioenv.dataset.manifest import MANIFEST
@@ -29,6 +28,9 @@ READERS = "shioenv.readers"
 KINDS = {"commands": "", "records": "eval", "released": "paper", "sessions": "serve"}
 """Kinds of imports, each with the extra that provides it: inputs, records of this package, records
 of the paper's authors, and logs of honeypots."""
+
+SOURCE_MANIFEST = "source-manifest.json"
+"""The exported dataset's own manifest, kept in the Hugging Face layout."""
 
 SUFFIXES = (".parquet", ".ndjson", ".jsonl", ".json")
 
@@ -104,7 +106,7 @@ def kind_of(source: str | Path) -> str:
         if os.path.lexists(source / MANIFEST):
             raise ImportFileError(
                 f"{source} is a dataset, not an export of one",
-                hint="it is read as it is; shioenv dataset filter SRC --out NEW copies it",
+                hint="use it directly, or copy it: shioenv dataset filter SRC --out NEW",
             )
         source = record_files(source)[0]
     if is_parquet(source):
@@ -121,14 +123,14 @@ def kind_of(source: str | Path) -> str:
         return "sessions"
     if {"input", "output", "exit_code"} <= document.keys():
         raise ImportFileError(
-            f"{source} holds records of another make, or other fields than records have",
-            hint="--format released keeps what they say, without executing them; "
-            "--format commands executes their inputs",
+            f"{source} has records of another program, or with other fields than those of ShIOEnv",
+            hint="keep their content with --format released, or execute their inputs with "
+            "--format commands",
         )
     if source != directory:
         raise ImportFileError(
             f"{directory} is a directory of lists of inputs, not of records: {source.name}",
-            hint="import each list into a dataset of its own, or all as one: "
+            hint="import each list into a separate dataset, or all into one: "
             f"cat {directory}/* | shioenv dataset import - --out DIR",
         )
     return "commands"
@@ -141,8 +143,8 @@ def record_files(source: Path) -> list[Path]:
         if paths:
             return sorted(paths, key=numbered)
     raise ImportFileError(
-        f"{source} is a directory without files of records",
-        hint=f"they end in {', '.join(SUFFIXES)}, perhaps with .gz or .zst behind it",
+        f"the directory {source} has no files of records",
+        hint=f"their names end in {', '.join(SUFFIXES)}, optionally with .gz or .zst",
     )
 
 

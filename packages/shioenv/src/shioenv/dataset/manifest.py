@@ -6,7 +6,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -206,7 +207,7 @@ Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
 """A number of records, or of executions."""
 
 
-class Shard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Shard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One finished file of records."""
 
     file: str
@@ -221,6 +222,8 @@ class Shard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Volatile records."""
     executions: Count
     """Number of executions for the scores of the records."""
+    repeated: dict[str, Count] = {}
+    """Rows of sessions whose histories ran again for a run of theirs, by reason."""
 
     @property
     def number(self) -> int:
@@ -275,6 +278,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.records = self.volatile = self.executions = 0
+        self.repeated: Counter[str] = Counter()
         self._whole, self._inputs = hashlib.sha256(), hashlib.sha256()
 
     @property
@@ -291,12 +295,18 @@ class Tally:
         """Count an input, given as the bytes of `inputs_line`."""
         self._inputs.update(line)
 
-    def line(self, content: bytes, *, volatile: bool, executions: int) -> None:
-        """Count a record, given as its line; its input is counted by `input`."""
+    def line(
+        self, content: bytes, *, volatile: bool, executions: int, repeated: Iterable[str] = ()
+    ) -> None:
+        """Count a record, given as its line; its input is counted by `input`.
+
+        `repeated` holds the reason if it is of a row whose history ran again.
+        """
         self._whole.update(content)
         self.records += 1
         self.volatile += volatile
         self.executions += executions
+        self.repeated.update(repeated)
 
     def record(self, record: Record, content: bytes) -> None:
         """Count a record with its input."""
@@ -305,9 +315,8 @@ class Tally:
 
     def shard(self, file: str) -> Shard:
         """Return the shard of the records that were counted."""
-        return Shard(
-            file=file, **{name: getattr(self, name) for name in Shard.__struct_fields__[1:]}
-        )
+        facts = {name: getattr(self, name) for name in Shard.__struct_fields__[1:]}
+        return Shard(file=file, **facts | {"repeated": dict(sorted(self.repeated.items()))})
 
 
 @dataclass(frozen=True, kw_only=True)

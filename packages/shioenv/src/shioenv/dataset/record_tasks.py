@@ -110,9 +110,13 @@ class Recording:
             return [self._line(lane, number, wanted, lane)]
         if not lane.keeps_shells:
             return [self._line(lane, each, one, lane) for each, one in wanted.rows]
-        run_rows = partial(lane.run_rows, cwd=wanted.rows[0][1].cwd)
-        passes = SessionPasses(lane, wanted.texts, run_rows)
-        return [self._line(lane, each, one, passes) for each, one in wanted.rows]
+        open_session = partial(lane.open_session, cwd=wanted.rows[0][1].cwd)
+        forks = bool(self.scoring.budget)
+        passes = SessionPasses(lane, wanted.texts, open_session, forks=forks)
+        try:
+            return [self._line(lane, each, one, passes) for each, one in wanted.rows]
+        finally:
+            passes.close()
 
     def _line(self, lane: Lane, number: int, wanted: Wanted, runner: Executing) -> Line:
         """Return the line of a sample that this runner executes for the lane."""
@@ -138,7 +142,8 @@ class Recording:
         effort.lane_seconds += time.perf_counter() - began
         effort.trouble = None if cache is None else cache.trouble
         if isinstance(runner, SessionPasses):
-            effort.repeated = int(len(wanted.history) in runner.repeated)
+            why = runner.repeated.get(len(wanted.history))
+            effort.repeated.update([] if why is None else [why])
         return Line(number, encode(made), made.volatile, made.n_executions, effort)
 
 

@@ -131,7 +131,7 @@ class Store:
         journal = self._journal(number)
         if line.session_id not in journal.values:
             with storage_errors(journal.path):
-                kept = _Kept(line.volatile, line.executions, None)
+                kept = _Kept(line.volatile, line.executions, None, tuple(line.effort.repeated))
                 journal.append(line.session_id, kept, line.content)
         self._seal_if_whole(number)
 
@@ -371,7 +371,12 @@ class Store:
             with replacing(self.directory / name) as file, open_compressed(file, name) as lines:
                 for session_id in range(start, end):
                     content, kept = journal.read(session_id), journal.values[session_id]
-                    tally.line(content, volatile=kept.volatile, executions=kept.executions)
+                    tally.line(
+                        content,
+                        volatile=kept.volatile,
+                        executions=kept.executions,
+                        repeated=kept.repeated,
+                    )
                     lines.write(content)
                     if was is not None and tally.records == was.records:
                         same = tally.sha256 == was.sha256
@@ -413,6 +418,8 @@ class _Kept(NamedTuple):
     inputs: bytes | None
     """None for a record of this run. For a record that was in the journal before: the digest of its
     input, which is compared with the stream."""
+    repeated: tuple[str, ...] = ()
+    """The reason if the history ran again; unknown for a record that was in the journal."""
 
 
 def _journal_path(data: Path, number: int) -> Path:

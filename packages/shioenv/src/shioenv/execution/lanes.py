@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
+from shioenv.behavior.sessions import SessionMachine
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.runner import Built, Installed, State
@@ -185,11 +186,12 @@ class Lane(Reopened[Installed]):
         """Whether the open sandbox has resident shells, so that `run_rows` works."""
         return getattr(self.open(), "keeps_shells", False)
 
-    def run_rows(self, rows: Sequence[str], cwd: str, **how: Any) -> list[Behavior | None]:
-        """Wait for the turn, then run a session's rows; see `SandboxRunner.run_rows`."""
-        return self._counted(
-            len(rows), lambda sandbox: cast("Any", sandbox).run_rows(rows, cwd, **how)
+    def open_session(self, rows: Sequence[str], cwd: str, **how: Any) -> LaneSession:
+        """Start a session's machine; see `SandboxRunner.open_session`."""
+        machine = self._counted(
+            0, lambda sandbox: cast("Any", sandbox).open_session(rows, cwd, **how)
         )
+        return LaneSession(self, machine)
 
     def _counted(self, runs: int, action: Callable[[Installed], Answer]) -> Answer:
         """Wait for the turn, call `action`, which executes `runs` inputs, and add its effort."""
@@ -222,6 +224,27 @@ class Lane(Reopened[Installed]):
                 return run()
             finally:
                 self._alone = False
+
+
+class LaneSession:
+    """A session's machine, whose runs wait for the turn of its lane."""
+
+    def __init__(self, lane: Lane, machine: SessionMachine) -> None:
+        self._lane, self._machine = lane, machine
+        self.why = machine.why
+        self.passed = machine.passed
+
+    def row(self, number: int) -> Behavior | None:
+        """See `SessionMachine.row`."""
+        return self._lane._counted(1, lambda _: self._machine.row(number))
+
+    def run(self, number: int, text: str, **how: Any) -> Behavior | None:
+        """See `SessionMachine.run`."""
+        return self._lane._counted(1, lambda _: self._machine.run(number, text, **how))
+
+    def close(self) -> None:
+        """See `SessionMachine.close`."""
+        self._machine.close()
 
 
 class Turns:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import time
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -46,6 +47,12 @@ ROWS: Final = 100
 
 _PROCESSES: Final = 1 << 16
 """Limit in bytes on the listing of all processes."""
+
+_ENDING_SECONDS: Final = 1.0
+"""Seconds allowed for a command's processes to end after it reported its status."""
+
+_LOOK_SECONDS: Final = 0.02
+"""Seconds between two snapshots meanwhile."""
 
 
 def for_rows(limits: Limits | None) -> Limits:
@@ -129,6 +136,12 @@ class _Seen:
     def is_as(self, other: _Seen | None) -> bool:
         """Whether two snapshots of the machine are equal, as far as it can be read."""
         return self.unrecorded is not None and self == other
+
+    def has_only_more_processes(self, other: _Seen) -> bool:
+        """Whether this snapshot differs from another only in additional processes."""
+        return self.processes > other.processes and replace(self, processes=other.processes).is_as(
+            other
+        )
 
 
 class Terminal:
@@ -359,7 +372,7 @@ class Terminal:
                     raise
 
     def _typed_in(self, lines: Lines, row: str) -> Behavior:
-        if self.entered and not self._rows and self._seen().is_as(self._found):
+        if self.entered and not self._rows and self._is_as_found():
             lines.close()
             self.entered = False
             lines = self._shell()
@@ -402,6 +415,19 @@ class Terminal:
     def _enter(self, text: str) -> Entered:
         lines = self._shell()
         return lines.enter(text, wall_seconds=START_SECONDS, idle_seconds=LENT_SECONDS)
+
+    def _is_as_found(self) -> bool:
+        """Whether the commands that entered left the machine as it was.
+
+        A command reports its status shortly before its process has ended.
+        """
+        last, over = time.monotonic() + _ENDING_SECONDS, False
+        while not (seen := self._seen()).is_as(self._found):
+            if over or self._found is None or not seen.has_only_more_processes(self._found):
+                return False
+            time.sleep(_LOOK_SECONDS)
+            over = time.monotonic() > last
+        return True
 
     def _seen(self) -> _Seen:
         """Return a snapshot of the machine without its typed shell: changes and processes."""

@@ -5,6 +5,7 @@ The time and executions differ between runs, so they are not recorded.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -41,13 +42,13 @@ class Effort:
     """Checked executions that differed from the cached behavior; they are no longer shared."""
     trouble: str | None = None
     """The reason why the execution cache was disabled; None if it works."""
-    repeated: int = 0
-    """Rows of sessions whose histories ran again because no resident shell had run them."""
+    repeated: Counter[str] = field(default_factory=Counter)
+    """Rows of sessions whose histories ran again for a run of theirs, counted by reason."""
 
     def add(self, other: Effort) -> None:
         """Add the counts of another effort."""
         for name in _COUNTS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+            setattr(self, name, getattr(self, name) + getattr(other, name))  # Counters, too
         self.trouble = self.trouble or other.trouble
 
     @property
@@ -72,7 +73,7 @@ class Effort:
             "executed": self.ran,
             "executed_per_second": round(self.ran / seconds, 2) if seconds else None,
             "seconds_in": {name: round(spent, 3) for name, spent in self.places.items()},
-            "repeated": self.repeated,
+            "repeated": dict(self.repeated),
             "cache": {
                 "asked": self.asked,
                 "found": self.found,

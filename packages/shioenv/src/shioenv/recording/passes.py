@@ -1,7 +1,8 @@
-"""Answer the rows of one session from passes of resident shells, each of which runs all rows.
+"""Answer the rows of one session from machines, each of which runs all rows.
 
-A record rests on several runs of its row. Repetition runs the history again for each of them; a
-pass runs every row of the session once. Rows that no resident shell carries are repeated.
+A record rests on several runs of its row. Repetition runs the history again for each of them. A
+machine runs every row of the session once, and other inputs in copies of its shell. What no machine
+can run is repeated.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Executing, Order, State
@@ -18,27 +19,71 @@ from shioenv.recording.volatility import disagree
 Pass: TypeAlias = list[Behavior | None]
 """The behavior of each row of a session; None for a row that has to be repeated."""
 
+UNKNOWN = "a resident shell did not run it"
+"""Why a row is repeated if its machine gives no reason."""
+
+
+class RowMachine(Protocol):
+    """A session's machine: `shioenv.behavior.sessions.SessionMachine`."""
+
+    @property
+    def passed(self) -> list[Behavior]:
+        """The behavior of each row that ran as a line of the resident shell."""
+        ...
+
+    @property
+    def why(self) -> dict[int, str]:
+        """Why a row, or an input in its place, has to be repeated."""
+        ...
+
+    def row(self, number: int) -> Behavior | None:
+        """Return the behavior of a row, None if it has to be repeated."""
+        ...
+
+    def run(
+        self,
+        number: int,
+        text: str,
+        *,
+        separate: bool = False,
+        order: Order = "as it comes",
+        wall_seconds: float | None = None,
+    ) -> Behavior | None:
+        """Run an input in place of a row, None if it has to be repeated."""
+        ...
+
+    def close(self) -> None:
+        """End the machine."""
+        ...
+
 
 class SessionPasses:
-    """An executing runner that answers one session's rows from passes, and runs everything else.
+    """An executing runner that answers one session's inputs from machines, and runs all others.
 
     The n-th run of a row is taken from the n-th pass with the same channels and the same order. The
     first row of a shell has no history, so it is run like every single input. If an earlier row did
     something else in the second pass, the later rows are volatile.
+
+    With `forks` one machine stays open. It runs every input but the second run of each row.
     """
 
     def __init__(
         self,
         runner: Executing,
         rows: Sequence[str],
-        run_rows: Callable[..., Pass],
+        open_session: Callable[..., RowMachine],
+        *,
+        forks: bool = False,
     ) -> None:
-        """`run_rows` runs all rows in one shell, with `separate` and `order` as for `execute`."""
-        self._runner, self._rows, self._run_rows = runner, tuple(rows), run_rows
+        """`open_session` starts a machine, with `separate` and `order` as for `execute`."""
+        self._runner, self._rows, self._open = runner, tuple(rows), open_session
         self._passes: dict[tuple[bool, Order], list[Pass]] = {}
         self._asked: Counter[tuple[int, bool, Order]] = Counter()
-        self.repeated: set[int] = set()
-        """The rows of which a run was repeated, from 0."""
+        self._forks = forks
+        self._machine: RowMachine | None = None
+        self._second: tuple[Pass, list[Behavior]] | None = None
+        self.repeated: dict[int, str] = {}
+        """Why a run of a row was repeated, by the row's number from 0."""
 
     @property
     def seconds(self) -> float:
@@ -65,17 +110,17 @@ class SessionPasses:
     ) -> Behavior:
         """See `Executing.execute`."""
         number = len(state.history) if state else 0
-        is_row = (
-            number > 0
-            and state is not None
-            and not how
-            and (*state.history, shell_input) == self._rows[: number + 1]
-        )
-        if is_row:
+        known = number > 0 and state is not None and state.history == self._rows[:number]
+        if known and self._forks and how.keys() <= {"wall_seconds"}:
+            behavior = self._forked(number, shell_input, separate=separate, order=order, **how)
+        elif known and not how and self._rows[number : number + 1] == (shell_input,):
             behavior = self._passed(number, separate, order)
-            if behavior is not None:
-                return behavior
-            self.repeated.add(number)
+        else:
+            known, behavior = False, None
+        if behavior is not None:
+            return behavior
+        if known:
+            self.repeated.setdefault(number, UNKNOWN)
         elif state is not None and not (how or separate or order != "as it comes"):
             joint = self._followed(shell_input, state, number)
             if joint is not None:
@@ -87,7 +132,40 @@ class SessionPasses:
         return self._runner.execute(shell_input, state, **how)
 
     def close(self) -> None:
-        """Do nothing: the runner belongs to the caller."""
+        """End the machine that is open; the runner belongs to the caller."""
+        if self._machine is not None:
+            self._machine.close()
+
+    def _forked(self, number: int, text: str, **how: Any) -> Behavior | None:
+        """Run an input after rows, in a copy of the shell that ran them."""
+        if self._machine is None:
+            self._machine = self._open(self._rows)
+        is_row = self._rows[number : number + 1] == (text,)
+        if is_row and how == {"separate": False, "order": "as it comes"}:
+            self._asked[(number, False, "as it comes")] += 1
+            if self._asked[(number, False, "as it comes")] == 2 and self._second:
+                again = self._second[0][number]
+                if again is not None:
+                    return self._settled(number, again)
+        behavior = self._machine.run(number, text, **how)
+        if behavior is None:
+            self.repeated.setdefault(number, self._machine.why.get(number, UNKNOWN))
+            return None
+        return self._settled(number, behavior)
+
+    def _settled(self, number: int, behavior: Behavior) -> Behavior | None:
+        """Return a behavior after rows, as volatile if a second machine's rows did something else.
+
+        None if one of them did not run these rows.
+        """
+        assert self._machine is not None
+        if self._second is None:
+            self._second = self._pass(False, "as it comes")
+        first, other = self._machine.passed[:number], self._second[1][:number]
+        if min(len(first), len(other)) < number:
+            return None
+        steady = not any(disagree(*pair, ordered=True) for pair in zip(first, other, strict=True))
+        return behavior if steady else replace(behavior, volatile=True)
 
     def _followed(self, shell_input: str, state: State, number: int) -> Behavior | None:
         """Run a row followed by further lines with its history, as one input.
@@ -118,9 +196,9 @@ class SessionPasses:
         count = self._asked[(number, *key)]
         self._asked[(number, *key)] += 1
         if key == (False, "as it comes") and not passes:
-            passes += _compared([self._pass(separate, order) for _ in range(2)])
+            passes += _compared([self._pass(separate, order)[0] for _ in range(2)])
         while len(passes) <= count:
-            passes.append(self._pass(separate, order))
+            passes.append(self._pass(separate, order)[0])
         return passes[count][number]
 
     def _first(self, number: int) -> Behavior | None:
@@ -128,8 +206,17 @@ class SessionPasses:
         passes = self._passes.get((False, "as it comes"))
         return passes[0][number] if passes else None
 
-    def _pass(self, separate: bool, order: Order) -> Pass:
-        return self._run_rows(self._rows, separate=separate, order=order)
+    def _pass(self, separate: bool, order: Order) -> tuple[Pass, list[Behavior]]:
+        """Run all rows, and return their behaviors, and those as lines of a resident shell."""
+        machine = self._open(self._rows, separate=separate, order=order)
+        try:
+            rows = [machine.row(number) for number in range(len(self._rows))]
+            for number, why in machine.why.items():
+                if number < len(rows) and rows[number] is None:
+                    self.repeated.setdefault(number, why)
+            return rows, machine.passed
+        finally:
+            machine.close()
 
 
 def _compared(passes: list[Pass]) -> list[Pass]:

@@ -334,6 +334,20 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True)
+class Marked:
+    """The answer to `ShellSandbox.mark`."""
+
+    node: int
+    """The number of the kept state; negative if it was not kept."""
+    why: str | None
+    """Why it was not kept, else None."""
+    stays: bool
+    """Whether the shell waits for its next line. It has ended if its files were frozen."""
+    frozen: bool
+    """Whether changes of later lines are relative to this state."""
+
+
+@dataclass(frozen=True, slots=True)
 class Entered:
     """The caller's ends of an input's standard streams: descriptors that the caller must close."""
 
@@ -419,6 +433,22 @@ class ShellSandbox(Sandbox, Protocol):
         `separate` are used. A line that reaches a limit ends its shell. Background effects of
         earlier lines are attributed to this line. Errors: those of `run`, after which the machine
         is gone; ShellEndedError if the shell had ended before the line.
+        """
+        ...
+
+    def mark(self) -> Marked:
+        """Keep the shell's memory and the machine's files as they are, until `end_shell`.
+
+        Errors: those of `run`.
+        """
+        ...
+
+    def run_from(self, node: int, request: Request, *, last: bool) -> Execution:
+        """End the machine's shell, and run a line in a copy of a kept one.
+
+        The copy has the memory, the working directory and the process ID of the kept shell, and the
+        files are those of that time. With `last` the shell ends with the line, as with the last one
+        of `bash -c`. Errors: those of `run_line`.
         """
         ...
 

@@ -116,7 +116,7 @@ def _check_lock(distribution: Distribution, lock: Lock) -> None:
     if missing:
         raise SystemBuildError(
             f"the lock was made for other packages: it has no {', '.join(missing)}",
-            hint="make it anew: shioenv system lock NAME",
+            hint="update the lock: shioenv system lock NAME",
         )
 
 
@@ -129,7 +129,7 @@ def _check_installed(base: Path, lock: Lock, time: int) -> None:
         names = ", ".join(sorted({f"{name} {version}" for name, version in different}))
         raise SystemBuildError(
             f"mmdebstrap did not install exactly the locked packages: {names}",
-            hint="make the lock anew: shioenv system lock NAME",
+            hint="update the lock: shioenv system lock NAME",
         )
 
 
@@ -206,7 +206,7 @@ def _bootstrap_failed(status: int, log: list[str], source: str, cache: Path) -> 
     elif re.search(
         r"Could not (resolve|connect)|Temporary failure|Failed to fetch|timed out", text
     ):
-        hint = f"no mirror answered; tried {source!r}; --rootfs-tar FILE needs none"
+        hint = f"no mirror replied, such as {source!r}; --rootfs-tar FILE needs none"
     raise SystemBuildError(f"mmdebstrap failed with status {status}:\n{text}", hint=hint)
 
 

@@ -519,7 +519,7 @@ def damage(path: Path) -> str | None:
         return str(error)
     for name in ("rootfs", "proc", "processes", "contents.json.gz"):
         if not (path / name).exists():
-            return f"{name} is gone"
+            return f"{name} is missing"
     rootfs = os.fsencode(path / "rootfs")
     files_first = sorted(rows, key=lambda row: stat.S_ISDIR(row[1]))
     for name, mode, _, _, size, _, mtime, _ in files_first:
@@ -528,7 +528,7 @@ def damage(path: Path) -> str | None:
         except PermissionError:
             continue
         except OSError:
-            return f"{name} is gone"
+            return f"{name} is missing"
         regular = stat.S_ISREG(mode)
         other_size = regular and status.st_size != size
         if status.st_mode != mode or other_size or status.st_mtime_ns != mtime * 10**9:

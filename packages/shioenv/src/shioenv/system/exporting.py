@@ -186,7 +186,7 @@ def _write_canonical(system: System, out: Path) -> str:
         errors.seek(0)
         if process.returncode:
             said = errors.read(2000).decode("utf-8", "replace")
-            raise SandboxError(f"the files of {system.path} cannot all be read: {said}")
+            raise SandboxError(f"some files of {system.path} cannot be read: {said}")
     offsets: dict[str, int] = {}
     with tarfile.open(spool, encoding="utf-8", errors="surrogateescape") as archive:
         for member in archive:
@@ -290,12 +290,12 @@ def exported(config: Mapping[str, Any], source: Path) -> ExportedSystem | None:
         if part.schema != 1:
             raise ValueError(f"its layout {part.schema} is of another version of ShIOEnv")
         if bad := [name for name in names if not name or "/".join(_steps(name)) != name]:
-            raise ValueError(f"it holds a file called {bad[0]!r}")
+            raise ValueError(f"it has a file with the invalid name {bad[0]!r}")
         for files in (part.proc, part.processes, part.web):
             for text in files.values():
                 text.encode("latin-1")
     except (msgspec.ValidationError, ValueError) as error:
-        raise RootfsTarError(f"{source} is no sound export of a system: {error}") from error
+        raise RootfsTarError(f"{source} is not a valid export of a system: {error}") from error
     return part
 
 

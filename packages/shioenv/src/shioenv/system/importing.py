@@ -116,8 +116,8 @@ def import_system(
         if source.is_dir() or _is_archive(source, layout):
             if not is_layout(layout):
                 raise RootfsTarError(
-                    f"{source} is a directory, and no OCI layout",
-                    hint=f"of a root directory: tar -C {source} -cf machine.tar . makes a tarball",
+                    f"the directory {source} is not an OCI layout",
+                    hint=f"for a root directory, make a tarball: tar -C {source} -cf machine.tar .",
                 )
             found = find_image(layout, base.distribution.architecture)
         part = exported(found.config, source) if found else None
@@ -125,10 +125,10 @@ def import_system(
             name = name or part.name
             if pinned and not digest and name not in declared_names():
                 raise UsageError(
-                    f"nothing says which digest {name} has to have", hint="give --digest DIGEST"
+                    f"the expected digest of {name} is unknown", hint="give --digest DIGEST"
                 )
             if _is_there(name, part.digest):
-                report(f"{name} is built already, with this digest")
+                report(f"{name} is already built with this digest")
             else:
                 blob = layout / "blobs" / "sha256" / found.layers[0].removeprefix("sha256:")
                 plain = plain_tar(blob, scratch, MOST_BYTES)[0]
@@ -136,7 +136,7 @@ def import_system(
             left_out = LeftOut(())
         elif name is None or pinned:
             raise UsageError(
-                f"{source} is no system that ShIOEnv exported",
+                f"{source} is not an exported system",
                 hint="shioenv system import NAME SOURCE imports any other",
             )
         else:
@@ -158,7 +158,9 @@ def pull_system(
     Errors: RootfsTarError if the address serves nothing or too much, and those of `import_system`.
     """
     if digest and not re.fullmatch("[0-9a-f]{64}", digest):
-        raise UsageError(f"{digest!r} is no digest", hint="64 hex digits, as `system show` prints")
+        raise UsageError(
+            f"invalid digest {digest!r}", hint="give 64 hex digits, as `system show` prints"
+        )
     with ExitStack() as stack:
         file: str | Path = source
         if re.match("https?://", source):
@@ -185,12 +187,12 @@ def _is_there(name: str, digest: str) -> bool:
     another digest.
     """
     _check_name(name)
-    hint = f"give it a name of its own: shioenv system import {name}-{digest[:8]} FILE"
+    hint = f"choose another name: shioenv system import {name}-{digest[:8]} FILE"
     locked = lock_text(name) if name in declared_names() else None
     if name in declared_names() and (
         locked is None or parse_lock(locked, f"{name}.lock").digest != digest
     ):
-        raise OutputExistsError(f"{name} is a system that ships, with another digest", hint=hint)
+        raise OutputExistsError(f"the shipped system {name} has another digest", hint=hint)
     try:
         named = building.read_json(cache_directory() / "names" / f"{name}.json")
         there = str(named["digest"])
@@ -199,7 +201,7 @@ def _is_there(name: str, digest: str) -> bool:
     if there == digest:
         return building.damage(cache_directory() / "systems" / digest) is None
     if locked is None:
-        raise OutputExistsError(f"a system is called {name} already", hint=hint)
+        raise OutputExistsError(f"a system {name} already exists", hint=hint)
     return False
 
 
@@ -230,8 +232,8 @@ def _build_from_foreign(
     declaration = parse_declaration(text, source=f"{name}.toml")
     if declaration.name != name:
         raise UsageError(
-            f"{profile} does not give its name on a line of its own",
-            hint='its first line of the kind name = "..." is the system\'s name',
+            f"{profile} does not define its name on a separate line",
+            hint='begin the file with a line name = "..."',
         )
     building.build(
         declaration,

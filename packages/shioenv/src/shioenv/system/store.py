@@ -470,7 +470,7 @@ def _check_name(called: str, *, other: bool) -> None:
     if not other:
         raise UsageError(
             "a name is given to what is made from a tarball, or unlocked",
-            hint="add --rootfs-tar FILE or --unlocked; else the name stands in the TOML file",
+            hint="add --rootfs-tar FILE or --unlocked; or set the name in the TOML file",
         )
     if called in declared_names():
         raise UsageError(f"{called} is the name of a shipped system", hint="choose another name")

@@ -134,7 +134,7 @@ def corpus(name: str) -> list[str]:
 @LARGER
 @pytest.mark.parametrize("name", ["suite", "examples", "cut", "odd"])
 def test_what_bash_accepts_is_what_is_read(name: str) -> None:
-    texts = list(dict.fromkeys(corpus(name)))[:: scaled(5, 1)]
+    texts = list(dict.fromkeys(corpus(name)))[:: scaled(12, 1)]
     said = zip(texts, accepted(texts), strict=True)
     assert [text for text, answer in said if answer != is_read(text)] == []
 

@@ -1,11 +1,11 @@
-"""Every kind of damage is reported with its file and line; statistics count correctly."""
+"""Every kind of damage is reported with its file and line."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,9 +15,7 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from shioenv.cli.main import app
-from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.record_reader import count_unfinished, read_records
-from shioenv.dataset.stats import statistics, statistics_of
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems, replay, verify
 from shioenv.domain.record import ContentDigest, Effect, Record, ScoredSegment, encode
@@ -340,47 +338,9 @@ def test_a_replay_that_is_left_out_is_said_to_be(
     assert "nothing was replayed, because the dataset has problems" in result.stderr
 
 
-def test_statistics_count_what_is_there(tmp_path: Path, records: list[Record]) -> None:
-    found = statistics(write(tmp_path, records))
-    assert found.records == 6
-    assert (found.sampler, found.seed, found.budget, found.system) == ("gcs", 7, 8, "fake")
-    assert {name: group.records for name, group in found.by_command.items()} == {
-        "echo": 4, "touch": 2,
-    }  # fmt: skip
-    assert {n: group.records for n, group in found.by_arguments.items()} == {
-        0: 1, 1: 1, 3: 1, 4: 2, 6: 1,
-    }  # fmt: skip
-    assert found.by_segments.keys() == {1, 2}
-    assert {name: group.records for name, group in found.by_composition.items()} == {
-        "one command": 4, "and-or": 1, "pipe + redirection": 1,
-    }  # fmt: skip
-    assert sum(found.by_exit_code.values()) == 6
-    assert found.failed == 6 - found.by_exit_code.get(0, 0)
-    assert found.changed == sum(one.context_patch != "[]" for one in records)
-    scores = [one.irreducibility for one in records if one.irreducibility is not None]
-    assert found.irreducibility.scored == len(scores) == 5
-    assert found.irreducibility.mean == pytest.approx(sum(scores) / 5)
-    assert sum(found.irreducibility.bins) == 5
-    assert found.mean_executions == pytest.approx(sum(one.n_executions for one in records) / 6)
-    assert found.mean_executions == read_manifest(tmp_path).mean_executions
-    json.dumps(found.to_json())
-
-
-def test_statistics_are_of_what_the_manifest_describes(
-    tmp_path: Path, records: list[Record]
-) -> None:
-    shard = write(tmp_path, records) / "data/00000.ndjson"
-    shard.write_bytes(shard.read_bytes().replace(b'"irreducibility":1.0', b'"irreducibility":0.5'))
-    with pytest.raises(DatasetCorruptError, match="was changed"):
-        statistics(tmp_path)
-
-
-@pytest.mark.parametrize("words", [["stats"], ["show"]])
-def test_an_unfinished_dataset_is_announced(
-    tmp_path: Path, records: list[Record], words: list[str]
-) -> None:
+def test_an_unfinished_dataset_is_announced(tmp_path: Path, records: list[Record]) -> None:
     write(tmp_path, records)
-    run = ["dataset", words[0], str(tmp_path), *words[1:]]
+    run = ["dataset", "show", str(tmp_path)]
     assert CliRunner().invoke(app, run).stderr == ""
     edit(tmp_path, lambda manifest: manifest.update(count=1009))
     result = CliRunner().invoke(app, run)
@@ -413,13 +373,11 @@ def test_what_a_stopped_run_has_finished_is_read(
     assert found == [*range(1000), 1001, 1700, 1999, 2100]
     assert len([*read_records(tmp_path)]) == 1000
     assert count_unfinished(tmp_path) == 4
-    assert statistics(tmp_path).records == 1004
-    for words in (["stats"], ["show", "--id", "1700"]):
-        result = CliRunner().invoke(app, ["dataset", words[0], str(tmp_path), *words[1:]])
-        assert result.exit_code == 0, result.output
-        assert "1,004 of its 2,300 records are used, those in finished shards and in journals" in (
-            result.stderr
-        )
+    result = CliRunner().invoke(app, ["dataset", "show", str(tmp_path), "--id", "1700"])
+    assert result.exit_code == 0, result.output
+    assert "1,004 of its 2,300 records are used, those in finished shards and in journals" in (
+        result.stderr
+    )
     shown = CliRunner().invoke(app, ["dataset", "show", str(tmp_path), "--count", "1004"])
     assert shown.stdout.count("\nrecord ") == 1003
     assert "1000 of 2300 records are in shards, 4 in journals" in str(verify(tmp_path).problems[0])
@@ -428,25 +386,6 @@ def test_what_a_stopped_run_has_finished_is_read(
     journal.mkdir()
     with pytest.raises(DatasetCorruptError, match=r"00001\.journal cannot be read: Is a directory"):
         list(read_records(tmp_path, unfinished=True))
-
-
-def test_statistics_count_the_limits_reached(records: list[Record]) -> None:
-    reached = [
-        replace(one, limits_hit=["cpu_seconds", "processes"][number % 2 :])
-        for number, one in enumerate(records)
-    ]
-    found = statistics_of(reached, plan())
-    assert list(found.limits_hit.items()) == [("processes", 6), ("cpu_seconds", 3)]
-
-
-def test_statistics_of_nothing_are_empty() -> None:
-    def none() -> Iterator[Record]:
-        yield from ()
-
-    found = statistics_of(none(), plan())
-    assert found.records == 0
-    assert found.mean_executions is None
-    assert found.irreducibility.mean is None
 
 
 def test_every_execution_is_of_the_sessions_text_and_sub_inputs_run_once() -> None:

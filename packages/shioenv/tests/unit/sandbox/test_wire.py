@@ -80,11 +80,17 @@ def test_every_enumerator_has_its_number() -> None:
         assert theirs == {member.name: member.value for member in group}
 
 
+def test_every_reason_against_a_copy_has_its_number() -> None:
+    names = [name for name in constants(PROTOCOL) if name.startswith("NODE_")]
+    assert names == [f"NODE_{name}" for name in wire.UNMARKED]
+    assert [constants(PROTOCOL)[name] for name in names] == [*range(1, len(names) + 1)]
+
+
 def test_every_other_constant_of_the_protocol_is_known() -> None:
     others = {
         name: number
         for name, number in constants(PROTOCOL).items()
-        if not name.startswith(("CONFIG_", "REQUEST_", "REPLY_", "STAGE_"))
+        if not name.startswith(("CONFIG_", "REQUEST_", "REPLY_", "STAGE_", "NODE_"))
     }
     assert others == {
         "FD_GATEWAY": wire.FD_GATEWAY,

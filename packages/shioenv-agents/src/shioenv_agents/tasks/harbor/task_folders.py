@@ -195,10 +195,10 @@ def folder_of(task: Task, machine: EnteredMachine, image: str | None) -> Mapping
     if why is not None:
         raise FolderRefused(why)
     goal = _proved_goal(task, machine)
-    return {**told(task, image), GOAL: json.dumps(goal, indent=1, ensure_ascii=True) + "\n"}
+    return {**static_files(task, image), GOAL: json.dumps(goal, indent=1, ensure_ascii=True) + "\n"}
 
 
-def told(task: Task, image: str | None) -> dict[str, str]:
+def static_files(task: Task, image: str | None) -> dict[str, str]:
     """Return the files of a task's folder, by path, except for the goal, which needs a machine."""
     return {
         SETTINGS: _settings(task, image),

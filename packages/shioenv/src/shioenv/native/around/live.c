@@ -7,6 +7,7 @@
 #include <linux/capability.h>
 #include <linux/openat2.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -16,12 +17,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../inside/rows.h"
 #include "common.h"
 #include "configuration.h"
 #include "filters.h"
 #include "forkserver.h"
 #include "mounts.h"
 #include "namespaces.h"
+#include "nodes.h"
 #include "notices.h"
 #include "processes.h"
 #include "runs.h"
@@ -30,6 +33,7 @@
 #include "usage.h"
 
 enum { IDLE_LOOK_MS = 250 };   /* between two samples of background processes between lines */
+enum { ENTERING_MS = 60000 };  /* maximum wait for the shell to enter other mounts, on a heavily loaded host */
 enum { CPU_KNOWN_MS = 500 };   /* maximum age of the value from which a line's processor time is counted */
 
 static struct {
@@ -50,6 +54,10 @@ static struct {
     uint64_t cpu_ms;           /* processor time used so far by the living processes */
     int64_t cpu_known_ns;
 } live = {.channels = {{.fd = -1}, {.fd = -1}}, .waiting = {.shell = -1}, .terminal = -1, .start = -1, .ends = {-1, -1, -1}};
+
+static struct node nodes[MOST_NODES];
+static unsigned n_nodes;
+static char attributes[ATTRIBUTES];  /* of the newest shell, before its first line */
 
 bool is_live(void) { return live.open; }
 
@@ -188,11 +196,12 @@ static void freeze(struct watched *line)
     mounts_copy = mounts;
     struct stat wanted, there;
     snprintf(path, sizeof path, "%d/ns/mnt", (int)resident.shell);
-    if (answer_mounts(notices, mounts))
-        for (int tries = 0; !resident.call && tries < 1000; tries++) {
-            struct pollfd ready = {notices, POLLIN, 0};
-            if (poll(&ready, 1, 5) > 0) live.meanwhile |= attend_notice(notices);
-        }
+    if (answer_mounts(notices, mounts)) {
+        struct pollfd watched[] = {{notices, POLLIN, 0}, {line->shell, POLLIN, 0}};
+        int64_t last = now_ns(CLOCK_MONOTONIC) + ENTERING_MS * 1000000ll;
+        while (!resident.call && !watched[1].revents && now_ns(CLOCK_MONOTONIC) < last)
+            if (poll(watched, 2, 100) > 0 && watched[0].revents & POLLIN) live.meanwhile |= attend_notice(notices);
+    }
     live.meanwhile &= ~(unsigned)NOTICED_LINE;
     bool entered = resident.call && !fstat(mounts, &wanted) && !fstatat(host_proc, path, &there, 0) &&
                    wanted.st_ino == there.st_ino;
@@ -229,7 +238,7 @@ static void tell(struct watched *line, unsigned noticed)
     live.noticed |= noticed;
     live.left |= reply->flags;
     check_machine(noticed, reply);
-    if (!blind && is_better_frozen()) freeze(line);
+    if (!blind && !n_nodes && is_better_frozen()) freeze(line);
     live.waiting = *line;
     live.waiting.request = &live.bounds;
     live.waiting.reply = NULL;
@@ -305,6 +314,7 @@ void start_shell(const struct request *request)
     if (on_terminal) enter_terminal(&shell);
     else noticed = watch(&shell);
     if (is_first && shell.stays) keep_start();
+    if (shell.stays && !on_terminal) read_attributes(resident.shell, attributes);
     watch_shell(resident.shell);
     know_cpu(false);
     tell(&shell, noticed);
@@ -333,6 +343,193 @@ void run_line(const struct request *request)
     shared->state_length = 0;
     note_company(false);
     show_uptime(false);
+    shared->call_answer = LINE_RUN;
+    answer_line(notices);
+    tell(&line, watch(&line));
+}
+
+/* Whether the machine has other changes than those of files, which no layer undoes. */
+static bool is_machine_changed(void)
+{
+    unsigned noticed = live.noticed | live.meanwhile;
+    live.left |= traces_left(noticed, live.had_terminal);
+    return noticed & NOTICED_MOUNTS || !init_alive ||
+           live.left & (REPLY_NETWORK | REPLY_IPC | REPLY_HOSTNAME | REPLY_INIT | REPLY_TRAFFIC | REPLY_MOUNTS | REPLY_SOCKETS);
+}
+
+/* Undo changes of the network. It was as at the start whenever a node was made. */
+static void restore_network(void)
+{
+    enum { OF_NETWORK = REPLY_NETWORK | REPLY_TRAFFIC, NOTICED = NOTICED_SETTINGS | NOTICED_SOCKETS };
+    if (!is_machine_changed() || !(live.left & OF_NETWORK) || live.left & NEEDS_NEW_SANDBOX || !init_alive) return;
+    int network = renew_network();
+    move_server(CLONE_NEWNET, network, "renew the network");
+    close(network);
+    live.noticed &= ~(unsigned)NOTICED;
+    live.meanwhile &= ~(unsigned)NOTICED;
+    live.left &= ~(uint32_t)OF_NETWORK;
+}
+
+/* Whether a descriptor of the shell is as `start_run` gave it. */
+static bool is_stream(const char *name, int end)
+{
+    char target[32], path[64], text[128];
+    struct stat pipe;
+    unsigned flags = 0;
+    if (end < 0) strcpy(target, "/dev/null");
+    else if (fstat(end, &pipe)) return false;
+    else snprintf(target, sizeof target, "pipe:[%llu]", (unsigned long long)pipe.st_ino);
+    snprintf(path, sizeof path, "fd/%s", name);
+    read_proc(text, sizeof text, "%d/fdinfo/%s", (int)resident.shell, name);
+    const char *line = strstr(text, "flags:");
+    return links_to(path, target) && line && sscanf(line, "flags: %o", &flags) == 1 &&
+           !(flags & ~(unsigned)(O_ACCMODE | 0100000 /* O_LARGEFILE of the kernel */));
+}
+
+/* Whether the shell has its three streams and no other descriptor. */
+static bool has_first_descriptors(void)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%d/fd", (int)resident.shell);
+    int fd = openat(host_proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    if (!list) {
+        close_fd(&fd);
+        return false;
+    }
+    unsigned count = 0;
+    for (struct dirent *entry; (entry = readdir(list));) count += entry->d_name[0] != '.';
+    closedir(list);
+    bool separate = live.channels[1].fd >= 0;
+    return count == 3 && is_stream("0", -1) && is_stream("1", live.channels[0].fd) && is_stream("2", live.channels[separate].fd);
+}
+
+/* Copy the waiting shell's working directory; false if no path leads there. */
+static bool copy_directory(struct node *node)
+{
+    char link[64];
+    snprintf(link, sizeof link, "%d/cwd", (int)resident.shell);
+    ssize_t length = readlinkat(host_proc, link, node->directory, sizeof node->directory - 1);
+    if (length <= 0) return false;
+    node->directory[length] = 0;
+    return node->directory[0] == '/' && !is_removed(link);
+}
+
+/* Fill a node, and return 0 or the NODE_* that prevents it. */
+static int fill_node(struct node *node)
+{
+    char now[ATTRIBUTES];
+    if (live.waiting.shell < 0 || live.terminal >= 0 || !resident.call) return NODE_ENDED;
+    if (n_nodes == MOST_NODES) return NODE_MEMORY;
+    if (has_company()) return NODE_PROCESSES;
+    if (is_machine_changed()) return NODE_MACHINE;
+    if (live.left & (REPLY_CHANGES_TRUNCATED | REPLY_SCAN) || is_linked() || config.plain || !has_room() || !copy_directory(node))
+        return NODE_FILES;
+    if (!has_first_descriptors()) return NODE_DESCRIPTORS;
+    read_attributes(resident.shell, now);
+    if (strcmp(now, attributes)) return NODE_ATTRIBUTES;
+    struct server_request number = {.op = SERVER_NUMBER, .flags = SHELL_PID};
+    send_with(server_socket, &number, sizeof number, NULL, 0);
+    node->last_number = SHELL_PID + hear_server().processes - 1;
+    return copy_shell(node) ? 0 : NODE_MEMORY;
+}
+
+static void forget_nodes(void)
+{
+    while (n_nodes) forget_node(&nodes[--n_nodes]);
+}
+
+void mark_shell(void)
+{
+    struct reply reply = {0};
+    see_shell();
+    struct node *node = &nodes[n_nodes < MOST_NODES ? n_nodes : 0];
+    int why = fill_node(node);
+    if (why) {
+        reply.status = -why;
+        if (n_nodes < MOST_NODES) forget_node(node);
+    } else {
+        struct disk_state disk = disk_state();
+        node->frozen = frozen_layers();
+        if (memcmp(&disk, &pristine_disk, sizeof disk)) {
+            struct reply ended = {0};
+            reap(&ended);
+            close_fd(&live.start);
+            close_fd(&mounts_copy);
+            unsigned layers = freeze_unused_layer();
+            if (layers) {
+                node->frozen = layers;
+                reply.flags |= REPLY_FROZEN;
+                live.left |= REPLY_FILES;
+            }
+        }
+        reply.status = (int32_t)n_nodes++;
+    }
+    if (live.waiting.shell >= 0) reply.flags |= REPLY_STAYS;
+    shared->dumped = 0;
+    forget_changes();
+    answer(&reply, live.channels, 0);
+}
+
+/* Start a shell in the machine, and make it continue from a node; false if it cannot. */
+static bool start_copy(struct watched *shell, const struct node *node)
+{
+    static const char text[] = ". /dev/stdin";
+    roll_back_layer(node->frozen);
+    strcpy(shared->cwd, node->directory);
+    memcpy(shared->input, text, sizeof text);
+    shared->input_length = sizeof text - 1;
+    shared->taken = 0;
+    shared->uptime = 0;
+    const struct request *request = shell->request;
+    struct request start = *request;
+    start.flags &= ~(uint32_t)REQUEST_LINE;  /* nothing is waited for */
+    shell->request = &start;
+    start_run(shell, SHELL_PID, RUN_STAYS, NULL);
+    live.meanwhile |= watch(shell) & ~(unsigned)NOTICED_LINE;
+    shell->request = request;
+    watch_shell(resident.shell);
+    return shell->stays && !shell->reply->error && become_node(node);
+}
+
+void fork_shell(const struct request *request)
+{
+    static char text[INPUT_MAX];
+    struct reply reply = {0};
+    memcpy(text, shared->input, request->input_length);
+    text[request->input_length] = 0;
+    see_shell();
+    if (live.waiting.shell >= 0) {
+        struct reply ended = {0};
+        reap(&ended);
+    }
+    struct watched line = {.request = request, .channels = live.channels, .shell = -1, .stays = true, .reply = &reply};
+    if (n_nodes) restore_network();
+    bool may = request->node < n_nodes && !is_machine_changed();
+    struct disk_state disk = disk_state();
+    if (may && (frozen_layers() != nodes[request->node].frozen || memcmp(&disk, &pristine_disk, sizeof disk))) {
+        close_fd(&live.start);
+        close_fd(&mounts_copy);
+    }
+    shared->flags = RUN_LINES | order_of(request);
+    if (!may || !start_copy(&line, &nodes[request->node])) {
+        if (!reply.error) reply.error = ESTALE;
+        live.waiting = line;
+        if (line.shell >= 0) reap(&reply);
+        forget_changes();
+        shared->dumped = 0;
+        answer(&reply, live.channels, 0);
+        return;
+    }
+    if (!(request->flags & REQUEST_LAST)) read_attributes(resident.shell, attributes);
+    set_cpu(0);  /* of the living processes, which have just started */
+    strcpy(shared->input, text);
+    shared->held_until = 0;
+    shared->dumped = 0;
+    shared->state_length = 0;
+    note_company(false);
+    show_uptime(false);
+    shared->call_answer = request->flags & REQUEST_LAST ? LINE_CONTINUE_LAST : LINE_CONTINUE;
     answer_line(notices);
     tell(&line, watch(&line));
 }
@@ -421,6 +618,7 @@ void end_shell(const struct request *request)
     else clear_survivors(&reply);
     close_ends();
     close_fd(&live.start);
+    forget_nodes();
     struct disk_state disk = disk_state();
     if (memcmp(&disk, &pristine_disk, sizeof disk)) reply.flags |= REPLY_FILES;
     reply.flags |= live.left | traces_left(live.noticed | live.meanwhile, live.had_terminal);

@@ -15,6 +15,10 @@ void run_line(const struct request *request);
 /* Report the changes without running anything. */
 void look_at_shell(const struct request *request);
 
+/* Keep the waiting shell's state and the layer as a node, and run a line in a copy of a node. */
+void mark_shell(void);
+void fork_shell(const struct request *request);
+
 /* Run an input in the machine without a persistent shell. Its background processes continue. */
 void enter_machine(const struct request *request);
 

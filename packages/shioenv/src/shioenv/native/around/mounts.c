@@ -460,6 +460,7 @@ static int layer_mounts = -1;
 
 enum { MOST_FROZEN = 20 };  /* maximum of frozen layers, whose names must fit into 255 bytes */
 static unsigned frozen;
+static struct stat frozen_roots[MOST_FROZEN + 1];  /* the root when that many layers were frozen */
 
 /* Create the writable directories of /layer, with the attributes of the / that `below` shows. */
 static void make_upper(int below, struct stat *root)
@@ -616,35 +617,103 @@ void forget_names(void)
     close_fd(&fs);
 }
 
+unsigned frozen_layers(void) { return frozen; }
+
 bool has_frozen_layers(void) { return frozen > 0; }
 
-int freeze_layer(void)
+/* Mount the overlay over the frozen layers, in new directories for changes, and show the frozen state as `lower_root`. */
+static void cover_frozen(const struct stat *root)
 {
-    if (frozen == MOST_FROZEN || config.plain) return -1;
-    char name[32], work[32];
-    snprintf(name, sizeof name, "/layer/%u", ++frozen);
-    snprintf(work, sizeof work, "/layer/work%u", frozen);
-    struct stat root;
-    int merged = merged_root, upper = upper_root;
-    CHECK(fstat(merged, &root), "look at the root");
-    struct timespec times[2] = {root.st_atim, root.st_mtim};
-    empty_upper(name);
-    CHECK(rename("/layer/work", work), "rename the layer's work");
-    CHECK(rmdir("/layer/upper"), "remove the layer's directory");
     int view = mount_overlay(layers_below(), NULL);
     CHECK(view, "mount the overlay of a frozen layer");
-    make_upper(merged, &root);
-    futimens(upper_root, times);
+    struct stat same;
+    make_upper(view, &same);
+    CHECK(fchown(upper_root, root->st_uid, root->st_gid), "chown the upper root");
+    CHECK(fchmod(upper_root, root->st_mode & 07777), "chmod the upper root");
+    futimens(upper_root, (struct timespec[]){root->st_atim, root->st_mtim});
     int mounted = mount_overlay(layers_below(), config.device);
     CHECK(mounted, "mount the overlay over a frozen layer");
     close_fd(&lower_root);
     lower_root = openat(view, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     close(view);
-    close(merged);
-    close(upper);
     remember_layer(mounted);
     join_namespace(layer_mounts, CLONE_NEWNS, "layer mount");
     become_root(mounted);
     join_namespace(ns_outer_mounts, CLONE_NEWNS, "outer mount");
-    return copy_of_layer();
+}
+
+unsigned freeze_unused_layer(void)
+{
+    if (frozen == MOST_FROZEN || config.plain) return 0;
+    char name[32], work[32];
+    snprintf(name, sizeof name, "/layer/%u", ++frozen);
+    snprintf(work, sizeof work, "/layer/work%u", frozen);
+    struct stat *root = &frozen_roots[frozen];
+    int merged = merged_root, upper = upper_root;
+    CHECK(fstat(merged, root), "look at the root");
+    empty_upper(name);
+    CHECK(rename("/layer/work", work), "rename the layer's work");
+    CHECK(rmdir("/layer/upper"), "remove the layer's directory");
+    cover_frozen(root);
+    close(merged);
+    close(upper);
+    return frozen;
+}
+
+int freeze_layer(void) { return freeze_unused_layer() ? copy_of_layer() : -1; }
+
+/* Remove a directory of the layer. Directories in it are first moved to its top, so that the depth does not matter. */
+static void remove_tree(const char *path)
+{
+    int top = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (top < 0) return;
+    unsigned moved = 0;
+    for (bool more = true; more;) {
+        more = false;
+        int fd = openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *list = fd < 0 ? NULL : fdopendir(fd);
+        for (struct dirent *entry; list && (entry = readdir(list));) {
+            if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") || !unlinkat(top, entry->d_name, 0)) continue;
+            int inner = openat(top, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+            DIR *entries = inner < 0 ? NULL : fdopendir(inner);
+            for (struct dirent *each; entries && (each = readdir(entries));) {
+                char name[32];
+                snprintf(name, sizeof name, ".removed.%u", ++moved);
+                if (!strcmp(each->d_name, ".") || !strcmp(each->d_name, "..") || !unlinkat(inner, each->d_name, 0)) continue;
+                more |= !renameat(inner, each->d_name, top, name);
+            }
+            if (entries) closedir(entries);
+            if (unlinkat(top, entry->d_name, AT_REMOVEDIR)) more |= errno == ENOTEMPTY && moved < UINT_MAX / 2;
+        }
+        if (list) closedir(list);
+    }
+    close(top);
+    rmdir(path);
+}
+
+void roll_back_layer(unsigned to)
+{
+    struct disk_state disk = disk_state();
+    if (frozen == to && !memcmp(&disk, &pristine_disk, sizeof disk)) return;
+    if (!to) {
+        renew_layer();
+        return;
+    }
+    close_fd(&upper_root);
+    close_fd(&merged_root);
+    CHECK(rename("/layer/upper", "/layer/gone"), "rename the layer's directory");
+    CHECK(rename("/layer/work", "/layer/gonework"), "rename the layer's work");
+    unsigned before = frozen;
+    frozen = to;
+    cover_frozen(&frozen_roots[to]);
+    remove_tree("/layer/gone");
+    remove_tree("/layer/gonework");
+    for (; before > to; before--) {
+        char name[32];
+        snprintf(name, sizeof name, "/layer/%u", before);
+        remove_tree(name);
+        snprintf(name, sizeof name, "/layer/work%u", before);
+        remove_tree(name);
+    }
+    pristine_disk = disk_state();
 }

@@ -26,6 +26,13 @@ void renew_layer(void);
  * layer must enter, or -1 if the layer was not frozen. */
 int freeze_layer(void);
 bool has_frozen_layers(void);
+unsigned frozen_layers(void);
+
+/* Freeze the layer, which no process may be in; return the number of frozen layers, 0 if it was not frozen. */
+unsigned freeze_unused_layer(void);
+
+/* Undo all changes since this many layers were frozen. No process may be in the layer. */
+void roll_back_layer(unsigned to);
 
 /* Drop the layer's cached names, except those of files in use, so that they are looked up again. */
 void forget_names(void);

@@ -40,6 +40,7 @@ struct request {
     uint32_t scan_ms;         /* processor time for finding changes */
     uint32_t idle_ms;         /* waiting time after which a persistent shell ends */
     uint32_t cwd_length, input_length, stdin_length;
+    uint32_t node;            /* with REQUEST_FORK */
 };
 enum {
     REQUEST_FRESH = 1, REQUEST_SEPARATE = 2, REQUEST_KEEP = 4, REQUEST_TERMINAL = 8,
@@ -54,6 +55,10 @@ enum {
     REQUEST_ENTER = 32768,    /* run an input in the machine, which the peer owns from then on; answered once the input has ended, while its
                                * processes continue. Then REQUEST_HAND passes the other ends of its input (a socket), output and errors */
     REQUEST_APART = 2048,     /* beside a persistent shell: on the pristine system's files */
+    REQUEST_MARK = 65536,     /* keep the persistent shell's state as a node; the reply's status is its number, or a negative NODE_*. If the
+                               * layer was changed, the shell has ended afterwards */
+    REQUEST_FORK = 131072,    /* for a line: run it in a copy of a node's shell, in the files as they were there. The machine's shell is ended first */
+    REQUEST_LAST = 262144,    /* with REQUEST_FORK: the line is the last one of `bash -c` */
     REQUEST_EAGER = 64, REQUEST_LAZY = 128,  /* order in which the shell's processes start (inside/order.c) */
 };
 
@@ -78,6 +83,16 @@ enum {
     REPLY_OUTLIVED = 8388608, /* of a line: a process that it started was there at its end */
     REPLY_BUSY = 2097152,     /* on a terminal: a process other than the shell is in the foreground */
     REPLY_SCAN = 524288,      /* the changes are incomplete, because finding them took too long */
+};
+/* Why a shell's state cannot be kept. */
+enum {
+    NODE_ENDED = 1,           /* the shell has ended */
+    NODE_PROCESSES,           /* other processes are running */
+    NODE_MACHINE,             /* network, mounts, IPC objects or the host's name were changed */
+    NODE_DESCRIPTORS,         /* there are descriptors other than its standard streams */
+    NODE_ATTRIBUTES,          /* attributes of its process were changed */
+    NODE_FILES,               /* the layer cannot be frozen: files with several names, no room, or a removed working directory */
+    NODE_MEMORY,              /* its memory cannot be copied */
 };
 enum {
     STAGE_SCAN = 16,          /* the run is over, but its changes could not be read */

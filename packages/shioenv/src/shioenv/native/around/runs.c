@@ -421,12 +421,14 @@ void forget_changes(void) { changes.length = 0; }
 static int64_t looking_ns;  /* processor time at the last scan */
 static bool linked;
 
+bool is_linked(void) { return linked; }
 bool is_better_frozen(void) { return looking_ns > LONG_NS && !linked; }
 
 void find_changes(const struct request *request, struct reply *reply)
 {
     int64_t began = now_ns(CLOCK_THREAD_CPUTIME_ID);
     looking_ns = 0;
+    linked = false;
     changes.length = 0;
     struct disk_state disk = disk_state();
     if (!memcmp(&disk, &pristine_disk, sizeof disk)) return;

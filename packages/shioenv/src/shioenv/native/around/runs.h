@@ -61,6 +61,7 @@ void find_changes(const struct request *request, struct reply *reply);
 /* Whether the last scan took so long that freezing the layer is cheaper than scanning it again. False if the layer has files
  * with several names, because overlays do not track hard links across layers. */
 bool is_better_frozen(void);
+bool is_linked(void);
 void answer(struct reply *reply, struct channel channels[2], uint32_t keep);
 
 /* End the remaining processes of a shell; return whether there were any. */

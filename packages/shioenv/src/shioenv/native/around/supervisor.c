@@ -54,7 +54,9 @@
 static void run_request(const struct request *request, const uint8_t *standard_input)
 {
     if (request->flags & REQUEST_SHELL) start_shell(request);
+    else if (request->flags & REQUEST_FORK) fork_shell(request);
     else if (request->flags & REQUEST_LINE) run_line(request);
+    else if (request->flags & REQUEST_MARK) mark_shell();
     else if (request->flags & REQUEST_LOOK) look_at_shell(request);
     else if (request->flags & REQUEST_ENTER) enter_machine(request);
     else if (request->flags & REQUEST_HAND) hand_ends();

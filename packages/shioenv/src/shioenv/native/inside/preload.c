@@ -62,6 +62,7 @@ static const struct { const char *section, *symbol, *argument; } sections[] = {
 enum { N_SECTIONS = sizeof sections / sizeof sections[0] };
 static builtin builtins[N_SECTIONS];
 static shell_variable **(*visible_functions)(void);
+static shell_variable *(*find_variable)(const char *);
 static FILE **standard_output, **standard_error;  /* the C library's variables, which some headers do not permit to set */
 static char ***script_arguments;  /* bash's variable: NULL until it restarts as a script */
 
@@ -188,6 +189,8 @@ int kill(pid_t pid, int signal_number)
 /* Set /proc/PID/cmdline and environ: a new memory area with exactly the data that execve would have put on the stack. */
 static void show_arguments(const char *input)
 {
+    static char *former;
+    static size_t former_room;
     size_t room = strlen(input) + 1;
     for (int i = 0; i < saved_argc - 1; i++) room += strlen(saved_argv[i]) + 1;
     for (char **e = saved_environment; *e; e++) room += strlen(*e) + 1;
@@ -206,6 +209,9 @@ static void show_arguments(const char *input)
     map.auxv_size = 0;
     map.exe_fd = (uint32_t)-1;
     prctl(PR_SET_MM, PR_SET_MM_MAP, &map, sizeof map, 0);
+    if (former) syscall(SYS_munmap, former, former_room);
+    former = area;
+    former_room = room;
 }
 
 /* Read the memory layout that PR_SET_MM_MAP requires from the host's /proc/self/stat, because this process is not in the pid
@@ -253,7 +259,7 @@ static void *symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
  * each child must set. */
 static void prepare_late_state(void)
 {
-    shell_variable *(*find)(const char *) = symbol("find_variable");
+    shell_variable *(*find)(const char *) = find_variable;
     int (*unbind)(const char *) = symbol("unbind_variable");
     void (*flush)(void *) = symbol("array_flush");
     int *argv_ready = symbol("bash_argv_initialized");
@@ -309,13 +315,27 @@ static void repair_late_state(char *input)
 static void take_arguments(char *input)
 {
     static char *arguments[8];
-    if ((*input == '-' || *input == '+') && saved_argc < 7) {
+    if ((*input == '-' || *input == '+') && saved_argc < 7 && saved_argv != arguments) {
         for (int i = 0; i < saved_argc - 1; i++) arguments[i] = saved_argv[i];
         arguments[saved_argc++ - 1] = "--";
         saved_argv = arguments;
     }
     show_arguments(input);
     saved_argv[saved_argc - 1] = input;
+}
+
+void show_input(const char *text)
+{
+    const char *before = saved_argv[saved_argc - 1];
+    char *input = strdup(text), *variable = strdup(text);
+    if (!input || !variable) return;
+    shell_variable *shown = find_variable ? find_variable("BASH_EXECUTION_STRING") : NULL;
+    if (shown && shown->value && !strcmp(shown->value, before)) {  /* else a line set or removed it */
+        free(shown->value);
+        shown->value = variable;
+    } else free(variable);
+    if (bash.execution_string) *bash.execution_string = input;
+    take_arguments(input);
 }
 
 /* In the child: become the input's shell. */
@@ -368,6 +388,7 @@ static int preloaded_main(int argc, char **argv, char **environment)
     for (unsigned i = 0; i < N_SECTIONS; i++) builtins[i] = (builtin)symbol(sections[i].symbol);
     visible_functions = (shell_variable **(*)(void))symbol("all_visible_functions");
     script_arguments = symbol("subshell_argv");
+    find_variable = (shell_variable *(*)(const char *))symbol("find_variable");
     standard_output = symbol("stdout");
     standard_error = symbol("stderr");
     read_memory_map();

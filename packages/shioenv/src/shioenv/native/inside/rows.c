@@ -13,10 +13,12 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -39,6 +41,7 @@ static struct builtin_entry *const *builtins;
 static const int *builtin_count;
 static builtin source_builtin;
 static int (*parse_and_execute)(char *, const char *, int), *last_command_exit_value, *nesting;
+static int *parsing_level;  /* of `parse_and_execute`; in the outermost call, bash replaces itself by the last command */
 static void (*jump_to_top_level)(int);
 static FILE **standard_output;
 static char **initial_environment;
@@ -231,6 +234,70 @@ static void enter_mounts(int mounts)
     close(mounts);
 }
 
+/* Describe the kernel state of this shell in the shared memory. */
+static void describe_node(void)
+{
+    struct node_state *node = &shared->node;
+    for (unsigned i = 0; i < NODE_SIGNALS; i++) syscall(SYS_rt_sigaction, i + 1, NULL, node->actions[i], 8);
+    for (unsigned i = 0; i < NODE_LIMITS; i++) syscall(SYS_prlimit64, 0, i, NULL, node->limits[i]);
+    node->mask = (uint32_t)syscall(SYS_umask, 0);
+    syscall(SYS_umask, node->mask);
+}
+
+/* Take the kernel state in the shared memory, and map what the memory of another shell needs. */
+static void prepare_node(void)
+{
+    const struct node_state *node = &shared->node;
+    for (unsigned i = 0; i < NODE_SIGNALS; i++) syscall(SYS_rt_sigaction, i + 1, node->actions[i], NULL, 8);
+    for (unsigned i = 0; i < NODE_LIMITS; i++) syscall(SYS_prlimit64, 0, i, node->limits[i], NULL);
+    syscall(SYS_umask, node->mask);
+    if (node->heap_end) syscall(SYS_brk, node->heap_end);
+    for (unsigned i = 0; i < node->n_areas && i < NODE_AREAS; i++) {
+        if (!node->areas[i].mapped) syscall(SYS_munmap, node->areas[i].start, node->areas[i].length);
+        else syscall(SYS_mmap, node->areas[i].start, node->areas[i].length, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    }
+}
+
+static jmp_buf waiting;  /* the shell in its newest call */
+
+/* Wait for a line. A shell that continues with another one's memory returns from the other one's call. Both are in the same call of
+ * this function, at the same place of the same stack. */
+static long await_line(void)
+{
+    if (_setjmp(waiting)) return 0;
+    for (;;) {
+        long answer = syscall(SYS_prctl, LINE_CALL, 0, 0, 0, 0);
+        if (answer > 0) enter_mounts((int)answer);
+        else if (answer || shared->call_answer <= LINE_LAST) return answer;
+        else if (shared->call_answer >= LINE_CONTINUE) {
+            shared->call_answer -= LINE_CONTINUE;
+            longjmp(waiting, 1);
+        }
+        else if (shared->call_answer == LINE_PREPARE) prepare_node();
+        else describe_node();
+    }
+}
+
+/* Show all lines so far as the shell's input. A line may begin with the newlines of the lines before it. */
+static void show_lines(const char *line)
+{
+    static char *text;
+    static size_t length, above;
+    size_t newlines = strspn(line, "\n");
+    if (newlines >= above) line += above;
+    size_t more = strlen(line) + 1;
+    if (length + more > INPUT_MAX) length = 0;
+    char *longer = realloc(text, length + more);
+    if (!longer) return;
+    text = longer;
+    memcpy(text + length, line, more);
+    show_input(text);
+    length += more;
+    text[length - 1] = '\n';
+    for (const char *at = line; at; at = strchr(at, '\n'), at += at != NULL) above++;
+}
+
 /* Replaces `. /dev/stdin`, once. */
 static int run_lines(void *nothing)
 {
@@ -240,11 +307,13 @@ static int run_lines(void *nothing)
     for (;;) {
         dump_state();
         shared->line_status = (uint32_t)*last_command_exit_value;
-        long answer;
-        while ((answer = syscall(SYS_prctl, LINE_CALL, 0, 0, 0, 0)) > 0) enter_mounts((int)answer);
-        if (answer) break;
+        if (await_line()) break;
         shared->input[INPUT_MAX - 1] = 0;
+        show_lines((const char *)shared->input);
+        bool last = shared->call_answer == LINE_LAST;
+        if (last && parsing_level) *parsing_level = 0;
         run_here((const char *)shared->input);
+        if (last) break;
         fflush(*standard_output);
     }
     jump_to_top_level(EXITPROG);
@@ -261,6 +330,7 @@ static void take(builtin what)
     jump_to_top_level = (void (*)(int))dlsym(RTLD_DEFAULT, "jump_to_top_level");
     last_command_exit_value = dlsym(RTLD_DEFAULT, "last_command_exit_value");
     nesting = dlsym(RTLD_DEFAULT, "indirection_level");
+    parsing_level = dlsym(RTLD_DEFAULT, "parse_and_execute_level");
     standard_output = dlsym(RTLD_DEFAULT, "stdout");
     bool known = builtins && builtin_count && parse_and_execute && jump_to_top_level && last_command_exit_value;
     if (!known || !replace_source(source_builtin, what)) _exit(125);

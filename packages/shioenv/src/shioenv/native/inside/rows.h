@@ -19,7 +19,19 @@ void take_rows(char **environment);
 enum { LINE_CALL = 0x53484c4e };
 void take_lines(void);
 
-/* The answer is 0 for a line, else the descriptor of a copy of the mounts, which the shell enters before it waits again. */
+/* The answer of the call is the descriptor of a copy of the mounts, which the shell enters before it waits again, or 0. Then
+ * shared->call_answer says what to do. After all but the first two the shell waits again. */
+enum {
+    LINE_RUN,                /* the line in shared->input */
+    LINE_LAST,               /* the same, as the last one of `bash -c`, with which the shell ends */
+    LINE_DESCRIBE,           /* fill shared->node */
+    LINE_PREPARE,            /* take the kernel state and the areas of shared->node */
+    LINE_CONTINUE,           /* continue with the memory that the supervisor wrote, that of a shell that waited here, and LINE_RUN */
+    LINE_CONTINUE_LAST,      /* the same, and LINE_LAST */
+};
+
+/* Show a text in the shell's arguments and variables as the input of its `bash -c`. */
+void show_input(const char *text);
 
 /* Dump the shell's state to the shared memory. */
 void dump_state(void);

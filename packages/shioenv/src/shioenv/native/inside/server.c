@@ -262,6 +262,9 @@ void serve(char **environment)
         } else if (request.op == SERVER_WAIT) {
             wait_for(staying, &reply);
             staying = 0;
+        } else if (request.op == SERVER_NUMBER) {
+            if (request.pid && write_number(FD_LAST_PID, request.pid)) reply.error = errno;
+            reply.processes = numbers_from((uint32_t)request.flags);
         } else {
             bool separate = request.flags & RUN_SEPARATE;
             unsigned next = separate ? 2 : 1;

@@ -19,6 +19,18 @@ enum { NOBODY_INSIDE = 65535 };
 /* Descriptors that are open in the fork server. */
 enum { FD_CONTROL = 200, FD_SHARED, FD_LAST_PID, FD_MOUNTS, FD_USER, FD_PROC };
 
+/* Kernel state of a waiting shell that its memory does not hold (rows.c), and what another shell has to map to continue with that
+ * memory. */
+enum { NODE_SIGNALS = 64, NODE_LIMITS = 16, NODE_AREAS = 64 };
+struct node_state {
+    uint64_t actions[NODE_SIGNALS][4];   /* as rt_sigaction(2) has them */
+    uint64_t limits[NODE_LIMITS][2];
+    uint32_t mask;                       /* of new files */
+    uint64_t heap_end;
+    uint32_t n_areas;
+    struct { uint64_t start, length; uint32_t mapped; } areas[NODE_AREAS];  /* to map or to unmap */
+};
+
 /* Memory shared by the supervisor, the server and the running shell. Once an input runs, all of it is untrusted: the
  * supervisor copies from it with bounds checks. */
 struct shared {
@@ -32,6 +44,8 @@ struct shared {
     int64_t uptime;           /* seconds since boot at the run's start; 0: continue the sandbox's */
     volatile int64_t held_until;         /* end of the time for holding processes (CLOCK_MONOTONIC, ns); 0: none was held yet */
     volatile uint32_t held[HELD_MAX];    /* processes held until all others wait (order.c) */
+    volatile uint32_t call_answer;       /* LINE_* of rows.h: what a waiting shell does next */
+    struct node_state node;
     char cwd[CWD_MAX];
     char input[INPUT_MAX];
     uint32_t background_ms;   /* time for a row's background processes before the next row */
@@ -60,8 +74,9 @@ enum {
 
 /* supervisor -> server. SERVER_RUN has descriptors in this order: the output pipe or pipes; the copy of the mounts, if one
  * exists; the pipe with standard input, if any; a directory. SERVER_JOIN has a namespace, and `flags` is its CLONE_NEW*.
- * SERVER_WAIT has no descriptors; it requests a report of a persistent shell's end. */
-enum { SERVER_RUN = 1, SERVER_JOIN, SERVER_WAIT };
+ * SERVER_WAIT has no descriptors; it requests a report of a persistent shell's end. SERVER_NUMBER, too: unless `pid` is 0, it sets
+ * the last process id; the reply has the number of ids given since that of the shell. */
+enum { SERVER_RUN = 1, SERVER_JOIN, SERVER_WAIT, SERVER_NUMBER };
 enum {
     RUN_SEPARATE = 1, RUN_IN_COPY = 2, RUN_ON_TERMINAL = 4, RUN_WITH_STDIN = 8,
     RUN_STAYS = 16,    /* the server continues to serve while the shell lives */

@@ -12,7 +12,6 @@ the design.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import platform
 import signal
@@ -23,7 +22,7 @@ from dataclasses import replace
 from functools import lru_cache, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from shioenv.errors import (
     SandboxError,
@@ -33,7 +32,16 @@ from shioenv.errors import (
     SystemCorruptError,
     SystemNotBuiltError,
 )
-from shioenv.sandbox.base import CallLock, Entered, Execution, Limits, Request, ShellMode, Uncopied
+from shioenv.sandbox.base import (
+    CallLock,
+    Entered,
+    Execution,
+    Limits,
+    Marked,
+    Request,
+    ShellMode,
+    Uncopied,
+)
 from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
 from shioenv.sandbox.namespaces.lower import (
     KeptNamespaces,
@@ -41,8 +49,10 @@ from shioenv.sandbox.namespaces.lower import (
     keep_namespaces,
     opening_failed,
 )
+from shioenv.sandbox.namespaces.netlink import network_document
 from shioenv.sandbox.namespaces.wire import (
     LONGEST_PATH,
+    UNMARKED,
     Ask,
     Meaning,
     Reply,
@@ -73,10 +83,10 @@ _NETWORK_PROBE = Request(
     cwd="/",
     wall_seconds=30.0,  # the probe takes a thousandth of this
 )
-"""Prints the state of the network: a line of JSON for each name in `_LISTED`, then the firewall's
-rules. Starting programs takes most of its time, so the probe starts few."""
+"""Prints the state of the network for `network_document`.
 
-_LISTED = (("links", "addresses"), ("routes", "rules"), ("routes6", "rules6"))
+Starting programs takes most of its time, so the probe starts few."""
+
 
 _HOSTNAME_PROBE = Request("uname -n", cwd="/")
 
@@ -286,6 +296,21 @@ class NamespaceSandbox(Uncopied):
         return self._of_shell(request, Ask.LINE | (Ask.BLIND if blind else 0))
 
     @in_turn
+    def mark(self) -> Marked:
+        """Keep the state of the persistent shell; see `ShellSandbox.mark`."""
+        reply, _ = self._exchange(Request(""), Ask.MARK)
+        self._succeed(reply, Request(""))
+        said = meaning(reply.flags)
+        why = [*UNMARKED.values()][-1 - reply.status] if reply.status < 0 else None
+        return Marked(reply.status, why, stays=said.stays, frozen=said.frozen)
+
+    @in_turn
+    def run_from(self, node: int, request: Request, *, last: bool) -> Execution:
+        """Run a line in a copy of a node's shell; see `ShellSandbox.run_from`."""
+        ask = Ask.LINE | Ask.FORK | (Ask.LAST if last else 0)
+        return self._of_shell(request, ask, node)
+
+    @in_turn
     def run_beside(self, request: Request) -> Execution:
         """Run an input in addition to the persistent shell; see `ShellSandbox.run_beside`."""
         return self._of_shell(request, 0)
@@ -336,9 +361,9 @@ class NamespaceSandbox(Uncopied):
         """Report the changes since the shell was started; see `ShellSandbox.look`."""
         return self._of_shell(Request(""), Ask.LOOK)
 
-    def _of_shell(self, request: Request, ask: int) -> Execution:
+    def _of_shell(self, request: Request, ask: int, node: int = 0) -> Execution:
         """Send a request to the machine of a persistent shell, and return its execution."""
-        reply, execution = self._exchange(request, ask)
+        reply, execution = self._exchange(request, ask, node=node)
         if reply.stage == Stage.OVER:
             raise ShellEndedError(
                 "the shell ended before this line",
@@ -377,7 +402,7 @@ class NamespaceSandbox(Uncopied):
         try:
             if read.exit_code != 0:
                 raise ValueError(f"nft ended with exit code {read.exit_code}")
-            return _network_document(read.output, links="ip" in self.system.programs)
+            return network_document(read.output, links="ip" in self.system.programs)
         except ValueError as error:
             self._end()
             needed = " and ".join(f"{name} ({package})" for name, package in PROGRAMS.items())
@@ -454,10 +479,11 @@ class NamespaceSandbox(Uncopied):
         return self._completed(execution, said)
 
     def _exchange(
-        self, request: Request, ask: int, idle_seconds: float = 0.0
+        self, request: Request, ask: int, idle_seconds: float = 0.0, node: int = 0
     ) -> tuple[Reply, Execution]:
         """Send a request, in a new sandbox if none is open, and return the reply."""
-        message = pack_request(request, self._start_of(request), self.limits, ask, idle_seconds)
+        start = self._start_of(request)
+        message = pack_request(request, start, self.limits, ask, idle_seconds, node)
         if self._closed:
             raise SandboxError("the sandbox is closed", hint="open a new one")
         if self._asking:  # called from a signal handler during this thread's own call
@@ -545,37 +571,6 @@ def _directory(path: str) -> bytes:
     if len(where) >= LONGEST_PATH:
         raise _no_start(path[:80] + "...", os.strerror(errno.ENAMETOOLONG))
     return where
-
-
-def _network_document(printed: bytes, *, links: bool = True) -> bytes:
-    """Turn the network probe's output into one JSON object; without `links` it holds only rules.
-
-    Raises ValueError if a list is missing. Only the lists for IPv6 may be missing, since a kernel
-    may lack IPv6.
-    """
-    if not links:
-        rules = printed.decode("utf-8", "replace").splitlines()
-        return json.dumps({"firewall": rules}).encode()
-    *listed, firewall = printed.decode("utf-8", "replace").split("\0", len(_LISTED))
-    if len(listed) != len(_LISTED):
-        raise ValueError("the output is incomplete")
-    document: dict[str, Any] = {}
-    for names, text in zip(_LISTED, listed, strict=True):
-        lines = [line for line in text.split("\n") if line]
-        try:
-            lists = map(_LISTS.decode, lines)
-            document |= dict(zip(names, lists, strict=True))
-        except (ValueError, RecursionError):
-            if names != _LISTED[-1]:
-                raise ValueError(f"ip did not list {' and '.join(names)}") from None
-    if not document["links"]:
-        raise ValueError("ip listed no links, not even lo")
-    document["firewall"] = firewall.splitlines()
-    return json.dumps(document).encode()
-
-
-_LISTS = json.JSONDecoder(strict=False)
-"""Decodes JSON with raw control characters, which `ip` prints in names."""
 
 
 def _no_start(path: str, reason: str) -> StartDirectoryError:

@@ -1,10 +1,12 @@
-"""The declared network as messages of rtnetlink(7), which the supervisor sends."""
+"""The declared network as messages of rtnetlink(7), and the network that a probe printed."""
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 from shioenv.sandbox.namespaces.wire import FD_GATEWAY
 from shioenv.system.declare import Interface
@@ -106,3 +108,38 @@ def network_messages(interfaces: Sequence[Interface]) -> tuple[bytes, bytes]:
             inside.append(_default_route(index, interface.gateway))
     inside += _no_way_out(interfaces)
     return b"".join(inside), b"".join(outside)
+
+
+_LISTED = (("links", "addresses"), ("routes", "rules"), ("routes6", "rules6"))
+"""Lists that the network probe prints, one line for each group."""
+
+
+def network_document(printed: bytes, *, links: bool = True) -> bytes:
+    """Turn the network probe's output into one JSON object; without `links` it holds only rules.
+
+    Raises ValueError if a list is missing. Only the lists for IPv6 may be missing, since a kernel
+    may lack IPv6.
+    """
+    if not links:
+        rules = printed.decode("utf-8", "replace").splitlines()
+        return json.dumps({"firewall": rules}).encode()
+    *listed, firewall = printed.decode("utf-8", "replace").split("\0", len(_LISTED))
+    if len(listed) != len(_LISTED):
+        raise ValueError("the output is incomplete")
+    document: dict[str, Any] = {}
+    for names, text in zip(_LISTED, listed, strict=True):
+        lines = [line for line in text.split("\n") if line]
+        try:
+            lists = map(_LISTS.decode, lines)
+            document |= dict(zip(names, lists, strict=True))
+        except (ValueError, RecursionError):
+            if names != _LISTED[-1]:
+                raise ValueError(f"ip did not list {' and '.join(names)}") from None
+    if not document["links"]:
+        raise ValueError("ip listed no links, not even lo")
+    document["firewall"] = firewall.splitlines()
+    return json.dumps(document).encode()
+
+
+_LISTS = json.JSONDecoder(strict=False)
+"""Decodes JSON with raw control characters, which `ip` prints in names."""

@@ -88,6 +88,12 @@ class Ask(IntEnum):
     They come with one byte, without a reply."""
     ENTER = 32768
     """Run the input in the machine without a persistent shell; its processes continue."""
+    MARK = 65536
+    """Keep the state of the persistent shell as a node."""
+    FORK = 131072
+    """For a line: run it in a copy of a node's shell."""
+    LAST = 262144
+    """For such a line: it is the last one of `bash -c`."""
 
 
 class ReplyFlags(IntFlag):
@@ -131,6 +137,16 @@ class Stage(IntEnum):
     OVER = 17
 
 
+UNMARKED: Final = {
+    "ENDED": "the shell has ended",
+    "PROCESSES": "other processes are running",
+    "MACHINE": "the machine was changed",
+    "DESCRIPTORS": "other descriptors are open",
+    "ATTRIBUTES": "attributes of its process were changed",
+    "FILES": "its files cannot be kept",
+    "MEMORY": "its memory cannot be copied",
+}
+"""Why a shell's state cannot be kept, by the names of `NODE_*`, in the order of their numbers."""
 NEEDS_NEW_SANDBOX: Final = (
     ReplyFlags.IPC | ReplyFlags.HOSTNAME | ReplyFlags.INIT | ReplyFlags.MOUNTS | ReplyFlags.SOCKETS
 )
@@ -147,7 +163,7 @@ LONGEST_CHANGES: Final = 32 * MEBIBYTE + (1 << 17)
 """Maximum bytes of change records: `RECORDS_MAX` of scan.c plus the record that exceeds it."""
 
 RECORD = struct.Struct("=II")
-REQUEST = struct.Struct("=4I2Q5I4x")  # as C pads it
+REQUEST = struct.Struct("=4I2Q6I")
 REPLY = struct.Struct("=iIiIqq5I4x")  # as C pads it
 RLIMIT = struct.Struct("=3Q")
 PROCESS = struct.Struct("=3I16s")
@@ -175,11 +191,17 @@ def pack_configuration(records: Iterable[tuple[Config, bytes]]) -> bytes:
 
 
 def pack_request(
-    request: Request, directory: bytes, limits: Limits, ask: int = 0, idle_seconds: float = 0.0
+    request: Request,
+    directory: bytes,
+    limits: Limits,
+    ask: int = 0,
+    idle_seconds: float = 0.0,
+    node: int = 0,
 ) -> bytes:
     """Build the message that runs an input in `directory`; `ask` holds further flags (`Ask`).
 
-    A persistent shell ends after waiting `idle_seconds` for its next line.
+    A persistent shell ends after waiting `idle_seconds` for its next line. `node` is that of a
+    fork.
 
     Raises InputError if the input cannot be an argument of a program.
     """
@@ -206,6 +228,7 @@ def pack_request(
         len(directory),
         len(text),
         len(request.stdin),
+        node,
     )
     return head + directory + text + request.stdin
 

@@ -17,8 +17,6 @@ import pyarrow.parquet
 import pytest
 from msgspec import convert, structs
 
-from shioenv.dataset import export as export_module
-from shioenv.dataset.export import Exported, export, schema
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.record_reader import read_records
 from shioenv.domain.record import NAMES, Effect, Record, ScoredSegment
@@ -28,6 +26,8 @@ from shioenv.errors import (
     OutputExistsError,
     UsageError,
 )
+from shioenv_eval import export as export_module
+from shioenv_eval.export import Exported, export, schema
 from support.dataset_fakes import make
 
 COUNT = 25

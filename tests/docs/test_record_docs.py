@@ -3,9 +3,9 @@ import re
 import pytest
 from msgspec import Struct
 
-from shioenv.dataset.export import fields_table
 from shioenv.domain.context import FIELDS
 from shioenv.domain.record import ContentDigest, Effect, Record, ScoredSegment
+from shioenv_eval.export import fields_table
 from support.paths import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"

@@ -11,8 +11,6 @@ import pyarrow.parquet
 import pytest
 from msgspec import UNSET, convert, structs
 
-from shioenv.dataset import export as export_module
-from shioenv.dataset.export import export
 from shioenv.dataset.manifest import SHARD_RECORDS, read_manifest
 from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.split import Shares, split
@@ -20,6 +18,8 @@ from shioenv.dataset.verify import verify
 from shioenv.dataset.write import ShardWriter
 from shioenv.domain.record import ContentDigest, Record
 from shioenv.errors import UsageError
+from shioenv_eval import export as export_module
+from shioenv_eval.export import export
 from support.dataset_fakes import contents, make, plan
 
 README = "README.md"

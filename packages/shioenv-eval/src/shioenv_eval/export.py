@@ -23,6 +23,7 @@ from typing import IO, Any
 
 from msgspec import Struct, inspect, to_builtins
 
+from shioenv.dataset.importers import SOURCE_MANIFEST
 from shioenv.dataset.manifest import MANIFEST, Manifest, finished_manifest
 from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.split import PARTS, REST
@@ -43,9 +44,6 @@ ENDINGS: Mapping[str, str] = {
     ".jsonl.zst": "jsonl",
 }
 """The format of a file by the end of its name."""
-
-SOURCE_MANIFEST = "source-manifest.json"
-"""The exported dataset's own manifest, kept in the Hugging Face layout."""
 
 SOURCE_MANIFESTS = "source-manifests"
 """The directory of these manifests in an export of several datasets: `train.json` and so on."""
@@ -123,7 +121,7 @@ def export(
     - `hf`: a directory that `datasets.load_dataset(output)` opens. Its card names `licence`, an
       identifier of the Hugging Face hub;
     - `jsonl`: one file of the records as they are, compressed if its name ends in `.gz` or `.zst`;
-    - `chat`: such a file with a conversation on each line (`shioenv.dataset.export`);
+    - `chat`: such a file with a conversation on each line (`shioenv_eval.export`);
     - None: the format that `ENDINGS` has for the end of the name `output`; `hf` for a name without
       an ending.
 
@@ -387,7 +385,7 @@ def card(manifests: Mapping[str, Manifest], licence: str) -> str:
 
     `manifests` are those of the splits, by name.
     """
-    template = files("shioenv.dataset").joinpath("card.md").read_text(encoding="utf-8")
+    template = files("shioenv_eval").joinpath("card.md").read_text(encoding="utf-8")
     facts = {split: _facts(manifest) for split, manifest in manifests.items()}
     first = next(iter(manifests))
     about = EXECUTED if manifests[first].plan.executed else RELEASED
