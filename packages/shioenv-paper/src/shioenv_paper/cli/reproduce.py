@@ -54,8 +54,8 @@ def quick(
         made = made_values(
             out,
             workers=workers,
-            records=lambda progress: meter.tell("records", progress.done, progress.count),
-            answers=lambda name, *counts: meter.tell(f"answers of {name}", *counts),
+            records=lambda progress: meter.update("records", progress.done, progress.count),
+            answers=lambda name, *counts: meter.update(f"answers of {name}", *counts),
         )
     found = reproduce(made, out)
     document = found.to_json()
