@@ -400,7 +400,7 @@ class ShellVariables(ABC):
             raise Abstained(f"{name} is more than a variable")
         if value is not None:
             is_locale = re.fullmatch(r"LANG|LC_\w+", name) and value.text in ("C", "POSIX")
-            if is_locale and not self.input.isascii():
+            if is_locale and re.search(r"[^\0-\x7f]|\\[uUx]", self.input):
                 raise Abstained("another locale, and text that is not ASCII")
             if document["settings"].get("-o allexport"):
                 value = replace(value, flags=value.flags | {"x"})
