@@ -23,7 +23,7 @@ from typing import Any
 
 from shioenv.files.durable import atomic_write
 from shioenv.text import count, fixed, share, visible
-from shioenv_eval.report.tables import Table
+from shioenv_eval.report.markup import Table
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "experiments"

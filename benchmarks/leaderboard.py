@@ -25,7 +25,7 @@ from typing import Any
 from shioenv.files.durable import atomic_write
 from shioenv.text import fixed
 from shioenv_eval.frozen import judge
-from shioenv_eval.report.tables import Table
+from shioenv_eval.report.markup import Table
 from shioenv_eval.suite import FROZEN
 
 ROOT = Path(__file__).parents[1]

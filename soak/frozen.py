@@ -202,7 +202,7 @@ def _parse(given: Chosen) -> Part:
     from shioenv.bash.normal import is_single, normal
     from shioenv.grammar.library import load_grammars
     from shioenv.grammar.parse import InputParser
-    from shioenv_eval.utilities import utilities
+    from shioenv_eval.places import utilities
 
     grammars = tuple(load_grammars())
     parser = InputParser(grammars)

@@ -12,9 +12,9 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from shioenv.domain.runner_conformance import CheckResult, results
 from shioenv.errors import InputError, StartDirectoryError
 from shioenv.sandbox.base import LONGEST_STDIN, Execution, FileChange, Limits, Request, Sandbox
+from support.runner_conformance import CheckResult, results
 
 LIMITS = Limits(
     wall_seconds=1.0,

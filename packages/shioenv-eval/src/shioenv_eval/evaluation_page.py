@@ -20,11 +20,10 @@ from shioenv.text import fixed, visible
 from shioenv_eval.evaluate import Evaluation, read_evaluation
 from shioenv_eval.mask import output_text_of
 from shioenv_eval.metrics import Status
-from shioenv_eval.report.tables import Table
-from shioenv_eval.report.template import page_file, rendered, script_json
+from shioenv_eval.places import utilities
+from shioenv_eval.report.markup import Table, page_file, rendered, script_json
 from shioenv_eval.results import GROUPS, SHOWN, JudgedPredictor, by_utility
 from shioenv_eval.suite import SuiteCase
-from shioenv_eval.utilities import utilities
 
 LINES = 120
 """Maximum number of output lines shown, gold and answer together; omitted lines are counted."""

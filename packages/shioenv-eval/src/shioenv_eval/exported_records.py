@@ -213,7 +213,7 @@ def _restore(
     if (made.shards, made.contexts) != (manifest.shards, manifest.contexts):
         name = path.relative_to(source)
         raise ImportFileError(
-            f"{source}: the records do not match {name}",
+            f"{source}: the records differ from {name}",
             hint=f"export the dataset again, or delete {name} to import the records as they are",
         )
     atomic_write(directory / MANIFEST, content)
@@ -266,7 +266,7 @@ class _Same:
                 )
         if record.session_id <= self._previous:
             raise ImportFileError(
-                f"{place}: its session_id is {record.session_id}, after {self._previous}",
+                f"{place}: session_id {record.session_id} follows {self._previous}",
                 hint="the numbers must be unique and ascending: sort the records, or import each "
                 "export into a separate dataset",
             )

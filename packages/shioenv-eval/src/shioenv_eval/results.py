@@ -14,9 +14,9 @@ from shioenv.domain.inputs import without_start
 from shioenv.domain.predictor import PatchLevel, Training
 from shioenv_eval.leakage import inputs_of
 from shioenv_eval.metrics import METRICS, Marks, PredictorAnswer, Status, mark
+from shioenv_eval.places import utilities
 from shioenv_eval.report.means import Resampled
 from shioenv_eval.suite import Suite, SuiteCase
-from shioenv_eval.utilities import utilities
 
 GROUPS = ("single", "multi", "all")
 SHOWN = {

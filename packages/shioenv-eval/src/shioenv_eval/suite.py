@@ -33,7 +33,7 @@ from shioenv.files.regular import LARGEST_LIST, read_regular
 from shioenv.text import short_repr
 from shioenv_eval.mask import Mask
 from shioenv_eval.patches import moves
-from shioenv_eval.utilities import utilities
+from shioenv_eval.places import utilities
 
 SCHEMA = 1
 

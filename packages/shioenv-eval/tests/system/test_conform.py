@@ -21,8 +21,7 @@ from shioenv.domain.predictor import PatchLevel
 from shioenv.domain.runner import State
 from shioenv.errors import PredictorError, UsageError
 from shioenv.system.store import System
-from shioenv_eval.conform.comparison import CaseComparison, compare_with_machine
-from shioenv_eval.conform.finding_files import write_comparison
+from shioenv_eval.conform.comparison import CaseComparison, compare_with_machine, write_comparison
 from shioenv_eval.conform.truth import CaseInput, CaseMachine, Choice, TruthCase, truth_of
 from shioenv_eval.predictor_pool import Bounds
 from support.nightly import LARGER, NIGHTLY, scaled

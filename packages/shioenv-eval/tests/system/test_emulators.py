@@ -21,7 +21,7 @@ from shioenv_eval.metrics import PredictorAnswer
 from shioenv_eval.patches import changed_files, operations
 from shioenv_eval.predictor_pool import Bounds, PredictorPool
 from shioenv_eval.predictors.bashkit import Bashkit
-from shioenv_eval.predictors.sandbox import InPlace, in_place
+from shioenv_eval.predictors.references import InPlace, in_place
 from support.needs import needs
 from support.nightly import LARGER, NIGHTLY, by_day, scaled
 

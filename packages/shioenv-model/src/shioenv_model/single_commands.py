@@ -221,7 +221,8 @@ class Commands:
     def _not_found(self, call: Call, state: State) -> Step | None:
         """Return Bash's error for a command that is in no directory of PATH."""
         name = _name_of(call, state)
-        if name in BUILTINS | KEYWORDS or not _COMMAND.fullmatch(name):
+        assigns = without_assignments(call.bare) != call.bare
+        if name in BUILTINS or (name in KEYWORDS and not assigns) or not _COMMAND.fullmatch(name):
             return None
         path = state.before.document["env"].get("PATH", "")
         if "/" in name or name in state.before.document.get("functions", {}):
@@ -318,7 +319,7 @@ def nothing(why: str) -> Answer:
 def _name_of(call: Call, state: State) -> str:
     """Return the name of the program that a command runs; "" if unknown."""
     word = (split_words(without_assignments(call.bare)) or [""])[0]
-    if "$" not in word:
+    if "$" not in word and "{" not in word:
         return unquoted(word)
     try:
         return "".join(Expander(Variables(state)).fields(word)[:1])

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
-from shioenv.domain.runner_conformance import run_checks
 from shioenv.errors import Abstained
 from shioenv.sandbox.base import MEBIBYTE, Limits
 from shioenv.system.store import System
 from shioenv_model.composition.command_replay import Replay
 from shioenv_model.composition.composed_inputs import Composition
 from support.nightly import by_day
+from support.runner_conformance import run_checks
 
 CASES = r"""
 for f in *.txt documents/*.md; do wc -l $f; done

@@ -14,8 +14,8 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.policy import LENGTHS
 from shioenv.text import count as counted
 from shioenv.text import fixed, rounded, share
+from shioenv_eval.report.markup import Table, grouped
 from shioenv_eval.report.means import MeanDifference, Moments
-from shioenv_eval.report.tables import Table, grouped
 from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.length_groups import (
     FEW,

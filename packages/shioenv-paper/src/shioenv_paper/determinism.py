@@ -22,7 +22,7 @@ from shioenv.execution.job import Executor
 from shioenv.files.durable import locked, storage_errors
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.traces import Sample
-from shioenv_eval.report.tables import Table, grouped
+from shioenv_eval.report.markup import Table, grouped
 from shioenv_paper.experiment_journal import agree
 from shioenv_paper.experiment_output import (
     Findings,

@@ -10,7 +10,7 @@ from itertools import product
 
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.text import fixed, rounded
-from shioenv_eval.report.tables import Table
+from shioenv_eval.report.markup import Table
 from shioenv_paper.estimator_replay import Cells, cells, replayed
 from shioenv_paper.exact import collect_exact_inputs, wanted_by_length
 from shioenv_paper.experiment_output import Findings, experiment

@@ -19,7 +19,7 @@ from shioenv.errors import DatasetCorruptError
 from shioenv.files.durable import atomic_write, replacing, storage_errors
 from shioenv.guests import package_version
 from shioenv_eval.report.chart_style import picture, require_libraries
-from shioenv_eval.report.tables import Table
+from shioenv_eval.report.markup import Table
 from shioenv_paper.setting import ExperimentSetting
 
 if TYPE_CHECKING:

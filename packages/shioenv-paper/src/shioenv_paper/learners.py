@@ -18,8 +18,8 @@ from shioenv.env.rewards import SEES_ALONE, Gate, necessary
 from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
 from shioenv.env.wrappers import LocalActions, ProductionHistory
 from shioenv_eval.report.chart_style import require_libraries
+from shioenv_eval.report.markup import Table
 from shioenv_eval.report.means import half_interval
-from shioenv_eval.report.tables import Table
 from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.setting import ExperimentSetting
 

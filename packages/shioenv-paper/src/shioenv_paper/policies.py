@@ -11,8 +11,8 @@ from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 from shioenv.synthesis.drawing import Drawing
 from shioenv.text import count as counted
 from shioenv.text import fixed, rounded, share
+from shioenv_eval.report.markup import Table
 from shioenv_eval.report.means import Moments
-from shioenv_eval.report.tables import Table
 from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.scores import COLUMNS, ScoredRecord, make_dataset, ones, values
 from shioenv_paper.setting import ExperimentSetting

@@ -28,8 +28,8 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv_eval.evaluate import PLAN as EVALUATED
 from shioenv_eval.evaluate import answers_beneath, evaluate, read_evaluation
 from shioenv_eval.report.chart_style import require_libraries
+from shioenv_eval.report.markup import Table
 from shioenv_eval.report.means import Resampled
-from shioenv_eval.report.tables import Table
 from shioenv_eval.results import JudgedPredictor
 from shioenv_eval.suite import Suite, read_suite
 from shioenv_model.files import CARD, read_card, write_card

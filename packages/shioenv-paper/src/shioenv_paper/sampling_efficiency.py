@@ -14,8 +14,8 @@ from typing import Any
 
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.text import fixed, share
+from shioenv_eval.report.markup import Table, grouped
 from shioenv_eval.report.means import Mean, Moments
-from shioenv_eval.report.tables import Table, grouped
 from shioenv_paper.estimator_replay import Accuracy, Cells, cells, replayed
 from shioenv_paper.exact import Collection, KnownInput, collect_exact_inputs, wanted_by_length
 from shioenv_paper.experiment_output import Findings, columns, experiment

@@ -22,8 +22,8 @@ from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.policy import STOP_PROBABILITY
 from shioenv.text import share
+from shioenv_eval.report.markup import Table
 from shioenv_eval.report.means import Moments
-from shioenv_eval.report.tables import Table
 from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.reference import (
     NOTE,

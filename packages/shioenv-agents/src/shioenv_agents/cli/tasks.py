@@ -479,7 +479,7 @@ def evaluate(
         )
     document: dict[str, Any] = {"file": str(file), "tasks": count, "results": rows}
     if figure is not None:
-        from shioenv_eval.report.solved import draw_results
+        from shioenv_eval.report.panels import draw_results
 
         document["figures"] = [str(path) for path in draw_results(rows, figure)]
         lines.append(f"written: {', '.join(document['figures'])}")

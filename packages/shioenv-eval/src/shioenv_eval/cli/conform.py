@@ -110,8 +110,7 @@ def conform(
     from shioenv.domain.predictor import PatchLevel
     from shioenv.errors import UsageError
     from shioenv.files.durable import refuse_unwritable
-    from shioenv_eval.conform.comparison import compare_with_machine
-    from shioenv_eval.conform.finding_files import RESULTS, write_comparison
+    from shioenv_eval.conform.comparison import RESULTS, compare_with_machine, write_comparison
     from shioenv_eval.conform.truth import Choice
     from shioenv_eval.predictor_pool import Bounds
     from shioenv_eval.suite import suite_inputs

@@ -117,7 +117,7 @@ def report_dataset(
     """
     from shioenv.dataset.manifest import read_manifest
     from shioenv_eval.report.dataset_page import collect_page_data, write_report
-    from shioenv_eval.report.template import FILE
+    from shioenv_eval.report.markup import FILE
 
     printing.note_unfinished(directory, read_manifest(directory))
     path = directory / FILE if out is None else out

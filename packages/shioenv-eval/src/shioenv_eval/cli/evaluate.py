@@ -206,7 +206,7 @@ def report(
     and no other file.
     """
     from shioenv_eval.evaluation_page import write_page
-    from shioenv_eval.report.template import FILE
+    from shioenv_eval.report.markup import FILE
 
     done = write_page(directory, out)
     path = directory / FILE if out is None else out

@@ -216,8 +216,7 @@ def usage(
 
     from shioenv.grammar.library import load_grammars, own_grammars
     from shioenv.synthesis.policy import NAMED
-    from shioenv_eval.grammars.describe import Describer
-    from shioenv_eval.grammars.usage import count_usage
+    from shioenv_eval.grammars.describe import Describer, count_usage
 
     describer = Describer(load_grammars(own=own_grammars(own)))
     made = count_usage(map(describer.describe, stdin.given_lines(file)), about)

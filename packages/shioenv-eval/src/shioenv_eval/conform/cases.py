@@ -31,7 +31,7 @@ from shioenv.synthesis.traces import DrawingPlace
 from shioenv.synthesis.usage_tables import shipped_usage
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System
-from shioenv_eval.utilities import utilities
+from shioenv_eval.places import utilities
 
 OPTION, PAIR, OPERANDS, MISTAKE, COMPOSITE, LINES = (
     "option", "pair", "operands", "mistake", "composite", "lines",

@@ -29,7 +29,7 @@ from shioenv_eval.mask import output_text_of
 from shioenv_eval.metrics import PredictorAnswer, Status
 from shioenv_eval.patches import changed_files, operations
 from shioenv_eval.predictor_pool import Ready
-from shioenv_eval.report.tables import grouped
+from shioenv_eval.report.markup import grouped
 
 CASES = 5
 """Maximum number of inputs listed for a finding."""

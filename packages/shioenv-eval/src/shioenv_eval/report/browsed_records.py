@@ -20,8 +20,8 @@ from shioenv.domain.record import Effect, Record, ScoredSegment
 from shioenv.errors import InputError
 from shioenv.recording.session import rows_of
 from shioenv.text import visible
+from shioenv_eval.report.markup import script_json
 from shioenv_eval.report.statistics import FLAGS, command_of
-from shioenv_eval.report.template import script_json
 
 RECORDS = 2000
 """Maximum number of records in the page."""

@@ -12,9 +12,9 @@ import altair as alt
 
 from shioenv.text import count, fixed, share, visible
 from shioenv_eval.report.chart_style import ACCENT, PADDING, SOFT, svg_element
+from shioenv_eval.report.markup import Table
 from shioenv_eval.report.panels import bars, chart, count_axis, histogram, score_axis
 from shioenv_eval.report.statistics import BINS, GroupStatistics, Scores, Statistics
-from shioenv_eval.report.tables import Table
 
 WIDTH = 400
 """Width of every chart in pixels, including axes: the text size is uniform, and fits a phone."""

@@ -26,7 +26,7 @@ from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System, find_system
 from shioenv.text import count
 from shioenv_eval.grammars.coverage import help_coverage
-from shioenv_eval.report.tables import Table, grouped
+from shioenv_eval.report.markup import Table, grouped
 
 COMMANDS, NONTERMINALS, PRODUCTIONS = 86, 803, 6222
 """The paper's grammars (Section 4.1), by its own counting rule."""

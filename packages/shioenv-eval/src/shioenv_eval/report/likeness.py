@@ -18,9 +18,16 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import grammars_on, sample
 from shioenv.synthesis.usage_tables import Usage, shipped_usage
 from shioenv.system.store import find_system
-from shioenv_eval.grammars.describe import ArgumentKind, DescribedSegment, Describer, Description
-from shioenv_eval.grammars.usage import count_usage, operand_texts, option_names
-from shioenv_eval.report.tables import Table
+from shioenv_eval.grammars.describe import (
+    ArgumentKind,
+    DescribedSegment,
+    Describer,
+    Description,
+    count_usage,
+    operand_texts,
+    option_names,
+)
+from shioenv_eval.report.markup import Table
 
 _NUMBER = re.compile(r"[+-]?\d+([.,-]\d*)*[a-zA-Z%]?")
 _CLUSTER = re.compile(r"-([A-Za-z]+)(\d*)")

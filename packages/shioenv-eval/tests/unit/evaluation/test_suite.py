@@ -14,8 +14,8 @@ from shioenv.bash.normal import is_single
 from shioenv.dataset.questions import read_questions
 from shioenv.errors import SuiteError, UsageError
 from shioenv.grammar.library import PAPER, load_grammars
+from shioenv_eval.places import utilities
 from shioenv_eval.suite import head_digest, read_suite, write_suite
-from shioenv_eval.utilities import utilities
 from support.evaluation_fakes import ENTRY, case, did, suite_of
 from support.paths import ROOT
 

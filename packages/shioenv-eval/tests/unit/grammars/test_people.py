@@ -36,8 +36,7 @@ from shioenv.synthesis.usage_tables import (
     usage_from,
 )
 from shioenv.synthesis.writer import CommandWriter
-from shioenv_eval.grammars.describe import Describer
-from shioenv_eval.grammars.usage import count_usage, option_names, option_set, shape
+from shioenv_eval.grammars.describe import Describer, count_usage, option_names, option_set, shape
 
 HERE = ("/home/ubuntu",)
 CATALOGUE = stand_in_catalogue()

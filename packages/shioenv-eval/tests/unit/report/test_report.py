@@ -32,6 +32,7 @@ from shioenv_eval.report import chart_style
 from shioenv_eval.report.browsed_records import argument_levels
 from shioenv_eval.report.charts import RANKED, dataset_figures
 from shioenv_eval.report.dataset_page import collect_page_data, write_report
+from shioenv_eval.report.markup import FILE
 from shioenv_eval.report.statistics import (
     EXPENSIVE,
     STEPS,
@@ -40,7 +41,6 @@ from shioenv_eval.report.statistics import (
     operators_of,
     size_class,
 )
-from shioenv_eval.report.template import FILE
 from support.dataset_fakes import HOME, plan
 
 FILE_ENTRY = {

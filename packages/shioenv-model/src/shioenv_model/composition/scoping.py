@@ -399,7 +399,8 @@ class ShellVariables(ABC):
         if is_special(name):
             raise Abstained(f"{name} is more than a variable")
         if value is not None:
-            if re.fullmatch(r"LANG|LC_\w+", name) and not self.input.isascii():
+            is_locale = re.fullmatch(r"LANG|LC_\w+", name) and value.text in ("C", "POSIX")
+            if is_locale and re.search(r"[^\0-\x7f]|\\[uUx]", self.input):
                 raise Abstained("another locale, and text that is not ASCII")
             if document["settings"].get("-o allexport"):
                 value = replace(value, flags=value.flags | {"x"})

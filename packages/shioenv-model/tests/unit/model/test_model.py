@@ -14,7 +14,6 @@ import zstandard
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.runner import State
-from shioenv.domain.runner_conformance import run_checks
 from shioenv.errors import Abstained, ModelError
 from shioenv.live.model_shell import ModelShell
 from shioenv_model.files import (
@@ -32,6 +31,7 @@ from shioenv_model.memory.world import World
 from shioenv_model.model import Model
 from shioenv_model.rules.spellings import insert_directory, unnamed, without_name
 from shioenv_model.single_commands import GUESSED
+from support.runner_conformance import run_checks
 from support.small_world import CONTENTS, HOME, small_memory, small_world
 
 AT = b"bash: line 1: cd: ", b": No such file or directory\n"

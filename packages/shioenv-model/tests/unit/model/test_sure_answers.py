@@ -44,6 +44,9 @@ CASES = (
     ("expr /usr/bin : '.*/\\(.*\\)'", 0, "bin\n"),
     ("expr abc = abc; expr abc != abc", 1, "1\n0\n"),
     ("# a comment\ngrpe x", 127, "bash: line 2: grpe: command not found\n"),
+    ("X=1 for", 127, "bash: line 1: for: command not found\n"),
+    ("{nosuch,x}", 127, "bash: line 1: nosuch: command not found\n"),
+    ("{v,x}=X", 127, "bash: line 1: v=X: command not found\n"),
     ("# a comment\necho $LINENO", 0, "2\n"),
     ("su ubuntu -c whoami", 0, "ubuntu\n"),
 )  # fmt: skip
