@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup setup-all demo test test-first test-rest test-alone test-nightly test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve outside evaluate scoreboard soak clean help
+.PHONY: setup setup-all demo test test-first test-rest test-alone test-nightly test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve outside evaluate answers scoreboard soak clean help
 
 # Without compiled modules each command and each test process would compile them again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -148,6 +148,9 @@ evaluate: setup ## judge every predictor that runs here by the public test suite
 	@$(BIN)/shioenv evaluate report evaluation/answers
 	@$(BIN)/shioenv evaluate table evaluation/answers > docs/experiments/evaluation.md.new
 	@mv docs/experiments/evaluation.md.new docs/experiments/evaluation.md
+
+answers: setup ## record the frozen answers anew on the built system: about five minutes on two idle cores
+	@$(BIN)/python scripts/answers.py
 
 # A row that is in build/conformance is not asked again.
 scoreboard: setup ## as root: hold emulators, busybox, toybox and uutils to the machine, and write their page

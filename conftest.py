@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import typer.testing
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadGroupScheduling
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.system.store import System, build_system
@@ -51,10 +53,15 @@ FIRST = frozenset({"unit", "docs"})
 """Directories of tests that need no system, except those that use its fixtures."""
 
 
+def in_first_directories(path: Path, config: pytest.Config) -> bool:
+    """Whether a file is in one of `FIRST`, wherever the clone itself may lie."""
+    return not FIRST.isdisjoint(Path(os.path.relpath(path, config.rootpath)).parts)
+
+
 def needs_no_system(item: pytest.Item) -> bool:
     """Whether a test belongs to the first layer."""
     fixtures = getattr(item, "fixturenames", ())
-    return not FIRST.isdisjoint(item.path.parts) and not {"system", "observer"} & {*fixtures}
+    return in_first_directories(item.path, item.config) and not {"system", "observer"} & {*fixtures}
 
 
 def runs(item: pytest.Item, layer: str | None) -> bool:
@@ -63,6 +70,22 @@ def runs(item: pytest.Item, layer: str | None) -> bool:
     if layer == "nightly":
         return at_night or item.get_closest_marker("larger") is not None
     return not at_night and (layer is None or needs_no_system(item) is (layer == "first"))
+
+
+class FileScheduling(LoadGroupScheduling):  # type: ignore[misc]  # it has no types
+    """Keep the tests of a file in one worker, which makes the file's fixtures once.
+
+    Tests of a group stay together across files.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope = super()._split_scope(nodeid)
+        return nodeid.partition("::")[0] if scope == nodeid else scope
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGroupScheduling | None:
+    return FileScheduling(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 SKIPPED = pytest.StashKey[dict[str, list[str]]]()
@@ -96,7 +119,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Keep the first layer from importing what may build a system."""
     first = config.getoption("--layer") == "first" and collection_path.suffix == ".py"
-    return True if first and FIRST.isdisjoint(collection_path.parts) else None
+    return True if first and not in_first_directories(collection_path, config) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -332,8 +332,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--json", action="store_true", help="print all that was heard")
-    parser.add_argument("--cowrie", action="store_true", help="compare Cowrie, too")
+    parser.add_argument("--json", action="store_true", help="print all replies")
+    parser.add_argument("--cowrie", action="store_true", help="also compare Cowrie")
     options = parser.parse_args()
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory())
@@ -360,11 +360,11 @@ def main() -> None:
     for server in list(ports)[1:]:
         differ = [name for name, each in heard.items() if each[server] != each["stock"]]
         same = len(heard) - len(differ)
-        print(f"{server}: {same} of {len(heard)} openings have the bytes of stock")
-        print(f"  others: {', '.join(differ)}")
+        print(f"{server}: {same} of {len(heard)} openings equal the stock sshd's, byte for byte")
+        print(f"  differing: {', '.join(differ)}")
         for program, text in programs[server].items():
-            alike = "the same" if text == programs["stock"][program] else "another"
-            print(f"  {program}: {alike} answer as of stock")
+            result = "equals" if text == programs["stock"][program] else "differs from"
+            print(f"  {program}: {result} the stock sshd's result")
     for server, each in programs.items():
         print(f"{server}: {each.get('nmap -sV', 'nmap is not installed')}")
 

@@ -118,7 +118,7 @@ def main() -> None:
     )
     parser.add_argument("file", type=Path)
     parser.add_argument("--count", type=int, default=300)
-    parser.add_argument("--cowrie", action="store_true", help="ask Cowrie, too")
+    parser.add_argument("--cowrie", action="store_true", help="also query Cowrie")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     texts = list(inputs(options.file, options.count))
@@ -141,7 +141,7 @@ def main() -> None:
     steady = [place for place in again if runs[place] == {afterwards[place]}]
     wrong = [place for place in steady if runs[place] != {heard[place]}]
     found = {
-        "inputs": len(texts), "alike three times": len(again), "steady": len(steady),
+        "inputs": len(texts), "equal in three runs": len(again), "steady": len(steady),
         "equal": len(steady) - len(wrong),
     }  # fmt: skip
     if options.cowrie:
@@ -155,7 +155,7 @@ def main() -> None:
         print(json.dumps(found))
         return
     for place in sorted(set(again) - set(steady)):
-        print(f"left out: {texts[place]}")
+        print(f"skipped: {texts[place]}")
     for place in wrong:
         print(texts[place])
         for ours, theirs in zip(heard[place], *runs[place], strict=True):

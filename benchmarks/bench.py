@@ -30,7 +30,7 @@ from pathlib import Path
 
 import peers
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.system.idmap import find_idmap
 from shioenv.system.store import System, build_system, find_system
 from spawner import Spawner
@@ -226,7 +226,7 @@ def bare_bash(system: System) -> Iterator[Bares]:
                 yield Bares(None, built, root, "the built system's, in a plain copy (chroot)")
                 return
             own = Bare(stack.enter_context(Spawner(original)), home, environment)
-            how = "the distribution's own; beside it the built system's; in plain copies (chroot)"
+            how = "the distribution's, and the built system's; in plain copies (chroot)"
             yield Bares(own, built, root, how)
         else:
             copy = where / "home"
@@ -315,10 +315,10 @@ def together(rows: Iterable[Row], group: str, must: float, aim: float) -> Row:
 
 def beside_built(rows: Iterable[Row], group: str) -> Row:
     """Return the same, compared with bare bash of the built system."""
-    row = Row(group, f"{group}, beside the built system's")
+    row = Row(group, f"{group}, compared with the built system's bash")
     row.ratios = [ratio for each in rows if each.group == group for ratio in each.beside_built]
     if not row.ratios:
-        row.failure = "there is no other bare bash here"
+        row.failure = "only one bare bash is available"
     return row
 
 
@@ -329,8 +329,8 @@ def openings(system: System, times: int) -> tuple[Row, Row, Row]:
     loaded already.
     """
     first = Row("opening", "the only sandbox, run `true`", must=150, aim=60)
-    beside = Row("opening", "one beside it, run `true`")
-    again = Row("opening", "open it anew, run `true`", must=25, aim=10)
+    beside = Row("opening", "a second sandbox, run `true`")
+    again = Row("opening", "reopen it, run `true`", must=25, aim=10)
     for count in range(times + 1):
         begun = time.perf_counter()
         with open_sandbox(system) as sandbox:
@@ -511,7 +511,7 @@ def print_table(rows: list[Row]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What a run costs.")
+    parser = argparse.ArgumentParser(description="Measure the time of a run.")
     parser.add_argument("--pairs", type=int, default=200, help="pairs of each input (default 200)")
     parser.add_argument("--system", help="a built system (default: debian-12)")
     parser.add_argument("--full", action="store_true", help="with a home tree of 100,000 files")
@@ -544,7 +544,7 @@ def main() -> None:
             *[*rows[many:], writes, beside_built(rows, "writes")],
         ]
         rows += [row for row, _ in others]
-    progress("measuring what opening costs, and age, and a second worker")
+    progress("measuring openings, later runs and a second worker")
     rows += openings(system, few)
     rows.append(two_workers(system, few, options.window))
     rows.append(aged(system, options.aged, options.pairs))

@@ -30,7 +30,7 @@ def main() -> None:
     judge = certified_judge(tasks, built, built.name, asked.workers)
     print(
         f"attacks: {judge.attacks} kinds on {judge.tasks} tasks, {len(judge.forged)} forged, "
-        f"{time.perf_counter() - began:.1f} s (next to nothing where they were tried before)"
+        f"{time.perf_counter() - began:.1f} s (near 0 if the result was cached)"
     )
     tasks = tasks[: asked.count]
     began, cpu = time.perf_counter(), os.times()
@@ -45,8 +45,8 @@ def main() -> None:
     )
     print(
         f"{len(sound)} of {len(tasks)} tasks certified in {seconds:.1f} s with k = {asked.k}: "
-        f"{60 * len(tasks) / seconds:.0f} a minute, {runs / len(tasks):.0f} attempts a task; "
-        f"{used / len(tasks):.2f} s of processor time a task; load {os.getloadavg()[0]:.0f}"
+        f"{60 * len(tasks) / seconds:.0f} per minute, {runs / len(tasks):.0f} attempts per task; "
+        f"{used / len(tasks):.2f} s of processor time per task; load {os.getloadavg()[0]:.0f}"
     )
 
 

@@ -5,8 +5,8 @@
 Each row is a `shioenv conform` with the same cases, into a separate directory below DIR (default:
 build/conformance). A row whose directory exists is not run again. The page's data of all rows are
 written to docs/experiments/conformance.json, and the page from that file and from
-docs/experiments/conformance.toml, which has the reviews of the commonest findings. The rows that
-are systems need `scripts/other_system.sh`.
+docs/experiments/conformance.toml, which has the reviews of the most frequent findings. The rows
+that are systems need `scripts/other_system.sh`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 from shioenv.files.durable import atomic_write
 from shioenv.text import count, fixed, share, visible
-from shioenv_eval.report.tables import Table
+from shioenv_eval.report.markup import Table
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "experiments"
@@ -50,19 +50,19 @@ ROWS = {
 WHOSE = ("theirs", "ours", "neither")
 
 _HEAD = """\
-# The scoreboard of conformance
+# Conformance scoreboard
 
-Made by `make scoreboard`: the first {cases:,} cases of
-[`shioenv conform`](../how-to/conform.md#cases) with seed {seed}, all {commands} commands,
-`--level files`. Right is a case whose output, exit code and changed files are the machine's. A case
-that differs in several classes counts for each. All rows are held to `debian-12` (`{digest}`), but
-for uutils of Debian 13. That row is held to a Debian 13 of the same packages, and its cases are
-drawn on that system.
+Made by `make scoreboard` from the first {cases:,} cases of
+[`shioenv conform`](../how-to/conform.md#cases) with seed {seed}, all {commands} commands and
+`--level files`. A case is right if its output, exit code and changed files are the machine's. A
+case that differs in several classes is counted in each. All rows are compared with `debian-12`
+(`{digest}`), except *uutils, Debian 13*. That row is compared with a Debian 13 that has the same
+packages, and its cases were sampled on that system.
 
-The cases reach every option in turn, one as often as another, which is not how people type:
-[judging predictors](evaluation.md) has what they type. Busybox, toybox and uutils answer only for
-the GNU programs in whose place they stand: Bash and the rest are Debian's in their rows.
-The emulators are given the system's files, but no machine that `ps` or `ip` could show.
+The cases cover all options equally often, unlike the inputs that people type:
+[Evaluation of predictors](evaluation.md) covers those. Busybox, toybox and uutils replace only the
+GNU programs that they implement; Bash and all other programs are Debian's in their rows. The
+emulators get the system's files, but no processes or network devices that `ps` or `ip` could list.
 """
 
 
@@ -90,7 +90,7 @@ def looked_at(text: str) -> dict[Key, LookedAt]:
     for row, findings in tomllib.loads(text).items():
         for one in findings:
             if one["whose"] not in WHOSE:
-                raise ValueError(f"{row}: {one['whose']!r} is none of {', '.join(WHOSE)}")
+                raise ValueError(f"{row}: whose = {one['whose']!r}, not one of {', '.join(WHOSE)}")
             seen = LookedAt(one["whose"], one["what"], one.get("reproduced", False))
             found[row, one["lines"]] = seen
     return found
@@ -128,7 +128,8 @@ def _parts(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) 
     classes = tuple(next(iter(rows.values()))["differ"])
     yield Table(
         "By class of difference",
-        "`answer`: none, late, or nonsense. The last column counts minimal findings.",
+        "`answer`: no answer, a late one, or an invalid one. The last column is the number of "
+        "minimal findings.",
         ("", "version", "steady cases", "right", *classes, "findings"),
         [
             (
@@ -145,8 +146,8 @@ def _parts(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) 
     commands = sorted({command for row in rows.values() for command in row["commands"]})
     yield Table(
         "By command",
-        "Right of the steady cases. By class and command the counts stand in "
-        "[the results](conformance.json).",
+        "Right cases of all steady cases. [The results](conformance.json) have the counts by class "
+        "and command.",
         ("command", *rows),
         [(f"`{one}`", *(_of_command(row["commands"], one) for row in rows.values()))
          for one in commands],
@@ -155,25 +156,26 @@ def _parts(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) 
     for name, row in rows.items():
         if row["findings"] is None:
             yield (
-                f"### {name}\n\nIts differences were counted, and not made minimal yet. They are "
-                f"of an earlier build, whose runs agreed about {count(row['steady'])} cases.\n"
+                f"### {name}\n\nIts differences were counted but not minimised. They were measured "
+                f"on an earlier build, on which {count(row['steady'])} cases were steady.\n"
             )
             continue
         yield Table(
             name,
             _whose(name, row, seen),
-            ("cases", "input", "differs in", "whose", "what it is"),
+            ("cases", "input", "differs in", "cause", "explanation"),
             [_finding(name, one, seen) for one in row["commonest"]],
         ).markdown.replace("## ", "### ", 1)
 
 
 _LOOKED = f"""\
-## The commonest findings, looked at
+## Review of the most frequent findings
 
-The {COMMONEST} commonest of each row; of equal counts those whose cases come first. `theirs`: the
-implementation does not do what Debian does. `ours`: our machine, or how we ask, is the reason.
-`neither`: nobody promises what differs, or an emulator was not told it. A star: the printed script
-was run on a plain Debian root, and showed the difference.
+Each table has the {COMMONEST} most frequent findings of a row; among equal counts, the earliest
+cases come first. We reviewed the cause of each. `theirs`: the implementation does not behave like
+Debian. `ours`: the cause is our machine, or the way in which we run the implementation. `neither`:
+the behavior is unspecified, or the emulator had no access to the information. A star: the printed
+script was run on a plain Debian root and reproduced the difference.
 """
 
 
@@ -189,14 +191,15 @@ def _whose(name: str, row: Mapping[str, Any], seen: Mapping[Key, LookedAt]) -> s
     cases = sum(one["count"] for one in row["commonest"])
     wrong = row["steady"] - row["right"]
     return (
-        f"{', '.join(parts)}. These {len(of)} stand for {cases} of {count(wrong)} cases that "
-        f"differ ({share(wrong, row['steady'])} of all)."
+        f"{count(wrong)} of the {count(row['steady'])} steady cases differ "
+        f"({share(wrong, row['steady'])}). The {len(of)} findings below cover {cases} of them. "
+        f"Their causes: {', '.join(parts)}."
     )
 
 
 def _finding(name: str, finding: Mapping[str, Any], seen: Mapping[Key, LookedAt]) -> Sequence[str]:
     one = seen.get((name, lines_of(finding)))
-    whose, what = ("not looked at", "") if one is None else (one.whose, one.what)
+    whose, what = ("not reviewed", "") if one is None else (one.whose, one.what)
     star = " \\*" if one is not None and one.reproduced else ""
     text = " ⏎ ".join(visible(line) for line in lines_of(finding).split("\n"))
     ticks = "``" if "`" in text else "`"
@@ -219,18 +222,20 @@ def written(rows: Mapping[str, Mapping[str, Any]], judged: str) -> None:
 def main() -> None:
     """Run the missing rows, and write results and page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="rows; none named: all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="rows to run (default: all)")
     parser.add_argument("--results", type=Path, default=ROOT / "build" / "conformance")
-    parser.add_argument("--page-only", action="store_true", help="write the page of what is kept")
+    parser.add_argument(
+        "--page-only", action="store_true", help="only write the page, from the saved results"
+    )
     options = parser.parse_args()
     unknown = set(options.names) - ROWS.keys()
     if unknown:
-        parser.error(f"no row is called {', '.join(sorted(unknown))}; there are {', '.join(ROWS)}")
+        parser.error(f"unknown rows: {', '.join(sorted(unknown))}; choose from {', '.join(ROWS)}")
     rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in () if options.page_only else options.names or ROWS:
         directory = options.results / name.replace(", ", "-").replace(" ", "-")
         if not (directory / "results.json").exists():
-            print(f"{name} is asked", file=sys.stderr)
+            print(f"running {name}", file=sys.stderr)
             words = [sys.executable, "-m", "shioenv", "conform", *ROWS[name]]
             words += ["--count", str(CASES), "--level", "files", "--out", str(directory)]
             subprocess.run(words, check=True, stdout=subprocess.DEVNULL)

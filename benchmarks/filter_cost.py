@@ -91,7 +91,9 @@ def nanoseconds(program: bytes | None, call: str, calls: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What the system-call filter costs per call.")
+    parser = argparse.ArgumentParser(
+        description="Measure the cost of the system-call filter per call."
+    )
     parser.add_argument("--calls", type=int, default=1_000_000, help="calls per round")
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()

@@ -29,7 +29,7 @@ from typing import Any
 
 from shioenv.dataset.generate import Progress, Summary, generate
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED, Scoring
 from shioenv.irreducibility.scoring import USUAL as FOR_DATASETS
 from shioenv.recording.execution_cache import CACHE_BYTES

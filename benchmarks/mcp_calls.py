@@ -103,7 +103,9 @@ def row(name: str, there: list[float], here: list[float]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=100, help="calls of each kind")
-    parser.add_argument("--files", type=int, default=10_000, help="files beside the edited one")
+    parser.add_argument(
+        "--files", type=int, default=10_000, help="number of files next to the edited one"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:

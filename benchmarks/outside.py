@@ -33,7 +33,7 @@ from shioenv.system.store import find_system
 from shioenv_eval.adapting.adapt import adapt_inputs
 from shioenv_eval.evaluate import evaluate
 from shioenv_eval.mask import output_text_of
-from shioenv_eval.metrics import Said
+from shioenv_eval.metrics import PredictorAnswer
 from shioenv_eval.suite import Suite, SuiteCase, read_suite, write_suite
 from shioenv_eval.suite_recorder import recorded_suite
 
@@ -137,7 +137,9 @@ def questions(name: str, folder: Path, half: str) -> list[Question]:
             continue
         found.setdefault(text, Question(f"{file}:{len(found)}", text))
     if not found:
-        raise SuiteError(f"{folder / name} has no cases", hint="it holds a checkout of the suite")
+        raise SuiteError(
+            f"{folder / name} has no cases", hint="it must contain a checkout of the suite"
+        )
     asked = list(found.values())
     if name not in ADAPTED:
         return asked
@@ -206,7 +208,7 @@ def judged(
         yield figures, [_miss(case, said) for case, said, right in pairs if not right]
 
 
-def _miss(case: SuiteCase, said: Said) -> dict[str, Any]:
+def _miss(case: SuiteCase, said: PredictorAnswer) -> dict[str, Any]:
     gold, got = case.gold[0], said.behavior
     return {
         "id": case.question.id,
@@ -240,11 +242,13 @@ def main() -> int:
     parser.add_argument("--predictor", action="append", metavar="NAME")
     parser.add_argument("--out", type=Path, default=Path("build/outside"), metavar="DIR")
     parser.add_argument("--workers", type=int, metavar="W")
-    parser.add_argument("--misses", type=Path, metavar="FILE", help="work half: list the misses")
+    parser.add_argument(
+        "--misses", type=Path, metavar="FILE", help="list the misses (only of the work half)"
+    )
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     if given.misses and given.half == "held":
-        parser.error("the misses of the held half are not listed")
+        parser.error("--misses needs --half work: misses of the held half stay unseen")
     names = given.suite or [name for name in SUITES if (given.folder / name).is_dir()]
     found: list[Figures] = []
     missed: list[dict[str, Any]] = []
@@ -261,7 +265,7 @@ def main() -> int:
         print(error.message, file=sys.stderr)
         return 1
     if not found:
-        print(f"{given.folder} holds none of {', '.join(SUITES)}", file=sys.stderr)
+        print(f"{given.folder} contains none of the suites {', '.join(SUITES)}", file=sys.stderr)
         return 1
     if given.misses:
         lines = [json.dumps(one, ensure_ascii=False) + "\n" for one in missed]

@@ -17,7 +17,7 @@ from pathlib import Path
 from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
-from shioenv_eval.metrics import Said, Status
+from shioenv_eval.metrics import PredictorAnswer, Status
 from shioenv_eval.results import judge_predictor
 from shioenv_eval.suite import Suite, read_suite
 from shioenv_model import single_commands
@@ -56,17 +56,17 @@ def model_without(name: str | None, watched: Watched, left_out: Collection[str] 
     return load_model(name)
 
 
-def answer_to(model: Model, suite: Suite, place: int) -> Said:
+def answer_to(model: Model, suite: Suite, place: int) -> PredictorAnswer:
     """Return the model's answer to an input, as an evaluation keeps it."""
     case = suite.cases[place]
     try:
         behavior = model.run(case.question.input, case.state(suite.head.start))
     except Abstained:
-        return Said(Status.ABSTAINED)
-    return Said(behavior=behavior_of(behavior_json(behavior)))
+        return PredictorAnswer(Status.ABSTAINED)
+    return PredictorAnswer(behavior=behavior_of(behavior_json(behavior)))
 
 
-def right(suite: Suite, said: Sequence[Said]) -> list[bool]:
+def right(suite: Suite, said: Sequence[PredictorAnswer]) -> list[bool]:
     """Return which answers are right."""
     return [bool(mark.em) for mark in judge_predictor(suite, said, "model").marks]
 
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--model", metavar="MODEL")
     given = parser.parse_args()
     suite, watched = read_suite(given.suite), Watched()
-    whole, said = model_without(given.model, watched), list[Said]()
+    whole, said = model_without(given.model, watched), list[PredictorAnswer]()
     places: dict[str, list[int]] = {}
     for place in range(len(suite.cases)):
         watched.answered.clear()

@@ -93,7 +93,7 @@ def served(runner: str) -> Iterator[int]:
                 port = int(found[1])
                 break
         if port is None:
-            sys.exit(f"the server of {runner} ended before it listened")
+            sys.exit(f"the server of {runner} ended before it was listening")
         try:
             yield port
         finally:

@@ -23,9 +23,8 @@ from pathlib import Path
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.live.resident import ResidentShell
-from shioenv_agents.tasks.env import Beginnings, TaskEnv
+from shioenv_agents.tasks.env import Beginnings, TaskEnv, TaskVectorEnv
 from shioenv_agents.tasks.task import Goal, Task
-from shioenv_agents.tasks.vector import TaskVectorEnv
 
 BUILTINS = ("cd documents", "cd ..", "a=$((a + 1))", "true", "export B=$a")
 PROGRAMS = ("ls -la", "touch x")

@@ -197,8 +197,8 @@ def primitives(times: int) -> dict[str, tuple[float, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Where the time of a run goes.")
-    parser.add_argument("--times", type=int, default=300, help="of each figure (default 300)")
+    parser = argparse.ArgumentParser(description="Measure the parts of a run's time.")
+    parser.add_argument("--times", type=int, default=300, help="samples per figure (default 300)")
     parser.add_argument("--system", help="a built system (default: debian-12)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()

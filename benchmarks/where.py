@@ -184,13 +184,11 @@ def main() -> None:
     for name, value in about.items():
         print(f"{name:10} {value}")
     print(f"\n{found['executions']} executions of {found['records']} records")
-    print(f"{'ms of a processor an execution':46}{'':8}{'share':>8}")
+    print(f"{'processor time per execution, ms':46}{'':8}{'share':>8}")
     for name, ms in found["milliseconds"].items():
         print(f"  {name:44}{ms:8.3f}{100 * ms / found['an execution']:7.1f}%")
-    print(f"  {'all':44}{found['an execution']:8.3f}; a record {found['a record']:.2f}")
-    print(
-        f"  the dearest hundredth of executions has {found['share of the dearest hundredth']:.0%}"
-    )
+    print(f"  {'all':44}{found['an execution']:8.3f}; per record {found['a record']:.2f}")
+    print(f"  the most expensive 1% of executions: {found['share of the dearest hundredth']:.0%}")
 
 
 if __name__ == "__main__":

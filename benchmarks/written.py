@@ -65,7 +65,7 @@ def main() -> None:
                 flush=True,
             )
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{most:.0f} MiB at most, of all together")
+    print(f"{most:.0f} MiB at most, in total")
 
 
 if __name__ == "__main__":

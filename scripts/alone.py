@@ -29,11 +29,14 @@ DISTRIBUTED = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "loadgroup")
 
 NEEDED = {
     "shioenv": (
-        "capstone", "datasets", "jsonpatch", "openai", "pyarrow", "pyseccomp", "ray", "tomli-w",
+        "capstone", "jsonpatch", "openai", "pyseccomp", "ray", "tomli-w",
     ),
     "shioenv-agents": ("datasets", "openai", "pyseccomp"),
     "shioenv-backends": ("ray",),
-    "shioenv-eval": ("altair", "bashkit", "jinja2", "openai", "scipy", "vl-convert-python"),
+    "shioenv-eval": (
+        *("altair", "bashkit", "datasets", "jinja2", "openai", "pyarrow", "scipy"),
+        "vl-convert-python",
+    ),
     "shioenv-model": ("scikit-learn",),
     "shioenv-paper": ("altair", "jinja2", "pyarrow", "scipy", "vl-convert-python"),
     "shioenv-serve": ("openai",),

@@ -438,7 +438,7 @@ def _failure(block: Block, why: str, text: str, done: Done) -> str:
 
 def share_system(cache: Path) -> None:
     """Make a cache that has the built system `debian-12` of this host's cache, by links."""
-    from shioenv.files.cache_directory import cache_directory
+    from shioenv.files.durable import cache_directory
     from shioenv.system.store import build_system
 
     build_system()

@@ -8,12 +8,15 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System, find_system
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))  # `support`, of the tests
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,14 +200,13 @@ def _suite() -> list[str]:
 
 def _parse(given: Chosen) -> Part:
     from shioenv.bash.normal import is_single, normal
-    from shioenv.grammar.examples import example_text
     from shioenv.grammar.library import load_grammars
     from shioenv.grammar.parse import InputParser
-    from shioenv_eval.utilities import utilities
+    from shioenv_eval.places import utilities
 
     grammars = tuple(load_grammars())
     parser = InputParser(grammars)
-    examples = {example_text(one) for grammar in grammars for one in grammar.examples}
+    examples = {one.text for grammar in grammars for one in grammar.examples}
     groups = {"public": _suite(), "examples": sorted(examples)}
     if given.inputs is not None:
         lines = given.inputs.read_text(encoding="utf-8").splitlines()

@@ -506,7 +506,11 @@ class Fuzzer:
             if one.is_argument:
                 failure = {"what": "refused", "detail": str(error)}
         except SandboxError as error:
-            what = "supervisor died" if "supervisor is gone" in str(error) else "sandbox broke"
+            what = (
+                "supervisor died"
+                if "connection to the supervisor" in str(error)
+                else "sandbox broke"
+            )
             failure = {"what": what, "detail": str(error)}
         except Exception:
             failure = {"what": "exception", "detail": traceback.format_exc()[-1500:]}

@@ -38,10 +38,10 @@ from shioenv.dataset.record_reader import read_records
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record, different_fields
 from shioenv.errors import ShioenvError, SystemBuildError
-from shioenv.files.cache_directory import cache_directory
-from shioenv.sandbox import sandbox_conformance
+from shioenv.files.durable import cache_directory
 from shioenv.sandbox.backends import default_sandbox
 from shioenv.system.store import build_system
+from support import sandbox_conformance
 
 ROOT = Path(__file__).parents[1]
 

@@ -36,7 +36,7 @@ from common import Progress, drawn, parser, report
 from faults import descendants
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import SandboxError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.sandbox.base import Limits
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.declare import read_text

@@ -31,7 +31,7 @@ from typing import Any
 from common import Progress, drawn, parser, report
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.pointer import keys
+from shioenv.domain.context import keys
 from shioenv.errors import SandboxError
 from shioenv.sandbox.base import Limits
 from shioenv.system.contents import read_contents

@@ -4,7 +4,7 @@
     python soak/microvm.py --only equality --count 300 --json
 
 Five parts; `--only` chooses one. **contract**: every check of
-`shioenv.sandbox.sandbox_conformance`, with longer walls. **hostile**: the attacks of `attacks.txt`
+`tests/support/sandbox_conformance.py`, with longer walls. **hostile**: the attacks of `attacks.txt`
 and self-contained cases of `tests/support`.
 After each, an ordinary input must print its usual output, on an unchanged host. **bare**: the
 attacks again, as root of the machine itself. **kills**: a dataset made while every third machine is
@@ -38,12 +38,12 @@ from faults import Generation, descendants, differing
 from machine import Answer, Answers, Verdict, judge
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import ShioenvError
-from shioenv.sandbox import sandbox_conformance
 from shioenv.sandbox.backends import default_sandbox
 from shioenv.sandbox.base import Limits, Request
 from shioenv.system.store import System, find_system
 from shioenv_backends.microvm.boot import build_microvm
 from shioenv_backends.microvm.qemu import PROGRAM
+from support import sandbox_conformance
 
 SECONDS = ("wall_seconds", "cpu_seconds", "background_seconds", "scan_seconds")
 CASES = Path(__file__).parents[1] / "tests" / "support" / "cases"

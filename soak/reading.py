@@ -24,7 +24,6 @@ from common import Progress, parser, report
 from fuzz import Inputs
 from shioenv.bash.read import read
 from shioenv.bash.scan import Refused
-from shioenv.grammar.examples import example_text
 from shioenv.grammar.library import load_grammars
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
@@ -85,7 +84,7 @@ def _texts(system: Any, seed: int, count: int) -> Iterator[str]:
     lines = files("shioenv.dataset").joinpath("inputs/public.jsonl").read_text("utf-8")
     yield from (json.loads(line)["input"] for line in lines.splitlines())
     for grammar in load_grammars():
-        yield from map(example_text, grammar.examples)
+        yield from (each.text for each in grammar.examples)
     inputs = Inputs(system, seed)
     yield from (inputs.make(number).text for number in range(count))
 

@@ -149,11 +149,11 @@ def _docstring(node: ast.stmt) -> str:
 
 
 def _said(annotation: ast.expr) -> str:
-    """Return the text of `Annotated[..., says(TEXT)]`."""
+    """Return the text of `Annotated[..., describe(TEXT)]`."""
     found = [
         each.args[0]
         for each in ast.walk(annotation)
-        if isinstance(each, ast.Call) and ast.unparse(each.func) == "says"
+        if isinstance(each, ast.Call) and ast.unparse(each.func) == "describe"
     ]
     return str(ast.literal_eval(found[0])) if found else ""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.system.store import System
 from support.nightly import NIGHTLY
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from shioenv_eval.suite import write_suite
 from support.evaluation_fakes import case, did, suite_of
+from support.nightly import NIGHTLY
 from support.small_world import small_memory
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -38,6 +39,7 @@ def test_each_rule_is_left_out_once(tmp_path: Path) -> None:
     assert (first, row) == ("3 of 4 are right", "| program | 1 | 1 | 1 | 0 |")
 
 
+@NIGHTLY
 def test_each_source_is_left_out_once(tmp_path: Path) -> None:
     shown = run("sources.py", tmp_path, "--workers", "1", "--limit", "3", "--json")
     rows: list[dict[str, Any]] = json.loads(shown)["rows"]

@@ -106,6 +106,7 @@ def test_what_a_subcommand_makes_elsewhere_is_out() -> None:
         for path, command in commands("shioenv", typer.main.get_command(app))
     }
     assert {path: names for path, names in several.items() if len(names) > 1} == {
+        "shioenv compare": ["A", "B"],
         "shioenv dataset leakage": ["TRAIN", "TEST"],
         "shioenv model push": ["MODEL", "OWNER/NAME"],
         "shioenv serve replay": ["PLACE", "SESSION"],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import shioenv.errors
 from shioenv.errors import ShioenvError
-from shioenv.grammar.faults import FaultKind
+from shioenv.grammar.notation import FaultKind
 
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
 ROWS = re.findall(r"^\| (SHIO-\w+) \| (.*?) \|$", PAGE.read_text(), re.MULTILINE)

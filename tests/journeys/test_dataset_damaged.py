@@ -13,11 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from shioenv.cli.main import app
-from shioenv.dataset.export import export
+from shioenv.dataset.importers import kind_of
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.questions import read_questions
 from shioenv.dataset.record_reader import read_contexts, read_records
-from shioenv.dataset.records import import_records, kind_of
 from shioenv.dataset.repair import repair
 from shioenv.dataset.select import Selection, select
 from shioenv.dataset.verify import verify
@@ -29,6 +28,8 @@ from shioenv.errors import (
     UnknownSystemError,
 )
 from shioenv_agents.tasks.task import read_tasks
+from shioenv_eval.export import export
+from shioenv_eval.exported_records import import_records
 from shioenv_eval.suite import read_suite
 from support.dataset_fakes import make
 
@@ -195,7 +196,7 @@ def test_a_context_lies_where_contexts_lie(dataset: Path, tmp_path: Path, name: 
     document = json.loads(path.read_text())
     document["contexts"][0]["file"] = name
     path.write_text(json.dumps(document))
-    with pytest.raises(DatasetCorruptError, match="a context is called"):
+    with pytest.raises(DatasetCorruptError, match="invalid name of a context"):
         read_contexts(tmp_path / "dataset")
 
 
@@ -205,7 +206,7 @@ def test_a_shard_that_is_listed_often_is_not_read_often(dataset: Path, tmp_path:
     document = json.loads(path.read_text())
     document["shards"] *= 3
     path.write_text(json.dumps(document))
-    with pytest.raises(DatasetCorruptError, match="is listed behind shard 0"):
+    with pytest.raises(DatasetCorruptError, match="is listed after shard 0"):
         read_manifest(tmp_path / "dataset")
 
 

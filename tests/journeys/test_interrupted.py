@@ -150,7 +150,7 @@ def place(tmp_path: Path, system: System, monkeypatch: pytest.MonkeyPatch) -> Pa
     write_suite(Suite(head, tuple(cases)), tmp_path / "slow.suite")
     (tmp_path / "slow.txt").write_text("".join(f"{SLOW} {n}\n" for n in range(4)))
     write_tasks(known_tasks(system), tmp_path / "tasks.jsonl")
-    text = read_text("debian-12")
+    text = read_text("debian-12").replace('name = "debian-12"', 'name = "own"')
     (tmp_path / "own.toml").write_text(text)
     programs = tmp_path / "programs"
     programs.mkdir()

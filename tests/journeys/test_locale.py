@@ -65,7 +65,7 @@ JSON: dict[str, tuple[list[str | bytes], dict[str, Any]]] = {
         ["score", "--json", "--budget", "4", b"nosuch-" + WORD + b" a"],
         {
             "input_args": [b"nosuch-" + WORD, b"a"],
-            "reading": [b"nosuch-" + WORD + b" has no grammar: every word is an argument"],
+            "reading": [b"nosuch-" + WORD + b" has no grammar: each word is one argument"],
         },
     ),
     "predict": (["predict", "--json", b"echo " + WORD], {"input": b"echo " + WORD}),

@@ -19,7 +19,7 @@ from shioenv_agents.tasks.certificate import JudgeCertificate
 from shioenv_agents.tasks.certify import judge_digests
 from shioenv_agents.tasks.sets import SetPlan, commands_of, make_set
 from shioenv_agents.tasks.task import LENGTHS, Task, length_of, read_tasks
-from shioenv_eval.report.solved import draw_results
+from shioenv_eval.report.panels import draw_results
 from support.nightly import LARGER, scaled
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks"), LARGER]

@@ -33,7 +33,7 @@ from shioenv_eval.results import trained_on
 from shioenv_eval.suite import write_suite
 from shioenv_model.files import load_model, load_seq2seq, opened, pack
 from shioenv_model.model import Model
-from shioenv_model.predictors.seq2seq import WrittenPredictor
+from shioenv_model.predictors.seq2seq import Seq2seqPredictor
 from shioenv_model.sequence.codec import Codec, Writing
 from shioenv_model.sequence.compact import ERRORS, OUTPUT, DocumentNames, Now, Target, target_of
 from shioenv_model.sequence.prompts import Prompter
@@ -206,7 +206,7 @@ def test_what_a_model_was_trained_on_can_be_told_of_its_file(
     judging = set(examples.numbers(dev=True).tolist())
     assert judging
     made = suite_of(*(case(did("x\n"), text=text) for text in [*texts, "cat  a.txt", "cat other"]))
-    found = trained_on(made, WrittenPredictor(load_seq2seq(packed), "one").training)
+    found = trained_on(made, Seq2seqPredictor(load_seq2seq(packed), "one").training)
     assert found.inputs == len(texts) - len(judging)
     assert found.text == (set(range(len(texts))) - judging) | {len(texts)}
     assert found.form >= found.text | {len(texts) + 1}

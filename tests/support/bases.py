@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tarfile
 
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.system.store import System
 
 

@@ -22,19 +22,18 @@ from shioenv.bash.builtins import BUILTINS
 from shioenv.bash.scan import Refused
 from shioenv.bash.words import n_assignments
 from shioenv.domain.behavior import NOTHING, Behavior
-from shioenv.domain.context import Context
+from shioenv.domain.context import Context, pointer
 from shioenv.domain.names import file_key
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import pointer
-from shioenv.domain.runner import Answer, State
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import Answer, ScriptedRunner, State
 from shioenv.errors import Abstained
 from shioenv_model.bash.expand import Expander
 from shioenv_model.composition.call import Call
+from shioenv_model.composition.composed_inputs import answer_broken
 from shioenv_model.composition.directories import changed_directory, printed_directory
-from shioenv_model.composition.opening import given, opening, umask_of
+from shioenv_model.composition.opening import opening, read_redirected_input, umask_of
 from shioenv_model.composition.program_evaluation import Walk
-from shioenv_model.composition.reading import read_program, refusal
+from shioenv_model.composition.reading import read_program
 from shioenv_model.composition.ruled import ruled
 from shioenv_model.composition.variables import Variables
 from shioenv_model.memory.world import World
@@ -171,7 +170,7 @@ class Programs:
         opened = opening(call, state, entry(0o100644, 0))
         if opened is not None:
             return opened
-        fed = given(call, state)
+        fed = read_redirected_input(call, state)
         if fed is not None:
             return self._answered(*fed)
         for rule in (printed_directory, changed_directory, ruled):
@@ -331,7 +330,7 @@ def composed_line(line: str, state: State, runner: Programs) -> Answer:
         extended = bool(state.before.document["shell_options"]["extglob"])
         program = read_program(line, extended=extended)
     except Refused as refused:
-        answer = refusal(refused, line, state)
+        answer = answer_broken(runner, refused, line, state)
         if answer is None:
             raise
         return answer

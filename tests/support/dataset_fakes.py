@@ -23,7 +23,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.inputs import Input
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.scripted import Asked, ScriptedRunner
+from shioenv.domain.runner import ScriptedCall, ScriptedRunner
 from shioenv.errors import HostError, SandboxError
 from shioenv.execution.job import Executor
 from shioenv.execution.local import SerialExecutor
@@ -54,7 +54,7 @@ class FakeRunner(ScriptedRunner):
         document = dict(super().context(cwd).document)
         return Context(document | {"fs": {"notes.txt": {"perms": "-rw-r--r--", "size": 9}}})
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         assert asked.state is not None
         words = asked.text.split()
         if "always-broken" in words or ("broken" in words and self._once("broken")):

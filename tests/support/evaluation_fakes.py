@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from shioenv.dataset.questions import question_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv_eval.metrics import Said
+from shioenv_eval.metrics import PredictorAnswer
 from shioenv_eval.suite import Head, Suite, SuiteCase
 
 ENTRY = {
@@ -32,9 +32,9 @@ def case(*runs: Behavior, text: str = "ls", moved: Mapping[str, object] | None =
     return SuiteCase(question_of({"input": text, "id": text}, 1, "test"), runs, moved or {})
 
 
-def said(*what: object, **how: object) -> Said:
+def said(*what: object, **how: object) -> PredictorAnswer:
     """Return the answer with the behavior `did` of the same arguments."""
-    return Said(behavior=did(*what, **how))  # type: ignore[arg-type]
+    return PredictorAnswer(behavior=did(*what, **how))  # type: ignore[arg-type]
 
 
 def suite_of(*cases: SuiteCase) -> Suite:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
-from shioenv.domain.scripted import Asked, ScriptedRunner
+from shioenv.domain.runner import ScriptedCall, ScriptedRunner
 from shioenv.execution.job import NumberedJob, Tell, silent
 from shioenv.execution.local import SerialExecutor
 from shioenv.synthesis.traces import Sample, SegmentTrace
@@ -67,7 +67,7 @@ class FakeRunner(ScriptedRunner):
 
     system: Any = SYSTEM
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         words = asked.text.rpartition("; ")[2].split()
         code = {"needs": 0, "fails": 2, "shouts": 0, "pads": 0}[words[0]]
         if "random" in words:

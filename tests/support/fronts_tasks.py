@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from shioenv.system.store import build_system
-from shioenv_agents.tasks.prompt import written
+from shioenv_agents.tasks.prompt import compose_prompt
 from shioenv_agents.tasks.task import Goal, Task
 
 DIGEST = build_system().digest
@@ -61,7 +61,9 @@ EXPORTED = [
     TASKS[0],
     replace(
         TASKS[1],
-        prompt=written(user="root", cwd="/home/ubuntu", kind="", state=[], asked="your user name."),
+        prompt=compose_prompt(
+            user="root", cwd="/home/ubuntu", kind="", state=[], asked="your user name."
+        ),
         reduced="id",
     ),
     BROKEN,

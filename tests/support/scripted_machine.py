@@ -20,8 +20,7 @@ from shioenv.behavior.unrecorded import PROBE
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.patch import diff_documents
-from shioenv.domain.runner import State
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import ScriptedRunner, State
 from shioenv.errors import SandboxError, ShellEndedError
 from shioenv.sandbox.base import Entered, Limits, Request
 

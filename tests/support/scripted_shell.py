@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.scripted import Asked, ScriptedRunner
+from shioenv.domain.runner import ScriptedCall, ScriptedRunner
 
 
 class ScriptedShell(ScriptedRunner):
@@ -17,7 +17,7 @@ class ScriptedShell(ScriptedRunner):
         super().__init__(table=table)
         self.fails = fails
 
-    def answer_to(self, asked: Asked) -> Behavior | None:
+    def answer_to(self, asked: ScriptedCall) -> Behavior | None:
         if self.fails is not None:
             raise self.fails
         words = dict.fromkeys(asked.text.split())

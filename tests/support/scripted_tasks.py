@@ -16,7 +16,7 @@ from shioenv_agents.tasks import certify, make, task_composition
 from shioenv_agents.tasks.attacks import ATTACKS
 from shioenv_agents.tasks.certificate import JudgeCertificate
 from shioenv_agents.tasks.certify import judge_digests
-from shioenv_agents.tasks.make import made_of
+from shioenv_agents.tasks.make import make_task
 from shioenv_agents.tasks.task import Task
 from support.toy_machine import HOME, SYSTEM, ToyMachine
 
@@ -44,7 +44,7 @@ def record(text: str, **fields: Any) -> Any:
 
 
 def made(text: str) -> Task | str:
-    return made_of(record(text), MACHINE)
+    return make_task(record(text), MACHINE)
 
 
 def task(text: str) -> Task:

@@ -16,9 +16,8 @@ from typing import Any
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.behavior.typed_rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import FIELDS, Context
+from shioenv.domain.context import FIELDS, Context, pointer
 from shioenv.domain.patch import ContextPatch, diff_documents, with_contents
-from shioenv.domain.pointer import pointer
 from shioenv.sandbox.base import Limits
 
 HOME = "/home/ubuntu"

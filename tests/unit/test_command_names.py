@@ -17,7 +17,7 @@ from support.sources import FILES, relative
 ALLOWED = (
     "shioenv/grammar/",
     "shioenv/bash/builtins.py",
-    "shioenv_eval/drafting/help.py",
+    "shioenv_eval/grammars/help.py",
     "shioenv_model/composition/callers.py",
     "shioenv_model/memory/functions/",
     "shioenv_model/rules/",

@@ -1,4 +1,4 @@
-"""Tests of one group run in one worker, so that their shared fixtures are made once."""
+"""Tests of one group or file run in one worker, so that their shared fixtures are made once."""
 
 from __future__ import annotations
 
@@ -6,25 +6,50 @@ import subprocess
 import sys
 from pathlib import Path
 
+CONFTEST = Path(__file__).parents[2] / "conftest.py"
+
 TESTS = """
 import os, pytest
 from pathlib import Path
 
-@pytest.mark.xdist_group("one")
+pytestmark = MARK
+
 @pytest.mark.parametrize("number", range(6))
 def test_worker(number):
-    with Path(__file__).with_name("workers").open("a") as file:
+    with Path(__file__).with_name(FILE).open("a") as file:
         file.write(os.environ["PYTEST_XDIST_WORKER"] + "\\n")
 """
 
 
-def test_a_group_stays_together(tmp_path: Path) -> None:
-    """xdist 3.8 names the group in a way that pytest 9.2 silently ignores."""
-    (tmp_path / "test_group.py").write_text(TESTS)
+def workers(place: Path) -> dict[str, list[str]]:
+    """The workers of two workers that ran each test, by the files to which the tests wrote."""
     words = ("-p", "no:cacheprovider", "-n", "2", "--dist", "loadgroup", "--rootdir", ".", ".")
     command = [sys.executable, "-m", "pytest", *words]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(CONFTEST.parent / "tests")}
+    done = subprocess.run(
+        command, cwd=place, capture_output=True, text=True, check=False, env=environment
+    )
     assert done.returncode == 0, done.stdout
-    workers = (tmp_path / "workers").read_text().split()
-    assert len(workers) == 6
-    assert len(set(workers)) == 1
+    return {file.name: file.read_text().split() for file in place.glob("*.ran")}
+
+
+def test_a_group_stays_together(tmp_path: Path) -> None:
+    """xdist 3.8 names the group in a way that pytest 9.2 silently ignores."""
+    mark = """pytest.mark.xdist_group("one")"""
+    for name in ("test_one.py", "test_other.py"):
+        content = TESTS.replace("MARK", mark).replace("FILE", "'group.ran'")
+        (tmp_path / name).write_text(content)
+    ran = workers(tmp_path)["group.ran"]
+    assert len(ran) == 12
+    assert len({*ran}) == 1
+
+
+def test_a_file_stays_together(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").symlink_to(CONFTEST)
+    for name in ("one", "other"):
+        content = TESTS.replace("MARK", "[]").replace("FILE", repr(f"{name}.ran"))
+        (tmp_path / f"test_{name}.py").write_text(content)
+    ran = workers(tmp_path)
+    assert {name: len(each) for name, each in ran.items()} == {"one.ran": 6, "other.ran": 6}
+    assert {*ran["one.ran"]} | {*ran["other.ran"]} == {"gw0", "gw1"}
+    assert all(len({*each}) == 1 for each in ran.values())

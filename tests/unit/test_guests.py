@@ -74,7 +74,7 @@ def test_an_engine_whose_package_is_missing() -> None:
 
 
 def test_an_unknown_sandbox_is_no_missing_package() -> None:
-    with pytest.raises(LimitsError, match="no sandbox is called 'microvn'"):
+    with pytest.raises(LimitsError, match="unknown sandbox 'microvn'"):
         Limits(sandbox="microvn")
 
 

@@ -23,11 +23,13 @@ LAYERS = {
     "shioenv_model": (
         "bash", "composition", "memory", "rules", "sequence", "", "training", "predictors", "cli",
     ),
-    "shioenv_eval": ("drafting", "report", "", "adapting", "predictors", "conform", "cli"),
+    "shioenv_eval": (
+        "frozen", "grammars", "report", "", "adapting", "predictors", "conform", "cli",
+    ),
     "shioenv_agents": ("", "preview", "tasks", "fronts", "mcp", "cli"),
     "shioenv_serve": ("", "ssh", "cli"),
     "shioenv_backends": ("microvm", ""),
-    "shioenv_paper": ("", "cli"),
+    "shioenv_paper": ("committed_values", "", "cli"),
 }  # fmt: skip
 """The parts of each package, from the lowest. "" holds the modules beside them."""
 
@@ -221,7 +223,7 @@ HOMES = {
     "rich": ["shioenv.cli", "shioenv_eval.cli"],
     "rapidfuzz": ["shioenv.behavior"],
     "ray": ["shioenv_backends."],
-    "pyarrow": ["shioenv.dataset", "shioenv_paper."],
+    "pyarrow": ["shioenv_eval.", "shioenv_paper."],
     "jinja2": ["shioenv_eval.report"],
     "altair": ["shioenv_eval.report", "shioenv_paper."],
     "scipy": ["shioenv_eval.report"],

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.sources import FILES, relative
+from support.sources import FILES, package_of, relative
 
 FILES_IN_SEVERAL = 24
 """Maximum number of file names that are in several packages."""
@@ -18,6 +18,8 @@ UNCLEAR = frozenset(
      "whereabouts"}
 )  # fmt: skip
 """File names that say nothing to somebody who has never seen the module."""
+UNCLEAR_CLASSES = frozenset({"Asked", "AskedShell", "Cast", "Door", "Patience", "Teller", "Told"})
+"""Former names of classes of the core that did not describe their purpose."""
 
 
 def modules() -> Iterator[Path]:
@@ -46,3 +48,14 @@ def test_few_function_names_are_in_several_modules() -> None:
 
 def test_no_module_has_a_name_that_says_nothing() -> None:
     assert [relative(path) for path in modules() if path.stem in UNCLEAR] == []
+
+
+def test_no_class_of_the_core_has_an_unclear_name() -> None:
+    names = {
+        node.name
+        for path in modules()
+        if package_of(path) == "shioenv"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }
+    assert names & UNCLEAR_CLASSES == set()

@@ -23,7 +23,7 @@ def test_a_changed_prompt_or_goal_is_not_taken_over() -> None:
         replace(task, prompt=f"{task.prompt} "),
         replace(task, goal=replace(task.goal, output="other")),
     ):
-        with pytest.raises(TaskError, match="changed since"):
+        with pytest.raises(TaskError, match="was changed after certification"):
             rebased([changed], built)
 
 
@@ -38,5 +38,5 @@ def test_an_edited_certificate_is_not_taken_over() -> None:
         replace(whole, certificate=replace(whole.certificate, k=whole.certificate.k + 1)),
         replace(whole, commands=["true"]),
     ):
-        with pytest.raises(TaskError, match="changed since"):
+        with pytest.raises(TaskError, match="was changed after certification"):
             rebased([changed], built)

@@ -16,18 +16,16 @@ from shioenv.dataset.generate import Summary
 from shioenv.dataset.manifest import Manifest
 from shioenv.dataset.questions import Question
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import Context
+from shioenv.domain.context import Context, pointer
 from shioenv.domain.inputs import Input
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import pointer
 from shioenv.domain.record import Record
-from shioenv.domain.runner import Answer, State
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import Answer, ScriptedRunner, State
 from shioenv.env.shio_env import ShIOEnv
 from shioenv.errors import SandboxError, ShioenvError
 from shioenv.irreducibility.score import ArgumentEffect, Score, SegmentScore
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.live.model_shell import AskedShell, HybridShell
+from shioenv.live.model_shell import HybridShell, ModelShell
 from shioenv.recording.effort import Effort
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
@@ -111,8 +109,8 @@ MADE: Mapping[type, Callable[[], object]] = {
     shioenv.System: lambda: SYSTEM,
     SandboxError: lambda: SandboxError(HOSTILE),
     Answer: lambda: Answer(BEHAVIOR, 0.5, HOSTILE),
-    AskedShell: lambda: AskedShell(RUNNER, STATE),
-    HybridShell: lambda: HybridShell(RUNNER, AskedShell(RUNNER, STATE), 0.5),
+    ModelShell: lambda: ModelShell(RUNNER, STATE),
+    HybridShell: lambda: HybridShell(RUNNER, ModelShell(RUNNER, STATE), 0.5),
     Summary: summary,
     Manifest: lambda: summary().manifest,
     ShIOEnv: lambda: ENVIRONMENT,

@@ -135,13 +135,19 @@ def test_a_missing_format_of_imports_is_named_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shioenv.dataset.importers.GROUP", "shioenv.none")
+    monkeypatch.setattr("shioenv.dataset.importers.READERS", "shioenv.none")
     (tmp_path / "rows").write_text('{"input": "ls", "output": "", "exit_code": 0}\n')
     made = str(tmp_path / "made")
-    for name, status in (("released", 3), ("relaesed", 2)):
+    for name, status, said in (
+        ("released", 3, "'shioenv[paper]'"),
+        ("sessions", 3, "'shioenv[serve]'"),
+        ("records", 3, "'shioenv[eval]'"),
+        ("relaesed", 2, "did you mean released?"),
+    ):
         words = ["dataset", "import", str(tmp_path / "rows"), "--out", made, "--format", name]
         result = Called(*words)
         assert result.exit_code == status
-        assert ("'shioenv[paper]'" if status == 3 else "did you mean released?") in result.stderr
+        assert said in result.stderr
     assert not (tmp_path / "made").exists()
 
 
@@ -203,18 +209,18 @@ def test_a_package_that_ends_the_program_does_not_end_the_help(
 
 
 def test_the_first_of_two_packages_with_one_command_is_used(install: Install) -> None:
-    install("zoo", "twice", "predict", "doctor", "dataset.stats")
+    install("zoo", "twice", "predict", "doctor", "dataset.show")
     install("farm", "twice")
     assert Called("twice").stdout == "farm\n"
     told = Called("--help").stderr.splitlines()
     assert told == [
-        "shioenv dataset stats of zoo is not used: shioenv has this command",
-        "shioenv doctor of zoo is not used: shioenv has this command",
-        "shioenv predict of zoo is not used: shioenv-model has this command",
-        "shioenv twice of zoo is not used: farm has this command",
+        "shioenv dataset show of zoo is ignored: shioenv provides this command",
+        "shioenv doctor of zoo is ignored: shioenv provides this command",
+        "shioenv predict of zoo is ignored: shioenv-model provides this command",
+        "shioenv twice of zoo is ignored: farm provides this command",
     ]
     assert "Say who this is." not in Called("predict", "--help").stdout
-    assert "Say who this is." not in Called("dataset", "stats", "--help").stdout
+    assert "Say who this is." not in Called("dataset", "show", "--help").stdout
 
 
 @pytest.mark.parametrize("name", [".", ".one", "one.", "one.two.three", "-x", "one two"])
@@ -222,7 +228,7 @@ def test_a_name_that_no_command_can_have(install: Install, name: str) -> None:
     install("zoo", name)
     result = Called("--help")
     assert result.exit_code == 0
-    assert result.stderr == f"{name!r} of zoo is not used: not NAME or GROUP.NAME\n"
+    assert result.stderr == f"{name!r} of zoo is ignored: not NAME or GROUP.NAME\n"
     assert listed()[-1] == "experiment"
 
 
@@ -238,7 +244,7 @@ def test_completion_gets_no_remarks(install: Install, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     "words",
-    [["run", "ls"], ["dataset", "stats"], ["predict", "ls"], ["serve", "ssh"], ["tasks", "make"]],
+    [["run", "ls"], ["dataset", "leakage"], ["predict", "ls"], ["serve", "ssh"], ["tasks", "make"]],
 )
 def test_a_known_command_looks_into_its_own_package_alone(
     words: list[str], monkeypatch: pytest.MonkeyPatch

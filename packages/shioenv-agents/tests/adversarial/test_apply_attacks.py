@@ -227,7 +227,7 @@ def test_what_happens_after_the_preview_stops_it(
     changes = place.changes()
     attack(place)
     before = tree(place.real), tree(place.outside)
-    with pytest.raises(UsageError, match="nothing is applied"):
+    with pytest.raises(UsageError, match="nothing was applied"):
         place.apply(changes)
     assert (tree(place.real), tree(place.outside)) == before
 
@@ -286,7 +286,7 @@ def test_a_change_of_another_in_the_last_moment_is_put_back(
         rename(old, old_name, new, new_name, how)
 
     monkeypatch.setattr(kernel, "rename", raced)
-    with pytest.raises(UsageError, match="nothing is applied"):
+    with pytest.raises(UsageError, match="nothing was applied"):
         place.apply(changes)
     assert (place.real / "a").read_text() == "of another"
     assert (place.real / "sub" / "b").read_text() == "old b"
@@ -322,11 +322,11 @@ def test_privileged_bits_are_never_set(place: Place, mode: int) -> None:
 def test_paths_outside_and_other_file_systems_are_refused(place: Place) -> None:
     side = status_of(place.layer / "a")
     for path in (place.outside / "x", place.real.parent / "real2", place.real / UNDO / "x"):
-        with pytest.raises(UsageError, match="nothing is applied"):
+        with pytest.raises(UsageError, match="nothing was applied"):
             place.apply([FileChange(os.fsencode(path), None, side)])
     application = Application(place.root, str(place.real), time.time_ns() + LATER)
     application._device += 1
-    with pytest.raises(UsageError, match="nothing is applied"):
+    with pytest.raises(UsageError, match="nothing was applied"):
         application.apply(place.changes(), lambda path: -1, lambda path: b"")
     assert tree(place.outside) == {"precious": tree(place.outside)["precious"]}
 

@@ -17,7 +17,7 @@ from shioenv.recording.text_score import read_arguments
 from shioenv.system.store import System
 from shioenv_agents.tasks.attacks import ATTACKS, HARM, Attack, forgeries
 from shioenv_agents.tasks.episode import Episode
-from shioenv_agents.tasks.make import made_of
+from shioenv_agents.tasks.make import make_task
 from shioenv_agents.tasks.task import Task
 
 pytestmark = pytest.mark.xdist_group("forged")
@@ -41,7 +41,7 @@ def task(machine: SandboxRunner) -> Callable[[str], Task]:
             session = Session("/home/ubuntu", (read_arguments(text, machine.system).input,))
             recorded = recorder.record(session, machine, Random(0))
             record = recorded.record(1, system=machine.system.name, sampler="test")
-            found = made_of(record, machine)
+            found = make_task(record, machine)
             assert isinstance(found, Task), found
             made[text] = found
         return made[text]

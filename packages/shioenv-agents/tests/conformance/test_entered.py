@@ -12,7 +12,7 @@ from typing import IO
 import pytest
 
 from shioenv.errors import InputError, SandboxError, UsageError
-from shioenv.live.entered import Command, EnteredMachine, Finished, Running, told
+from shioenv.live.entered import Command, EnteredMachine, Finished, Running, parse_control_line
 from shioenv.sandbox.base import MEBIBYTE, Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
@@ -157,8 +157,8 @@ def test_no_text_of_a_killed_command_stands_where_its_end_is_told(
 
 def test_what_is_no_number_of_the_talk_is_nothing() -> None:
     lines = [b"status 9" + b"9" * 5000, b"status -1", b"status 1 2", b"state 1"]
-    assert [told(line + b"\n") for line in lines] == [None] * 4
-    assert told(b"status 7\n") == ("status", 7)
+    assert [parse_control_line(line + b"\n") for line in lines] == [None] * 4
+    assert parse_control_line(b"status 7\n") == ("status", 7)
 
 
 def test_a_limit_ends_the_processes_and_not_the_machine(system: System) -> None:
@@ -259,7 +259,7 @@ def test_descriptors_that_are_too_few_are_closed(
         ends = sandbox._ends
         monkeypatch.setattr(sandbox, "_ends", lambda count: ends(count + 1))
         before = descriptors()
-        with pytest.raises(SandboxError, match="gave no descriptors"):
+        with pytest.raises(SandboxError, match="returned no descriptors"):
             sandbox.enter(Request("true"), idle_seconds=60.0)
         assert descriptors() < before  # the sandbox's own have ended with it
 

@@ -110,7 +110,7 @@ def test_a_shell_keeps_its_state_forks_and_reports_all_changes(place: Path) -> N
             assert {"f", "settings x"} <= names
             assert (await line(copy, "exit 4"))["open"] is False
             await called(client, "shell", action="close", shell=shell)
-            assert "no open shell" in await refused(
+            assert "is not open" in await refused(
                 client, "shell", action="run", shell=shell, command="true"
             )
             for wrong in ({"action": "run"}, {"action": "run", "shell": copy}, {"action": "go"}):
@@ -176,7 +176,7 @@ def test_clients_over_http_share_a_server_and_no_shells(url: str, mode: str) -> 
             assert [each["effects"]["output"].strip() for each in answers] == ids
             for action in ("run", "close", "patch", "fork"):
                 said = await refused(other, "shell", action=action, shell=ids[0], command="x=9")
-                assert "no open shell" in said
+                assert "is not open" in said
 
     asyncio.run(script())
 
@@ -204,7 +204,7 @@ def test_without_a_key_there_is_no_preview_over_http(place: Path) -> None:
     async def script(address: str) -> None:
         async with over_http(address, None) as client:
             assert "preview" not in {tool.name for tool in (await client.list_tools()).tools}
-            assert "no tool" in await refused(client, "preview", command="true")
+            assert "unknown tool" in await refused(client, "preview", command="true")
 
     with serving(place) as (_, address):
         asyncio.run(script(address))

@@ -34,8 +34,9 @@ from shioenv_agents.tasks.certify import (
     sealed,
 )
 from shioenv_agents.tasks.goal_check import Judge, Verdict
-from shioenv_agents.tasks.make import made_of
+from shioenv_agents.tasks.make import make_task
 from shioenv_agents.tasks.task import Task, read_tasks, write_tasks
+from support.nightly import NIGHTLY, by_day
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
 
@@ -64,7 +65,7 @@ def tasks(observer: SandboxRunner) -> dict[str, Task]:
         session = Session(HOME, (read_arguments(text, observer.system).input,))
         recorded = recorder.record(session, observer, Random(0))
         record = recorded.record(number, system=observer.system.name, sampler="test")
-        task = made_of(record, observer)
+        task = make_task(record, observer)
         assert isinstance(task, Task), task
         made[text] = task
     return made
@@ -79,7 +80,7 @@ def certified(observer: SandboxRunner, tasks: dict[str, Task]) -> Callable[..., 
     return of
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", by_day(TEXTS, 3))
 def test_a_sound_task_passes_every_line(text: str, certified: Callable[..., Certificate]) -> None:
     others = tuple(other for other in TEXTS if other != text)
     found = certified(text, others)
@@ -171,14 +172,14 @@ def test_what_was_changed_since_is_found(
     found = replace(certified(text), loaded=2)
     task = sealed(tasks[text], found)
     assert faults_now(task, observer) == ()
-    assert faults_now(tasks[text], observer) == ("there is no certificate",)
+    assert faults_now(tasks[text], observer) == ("the certificate is missing",)
     prompt = replace(task, prompt=task.prompt + "\n")
-    assert faults_now(prompt, observer) == ("the prompt was changed since",)
+    assert faults_now(prompt, observer) == ("changed after certification: prompt",)
     output = replace(task, goal=replace(task.goal, output="x\n"))
-    assert "the goal was changed since" in faults_now(output, observer)
+    assert "changed after certification: goal" in faults_now(output, observer)
     assert any(fault.startswith("correct answers fail") for fault in faults_now(output, observer))
     judge = sealed(task, replace(found, judged_by=replace(STOOD, channel="0")))
-    assert faults_now(judge, observer) == ("the judge was changed since",)
+    assert faults_now(judge, observer) == ("the judge was changed after certification",)
 
 
 def _edited(value: Any) -> Any:
@@ -319,11 +320,12 @@ def test_tasks_are_certified_and_checked_by_a_command(
     write_tasks([shipped[0], replace(shipped[1], prompt="Copy it.")], worse)
     checked = CliRunner().invoke(app, ["tasks", "certify", str(worse), "--check", "--workers", "1"])
     assert checked.exit_code == 1
-    assert "the prompt was changed since" in checked.stdout
+    assert "changed after certification: prompt" in checked.stdout
     refused = CliRunner().invoke(app, ["tasks", "certify", str(out)])
     assert refused.exit_code == 2
 
 
+@NIGHTLY
 def test_tasks_of_another_build_are_taken_over(
     tasks: dict[str, Task], tmp_path: Path, stood: None
 ) -> None:
@@ -345,11 +347,12 @@ def test_tasks_of_another_build_are_taken_over(
     words = ["tasks", "certify", str(elsewhere), "--out", str(tmp_path / "none.jsonl"), "--rebase"]
     other = CliRunner().invoke(app, [*words, "--system", here.system])
     assert other.exit_code == 1
-    assert f"made on debian-13, not on a build of {here.system}" in other.stderr
+    assert f"made on debian-13, not on {here.system}" in other.stderr
     check = CliRunner().invoke(app, ["tasks", "certify", str(file), "--check", "--rebase"])
     assert check.exit_code == 2
 
 
+@NIGHTLY
 def test_who_was_stopped_goes_on(
     tasks: dict[str, Task], tmp_path: Path, stood: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,14 +11,14 @@ from typer.testing import CliRunner
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.cli.main import app
-from shioenv.domain.pointer import pointer
+from shioenv.domain.context import pointer
 from shioenv.live.terminal import Terminal
 from shioenv.seeding import generator
 from shioenv_agents.tasks.certificate import JudgeCertificate
 from shioenv_agents.tasks.certify import certificate_of
 from shioenv_agents.tasks.episode import Episode
 from shioenv_agents.tasks.goal_check import Judge
-from shioenv_agents.tasks.prompt import FACTS, told
+from shioenv_agents.tasks.prompt import FACTS, describe_goal
 from shioenv_agents.tasks.task import Goal, GoalKind, Task, read_tasks, write_tasks
 from shioenv_agents.tasks.task_composition import UNDOING, of_lines, repair_of
 from shioenv_agents.tasks.variants import lines_of
@@ -157,5 +157,5 @@ def test_what_takes_too_many_lines_is_no_task(tasks: list[Task], observer: Sandb
     assert repair_of([wide], observer) == "undoing it takes too many lines"
     before = observer.context(one.cwd).document
     facts = [["=", pointer("env", f"X{number}"), "1"] for number in range(FACTS + 1)]
-    lengths = [len(told(before, Goal(patch=facts[:n]), [], bool) or ()) for n in (50, 51)]
+    lengths = [len(describe_goal(before, Goal(patch=facts[:n]), [], bool) or ()) for n in (50, 51)]
     assert lengths == [FACTS, 0]

@@ -24,13 +24,14 @@ from shioenv_agents.tasks.harbor import trial_certification as folders
 from shioenv_agents.tasks.harbor.task_folders import LIMITS, export_tasks, name_of
 from shioenv_agents.tasks.harbor.trial_certification import (
     certify_folders,
-    court,
     folder_digests,
     folder_forgeries,
     folders_of,
+    judge_kind,
 )
 from shioenv_agents.tasks.task import Task
 from support.known_tasks import known_tasks
+from support.nightly import NIGHTLY
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
 
@@ -67,8 +68,8 @@ def certified(exported: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def again(certified: Path, observer: SandboxRunner) -> Iterator[partial[tuple[str, ...]]]:
-    judge = court(certified)
-    yield partial(faults_now, machine=observer, court=judge)
+    judge = judge_kind(certified)
+    yield partial(faults_now, machine=observer, judge_kind=judge)
     folders._entered(observer.system).close()
     folders._machines.clear()
 
@@ -90,13 +91,13 @@ def test_a_certificate_stands_in_its_folder(
 @pytest.mark.parametrize(
     ("name", "old", "new", "fault"),
     [
-        ("tests/goal.json", "site", "sight", "the goal was changed since"),
-        ("instruction.md", "no longer exists", "exists", "the prompt was changed since"),
+        ("tests/goal.json", "site", "sight", "changed after certification: goal"),
+        ("instruction.md", "no longer exists", "exists", "changed after certification: prompt"),
         ("tests/check.py", "missing", "passing", "changed since the export: tests/check.py"),
         ("tests/test.sh", "exec", "echo", "changed since the export: tests/test.sh"),
         ("tests/goal.json", "entries", "more", "changed since the export: tests/goal.json"),
         ("solution/solve.sh", "unlink", "ls", "the solution passed 0 of 1 times"),
-        ("task.toml", "300", "3", "the tests was changed since"),
+        ("task.toml", "300", "3", "changed after certification: tests"),
     ],
 )
 def test_a_file_that_was_changed_since_is_found(
@@ -119,13 +120,14 @@ def test_a_file_that_was_changed_since_is_found(
         file.write_text(was)
 
 
+@NIGHTLY
 def test_the_command_checks_folders(certified: Path, exported: Path) -> None:
     command = ["tasks", "certify", "--check", "--workers", "1", "--json"]
     done = CliRunner().invoke(app, [*command, str(certified)])
     assert (done.exit_code, json.loads(done.stdout)["certified"]) == (0, 2)
     done = CliRunner().invoke(app, [*command, str(exported)])
     assert done.exit_code == 1
-    assert json.loads(done.stdout)["faulty"][0]["faults"] == ["there is no certificate"]
+    assert json.loads(done.stdout)["faulty"][0]["faults"] == ["the certificate is missing"]
 
 
 def test_who_attacks_a_folder_is_not_paid_and_who_does_the_task_is(

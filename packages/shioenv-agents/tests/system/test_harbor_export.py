@@ -87,7 +87,7 @@ def test_what_cannot_be_told_is_refused_by_its_reason(tmp_path: Path) -> None:
         "the network": replace(plain, goal=Goal(patch=[["=", "/network/rules", []]])),
         "it is about file times": replace(plain, goal=dated),
         "Harbor or the container": replace(plain, goal=Goal(patch=[["r", "/fs/~1etc~1hosts"]])),
-        "another wording": TASKS[1],
+        "unknown wording": TASKS[1],
         "a part of its solution": replace(plain, reduced=plain.solution),
         "other variables": replace(plain, goal=made, solution="echo $TERM > made"),
         "another effect on a persistent": replace(plain, goal=made, solution="true"),

@@ -40,7 +40,7 @@ def test_a_job_that_is_cut_off_is_said(place: Path, job: str, where: str) -> Non
     assert (made.behavior.exit_code, made.behavior.output) == (3, b"on\n")
     said = CliRunner().invoke(app, ["preview", "--json", "--", "sh", "-c", f"{job} {where} &"])
     assert json.loads(said.stdout)["limits_hit"] == ["background_seconds"]
-    assert "may change more than is shown here" in said.stderr
+    assert "may make further changes" in said.stderr
 
 
 def test_the_command_line(place: Path) -> None:

@@ -13,9 +13,8 @@ from gymnasium.utils.env_checker import check_env
 from shioenv.errors import ActionError, EnvironmentOptionError, EpisodeError, TaskError
 from shioenv.registration import register
 from shioenv.system.store import build_system
-from shioenv_agents.tasks.env import TaskEnv
+from shioenv_agents.tasks.env import TaskEnv, TaskVectorEnv
 from shioenv_agents.tasks.task import Goal, Task, write_tasks
-from shioenv_agents.tasks.vector import TaskVectorEnv
 
 register()
 DIGEST = build_system().digest

@@ -21,7 +21,7 @@ from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text_score import read_arguments
 from shioenv_agents.tasks.episode import Episode
 from shioenv_agents.tasks.goal_check import Judge
-from shioenv_agents.tasks.make import made_of
+from shioenv_agents.tasks.make import make_task
 from shioenv_agents.tasks.task import Task
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
@@ -36,7 +36,7 @@ def task(observer: SandboxRunner) -> Callable[[str], Task | None]:
         recorder = SessionRecorder(scoring=Scoring(budget=8))
         recorded = recorder.record(Session(HOME, (shell_input,)), observer, Random(0))
         record = recorded.record(1, system=observer.system.name, sampler="test")
-        found = made_of(record, observer)
+        found = make_task(record, observer)
         return found if isinstance(found, Task) else None
 
     return made
@@ -267,7 +267,7 @@ def test_a_shell_whose_machine_is_gone_starts_no_other_one(
         lines.look,
         lines.settle,
     ):
-        with pytest.raises(SandboxError, match="machine is gone"):
+        with pytest.raises(SandboxError, match="machine has ended"):
             use()
     lines.close()
 
@@ -298,8 +298,8 @@ def test_commands_that_changed_nothing_leave_the_terminal_as_it_was(
     observer: SandboxRunner,
 ) -> None:
     terminal = Terminal(observer, HOME)
-    for _ in range(2):
-        asyncio.run(Running(terminal.enter(Command(text="ls /"))).finish())
+    for text in ("ls /", "sleep .1 > /dev/null 2>&1 < /dev/null &"):  # one that ends a bit later
+        asyncio.run(Running(terminal.enter(Command(text=text))).finish())
     terminal.run("v=1")
     assert not terminal.entered
     assert terminal.fork().run("echo $v").output == b"1\n"

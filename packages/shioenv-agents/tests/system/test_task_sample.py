@@ -19,7 +19,10 @@ from support.paths import ROOT
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
 
 TASKS: Final = read_tasks(ROOT / "examples/agents/tasks.jsonl")
-CHANGED: Final = {"the judge was changed since", "the system was changed since"}
+CHANGED: Final = {
+    "the judge was changed after certification",
+    "changed after certification: system",
+}
 """Faults that the sample may have as the code changes: it is certified anew for each release."""
 
 
@@ -49,4 +52,4 @@ def test_what_a_certificate_says_is_found_again(task: Task, observer: SandboxRun
 
 def test_a_prompt_that_was_changed_would_be_found(observer: SandboxRunner) -> None:
     now = replace(TASKS[0], system_digest=observer.system.digest, prompt=f"{TASKS[0].prompt} ")
-    assert "the prompt was changed since" in faults_now(now, observer)
+    assert "changed after certification: prompt" in faults_now(now, observer)

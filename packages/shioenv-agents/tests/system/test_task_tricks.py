@@ -21,8 +21,9 @@ from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
 from shioenv_agents.tasks.episode import Episode
 from shioenv_agents.tasks.goal_check import REASON
-from shioenv_agents.tasks.make import made_of
+from shioenv_agents.tasks.make import make_task
 from shioenv_agents.tasks.task import Task
+from support.nightly import by_day
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
 
@@ -138,7 +139,7 @@ def task_of_input(observer: SandboxRunner) -> Callable[[str], Task]:
         recorder = SessionRecorder(scoring=Scoring(budget=8))
         recorded = recorder.record(Session(HOME, (shell_input,)), observer, Random(0))
         record = recorded.record(1, system=observer.system.name, sampler="test")
-        found = made_of(record, observer)
+        found = make_task(record, observer)
         assert isinstance(found, Task), found
         return found
 
@@ -159,7 +160,7 @@ def episode(observer: SandboxRunner, task: Task, *rows: str) -> Episode:
     return episode
 
 
-@pytest.mark.parametrize("trick", [*NAMED, *FURTHER])
+@pytest.mark.parametrize("trick", by_day([*NAMED, *FURTHER], 3))
 def test_harm_is_not_hidden_behind_a_trick(trick: str, observer: SandboxRunner, task: Task) -> None:
     assert not episode(observer, task, trick, DAMAGE, SOLUTION).verdict.passed
 

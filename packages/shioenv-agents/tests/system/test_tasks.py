@@ -28,7 +28,7 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv.system.store import System
 from shioenv_agents.tasks.certify import proof_faults
 from shioenv_agents.tasks.goal_check import Judge, Verdict
-from shioenv_agents.tasks.make import made_of, unsuited
+from shioenv_agents.tasks.make import make_task, unsuited
 from shioenv_agents.tasks.prompt import rephrased
 from shioenv_agents.tasks.task import GoalKind, Task, read_tasks, write_tasks
 from support.chat_endpoint import Endpoint
@@ -53,7 +53,7 @@ def task_from(observer: SandboxRunner, text: str, history: tuple[str, ...] = ())
     record = recorded.record(1, system=observer.system.name, sampler="test")
     if unsuited(record, observer.system.name, 0.1):
         return None
-    found = made_of(record, observer)
+    found = make_task(record, observer)
     return found if isinstance(found, Task) else None
 
 

@@ -83,10 +83,9 @@ class Priority:
         now = Priority.here()
         if now != self:
             raise HostError(
-                f"Ray gives its workers niceness {now.niceness} and an OOM score of "
-                f"{now.oom_score}, which inputs can see; here it is {self.niceness} and "
-                f"{self.oom_score}",
-                hint=f"RAY_worker_niceness={self.niceness} "
+                f"Ray's workers have niceness {now.niceness} and OOM score {now.oom_score}, which "
+                f"inputs can see; this process has {self.niceness} and {self.oom_score}",
+                hint=f"start Ray with equal values: RAY_worker_niceness={self.niceness} "
                 f"RAY_worker_oom_score_adjustment={self.oom_score} ray start ...",
             )
 
@@ -318,7 +317,7 @@ class RayExecutor:
         """Return the error that explains why no node is available."""
         nothing = GenerationError(
             "the Ray cluster has no node with a free processor",
-            hint="what is finished is kept: the same command goes on",
+            hint="finished parts are saved: run the same command to resume",
         )
         return next(iter(self._refused.values()), nothing)
 
@@ -374,15 +373,15 @@ class RayExecutor:
             self.kernels |= host.kernels
             self.layers |= host.layers
             self._tell(
-                f"node {node.address} ({host.name}) works: {node.workers} at once, "
-                f"Linux {', '.join(host.kernels)}"
+                f"node {node.address} ({host.name}) is ready (workers: {node.workers}, "
+                f"Linux {', '.join(host.kernels)})"
             )
             return
         del self._nodes[node.name]
         self._kill(node)
         error = self._refused[node.name] = host.refusal.error()
-        hint = f"; to do there: {error.hint}" if error.hint else ""
-        self._tell(f"node {node.address} ({host.name}) is left out: {error.message}{hint}")
+        hint = f"; fix it there: {error.hint}" if error.hint else ""
+        self._tell(f"node {node.address} ({host.name}) is excluded: {error.message}{hint}")
         self._looked = float("-inf")
 
     def _bury(self, node: _Node, error: Exception, schedule: Schedule[Any]) -> None:
@@ -392,7 +391,7 @@ class RayExecutor:
         first, *_, last = [*str(error).strip().splitlines(), ""]
         why = f"{type(error).__name__}: {first} {last}".rstrip()
         if node.ready:
-            moved = f"{len(node.tasks)} {schedule.what}s go to others"
+            moved = f"its {len(node.tasks)} {schedule.what}s are moved to other nodes"
             self._tell(f"node {node.address} is lost, {moved}: {why}")
             self.restarts += node.workers
         assert self._job is not None
@@ -407,7 +406,7 @@ class RayExecutor:
             self._dead_starts[node.name] += 1
         if self._dead_starts[node.name] >= STARTS:
             self._refused[node.name] = GenerationError(f"node {node.address} fails: {why}")
-            self._tell(f"node {node.address} is left out: {why}")
+            self._tell(f"node {node.address} is excluded: {why}")
         self._looked = float("-inf")
 
     def _kill(self, node: _Node) -> None:
@@ -461,7 +460,7 @@ def _check(address: str) -> None:
     if not (host and port.isdecimal()) or "//" in host:
         raise UsageError(
             f"{address!r} is not an address of a Ray cluster",
-            hint="HOST:PORT as ray start --head prints it, or auto on a node of the cluster",
+            hint="use HOST:PORT as printed by `ray start --head`, or auto on a node of the cluster",
         )
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
@@ -471,8 +470,8 @@ def _check(address: str) -> None:
 
 def _unanswered(address: str, error: Exception) -> HostError:
     return HostError(
-        f"no Ray cluster answers at {address}: {error}",
-        hint="ray start --head starts one and prints its address; docs/how-to/cluster.md",
+        f"no Ray cluster responds at {address}: {error}",
+        hint="start one with `ray start --head`, which prints its address (docs/how-to/cluster.md)",
     )
 
 

@@ -19,15 +19,15 @@ import pytest
 
 from shioenv.errors import SandboxError
 from shioenv.files.durable import sha256_of
-from shioenv.sandbox import sandbox_conformance
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.sandbox.sandbox_conformance import LIMITS, Check
 from shioenv.system.store import System
 from shioenv_backends.microvm import boot as building
 from shioenv_backends.microvm.boot import build_microvm, find_microvm, make_disk
 from shioenv_backends.microvm.virtual_machine import MicrovmSandbox
+from support import sandbox_conformance
 from support.needs import MICROVM, needs
+from support.sandbox_conformance import LIMITS, Check
 
 SLOWER = 60
 """Factor on the time limits of a run, for a host that is busy with other tests as well."""

@@ -12,15 +12,15 @@ import pytest
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.errors import SandboxError, ShioenvError, StartDirectoryError
-from shioenv.sandbox import sandbox_conformance as checks
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.sandbox.sandbox_conformance import Check
 from shioenv.system.store import System
 from shioenv_backends.microvm.bare import BareSandbox
 from shioenv_backends.microvm.boot import build_microvm
+from support import sandbox_conformance as checks
 from support.needs import MICROVM, needs
 from support.nightly import NIGHTLY, by_day
+from support.sandbox_conformance import Check
 
 pytestmark = [needs(*MICROVM), pytest.mark.xdist_group("microvm")]
 

@@ -188,11 +188,11 @@ def test_a_killed_node_costs_no_record_and_one_that_comes_later_goes_on(
         assert 0 < made.new <= COUNT - 10
         assert made.restarts == 1
         assert made.retried >= 1
-        assert sum("works: 1 at once, Linux" in note for note in notes) == 2, notes
+        assert sum("is ready (workers: 1, Linux" in note for note in notes) == 2, notes
         assert sum("is lost" in note for note in notes) == 1, notes
         assert_same(whole, tmp_path / "a")
         assert read_manifest(tmp_path / "a").kernels == read_manifest(whole).kernels
-        left_out = [note for note in notes if "is left out" in note]
+        left_out = [note for note in notes if "is excluded" in note]
         assert len(left_out) == 1, notes
         assert "the system debian-12 has not been built" in left_out[0]
         assert "shioenv system build debian-12" in left_out[0]
@@ -226,7 +226,7 @@ def test_a_task_that_kills_its_node_each_time_is_the_one_that_is_named(cluster: 
     done: set[int] = set()
     try:
         with RayExecutor(address=cluster.address, opener=open_nothing) as executor:
-            with pytest.raises(GenerationError, match=rf"task {DEADLY} could not be made") as error:
+            with pytest.raises(GenerationError, match=rf"task {DEADLY} failed") as error:
                 done.update(number for number, _ in executor.map(job, tasks))
             assert error.value.hint == f"its input: input {DEADLY}"
     finally:

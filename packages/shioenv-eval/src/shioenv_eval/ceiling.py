@@ -13,7 +13,7 @@ from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.sandbox.base import limits_from
 from shioenv_eval.mask import output_text_of
-from shioenv_eval.metrics import Said, mark
+from shioenv_eval.metrics import PredictorAnswer, mark
 from shioenv_eval.patches import changed_contents, operations, reconciled
 from shioenv_eval.suite import Suite, SuiteCase
 from shioenv_eval.suite_recorder import execute_input
@@ -81,7 +81,7 @@ def ceiling(
     with LocalExecutor(workers) as executor:
         for done, (number, behavior) in enumerate(executor.map(job, enumerate(tasks)), 1):
             case = suite.cases[number]
-            said = Said(behavior=behavior)
+            said = PredictorAnswer(behavior=behavior)
             if not mark(case, said).em_masked:
                 misses[number] = Miss(case.question.id, case.question.input, why(case, behavior))
             report(done, len(tasks))
@@ -101,7 +101,7 @@ def why(case: SuiteCase, behavior: Behavior) -> str:
     gold = case.gold[0]
     found = []
     if behavior.exit_code != gold.exit_code:
-        found.append(f"exit code {behavior.exit_code}, not {gold.exit_code}")
+        found.append(f"exit code {behavior.exit_code} instead of {gold.exit_code}")
     before, now = (output_text_of(one.output).split("\n") for one in (gold, behavior))
     if before != now and not case.mask.fits(behavior.output):
         differing = (
@@ -112,11 +112,11 @@ def why(case: SuiteCase, behavior: Behavior) -> str:
             min(len(before), len(now)),
         )
         lines = [(one[place : place + 1] or ["nothing"])[0][:80] for one in (now, before)]
-        found.append(f"line {place + 1} is {lines[0]!r}, not {lines[1]!r}")
+        found.append(f"line {place + 1} is {lines[0]!r} instead of {lines[1]!r}")
     old = operations(gold.patch, case.moved)
     new = operations(behavior.patch, case.moved, changed_contents(case.gold))
     old, new = reconciled(old, new), reconciled(new, old)
-    for kind, rest in (("also", new - old), ("without", old - new)):
+    for kind, rest in (("additional", new - old), ("missing", old - new)):
         if rest:
             code, path, _ = min(rest)
             found.append(f"{kind} {code} {path}" + (" and more" if len(rest) > 1 else ""))

@@ -79,7 +79,7 @@ def derive_system(base: str | None, name: str, seed: int, directory: Path) -> Pa
     with storage_errors(directory):
         if target.exists() or (directory / f"{name}.toml").exists():
             raise OutputExistsError(
-                f"{directory} already has a system", hint="name another directory"
+                f"{directory} already has a system", hint="choose another directory"
             )
         starts = [
             str(PurePath(each).relative_to(home))

@@ -25,7 +25,7 @@ from shioenv.execution.job import Tell, processes_here, silent
 from shioenv.files.durable import atomic_write, locked, storage_errors
 from shioenv.files.journal import Journal
 from shioenv.text import short_repr
-from shioenv_eval.metrics import Said, Status
+from shioenv_eval.metrics import PredictorAnswer, Status
 from shioenv_eval.predictor_pool import Bounds, PredictorPool
 from shioenv_eval.results import (
     NO_ANSWERS,
@@ -101,11 +101,11 @@ def evaluate(
     lacking: dict[str, str] = {}
     with _directory(out, suite) as directory:
         for name in names:
-            tell(f"{name} is started: {bounds.ready:g} s at most (--start-timeout)")
+            tell(f"starting {name}, which may take {bounds.ready:g} s (--start-timeout)")
             try:
                 asked = partial(PredictorPool, name, suite.head.system, suite.head.start)
                 with asked(count, bounds) as asking:
-                    tell(f"{name} was ready in {asking.seconds:.1f} s")
+                    tell(f"{name} started in {asking.seconds:.1f} s")
                     found.append(_judged(name, suite, directory, asking, report, tell))
             except (HostError, AnswerError) as error:
                 lacking[name] = unable(error)
@@ -133,7 +133,7 @@ def read_evaluation(directory: str | Path, of: Suite | None = None) -> Evaluatio
         plan = json.loads((directory / PLAN).read_bytes())
     except (OSError, ValueError):
         raise SuiteError(
-            f"{directory} has no evaluation", hint="shioenv evaluate ... --out DIR makes one"
+            f"{directory} contains no evaluation", hint="create one: shioenv evaluate ... --out DIR"
         ) from None
     suite = read_suite(directory / SUITE)
     if of is not None:
@@ -143,7 +143,10 @@ def read_evaluation(directory: str | Path, of: Suite | None = None) -> Evaluatio
         with _journal(directory, name) as journal:
             said = [journal.values.get(place) for place in range(len(suite.cases))]
         if None in said:
-            raise SuiteError(f"{directory} lacks answers of {name}", hint="evaluate it again")
+            raise SuiteError(
+                f"{directory} lacks answers of {name}",
+                hint=f"run `shioenv evaluate` again with --predictor {name} and --out {directory}",
+            )
         kept = [one for one in said if one is not None]
         level = PatchLevel(facts["patch_level"])
         known = facts["training"]
@@ -156,7 +159,7 @@ def _agree(directory: Path, there: Suite, suite: Suite) -> None:
     """Check that two suites are the same recording. Errors: UsageError."""
     if there.head.sha256 != suite.head.sha256 or not suite.head.sha256:
         raise UsageError(
-            f"{directory} has an evaluation of another suite or recording",
+            f"{directory} contains an evaluation of another suite or recording",
             hint="choose another directory",
         )
 
@@ -208,18 +211,19 @@ def _judged(
     if answers and all(one.status in NO_ANSWERS for one in answers):
         _answers_file(directory, name).unlink(missing_ok=True)
         raise AnswerError(
-            f"none of its {total} answers is valid; to {tasks[0][0]!r:.80}: {answers[0].why}",
-            hint="the format of answers: docs/how-to/judge.md",
+            f"none of its {total} answers is valid; the first, to {tasks[0][0]!r:.80}: "
+            f"{answers[0].why}",
+            hint="docs/how-to/judge.md explains the format of answers",
         )
     training = None
     if about.training is not None:
-        tell(f"the suite is compared with what {name} was trained on")
+        tell(f"comparing the suite with the training data of {name}")
         training = trained_on(suite, about.training)
     return judge_predictor(suite, answers, name, about.version, about.level, training)
 
 
 @contextmanager
-def _journal(directory: Path, name: str, version: str = "") -> Iterator[Journal[Said]]:
+def _journal(directory: Path, name: str, version: str = "") -> Iterator[Journal[PredictorAnswer]]:
     """Open the journal of a predictor's answers; answers of another version are removed.
 
     If `version` is empty, all answers are kept.
@@ -230,7 +234,7 @@ def _journal(directory: Path, name: str, version: str = "") -> Iterator[Journal[
         if version and (not mark.exists() or mark.read_text(encoding="utf-8") != version):
             path.unlink(missing_ok=True)
             atomic_write(mark, version.encode())
-        journal: Journal[Said] = Journal(path, _decoded)
+        journal: Journal[PredictorAnswer] = Journal(path, _decoded)
         try:
             yield journal
         finally:
@@ -243,7 +247,7 @@ def _answers_file(directory: Path, name: str) -> Path:
     return directory / "answers" / f"{slug}-{digest}.ndjson"
 
 
-def said_json(said: Said) -> dict[str, Any]:
+def format_answer(said: PredictorAnswer) -> dict[str, Any]:
     """Return a predictor's answer to an input as JSON."""
     return {
         "status": said.status.value,
@@ -256,10 +260,10 @@ def said_json(said: Said) -> dict[str, Any]:
     }
 
 
-def parse_said(document: Mapping[str, Any]) -> Said:
-    """Parse the output of `said_json`. Errors: KeyError, ValueError, TypeError, AnswerError."""
+def parse_answer(document: Mapping[str, Any]) -> PredictorAnswer:
+    """Parse the output of `format_answer`. Errors: KeyError, ValueError, TypeError, AnswerError."""
     answer = document["answer"]
-    return Said(
+    return PredictorAnswer(
         Status(document["status"]),
         None if answer is None else behavior_of(answer),
         document["confidence"],
@@ -270,13 +274,13 @@ def parse_said(document: Mapping[str, Any]) -> Said:
     )
 
 
-def _encoded(place: int, said: Said) -> bytes:
-    return json.dumps({"number": place, **said_json(said)}).encode()
+def _encoded(place: int, said: PredictorAnswer) -> bytes:
+    return json.dumps({"number": place, **format_answer(said)}).encode()
 
 
-def _decoded(line: bytes) -> tuple[int, Said] | None:
+def _decoded(line: bytes) -> tuple[int, PredictorAnswer] | None:
     document = json.loads(line)
-    return document["number"], parse_said(document)
+    return document["number"], parse_answer(document)
 
 
 def _note(

@@ -20,11 +20,10 @@ from shioenv.text import fixed, visible
 from shioenv_eval.evaluate import Evaluation, read_evaluation
 from shioenv_eval.mask import output_text_of
 from shioenv_eval.metrics import Status
-from shioenv_eval.report.tables import Table
-from shioenv_eval.report.template import page_file, rendered, script_json
+from shioenv_eval.places import utilities
+from shioenv_eval.report.markup import Table, page_file, rendered, script_json
 from shioenv_eval.results import GROUPS, SHOWN, JudgedPredictor, by_utility
 from shioenv_eval.suite import SuiteCase
-from shioenv_eval.utilities import utilities
 
 LINES = 120
 """Maximum number of output lines shown, gold and answer together; omitted lines are counted."""
@@ -75,17 +74,18 @@ _COLUMNS = {**SHOWN, "em_macro": "by utility", "ms_p50": "ms"}
 """Metrics of the tables, with their headings."""
 
 _HEAD = """\
-# Judging predictors
+# Evaluation of predictors
 
-Made by `make evaluate`; {inputs} inputs of the suite `{name}` on {system} (`{digest}`), of which
-{volatile} do not do the same every time. What the metrics mean is said in
-[judging predictors](../design/evaluation.md#metrics); brackets are 95% intervals by resampling
-inputs. EM, masked, +exit, patch and ΔJS are at the level that stands behind a predictor's name:
-`full` or `files`. Only the columns `files`, `output`, `exit` and O-ES compare across levels.
+Made by `make evaluate`; {inputs} inputs of the suite `{name}` on {system} (`{digest}`);
+{volatile} of them are volatile. [The design page](../design/evaluation.md#metrics) defines the
+metrics; brackets show 95% bootstrap confidence intervals over inputs. EM, masked, +exit, patch and
+ΔJS are computed at the patch level in parentheses after the predictor's name: `full` or `files`.
+Only the columns `files`, `output`, `exit` and O-ES are comparable across levels.
 
-**The paper's numbers stand beside ours, and are of other inputs.** Its 700 are not public; ours
-were written by hand ([how](../reference/public-suite.md)). Its metrics are given without formulas,
-and ours are one reading of them. Nothing here says how its models would do on these inputs.
+**The paper's numbers are listed for reference; they were measured on different inputs.** Its 700
+inputs are not public; ours were written by hand ([how](../reference/public-suite.md)). The paper
+defines its metrics without formulas, so ours are one interpretation of them. These results do not
+show how the paper's models would perform on our inputs.
 """
 
 Row = list[str]
@@ -312,7 +312,7 @@ def _tables(evaluation: Evaluation) -> Iterator[str]:
         yield Table(title, note, ("predictor", *_COLUMNS.values()), rows).markdown
     for group, methods in PAPER.items():
         rows = [(name, *(fixed(value) for value in values)) for name, values in methods.items()]
-        note = "On its own inputs, which nobody else has."
+        note = "Measured on the paper's inputs, which are not public."
         title = f"The paper: {_TITLES[group].lower()}"
         yield Table(title, note, ("method", "EM", "O-ES", "ΔJS"), rows).markdown
     rows = [
@@ -320,11 +320,12 @@ def _tables(evaluation: Evaluation) -> Iterator[str]:
         for name, facts in document["predictors"].items()
     ]
     headers = ("predictor", "version", "trained on")
-    yield Table("What was judged", "Versions matter.", headers, rows).markdown
+    note = "The table lists the version and the training data of each predictor."
+    yield Table("Versions of the predictors", note, headers, rows).markdown
     lacking = [(f"`{name}`", why) for name, why in document["unable"].items()]
     if lacking:
-        note = "On the machine that this page was made on."
-        yield Table("What could not run", note, ("predictor", "why"), lacking).markdown
+        note = "These predictors could not run on the machine of this evaluation."
+        yield Table("Predictors not evaluated", note, ("predictor", "reason"), lacking).markdown
 
 
 def _estimate(scores: Mapping[str, Any], metric: str) -> str:
@@ -340,8 +341,9 @@ def _trained(facts: Mapping[str, Any]) -> str:
     known = facts.get("training")
     if known is None:
         return "-"
-    new = (fixed(facts["all"][f"em_new_{name}"][0]) for name in ("text", "form"))
+    text, form = (fixed(facts["all"][f"em_new_{name}"][0]) for name in ("text", "form"))
     return (
-        f"{known['inputs']:,} inputs: the text of {known['text']:.1%} of the suite, the form of "
-        f"{known['form']:.1%}; EM of the others {' and '.join(new)}"
+        f"{known['inputs']:,} inputs. Overlap with the suite: {known['text']:.1%} same text, "
+        f"{known['form']:.1%} same normal form. EM of the remaining inputs: {text} (without the "
+        f"same text) and {form} (without the same form)"
     )

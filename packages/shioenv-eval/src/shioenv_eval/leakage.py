@@ -137,17 +137,15 @@ def find_leaks(
     or for an unfinished dataset. UnknownDatasetError, DatasetCorruptError, ImportFileError.
     """
     if not 0 < threshold <= 1:
-        raise UsageError(
-            f"a threshold of {threshold} is out of range", hint="give more than 0 and at most 1"
-        )
+        raise UsageError(f"threshold {threshold}: expected a number above 0 and at most 1")
     finder = _Finder(list(_inputs(Path(test))), threshold)
     if not finder.tests:
-        raise UsageError(f"{test} has no inputs")
+        raise UsageError(f"the test set {test} has no inputs")
     for number, known in enumerate(_inputs(Path(train))):
         finder.add(number, known)
         report(number + 1)
     if not finder.trained:
-        raise UsageError(f"{train} has no inputs")
+        raise UsageError(f"the training set {train} has no inputs")
     return finder.leakage()
 
 

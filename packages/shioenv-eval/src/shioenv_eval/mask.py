@@ -23,7 +23,7 @@ from typing import Any
 
 from shioenv.behavior.compare import NoisyNames
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.pointer import escape
+from shioenv.domain.context import escape
 from shioenv_eval.patches import Operations, changed_files, operations
 
 NUMBER = r"\d+(?:[.,:]\d+)*"
@@ -201,8 +201,10 @@ def _aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
     for runs, each in zip(lines, pieces, strict=True):
         if len(set(runs)) > 1 and len({len(words) for words in each}) == 1:
             kinds.setdefault(_shape(each), []).extend(each)
+    alike = {shape: [_Column(words) for words in zip(*kin, strict=True)]
+             for shape, kin in kinds.items()}  # fmt: skip
     common = [
-        (shape, kin)
+        (shape, alike[shape])
         for shape, kin in kinds.items()
         if len(kin) > len(lines[0]) * sum(_has(shape, words) for words in stayed)
     ]
@@ -211,7 +213,7 @@ def _aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
             yield r"[^\n]*"
         elif len(set(runs)) > 1:
             shape = _shape(each)
-            yield _pattern(each, shape, kinds[shape])
+            yield _pattern(each, shape, alike[shape])
         else:
             kind = next((kind for kind in common if _has(kind[0], each[0])), None)
             yield re.escape(runs[0]) if kind is None else _pattern(each, *kind)
@@ -236,21 +238,37 @@ def _has(shape: _Shape, pieces: Sequence[str]) -> bool:
     )
 
 
-def _pattern(pieces: Sequence[Sequence[str]], shape: _Shape, kin: Sequence[Sequence[str]]) -> str:
+class _Column:
+    """The words at one place of lines of one shape."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = frozenset(words)
+
+    @cached_property
+    def pattern(self) -> str:
+        """A regular expression for all the words."""
+        return _word(sorted(self.words))
+
+    def with_words(self, words: Sequence[str]) -> str:
+        """Return a regular expression for these words too."""
+        if self.words.issuperset(words):
+            return self.pattern
+        return _word(sorted(self.words.union(words)))
+
+
+def _pattern(pieces: Sequence[Sequence[str]], shape: _Shape, kin: Sequence[_Column]) -> str:
     """Return a regular expression for one line; `pieces` are that line in each run.
 
-    `kin` are lines of the same shape, whose variation is allowed in this line too.
+    `kin` are the columns of lines of the same shape, whose variation is allowed in this line too.
     """
     columns = list(zip(*pieces, strict=True))
     varies = [part is None for part in shape]
-    for place, other in enumerate(zip(*kin, strict=True)):
-        if varies[place]:
-            columns[place] += other
     made = []
     for place, column in enumerate(columns):
         if place % 2:
             unit = _UNIT.fullmatch(column[0]) if place >= 2 and varies[place - 2] else None
-            made.append(UNIT + re.escape(unit[1]) if unit else _word(column))
+            word = kin[place].with_words(column) if varies[place] else _word(column)
+            made.append(UNIT + re.escape(unit[1]) if unit else word)
         elif any(varies[max(0, place - 1) : place + 2]):
             inner = 0 < place < len(columns) - 1
             made.append(_BLANK + ("+" if inner else "*"))

@@ -45,7 +45,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class PredictorAnswer:
     """A predictor's answer to one input."""
 
     status: Status = Status.ANSWERED
@@ -130,7 +130,7 @@ class _View:
         )
 
 
-def mark(case: SuiteCase, said: Said, level: PatchLevel = PatchLevel.FULL) -> Marks:
+def mark(case: SuiteCase, said: PredictorAnswer, level: PatchLevel = PatchLevel.FULL) -> Marks:
     """Score an answer.
 
     Without an answer, all metrics are 0: the output is not similar to any gold output, and the

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import escape, keys, pointer
 from shioenv.domain.patch import ContextPatch, Operation, is_content
-from shioenv.domain.pointer import escape, keys, pointer
 
 Operations = frozenset[tuple[str, str, str]]
 """Each operation as code, path and value (as JSON); a move is a removal and an addition."""

@@ -27,7 +27,7 @@ from shioenv.errors import Abstained, AnswerError, HostError
 from shioenv.execution.job import STARTING
 from shioenv.execution.process import CLOSING_SECONDS, WorkerProcess
 from shioenv.system import stopped
-from shioenv_eval.metrics import Said, Status
+from shioenv_eval.metrics import PredictorAnswer, Status
 
 READY_SECONDS = 900.0
 """Default time limit in seconds for a predictor to become ready.
@@ -111,7 +111,7 @@ class PredictorPool:
         self.ready = self._first()
         self.seconds = time.monotonic() - began
 
-    def said(self, tasks: Sequence[tuple[int, Task]]) -> Iterator[tuple[int, Said]]:
+    def said(self, tasks: Sequence[tuple[int, Task]]) -> Iterator[tuple[int, PredictorAnswer]]:
         """Yield the number of each task with its answer, in order of completion.
 
         A worker gets as many tasks at once as the predictor accepts; the answer's time limit covers
@@ -165,7 +165,7 @@ class PredictorPool:
             self.close()
             raise
 
-    def _answers(self) -> Iterator[tuple[int, Said]]:
+    def _answers(self) -> Iterator[tuple[int, PredictorAnswer]]:
         """Wait until a worker sends a message or times out; yield the answers received."""
         until = min(worker.deadline for worker in self._workers)
         open_ = [worker.connection for worker in self._workers if not worker.resting]
@@ -210,7 +210,7 @@ class PredictorPool:
                 worker.deadline += late
         return said
 
-    def _lost(self, worker: _Worker, status: Status) -> Iterator[tuple[int, Said]]:
+    def _lost(self, worker: _Worker, status: Status) -> Iterator[tuple[int, PredictorAnswer]]:
         """Remove a worker that crashed or timed out; its task, if single, gets no answer."""
         self._workers.remove(worker)
         ended, last_words = worker.end(0.0)
@@ -221,18 +221,19 @@ class PredictorPool:
         if len(worker.tasks) > 1:
             self._alone.extend(worker.tasks)
         elif worker.tasks:
-            why = f"no answer in {self._bounds.answer:g} s" if late else words
+            why = f"no answer within {self._bounds.answer:g} s" if late else words
             yield (
                 worker.tasks[0][0],
-                Said(status, milliseconds=round(worker.waited * 1e3, 3), why=why),
+                PredictorAnswer(status, milliseconds=round(worker.waited * 1e3, 3), why=why),
             )
         if not worker.ready:
             self._failed += 1
             if late:
                 raise HostError(
-                    f"{self._name} cannot run here: it was not ready in {self._bounds.ready:g} s",
-                    hint="--start-timeout SECONDS gives it longer; what it installs or learns "
-                    "first can be made ahead: shioenv evaluate prepare",
+                    f"{self._name} cannot run here: it did not start within "
+                    f"{self._bounds.ready:g} s",
+                    hint="use a longer --start-timeout SECONDS, or install and train it in "
+                    "advance: shioenv evaluate prepare",
                 )
             if self._failed >= TRIES:
                 raise HostError(f"{self._name} cannot run here: {words}")
@@ -307,7 +308,7 @@ def main() -> None:
                 connection.send(ready)
                 tasks = pickle.loads(connection.recv_bytes())
                 try:
-                    said: list[Said] | str = said_together(predictor, tasks)
+                    said: list[PredictorAnswer] | str = answer_together(predictor, tasks)
                 except HostError as error:
                     said = unable(error)
                 connection.send(said)
@@ -318,25 +319,29 @@ def main() -> None:
             close()
 
 
-def said_together(predictor: Any, tasks: Sequence[Task]) -> list[Said]:
+def answer_together(predictor: Any, tasks: Sequence[Task]) -> list[PredictorAnswer]:
     """Return a predictor's answer to each input.
 
     Errors: HostError, and those of `together`. AnswerError if `together` does not return exactly
     one answer for each input.
     """
 
-    def ask(task: Task) -> Said:
+    def ask(task: Task) -> PredictorAnswer:
         return ask_predictor(predictor, *task)
 
     if len(tasks) > 1:
         together = list(predictor.together(ask, tasks))
-        if len(together) != len(tasks) or not all(isinstance(said, Said) for said in together):
-            raise AnswerError(f"{len(tasks)} questions have {len(together)} answers")
+        if len(together) != len(tasks) or not all(
+            isinstance(said, PredictorAnswer) for said in together
+        ):
+            raise AnswerError(
+                f"the predictor returned {len(together)} answers to {len(tasks)} questions"
+            )
         return together
     return [ask(task) for task in tasks]
 
 
-def ask_predictor(predictor: Any, text: str, state: State) -> Said:
+def ask_predictor(predictor: Any, text: str, state: State) -> PredictorAnswer:
     """Return a predictor's answer to one input.
 
     Any other exception of the predictor becomes a status without an answer. Errors: HostError if
@@ -350,14 +355,16 @@ def ask_predictor(predictor: Any, text: str, state: State) -> Said:
     try:
         answer = answer_of(predictor, text, state)
     except Abstained as error:
-        return Said(Status.ABSTAINED, milliseconds=took(), why=error.message)
+        return PredictorAnswer(Status.ABSTAINED, milliseconds=took(), why=error.message)
     except AnswerError as error:
-        return Said(Status.INVALID, error.received, None, took(), error.message, *_spent(predictor))
+        return PredictorAnswer(
+            Status.INVALID, error.received, None, took(), error.message, *_spent(predictor)
+        )
     except HostError:
         raise
     except Exception as error:
-        return Said(Status.CRASHED, milliseconds=took(), why=unable(error))
-    return Said(
+        return PredictorAnswer(Status.CRASHED, milliseconds=took(), why=unable(error))
+    return PredictorAnswer(
         behavior=answer.behavior,
         confidence=answer.confidence,
         milliseconds=took(),

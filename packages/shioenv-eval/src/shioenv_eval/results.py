@@ -13,10 +13,10 @@ from shioenv.bash.normal import InputForms, normal
 from shioenv.domain.inputs import without_start
 from shioenv.domain.predictor import PatchLevel, Training
 from shioenv_eval.leakage import inputs_of
-from shioenv_eval.metrics import METRICS, Marks, Said, Status, mark
+from shioenv_eval.metrics import METRICS, Marks, PredictorAnswer, Status, mark
+from shioenv_eval.places import utilities
 from shioenv_eval.report.means import Resampled
 from shioenv_eval.suite import Suite, SuiteCase
-from shioenv_eval.utilities import utilities
 
 GROUPS = ("single", "multi", "all")
 SHOWN = {
@@ -88,7 +88,7 @@ class JudgedPredictor:
 
     name: str
     """The predictor's name exactly as given, such as `memory:./dataset`."""
-    said: tuple[Said, ...]
+    said: tuple[PredictorAnswer, ...]
     """The answers in the order of the suite's cases."""
     marks: tuple[Marks, ...]
     version: str = ""
@@ -99,7 +99,7 @@ class JudgedPredictor:
 
 def judge_predictor(
     suite: Suite,
-    said: Sequence[Said],
+    said: Sequence[PredictorAnswer],
     name: str,
     version: str = "",
     level: PatchLevel = PatchLevel.FULL,

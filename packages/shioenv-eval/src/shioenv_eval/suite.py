@@ -1,24 +1,30 @@
 """Suites: inputs with ground truth from several runs, and the parts that vary between them.
 
 A suite file is JSON Lines: a head with the digest of inputs, system and settings, then one case per
-line.
+line. It is compressed if its name ends with `.gz`. The package contains some suites, the frozen
+answers, so that predictors can be evaluated without a built system.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import json
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.questions import Question, question_of
+from shioenv.dataset.questions import Question, question_of, read_questions
 from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.pointer import keys
+from shioenv.domain.context import keys
 from shioenv.domain.runner import Pristine, State
 from shioenv.errors import AnswerError, PatchError, SuiteError
 from shioenv.files.documents import parse_json
@@ -27,9 +33,12 @@ from shioenv.files.regular import LARGEST_LIST, read_regular
 from shioenv.text import short_repr
 from shioenv_eval.mask import Mask
 from shioenv_eval.patches import moves
-from shioenv_eval.utilities import utilities
+from shioenv_eval.places import utilities
 
 SCHEMA = 1
+
+FROZEN = ("public-test", "sessions-200", "conformance")
+"""Names of the suites that the package contains."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +93,9 @@ class SuiteCase:
             runs = tuple(gold[number] for number in document["runs"])
             case = cls(question_of(document["question"], number, source), runs, document["moved"])
         except (AnswerError, PatchError, KeyError, TypeError, IndexError) as error:
-            raise SuiteError(f"{source}:{number}: not a case of a suite: {error}") from None
+            raise SuiteError(f"{source}:{number}: invalid case: {error}") from None
         if not runs:
-            raise SuiteError(f"{source}:{number}: the case has no run")
+            raise SuiteError(f"{source}:{number}: the case has no runs")
         return case
 
 
@@ -163,11 +172,13 @@ def head_digest(questions: Sequence[Question], system_digest: str, settings: Any
 
 def write_suite(suite: Suite, path: str | Path) -> None:
     """Write a suite, completely or not at all. Errors: DatasetStorageError."""
-    head, body = _encoded(suite)
+    content = b"".join(_encoded(suite))
     path = Path(path)
+    if path.suffix == ".gz":
+        content = gzip.compress(content, mtime=0)
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(path, head + body)
+        atomic_write(path, content)
 
 
 def _encoded(suite: Suite) -> tuple[bytes, bytes]:
@@ -181,13 +192,13 @@ def _line(document: Mapping[str, Any]) -> bytes:
 
 
 def read_suite(path: str | Path) -> Suite:
-    """Read a suite from a file.
+    """Read a suite from a file, or one of `FROZEN` if no file has this name.
 
     Errors: SuiteError if the file cannot be read, is not a suite, has another schema, or was
     changed after recording.
     """
     try:
-        first, _, body = read_regular(path, LARGEST_LIST).partition(b"\n")
+        first, _, body = _content(path).partition(b"\n")
     except OSError as error:
         raise SuiteError(
             f"{path} cannot be read: {error.strerror}", hint=_HINT, named=error
@@ -195,13 +206,46 @@ def read_suite(path: str | Path) -> Suite:
     try:
         document = parse_json(first)["suite"]
         if document["schema"] != SCHEMA:
-            raise SuiteError(f"{path} has schema {document['schema']}, not {SCHEMA}", hint=_HINT)
+            raise SuiteError(
+                f"{path} has schema version {document['schema']}; this release reads {SCHEMA}",
+                hint=_HINT,
+            )
         head = Head(**document)
     except (ValueError, KeyError, TypeError):
         raise SuiteError(f"{path} is not a suite", hint=_HINT) from None
     if hashlib.sha256(body).hexdigest() != head.sha256:
-        raise SuiteError(f"{path} was changed since it was recorded", hint=_HINT)
+        raise SuiteError(f"{path} was modified after recording: its checksum differs", hint=_HINT)
     return Suite(head, tuple(_cases(body, str(path))))
+
+
+def frozen_file(name: str) -> Traversable:
+    """Return the package's file of a frozen suite, or another file beside them."""
+    return files("shioenv_eval.frozen").joinpath(f"{name}.jsonl.gz" if name in FROZEN else name)
+
+
+def is_frozen(path: str | Path) -> bool:
+    """Whether a path is the name of a frozen suite, and not of a file."""
+    return str(path) in FROZEN and not Path(path).exists()
+
+
+def suite_inputs(inputs: str | Path) -> list[Question]:
+    """Read the inputs of a file (`read_questions`), or of a frozen suite by name."""
+    if is_frozen(inputs):
+        return [case.question for case in read_suite(inputs).cases]
+    return read_questions(inputs)
+
+
+def _content(path: str | Path) -> bytes:
+    """Return the uncompressed content of a suite's file. Errors: OSError."""
+    own = is_frozen(path)
+    content = frozen_file(str(path)).read_bytes() if own else read_regular(path, LARGEST_LIST)
+    if not content.startswith(b"\x1f\x8b"):
+        return content
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            return file.read(LARGEST_LIST)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        return b""  # no suite
 
 
 def _cases(body: bytes, source: str) -> Iterator[SuiteCase]:
@@ -209,7 +253,7 @@ def _cases(body: bytes, source: str) -> Iterator[SuiteCase]:
         try:
             document = parse_json(line.decode("utf-8", "surrogatepass"))
         except ValueError as error:
-            raise SuiteError(f"{source}:{number}: not a case of a suite: {error}") from None
+            raise SuiteError(f"{source}:{number}: invalid case: {error}") from None
         yield SuiteCase.from_json(document, number, source)
 
 
@@ -225,4 +269,4 @@ def moved_in(runs: Sequence[Behavior], before: Mapping[str, Any]) -> dict[str, A
     return found
 
 
-_HINT = "shioenv suite record INPUTS --out SUITE makes one"
+_HINT = "record a suite: shioenv suite record INPUTS --out SUITE"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.questions import Question, read_questions
+from shioenv.dataset.questions import Question
 from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
@@ -23,7 +23,14 @@ from shioenv.files.unfinished import Parts, unfinished
 from shioenv.protocols import EXECUTION
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system
-from shioenv_eval.suite import Head, Suite, SuiteCase, head_digest, moved_in
+from shioenv_eval.suite import (
+    Head,
+    Suite,
+    SuiteCase,
+    head_digest,
+    moved_in,
+    suite_inputs,
+)
 
 RUNS = 5
 """Runs of each input: all but the last in sequence in one sandbox, the last later in another."""
@@ -37,7 +44,7 @@ Task = tuple[str, State]
 
 @contextmanager
 def recorded_suite(
-    inputs: str | Path,
+    inputs: str | Path | Sequence[Question],
     *,
     system: str | None = None,
     limits: Limits | None = None,
@@ -49,6 +56,8 @@ def recorded_suite(
 ) -> Iterator[Suite]:
     """Record a suite from a file of inputs (`read_questions`), running each input `runs` times.
 
+    `inputs` may also be the name of a frozen suite, whose inputs are then run again, or questions.
+
     After `runs - 1` runs of every input, there is a pause of `seconds_apart` seconds before the
     last runs. Runs are kept in the cache directory until the block ends, which writes the suite:
     the same call resumes an interrupted one. `report` is called with the number of runs done and
@@ -56,8 +65,8 @@ def recorded_suite(
     `read_questions`, `find_system` and sandboxes; UsageError for fewer than two runs.
     """
     if runs < 2:
-        raise UsageError("one run cannot show what varies", hint="give at least 2 runs")
-    questions = read_questions(inputs)
+        raise UsageError("one run cannot detect volatile effects", hint="use at least 2 runs")
+    questions = list(inputs) if not isinstance(inputs, str | Path) else suite_inputs(inputs)
     built = find_system(system)
     limits = limits or Limits()
     start = built.declaration.start_directory
@@ -65,7 +74,7 @@ def recorded_suite(
     bounds = asdict(limits)
     settings = {"runs": runs, "seconds_apart": seconds_apart, "limits": bounds}
     head = Head(
-        name=Path(inputs).name,
+        name=Path(inputs).name if isinstance(inputs, str | Path) else "",
         system=built.name,
         system_digest=built.digest,
         start=start,

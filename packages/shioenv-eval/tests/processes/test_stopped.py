@@ -87,7 +87,7 @@ def of_sandbox(role: str, process: int) -> int:
 INPUT = "echo before; sleep 20 > /dev/null & touch made; ip link set eth0 down; echo after"
 
 
-@pytest.mark.parametrize("role", by_day([*ROLES], 2))
+@pytest.mark.parametrize("role", by_day([*ROLES], 4))
 def test_a_stopped_process_of_a_sandbox_changes_no_answer(
     system: System, role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +114,7 @@ with open_sandbox() as sandbox:
 
 
 @pytest.mark.usefixtures("system")
-@pytest.mark.parametrize("role", [name for name in ROLES if name != "gateway"])
+@pytest.mark.parametrize("role", by_day([name for name in ROLES if name != "gateway"], 3))
 @pytest.mark.parametrize("number", by_day([signal.SIGKILL, signal.SIGINT], 2))
 def test_nothing_of_a_sandbox_outlives_its_owner(role: str, number: int) -> None:
     with subprocess.Popen(

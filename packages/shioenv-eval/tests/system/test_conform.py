@@ -15,14 +15,14 @@ from xml.etree import ElementTree
 import pytest
 
 from shioenv.behavior.observe import SandboxRunner
+from shioenv.dataset.questions import read_questions
 from shioenv.domain.inputs import Input
 from shioenv.domain.predictor import PatchLevel
 from shioenv.domain.runner import State
 from shioenv.errors import PredictorError, UsageError
 from shioenv.system.store import System
-from shioenv_eval.conform.comparison import CaseComparison, compare_with_machine
-from shioenv_eval.conform.finding_files import write_comparison
-from shioenv_eval.conform.truth import AskedCase, CaseMachine, Choice, TruthCase, truth_of
+from shioenv_eval.conform.comparison import CaseComparison, compare_with_machine, write_comparison
+from shioenv_eval.conform.truth import CaseInput, CaseMachine, Choice, TruthCase, truth_of
 from shioenv_eval.predictor_pool import Bounds
 from support.nightly import LARGER, NIGHTLY, scaled
 
@@ -67,20 +67,20 @@ class Unused(CaseMachine):
         raise AssertionError("something is executed")
 
 
-@pytest.fixture(autouse=True)
-def cache(system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def cache(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Make a new cache for truths, with the built system."""
-    monkeypatch.setattr("shioenv_eval.conform.truth.cache_directory", lambda: tmp_path / "cache")
+    directory = tmp_path_factory.mktemp("truths")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shioenv_eval.conform.truth.cache_directory", lambda: directory)
+        yield
 
 
 def test_the_machine_does_what_the_machine_does(system: System) -> None:
     done = compare(
         "sandbox",
         choice=Choice(
-            (
-                "wc",
-                "mkdir",
-            ),
+            ("wc", "mkdir"),
             40,
         ),
         workers=2,
@@ -91,7 +91,10 @@ def test_the_machine_does_what_the_machine_does(system: System) -> None:
     assert sum(kind["drawn"] for kind in kinds.values()) == 40
 
 
-def test_truth_is_executed_once(system: System, tmp_path: Path) -> None:
+def test_truth_is_executed_once(
+    system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shioenv_eval.conform.truth.cache_directory", lambda: tmp_path / "cache")
     with CaseMachine(system, 1) as machine:
         first = truth_of(machine, Choice(("wc",), 12))
     with Unused(system, 1) as unused:
@@ -144,14 +147,12 @@ def compare(against: str, **settings: Any) -> CaseComparison:
         return comparison
 
 
-def wc_and_mkdir(tmp_path: Path) -> CaseComparison:
+@pytest.fixture(scope="module")
+def wc_and_mkdir(cache: None, tmp_path_factory: pytest.TempPathFactory) -> CaseComparison:
     return compare(
-        program(tmp_path),
+        program(tmp_path_factory.mktemp("silent")),
         choice=Choice(
-            (
-                "wc",
-                "mkdir",
-            ),
+            ("wc", "mkdir"),
             20,
         ),
         workers=2,
@@ -159,9 +160,9 @@ def wc_and_mkdir(tmp_path: Path) -> CaseComparison:
 
 
 def test_a_finding_is_minimal_and_its_script_shows_it(
-    system: System, observer: SandboxRunner, tmp_path: Path
+    wc_and_mkdir: CaseComparison, observer: SandboxRunner
 ) -> None:
-    done = wc_and_mkdir(tmp_path)
+    done = wc_and_mkdir
     assert done.level is PatchLevel.FILES
     assert sum(one.count for one in done.findings) == sum(not one.right for one in done.verdicts)
     finding = next(
@@ -202,7 +203,7 @@ def test_a_script_holds_the_answer_of_a_side_that_no_shell_calls(
     done = compare(silent, choice=Choice((command,), 20), workers=2)
     finding = next(one for one in done.findings if not one.reduced.asked.history)
     script = done.script(finding)
-    assert "cannot be called from here" in script
+    assert "cannot be run from a script" in script
     alike = f"machine() {{ {right}; }}\n" if patch else "other() { machine; }\n"
     same = script.replace("for side in", f"{alike}for side in")
     # one without files has none that could be removed
@@ -214,8 +215,10 @@ def test_a_script_holds_the_answer_of_a_side_that_no_shell_calls(
         assert did.text.endswith(f"status {status}\n"), did.text
 
 
-def test_a_comparison_is_written_for_programs_and_people(tmp_path: Path) -> None:
-    done = wc_and_mkdir(tmp_path)
+def test_a_comparison_is_written_for_programs_and_people(
+    wc_and_mkdir: CaseComparison, tmp_path: Path
+) -> None:
+    done = wc_and_mkdir
     write_comparison(done, tmp_path / "out")
     out = tmp_path / "out"
     document = json.loads((out / "results.json").read_text())
@@ -230,7 +233,7 @@ def test_a_comparison_is_written_for_programs_and_people(tmp_path: Path) -> None
     assert len([*(out / "findings").iterdir()]) == len(done.findings)
     page = (out / "report.html").read_text()
     assert "<script>" in page
-    assert f"lines with + are {done.title}\N{RIGHT SINGLE QUOTATION MARK}s." in page
+    assert f"lines with + from {done.title}." in page
 
 
 def test_a_program_that_knows_files_is_not_asked_for_more(tmp_path: Path) -> None:
@@ -267,7 +270,7 @@ def test_a_case_knows_what_is_asked(system: System) -> None:
 
 def test_rounds_are_executed_by_the_same_processes(system: System) -> None:
     """A process takes a second to start, and a difference is made smaller in dozens of rounds."""
-    asked = AskedCase("/home/ubuntu", (), Input.from_marked(("wc", "README.md")))
+    asked = CaseInput("/home/ubuntu", (), Input.from_marked(("wc", "README.md")))
     with CaseMachine(system, 1) as machine:
         assert dict(machine.behaviors([(1, asked)])).keys() == {1}
         processes = children()
@@ -284,7 +287,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from shioenv_eval.conform import truth
-from shioenv_eval.conform.comparison import compared
+from shioenv_eval.conform.comparison import compare_with_machine
 from shioenv_eval.conform.truth import Choice
 from shioenv.files import unfinished
 program, cache, what, at = sys.argv[1:]
@@ -294,7 +297,7 @@ def progress(doing, done, total):
     seen.append(doing)
     if seen.count(what) == int(at):
         os.kill(os.getpid(), signal.SIGKILL)
-with compared(program, choice=Choice(("wc",), 20), workers=1, progress=progress):
+with compare_with_machine(program, choice=Choice(("wc",), 20), workers=1, progress=progress):
     pass
 """
 
@@ -305,6 +308,7 @@ def test_a_comparison_that_was_killed_goes_on(
 ) -> None:
     """It is killed during the answers, then during minimisation; no question is repeated."""
     cache = tmp_path / "cache"
+    monkeypatch.setattr("shioenv_eval.conform.truth.cache_directory", lambda: cache)
     questions = tmp_path / "questions"
     asks = f"open({str(questions)!r}, 'a').write(line); said = {{'output': ''}}"
     other = program(tmp_path, asks)
@@ -323,10 +327,26 @@ def test_a_comparison_that_was_killed_goes_on(
     told: list[str] = []
     choice = Choice(("wc",), 20)
     went_on = compare(other, choice=choice, workers=1, tell=told.append)
-    kept = [int(one.split()[5]) for one in told if "of its answers are used" in one]
+    kept = [int(one.split()[4]) for one in told if "of its answers are reused" in one]
     rest = asked()
     assert not list((cache / "unfinished").iterdir())
     whole = compare(other, choice=choice, workers=1)
     assert went_on.document == whole.document
     assert kept[0] > len(whole.verdicts)
     assert len(rest) == len(asked()) - kept[0]
+
+
+def test_given_inputs_are_cases(system: System, tmp_path: Path) -> None:
+    inputs = tmp_path / "inputs"
+    lines = ["wc  -l documents/notes.txt", "true", "true", "echo $RANDOM"]
+    lines.append(json.dumps({"input": "ls -a | sort", "history": ["cd /tmp"]}))
+    inputs.write_text("\n".join(lines))
+    choice = Choice(given=tuple(read_questions(inputs)))
+    done = compare(program(tmp_path), choice=choice, workers=1)
+    assert [case.drawn.input.text for case in done.truth] == [*lines[:2], lines[3], "ls -a | sort"]
+    assert done.document["kinds"]["given"] == done.counted(done.truth)
+    assert (done.document["drawn"], done.document["steady"], done.document["right"]) == (4, 3, 1)
+    minimal = {finding.reduced.asked.input.text for finding in done.findings}
+    assert minimal <= {"wc  -l documents/notes.txt", "ls -a | sort", "ls -a", "ls"}
+    with Unused(system, 1) as unused:
+        assert truth_of(unused, choice) == list(done.truth)

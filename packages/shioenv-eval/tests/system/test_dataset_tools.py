@@ -69,11 +69,11 @@ def test_a_selection_is_verified_and_executed_again(dataset: Path, shioenv: Shio
     )  # fmt: skip
     assert 0 < found["records"] < found["of"] == COUNT
     assert found["selection"] == {"min_irreducibility": 0.5, "exclude_volatile": True}
-    assert "nothing is wrong" in shioenv("verify", "high", "--replay", 5).stdout
+    assert "no problems" in shioenv("verify", "high", "--replay", 5).stdout
     last = list(read_records("high"))[-1]
     assert f"record {last.session_id}" in shioenv("show", "high", "--id", last.session_id).stdout
     assert (
-        "exists already (SHIO-D07)" in shioenv("filter", dataset, "--out", "high", status=2).stderr
+        "already exists (SHIO-D07)" in shioenv("filter", dataset, "--out", "high", status=2).stderr
     )
 
 
@@ -96,8 +96,8 @@ def test_a_list_is_adapted_and_becomes_a_dataset(shioenv: Shioenv) -> None:
     facts = json.loads(made.stdout)
     assert (facts["inputs"], facts["of"], facts["set_aside"]) == (8, 6, 2)
     assert facts["reasons"] == {
-        "left over: a placeholder inside a word": 1,
-        "the same input as an earlier one": 1,
+        "unresolved: a placeholder inside a word": 1,
+        "duplicate of an earlier input": 1,
     }
     lines = [json.loads(line) for line in Path("adapted.jsonl").read_text().splitlines()]
     assert len({line["id"] for line in lines}) == 8
@@ -110,7 +110,7 @@ def test_a_list_is_adapted_and_becomes_a_dataset(shioenv: Shioenv) -> None:
     assert "missing" not in records["head"].input
     assert records["head"].exit_code == 0
     assert {one.cwd for one in records.values()} == {"/home/ubuntu"}
-    assert "nothing is wrong" in shioenv("verify", "mine", "--replay", 6).stdout
+    assert "no problems" in shioenv("verify", "mine", "--replay", 6).stdout
     again = answer(shioenv(*call, "--json"))
     assert (again["new"], again["records"], again["lines"], again["rejected"]) == (0, 8, 8, {})
 
@@ -119,7 +119,7 @@ def test_lines_that_cannot_be_recorded_are_kept_with_the_reason(shioenv: Shioenv
     Path("list.txt").write_text("touch made.txt && rm -f README.md\n\n# none\nls  x\nls x\n")
     call = ["import", "list.txt", "--out", "mine", "--budget", 4]
     result = shioenv(*call, "--workers", 1)
-    assert "line 5 left out, the same input as an earlier one: ls x" in result.stderr
+    assert "line 5 skipped, duplicate of an earlier input: ls x" in result.stderr
     touched = next(iter(read_records("mine")))
     assert '"/fs/made.txt"' in touched.context_patch
     assert '["r","/fs/README.md"]' in touched.context_patch
@@ -139,7 +139,7 @@ def test_released_records_are_imported_without_execution(shioenv: Shioenv) -> No
     result = shioenv("import", "0-data.ndjson", "--out", "released", "--format", "released")
     assert "1, 1 with a score" in result.stdout
     assert "doubtful    1 with exit code 0" in result.stdout
-    assert "nothing is wrong" in shioenv("verify", "released").stdout
+    assert "no problems" in shioenv("verify", "released").stdout
     assert "not executed here" in shioenv("stats", "released").stdout
     assert "0.500 (as published)" in shioenv("show", "released").stdout
 
@@ -149,15 +149,15 @@ def test_an_export_comes_back_as_it_was(dataset: Path, shioenv: Shioenv) -> None
     for name in ("a.parquet", "a.jsonl", "a.jsonl.gz", "hub"):
         shioenv("export", dataset, "--out", name)
         result = shioenv("import", name, "--out", f"from-{name}")
-        assert f"{COUNT}, as they were exported; nothing was executed" in result.stdout
+        assert f"{COUNT}, unchanged from the export; nothing was executed" in result.stdout
         assert Path(f"from-{name}/data/00000.ndjson").read_bytes() == lines
-        assert "nothing is wrong" in shioenv("verify", f"from-{name}").stdout
+        assert "no problems" in shioenv("verify", f"from-{name}").stdout
         shioenv("filter", f"from-{name}", "--out", f"some-{name}", "--exclude-volatile")
-    assert "nothing is wrong" in shioenv("verify", "from-hub", "--replay", 3).stdout
+    assert "no problems" in shioenv("verify", "from-hub", "--replay", 3).stdout
     assert f"{COUNT}, gcs on debian-12" in shioenv("stats", "from-a.jsonl").stdout
     assert "made by | import (records)" in _card(shioenv, "from-a.jsonl")
     assert (
-        "keep their samplers"
+        "--sampler-label does not apply to exported records"
         in shioenv("import", "hub", "--out", "c", "--sampler-label", "x", status=2).stderr
     )
     released = shioenv("import", "a.jsonl", "--out", "released", "--format", "released")
@@ -174,9 +174,9 @@ def _card(shioenv: Shioenv, directory: str) -> str:
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
-        ("a.bin", b"PAR1\x15\x04\x15\nls\n", "is no sound Parquet file"),
+        ("a.bin", b"PAR1\x15\x04\x15\nls\n", "is not a valid Parquet file"),
         ("a.json", b'{"inptu": "ls"}\n', "a.json:1: no `input` in the JSON object"),
-        ("a.txt.gz", b"\x1f\x8b\nls\n", "it is no sound gzip file"),
+        ("a.txt.gz", b"\x1f\x8b\nls\n", "damaged gzip file"),
     ],
 )
 def test_what_is_no_list_of_inputs_is_not_executed(
@@ -199,8 +199,8 @@ def test_a_lost_shard_is_named_and_made_again(dataset: Path, shioenv: Shioenv) -
     damaged = answer(shioenv("verify", "broken", "--json", status=1))["damaged"]
     assert damaged == ["data/00000.ndjson"]
     result = shioenv("repair", "broken")
-    assert "was changed: the same bytes again" in result.stdout
-    assert "record 6 was otherwise in timed_out" in result.stdout
+    assert "was changed: restored with the same bytes" in result.stdout
+    assert "record 6 differs in timed_out" in result.stdout
     assert shard.read_bytes() == content
     assert "nothing to repair" in shioenv("repair", "broken").stdout
     shard.unlink()
@@ -211,7 +211,7 @@ def test_a_lost_shard_is_named_and_made_again(dataset: Path, shioenv: Shioenv) -
     for old, new in zip(read_records(dataset), read_records("broken"), strict=True):
         assert old.input_args == new.input_args
         assert old == new or old.volatile or new.volatile
-    assert "nothing is wrong" in shioenv("verify", "broken").stdout
+    assert "no problems" in shioenv("verify", "broken").stdout
 
 
 def test_leaks_end_with_a_status(dataset: Path, shioenv: Shioenv) -> None:
@@ -233,5 +233,5 @@ def test_what_all_records_share_is_said_once(dataset: Path, shioenv: Shioenv) ->
     lines = shioenv("verify", "renamed", status=1).stdout.splitlines()
     assert len(lines) == 2
     assert lines[0].endswith(
-        f"(and {COUNT - 1} more like it, the last at data/00000.ndjson:{COUNT})"
+        f"(and {COUNT - 1} more of this kind, the last at data/00000.ndjson:{COUNT})"
     )

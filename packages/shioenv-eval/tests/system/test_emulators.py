@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,11 @@ from shioenv.cli.main import app
 from shioenv.domain.predictor import PatchLevel, Predictor, make_predictor
 from shioenv.domain.runner import State
 from shioenv.system.store import System
-from shioenv_eval.metrics import Said
+from shioenv_eval.metrics import PredictorAnswer
 from shioenv_eval.patches import changed_files, operations
 from shioenv_eval.predictor_pool import Bounds, PredictorPool
 from shioenv_eval.predictors.bashkit import Bashkit
-from shioenv_eval.predictors.sandbox import InPlace, in_place
+from shioenv_eval.predictors.references import InPlace, in_place
 from support.needs import needs
 from support.nightly import LARGER, NIGHTLY, by_day, scaled
 
@@ -32,11 +32,24 @@ HOME = "/home/ubuntu"
 EMULATORS = ["bashkit", pytest.param("just-bash", marks=needs("node", "npm")), "cowrie"]
 
 
+@pytest.fixture(scope="module")
+def emulators(system: System) -> Iterator[Callable[[str], Predictor]]:
+    """Make each emulator once: one takes seconds to load the system's files."""
+    made: dict[str, Predictor] = {}
+
+    def of(name: str) -> Predictor:
+        if name not in made:
+            made[name] = make_predictor(name, "debian-12", HOME)
+        return made[name]
+
+    yield of
+    for one in made.values():
+        getattr(one, "close", lambda: None)()
+
+
 @pytest.fixture(scope="module", params=EMULATORS)
-def emulator(request: pytest.FixtureRequest) -> Iterator[Predictor]:
-    made = make_predictor(request.param, "debian-12", HOME)
-    yield made
-    getattr(made, "close", lambda: None)()
+def emulator(request: pytest.FixtureRequest, emulators: Callable[[str], Predictor]) -> Predictor:
+    return emulators(request.param)
 
 
 def test_predict_lets_an_emulator_answer_for_stages() -> None:
@@ -68,12 +81,12 @@ def test_it_has_the_files_of_the_system(emulator: Predictor) -> None:
 
 
 @pytest.mark.parametrize("name", EMULATORS[:2])
-def test_a_program_that_it_lacks_is_not_found_and_not_read_as_a_script(name: str) -> None:
-    emulator = make_predictor(name, "debian-12", HOME)
-    said = emulator.run("lsblk")
+def test_a_program_that_it_lacks_is_not_found_and_not_read_as_a_script(
+    name: str, emulators: Callable[[str], Predictor]
+) -> None:
+    said = emulators(name).run("lsblk")
     assert b"command not found" in said.output
     assert said.exit_code == 127
-    getattr(emulator, "close", lambda: None)()
 
 
 def test_what_one_input_did_is_told_and_gone_before_the_next(emulator: Predictor) -> None:
@@ -135,8 +148,8 @@ LISTED = (
 
 
 @pytest.fixture(scope="module")
-def bashkit() -> Bashkit:
-    made = make_predictor("bashkit", "debian-12", HOME)
+def bashkit(emulators: Callable[[str], Predictor]) -> Bashkit:
+    made = emulators("bashkit")
     assert isinstance(made, Bashkit)
     return made
 
@@ -167,13 +180,13 @@ def test_a_program_that_bashkit_lacks_is_not_found(bashkit: Bashkit) -> None:
     assert bashkit.run("cd /usr/bin && pwd").output == b"/usr/bin\n"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pool() -> Iterator[PredictorPool]:
     with PredictorPool("bashkit", "debian-12", HOME, 1, Bounds(answer=20)) as made:
         yield made
 
 
-def said(pool: PredictorPool, *texts: str, cwd: str = HOME) -> list[Said]:
+def said(pool: PredictorPool, *texts: str, cwd: str = HOME) -> list[PredictorAnswer]:
     tasks = [(number, (text, State(cwd=cwd))) for number, text in enumerate(texts)]
     answers = dict(pool.said(tasks))
     return [answers[number] for number in range(len(texts))]

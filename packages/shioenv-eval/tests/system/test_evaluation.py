@@ -173,6 +173,22 @@ def test_a_suite_of_another_build_says_so(suite: Suite, tmp_path: Path) -> None:
     write_suite(Suite(replace(suite.head, system_digest="0" * 64), suite.cases), path)
     done = CliRunner().invoke(app, ["suite", "check", str(path), "--workers", "1"])
     assert done.exit_code == 1
-    assert "the suite was made on another build of the system debian-12" in done.output
+    assert "the suite was made with another build of the system debian-12" in done.output
     assert "(SHIO-S10)" in done.output
     assert "dataset" not in done.output
+
+
+def test_an_evaluation_may_run_the_inputs_again(suite: Suite, tmp_path: Path) -> None:
+    path, out = tmp_path / "suite.jsonl.gz", tmp_path / "kept"
+    other = replace(suite.head, system_digest="0" * 64, name="mine")
+    write_suite(Suite(other, suite.cases[:2]), path)
+    words = ["evaluate", "--predictor", "sandbox", "--suite", str(path), "--run-again", "--json"]
+    first, second = (
+        CliRunner().invoke(app, [*words, "--out", str(out), "--workers", "1"]) for _ in range(2)
+    )
+    assert first.exit_code == 0, first.output
+    document = json.loads(first.stdout)
+    assert document["suite"]["name"] == "mine"
+    assert document["suite"]["system_digest"] == suite.head.system_digest
+    assert document["predictors"]["sandbox"]["all"]["em_masked"][0] == 1.0
+    assert json.loads(second.stdout) == document, "the recording in the directory is used again"

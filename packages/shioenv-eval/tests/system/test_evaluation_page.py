@@ -12,7 +12,7 @@ from selenium.webdriver.support.ui import Select
 
 from shioenv_eval.evaluate import Evaluation
 from shioenv_eval.evaluation_page import evaluation_html as page_of
-from shioenv_eval.metrics import Said, Status
+from shioenv_eval.metrics import PredictorAnswer, Status
 from shioenv_eval.results import judge_predictor
 from support.browser import BROWSER, cards, chromium, prefer, shown
 from support.evaluation_fakes import added, case, did, suite_of
@@ -30,8 +30,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         case(did(f"{HOSTILE}\n"), did("x\n"), text=f"echo {HOSTILE!r} | cat"),
     ]
     suite = suite_of(*cases)
-    right = [Said(behavior=one.runs[0]) for one in cases]
-    wrong = [*right[:20], Said(behavior=did("one\ntoo\n")), Said(Status.CRASHED, why=HOSTILE)]
+    right = [PredictorAnswer(behavior=one.runs[0]) for one in cases]
+    wrong = [
+        *right[:20],
+        PredictorAnswer(behavior=did("one\ntoo\n")),
+        PredictorAnswer(Status.CRASHED, why=HOSTILE),
+    ]
     both = (
         judge_predictor(suite, right, "sandbox", "1"),
         judge_predictor(suite, wrong, f"mine:{HOSTILE}", "1"),

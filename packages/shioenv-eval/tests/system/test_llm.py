@@ -76,7 +76,7 @@ def test_the_nearest_executed_inputs_are_shown_before_the_question(
     model = PromptedModel(Setting(f"{asked_for},memory={tmp_path / 'dataset'}", "debian-12", HOME))
     assert model.run("rm x").patch.operations == (("r", "/fs/x"),)
     system, *shown, question = endpoint.asked[0]["messages"]
-    assert "Put <EXIT>N</EXIT> behind it" in system["content"]
+    assert "add <EXIT>N</EXIT>" in system["content"]
     assert question == {"role": "user", "content": "cd /home/ubuntu; rm x"}
     said = {
         user["content"]: reply["content"]
@@ -149,7 +149,7 @@ def test_a_reply_that_does_not_end_is_no_answer(
     endpoint.replies["cd /home/ubuntu; long"] = "x" * (9 << 20)
     model = made(endpoint, tmp_path / "replies")
     said = ask_predictor(model, "long", State(cwd=HOME))
-    assert (said.status, said.why) == (Status.INVALID, "a reply of more than 8 MiB")
+    assert (said.status, said.why) == (Status.INVALID, "the reply exceeds 8 MiB")
     model.close()
 
 

@@ -6,9 +6,9 @@ import re
 import pytest
 
 from shioenv.behavior.observe import SandboxRunner
-from shioenv.grammar.examples import run_examples
 from shioenv.grammar.library import load_grammar, names_of_grammars
-from shioenv_eval.drafting.coverage import help_coverage
+from shioenv_eval.grammars.coverage import help_coverage
+from shioenv_eval.grammars.grammar_check import run_examples
 
 
 @pytest.mark.parametrize("name", names_of_grammars())

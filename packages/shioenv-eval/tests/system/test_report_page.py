@@ -183,7 +183,7 @@ def test_arguments_are_dimmed_by_their_effects(browser: webdriver.Chrome) -> Non
     assert found["i"] < found["s"] == found["m"] == 1
     dimmed = browser.find_element(By.CSS_SELECTOR, "#list .line .i")
     assert dimmed.text.startswith("-c")
-    assert "changes nothing" in str(dimmed.get_attribute("textContent"))
+    assert "no effect" in str(dimmed.get_attribute("textContent"))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

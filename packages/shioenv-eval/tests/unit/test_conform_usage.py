@@ -22,7 +22,7 @@ def test_a_program_that_is_not_there_ends_with_2(tmp_path: Path) -> None:
     for against in (missing, f"command:{missing} --quick", "no-such-program"):
         status, said = printed("conform", "--against", against)
         assert status == 2, against
-        assert "does not exist" in said or "no program" in said
+        assert "not found" in said or "neither a predictor nor a program" in said
 
 
 @pytest.mark.usefixtures("system")

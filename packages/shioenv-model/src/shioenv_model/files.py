@@ -17,8 +17,7 @@ import zstandard
 
 from shioenv.domain.runner import Runner
 from shioenv.errors import MissingExtraError, ModelError, did_you_mean
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.files.durable import atomic_write, cache_directory, storage_errors
 from shioenv.files.regular import read_regular
 from shioenv_model.memory.index import COLUMNS, ROWS, columns_of, write_rows
 from shioenv_model.memory.members import json_member, raise_model_errors
@@ -26,11 +25,13 @@ from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.sources import without as sources_without
 from shioenv_model.memory.world import World
 from shioenv_model.model import Model
-from shioenv_model.sealed import is_sealed, keep_private, seal
 
 if TYPE_CHECKING:
     from shioenv_model.sequence.compact import Now
     from shioenv_model.sequence.seq2seq import Seq2seq
+import stat
+
+from shioenv.errors import HostError
 
 SUFFIX = ".model"
 DEFAULT = "default"
@@ -44,7 +45,7 @@ LARGEST_FILE = 64_000_000
 SEQ2SEQ = "seq2seq"
 """The `kind` in the card of a sequence model."""
 
-FEWER = "make it of fewer records"
+FEWER = "use fewer records"
 
 _LARGEST_OPEN = 1 << 30
 _LARGEST_PACKED = 2 * LARGEST_FILE
@@ -194,7 +195,7 @@ def located(name: str | Path) -> Path:
     if str(name) in known:
         return known[str(name)]
     raise ModelError(
-        f"no model is called {str(name)!r}",
+        f"unknown model {str(name)!r}",
         hint=did_you_mean(str(name), known),
         named=FileNotFoundError(),
     )
@@ -259,7 +260,8 @@ def pack(directory: Path, file: Path, *, hint: str = FEWER) -> int:
     packed = zstandard.ZstdCompressor(compression_params=settings).compress(archive.getvalue())
     if len(packed) > LARGEST_FILE:
         raise ModelError(
-            f"{file.name} has {len(packed) / 1e6:.1f} MB packed, over {LARGEST_FILE / 1e6:.1f}",
+            f"{file.name} has {len(packed) / 1e6:.1f} MB, above the limit of "
+            f"{LARGEST_FILE / 1e6:.0f} MB",
             hint=hint,
         )
     with storage_errors(file):
@@ -295,18 +297,91 @@ def _members(packed: bytes, path: Path) -> Iterator[tuple[str, bytes]]:
 
     Errors: ModelError.
     """
-    with raise_model_errors(path, "is no packed model"):
+    with raise_model_errors(path, "is not a packed model"):
         size = zstandard.frame_content_size(packed)
         if not 0 <= size <= _LARGEST_OPEN:
-            raise ValueError("it holds more than a model, or does not say how much it holds")
+            raise ValueError("its size is undeclared, or too large for a model")
         content = zstandard.ZstdDecompressor().decompress(packed)
         seen: set[str] = set()
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
             for member in tar:
                 if not member.isreg() or member.issparse() or member.name not in _FILES:
-                    raise ValueError(f"it holds {member.name!r:.60}, which no model has")
+                    raise ValueError(
+                        f"it contains {member.name!r:.60}, which is not part of a model"
+                    )
                 if member.name in seen:
-                    raise ValueError(f"it holds {member.name!r} twice")
+                    raise ValueError(f"it contains {member.name!r} twice")
                 seen.add(member.name)
                 file = tar.extractfile(member)
                 yield member.name, file.read() if file else b""
+
+
+SEAL = ".sealed"
+"""The file in a sealed directory that lists the other files."""
+
+_LARGEST = 64 * 1024
+_FILE = stat.S_IRUSR | stat.S_IWUSR
+_OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def keep_private(directory: Path) -> None:
+    """Close a directory of this user to other users, who could add directories to it.
+
+    Errors: HostError for a directory of another user, and for a link.
+    """
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise HostError(
+            f"{directory} belongs to another user, who could change its files",
+            hint="choose another cache directory: SHIOENV_CACHE=DIR",
+        )
+    if stat.S_IMODE(status.st_mode) != stat.S_IRWXU:
+        directory.chmod(stat.S_IRWXU)
+
+
+def seal(directory: Path) -> None:
+    """Record the files of a directory, and close it to other users.
+
+    All files must exist already.
+    """
+    for path in directory.iterdir():
+        path.chmod(_FILE)
+    atomic_write(directory / SEAL, json.dumps(_files(directory)).encode())
+    (directory / SEAL).chmod(_FILE)
+    directory.chmod(stat.S_IRWXU)
+
+
+def is_sealed(directory: Path) -> bool:
+    """Whether a directory belongs to this user, is writable only by them, and has a valid seal.
+
+    The seal is valid if no file was added, removed, replaced or written to since `seal`.
+    """
+    try:
+        status = directory.lstat()
+        if not stat.S_ISDIR(status.st_mode) or not _is_ours(status):
+            return False
+        known = json.loads(read_regular(directory / SEAL, _LARGEST))
+        return bool(known == _files(directory)) and _is_ours((directory / SEAL).lstat())
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    return status.st_uid == os.geteuid() and not status.st_mode & _OF_OTHERS
+
+
+def _files(directory: Path) -> dict[str, list[int]]:
+    """Return inode, size, mtime and ctime (in nanoseconds) of each file, by name.
+
+    Any change of a file sets its ctime, which no user can choose. Errors: ValueError for anything
+    but a regular file of this user.
+    """
+    found: dict[str, list[int]] = {}
+    for path in sorted(directory.iterdir()):
+        if path.name == SEAL:
+            continue
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode) or not _is_ours(status):
+            raise ValueError(f"{path} is not this user's own file")
+        found[path.name] = [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    return found

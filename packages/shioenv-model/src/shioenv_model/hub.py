@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.errors import MissingExtraError, ModelError
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.files.durable import atomic_write, cache_directory, storage_errors
 from shioenv_model.files import SUFFIX, located, opened, read_card
 
 FILE = f"shioenv{SUFFIX}"
@@ -30,7 +29,7 @@ def get(repository: str, name: str | None = None) -> Path:
     hub = _hub()
     called = name or repository.rpartition("/")[2]
     if not called or "/" in called or called.startswith("."):
-        raise ModelError(f"a model cannot be called {called!r}")
+        raise ModelError(f"invalid model name {called!r}")
     with tempfile.TemporaryDirectory(prefix="shioenv-model-") as directory:
         with _said(repository):
             fetched = Path(hub.hf_hub_download(repository, FILE, local_dir=directory))
@@ -52,7 +51,7 @@ def push(model: str, repository: str, *, private: bool = False) -> str:
     hub = _hub()
     path = located(model)
     if not path.is_file():
-        raise ModelError(f"{path} is a directory", hint="push the model's file")
+        raise ModelError(f"{path} is a directory", hint="use the model's file")
     card = read_card(opened(path))
     with _said(repository):
         api = hub.HfApi()
@@ -81,10 +80,10 @@ def page(card: dict[str, Any]) -> str:
             "Answers shell inputs without executing them: output, exit code, context patch.",
             "",
             f"- kind: {card.get('kind', '')}",
-            f"- of: {systems}",
+            f"- systems: {systems}",
             f"- records: {card.get('records', '')}",
-            f"- right: {learned.get('right', '')} of {learned.get('held_back', '')} that were left"
-            " out",
+            f"- accuracy: {learned.get('right', '')} of {learned.get('held_back', '')} held-out "
+            "inputs",
             "",
             str(card.get("limits", "")),
             "",
@@ -107,6 +106,8 @@ def _hub() -> Any:
         import huggingface_hub
         from huggingface_hub.utils import disable_progress_bars
     except ImportError:
-        raise MissingExtraError("models of others", "train", "huggingface-hub") from None
+        raise MissingExtraError(
+            "downloading and publishing models", "train", "huggingface-hub"
+        ) from None
     disable_progress_bars()
     return huggingface_hub

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shioenv.bash.normal import InputForms
 from shioenv.bash.program import Program, Simple
@@ -23,15 +23,23 @@ from shioenv.errors import Abstained, ContextError, PatchError
 from shioenv.text import short_repr
 from shioenv_model.bash.work import answering, aside
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.composed_inputs import asks_of_start, is_asked_whole
+from shioenv_model.composition.composed_inputs import (
+    answer_broken,
+    is_single_query,
+    uses_start_values,
+)
 from shioenv_model.composition.program_evaluation import Walk
-from shioenv_model.composition.reading import read_program, refusal
+from shioenv_model.composition.reading import read_program
 from shioenv_model.composition.simple import CARRYING, is_walked
+from shioenv_model.confidence import calibrated
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.sources import ALL, Sources
 from shioenv_model.memory.world import World
 from shioenv_model.rules.registry import Step
 from shioenv_model.single_commands import EXACT, GUESSED, Commands, VersionedGuesser, nothing
+
+if TYPE_CHECKING:
+    from shioenv.live.model_shell import ModelShell
 
 
 class Model:
@@ -113,6 +121,12 @@ class Model:
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """Return only the behavior."""
         return self.answer(shell_input, state).behavior
+
+    def session(self, cwd: str | None = None) -> ModelShell:
+        """Return a shell whose lines the model answers in turn."""
+        from shioenv.live.model_shell import ModelShell
+
+        return ModelShell(self, self.world.state(cwd or self.world.start))
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
         """Return the behavior with a confidence: the expected accuracy of such answers.
@@ -201,6 +215,11 @@ class Model:
         if state.carried.ended:
             behavior = Behavior(state.status, b"", stdout=b"", stderr=b"")
             return Answer(behavior, 1.0, "the shell has ended", carried=state.carried)
+        answer = self._found(text, state)
+        return replace(answer, confidence=calibrated(text, answer, self.steps))
+
+    def _found(self, text: str, state: State) -> Answer:
+        """Return the answer, with a confidence that does not count the errors of rules."""
         exact = self.memory.exact(text, state) if self.sources.records else None
         if exact is not None:
             carried = self._carried(text, state)
@@ -209,7 +228,8 @@ class Model:
         try:
             options = {} if state.context is None else state.before.document["shell_options"]
             program = read_program(text, extended=bool(options.get("extglob")))
-            alone = is_asked_whole(text) and not asks_of_start(text)
+            first = text.lstrip(" \t")[:1] not in ("#", "\n")  # else errors name another line
+            alone = first and is_single_query(text) and not uses_start_values(text)
             words = _words(program) if alone and state.context is None else ()
             if words and not is_walked(words):
                 self._commands.answer_call(Call(text, parts=words), state, looked_up=True)
@@ -218,7 +238,8 @@ class Model:
         except RecursionError:
             return self._guess(text, state, "the input is nested too deeply to be put together")
         except Refused as refused:
-            return refusal(refused, text, state) or self._guess(text, state, refused.message)
+            broken = answer_broken(self._commands, refused, text, state)
+            return broken or self._guess(text, state, refused.message)
         except Abstained as declined:
             return self._guess(text, state, declined.message)
         except (PatchError, ContextError) as misfit:

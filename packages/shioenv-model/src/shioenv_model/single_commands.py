@@ -13,17 +13,16 @@ from typing import Any, Protocol, TypeAlias
 from shioenv.bash.builtins import BUILTINS, KEYWORDS
 from shioenv.bash.words import split_words, unquoted, without_assignments
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import KEPT, OF_DATE
+from shioenv.domain.context import KEPT, OF_DATE, keys, pointer
 from shioenv.domain.names import file_key, name_bytes
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Answer, Guesser, Runner, State, answer_of
 from shioenv.errors import Abstained
 from shioenv_model.bash.expand import Expander
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.changes import attributes
 from shioenv_model.composition.directories import changed_directory, printed_directory
-from shioenv_model.composition.opening import given, opening
+from shioenv_model.composition.opening import opening, read_redirected_input
 from shioenv_model.composition.ruled import ruled
 from shioenv_model.composition.variables import Variables
 from shioenv_model.memory.memory import Memory
@@ -151,7 +150,7 @@ class Commands:
         return Step(call.text, Answer(opened, 1.0, "a redirection, by rule"))
 
     def _given(self, call: Call, state: State) -> Step | None:
-        fed = given(call, state)
+        fed = read_redirected_input(call, state)
         return None if fed is None else replace(self.ask(*fed), input=call.text)
 
     def _directory(self, call: Call, state: State) -> Step | None:
@@ -222,7 +221,8 @@ class Commands:
     def _not_found(self, call: Call, state: State) -> Step | None:
         """Return Bash's error for a command that is in no directory of PATH."""
         name = _name_of(call, state)
-        if name in BUILTINS | KEYWORDS or not _COMMAND.fullmatch(name):
+        assigns = without_assignments(call.bare) != call.bare
+        if name in BUILTINS or (name in KEYWORDS and not assigns) or not _COMMAND.fullmatch(name):
             return None
         path = state.before.document["env"].get("PATH", "")
         if "/" in name or name in state.before.document.get("functions", {}):
@@ -319,7 +319,7 @@ def nothing(why: str) -> Answer:
 def _name_of(call: Call, state: State) -> str:
     """Return the name of the program that a command runs; "" if unknown."""
     word = (split_words(without_assignments(call.bare)) or [""])[0]
-    if "$" not in word:
+    if "$" not in word and "{" not in word:
         return unquoted(word)
     try:
         return "".join(Expander(Variables(state)).fields(word)[:1])

@@ -21,7 +21,7 @@ def world_called(name: str, start: str | None = None) -> World:
         return world_of(find_system(name), sandbox.context(start))
 
 
-def asked_elsewhere(card: Mapping[str, Any], system: str, start: str) -> World | None:
+def world_of_system(card: Mapping[str, Any], system: str, start: str) -> World | None:
     """Return the world of the requested system; None if it is the model's own system.
 
     A model whose card names no system fits any. Errors: those of `world_called`.

@@ -19,8 +19,9 @@ from shioenv.sandbox.base import MEBIBYTE, Limits
 from shioenv.system.store import System
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.command_replay import Replay
+from shioenv_model.composition.composed_inputs import answer_broken
 from shioenv_model.composition.program_evaluation import Walk
-from shioenv_model.composition.reading import read_program, refusal
+from shioenv_model.composition.reading import read_program
 from shioenv_model.composition.ruled import ruled
 from shioenv_model.rules.programs import printed
 
@@ -203,7 +204,8 @@ def test_what_bash_refuses_is_told_in_its_words(case: str, sandbox: SandboxRunne
         state = state.after(line, sandbox.run(line, state))
     with pytest.raises(Refused) as refused:
         read_program(text)
-    said, right = refusal(refused.value, text, state), sandbox.run(text, state)
+    said = answer_broken(Replay(sandbox), refused.value, text, state)
+    right = sandbox.run(text, state)
     assert said is not None
     assert (said.behavior.output, said.behavior.exit_code) == (right.output, right.exit_code)
 

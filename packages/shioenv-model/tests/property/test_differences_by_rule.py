@@ -12,6 +12,7 @@ from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.runner import State
 from shioenv_model.composition.call import Call
 from shioenv_model.rules.programs import printed
+from support.nightly import by_day
 
 ORDINARY = (
     "diff data/ids.txt data/ids_copy.txt",
@@ -68,7 +69,7 @@ def is_right(text: str, state: State, observer: SandboxRunner) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", by_day(range(8), 3))
 def test_differences_of_texts(seed: int, observer: SandboxRunner) -> None:
     random, told = Random(seed), 0
     for _ in range(25):

@@ -19,6 +19,7 @@ from shioenv_model.memory.forms import Forms
 from shioenv_model.memory.functions.match import matching_lines
 from shioenv_model.memory.functions.space import Given
 from shioenv_model.rules.file_by_file import searched
+from support.nightly import by_day
 
 FORMS = Forms()
 
@@ -70,7 +71,7 @@ def told(text: str, observer: SandboxRunner, state: State) -> Behavior | None:
     return None if found is None else found.behavior
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", by_day(range(6), 3))
 def test_a_search_of_several_files_is_the_searches_of_each(
     seed: int, observer: SandboxRunner
 ) -> None:

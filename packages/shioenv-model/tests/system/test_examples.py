@@ -117,7 +117,7 @@ def test_what_is_typed_in_a_row_is_asked_about_where_it_led(tmp_path: Path, syst
     examples = Examples(directory)
     cut = [one for one in records if one.timed_out or one.volatile or one.output_truncated]
     assert sum(bool(one.history) for one in records) >= 20
-    unknown = examples.facts["left_out"].get("after a history that is not known", 0)
+    unknown = examples.facts["left_out"].get("after an unknown history", 0)
     assert unknown <= 2 * len(cut), "only what follows such a record is not known"
     prompts = {
         text_of(examples.codec, examples.source(number).tolist()): number

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from shioenv.system.catalogue import catalogue, quoted_name
 from shioenv.system.store import System
 from shioenv_model.files import load_model, pack
 from shioenv_model.training.material import (
+    Material,
     datasets_in,
     described,
     find_recipe,
@@ -44,28 +47,43 @@ seed = 3
 """
 
 
+@dataclass(frozen=True)
+class Made:
+    """A recipe's material and the parts that were reported while it was made."""
+
+    recipe: Path
+    directory: Path
+    material: Material
+    reported: list[str]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, system: System) -> Made:
+    directory = tmp_path_factory.mktemp("material")
+    recipe, reported = directory / "recipe.toml", list[str]()
+    recipe.write_text(RECIPE)
+    material = make_material(
+        find_recipe(recipe),
+        directory / "material",
+        SerialExecutor(),
+        report=lambda part, *counts: reported.append(part),
+    )
+    return Made(recipe, directory / "material", material, reported)
+
+
 def test_a_model_is_made_from_a_recipe(
-    tmp_path: Path, system: System, monkeypatch: pytest.MonkeyPatch
+    made: Made, tmp_path: Path, system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from shioenv_model.training.memory_training import train_memory
 
-    (tmp_path / "recipe.toml").write_text(RECIPE)
-    told: list[str] = []
-    made = make_material(
-        find_recipe(tmp_path / "recipe.toml"),
-        tmp_path / "material",
-        SerialExecutor(),
-        report=lambda part, *counts: told.append(part),
-    )
-    assert [each.name for each in made.directories] == ["people", "crossed", "probes"]
-    assert {"people", "crossed", "probes"} <= set(told)
-    again = make_material(tmp_path / "recipe.toml", tmp_path / "material", SerialExecutor())
-    assert again == made
-    datasets = datasets_in(tmp_path / "material")
+    assert [each.name for each in made.material.directories] == ["people", "crossed", "probes"]
+    assert {"people", "crossed", "probes"} <= set(made.reported)
+    assert make_material(made.recipe, made.directory, SerialExecutor()) == made.material
+    datasets = datasets_in(made.directory)
     card = train_memory(datasets, tmp_path / "made", name="tiny", questions=20, seed=0)
     assert card["system_digest"] == system.digest
     assert [part["sampler"] for part in card["material"]] == ["crossed", "gcs", "probes"]
-    assert {part["recipe_sha256"] for part in card["material"]} == {made.digest}
+    assert {part["recipe_sha256"] for part in card["material"]} == {made.material.digest}
     assert all(part["grammar_digest"] and part["version"] for part in card["material"])
     pack(tmp_path / "made", tmp_path / "tiny.model")
     monkeypatch.setenv("SHIOENV_CACHE", str(tmp_path / "cache"))
@@ -75,11 +93,10 @@ def test_a_model_is_made_from_a_recipe(
     assert system.digest[:12] in model.version
 
 
-def test_a_dataset_that_no_recipe_made_says_so(tmp_path: Path, system: System) -> None:
-    (tmp_path / "one.toml").write_text(RECIPE)
-    made = make_material(tmp_path / "one.toml", tmp_path / "material", SerialExecutor())
-    people, *_ = made.directories
-    assert described(people)["recipe_sha256"] == made.digest
+def test_a_dataset_that_no_recipe_made_says_so(made: Made, tmp_path: Path) -> None:
+    shutil.copytree(made.directory, tmp_path / "material")
+    people = tmp_path / "material" / "people"
+    assert described(people)["recipe_sha256"] == made.material.digest
     people.rename(tmp_path / "material" / "mine")
     assert described(tmp_path / "material" / "mine")["recipe_sha256"] == ""
 
@@ -130,7 +147,7 @@ def test_the_papers_regimes_are_parts_of_a_recipe(tmp_path: Path, system: System
     assert datasets_in(out) == sorted(made.directories)
     assert make_material(tmp_path / "recipe.toml", out, SerialExecutor()) == made
     (tmp_path / "typed.jsonl").unlink()
-    with pytest.raises(ModelError, match=r"typed\.jsonl, which is not there"):
+    with pytest.raises(ModelError, match=r"typed\.jsonl, which does not exist"):
         make_material(tmp_path / "recipe.toml", tmp_path / "other", SerialExecutor())
 
 

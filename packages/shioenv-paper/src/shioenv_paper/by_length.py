@@ -14,8 +14,8 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.policy import LENGTHS
 from shioenv.text import count as counted
 from shioenv.text import fixed, rounded, share
+from shioenv_eval.report.markup import Table, grouped
 from shioenv_eval.report.means import MeanDifference, Moments
-from shioenv_eval.report.tables import Table, grouped
 from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.length_groups import (
     FEW,
@@ -107,8 +107,8 @@ def _summary(scores: Sequence[ScoredRecord], cells: Sequence[LengthCell]) -> dic
     gains = [gain.value for n, gain in gains_of(scores, GROUPS["all inputs"]).items() if n > 1]
     gcs = values(group_scores(scores, "gcs", 0))
     return {
-        "GCS above UCS, least": rounded(min(gains, default=None)),
-        "GCS above UCS, most": rounded(max(gains, default=None)),
+        "GCS minus UCS, minimum": rounded(min(gains, default=None)),
+        "GCS minus UCS, maximum": rounded(max(gains, default=None)),
         f"means at length {PAPER_LENGTH}": {
             cell.sampler: rounded(cell.moments.mean)
             for cell in cells
@@ -150,8 +150,9 @@ def _table(cells: Sequence[LengthCell], group: str) -> Table:
         rows.append(row)
     return Table(
         f"By number of arguments, {group}",
-        "Number of inputs, mean ± standard deviation, share of those that are exactly 1. With one "
-        "argument the score is whether it matters; with none there is no score.",
+        "Number of inputs, mean ± standard deviation of the score, and share of scores that are "
+        "exactly 1. With one argument, the score is 1 if the command alone behaves differently, "
+        "else 0. Inputs without arguments have no score.",
         (*_heads(NAMES.values(), " R*", " at 1"),),
         rows,
     )
@@ -168,11 +169,11 @@ def _gain_table(scores: Sequence[ScoredRecord], cells: Sequence[LengthCell]) -> 
     stated, other = PAPER_MEANS["gcs"], PAPER_MEANS["ucs"]
     gains = [gains_of(scores, holds) for holds in groups.values()]
     return Table(
-        "GCS above UCS",
-        f"Difference of the means with its 95% interval, where both have {FEW} inputs. The paper "
-        f"says +{PAPER_GAINS[0]} to +{PAPER_GAINS[1]} for lengths from 2 to 12 (about 20% to "
-        f"170%), and {stated} against {other} (+{stated - other:.3f}) at length {PAPER_LENGTH}, "
-        "which may count the command.",
+        "Difference of GCS and UCS",
+        "Mean of GCS minus mean of UCS with its 95% interval, for numbers of arguments with at "
+        f"least {FEW} inputs of both. The paper reports +{PAPER_GAINS[0]} to +{PAPER_GAINS[1]} for "
+        f"lengths from 2 to 12 (about 20% to 170%), and {stated} and {other} "
+        f"(+{stated - other:.3f}) at length {PAPER_LENGTH}. Its lengths may include the command.",
         ("arguments", *groups, "relative, all inputs"),
         [(str(n), *texts, relative(n)) for n, texts in _gains(gains)],
     )
@@ -181,10 +182,10 @@ def _gain_table(scores: Sequence[ScoredRecord], cells: Sequence[LengthCell]) -> 
 def _gain_command_table(scores: Sequence[ScoredRecord]) -> Table:
     gains = [gains_by_command(scores, holds) for holds in GROUPS.values()]
     return Table(
-        "GCS above UCS, command by command",
-        "Mean of the commands' differences, weighted by their numbers of UCS inputs, with its 95% "
-        f"interval, of commands with {FEW_OF_A_COMMAND} inputs of both samplers: what succeeds or "
-        "fails is not of the same commands.",
+        "Difference of GCS and UCS, by command",
+        "Mean of the differences of single commands, weighted by their number of UCS inputs, with "
+        f"its 95% interval. Only commands with at least {FEW_OF_A_COMMAND} inputs of both samplers "
+        "are included. The inputs that succeed and those that fail have different commands.",
         ("arguments", *GROUPS),
         [(str(n), *texts) for n, texts in _gains(gains)],
     )
@@ -209,8 +210,9 @@ def _distribution_table(scores: Sequence[ScoredRecord]) -> Table:
                 rows.append((name, label, group, counted(total), mean, *shares))
     return Table(
         "Distributions",
-        f"The paper says that over {PAPER_PERFECT:.0%} of its GCS inputs are exactly 1. With one "
-        "argument a score is 0 or 1, so shares without those are given too.",
+        f"The paper reports that over {PAPER_PERFECT:.0%} of its GCS inputs have a score of "
+        "exactly 1. With one argument the score is 0 or 1, so the table also has the shares "
+        "without these inputs.",
         ("sampler", "arguments", "inputs", "number", "mean", "exactly 0", "up to 0.5", "exactly 1"),
         rows,
     )
@@ -234,9 +236,9 @@ def _operand_table(scores: Sequence[ScoredRecord]) -> Table:
         rows.append((str(n), *chain.from_iterable(cells)))
     return Table(
         "GCS by operands",
-        "Number of inputs and mean, by how many of the arguments are operands: those that neither "
-        "begin with a hyphen nor continue a bundle of options. What `find` tests is no operand "
-        "here, what `dd`, `ip` and `ethtool` are told is.",
+        "Number of inputs and mean score by number of operands. An operand is an argument that "
+        "neither begins with a hyphen nor continues a cluster of options. The tests of `find` are "
+        "not operands here; the keywords of `dd`, `ip` and `ethtool` are.",
         (*_heads(OPERANDS, " R*"),),
         rows,
     )
@@ -252,8 +254,8 @@ def _command_table(scores: Sequence[ScoredRecord]) -> Table:
             rows.append((command, counted(total), Moments.of(numbers).text, *shares))
     return Table(
         "GCS by command",
-        "Inputs with 2 and more arguments: number, mean ± standard deviation, share that is "
-        "exactly 1 and share that fails; the lowest mean first.",
+        "Inputs with 2 and more arguments: number, mean ± standard deviation of the score, share "
+        "of scores that are exactly 1, and share of inputs that fail. The lowest mean comes first.",
         ("command", "inputs", "R*", "at 1", "fail"),
         sorted(rows, key=lambda row: row[2]),
     )
@@ -262,8 +264,8 @@ def _command_table(scores: Sequence[ScoredRecord]) -> Table:
 def _rule_table(ruled: Sequence[Ruled]) -> Table:
     return Table(
         "By the rules of the reference implementation",
-        f"{NOTE} Of up to {RESCORED} inputs of each sampler and number of arguments, evenly spaced "
-        "among those that are not volatile, executed again.",
+        f"{NOTE} The table covers up to {RESCORED} inputs for each sampler and number of "
+        "arguments, evenly spaced among those that are not volatile, and executed again.",
         ("sampler", "arguments", "inputs", *RULES),
         [
             (name, f"{least} and more", counted(len(group)), *map(fixed, means_by_rule(group)))
@@ -290,12 +292,12 @@ def _rule_length_table(ruled: Sequence[Ruled]) -> Table:
         rows.append(row)
     return Table(
         "By the rules of the reference implementation, by number of arguments",
-        "The same inputs: how many, R*, and the score by all rules; then GCS above UCS by both, "
-        "with 95% intervals.",
+        "The same inputs: their number, R*, and the score by all rules; then the difference of GCS "
+        "and UCS for both scores, with 95% intervals.",
         (
             *_heads(NAMES.values(), " R*", " by rules"),
-            "GCS above UCS, R*",
-            "GCS above UCS by rules",
+            "GCS minus UCS, R*",
+            "GCS minus UCS by rules",
         ),
         rows,
     )

@@ -22,7 +22,7 @@ from shioenv.execution.job import Executor
 from shioenv.files.durable import locked, storage_errors
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.traces import Sample
-from shioenv_eval.report.tables import Table, grouped
+from shioenv_eval.report.markup import Table, grouped
 from shioenv_paper.experiment_journal import agree
 from shioenv_paper.experiment_output import (
     Findings,
@@ -87,7 +87,7 @@ def run_determinism(
     from shioenv_paper import experiment_charts
 
     if number_of_passes < 2:
-        raise UsageError("one run has nothing to be compared with", hint="give at least 2 runs")
+        raise UsageError("one pass has nothing to be compared with", hint="give at least 2 passes")
     drawn = stream_of(setting.system, Drawing(policy="paper", seed=setting.seed), count)
     samples = list(drawn.samples)
     plan = {**drawn.origin, **setting.origin, "inputs": len(samples)}
@@ -95,7 +95,7 @@ def run_determinism(
     verdicts = list(_verdicts(setting, samples, seen, executors(0)))
     groups, shares = _by_command(verdicts), _shares(verdicts)
     return Findings(
-        title="Determinism: the same inputs again",
+        title="Determinism: repeated executions of the same inputs",
         data={"inputs": columns(verdicts, **COLUMNS)},
         tables=[
             _share_table(shares, len(verdicts), number_of_passes),
@@ -240,10 +240,11 @@ COLUMNS = {
 def _share_table(shares: Mapping[str, float], inputs: int, passes: int) -> Table:
     return Table(
         "Shares",
-        f"{inputs:,} inputs, GCS with composites, in {passes} passes: other sandboxes, "
-        "other processes, other orders, busy processors, another minute. Identical: exit code, "
-        f"output, patch, content and flags are the same bytes in all. The aim is {AIM:.0%} of "
-        "all, and a cause for each of the others.",
+        f"{inputs:,} inputs, sampled with GCS (grammar-constrained sampling), including composite "
+        f"inputs, were executed in {passes} passes. The passes differ in sandboxes, processes, "
+        "order, processor load and time. An input is identical if exit code, output, patch, "
+        f"content and flags have the same bytes in all passes. The target is that {AIM:.0%} of all "
+        "inputs are identical, and that each other input has a known cause.",
         ("share", ""),
         [(name, f"{share:.2%}") for name, share in shares.items()],
     )
@@ -271,8 +272,9 @@ def _command_table(
     rows.append((f"{len(set(others))} others", str(len(others)), "100%", *nothing))
     return Table(
         "By command",
-        "An input of several commands is counted under the first that its grammar declares "
-        "volatile, by itself or by an option or operand it has, else under the first.",
+        "An input of several commands is counted under its first command that is declared volatile "
+        "by its grammar, as a whole or because of an option or operand. Without such a command it "
+        "is counted under its first command.",
         ("command", "inputs", "identical", *REASONS),
         rows,
     )
@@ -282,7 +284,7 @@ def _cause_table(verdicts: Sequence[RepeatVerdict]) -> Table:
     counted = Counter((v.cause.text, v.different, v.reason) for v in verdicts if v.reason)
     return Table(
         "By cause",
-        "What a grammar's header, or the recording of the input, says.",
+        "The cause comes from the header of the grammar, or from the recording of the input.",
         ("cause", "differs in", "counted as", "inputs"),
         [(*cause, str(inputs)) for cause, inputs in counted.most_common()],
     )
@@ -290,7 +292,7 @@ def _cause_table(verdicts: Sequence[RepeatVerdict]) -> Table:
 
 def _open_table(verdicts: Sequence[RepeatVerdict]) -> Table:
     unexplained = [verdict for verdict in verdicts if verdict.reason == "not explained"]
-    note = "Inputs that differ and of which nobody who reads their record is warned."
+    note = "Inputs that differ although their records are not marked as volatile."
     return Table(
         "Not explained",
         note if unexplained else "None.",

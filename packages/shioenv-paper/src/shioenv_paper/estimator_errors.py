@@ -10,7 +10,7 @@ from itertools import product
 
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.text import fixed, rounded
-from shioenv_eval.report.tables import Table
+from shioenv_eval.report.markup import Table
 from shioenv_paper.estimator_replay import Cells, cells, replayed
 from shioenv_paper.exact import collect_exact_inputs, wanted_by_length
 from shioenv_paper.experiment_output import Findings, experiment
@@ -99,9 +99,9 @@ def spent(group: Cells, estimator: str, error: float) -> float | None:
 
 def _choice_table(label: str, group: Cells) -> Table:
     return Table(
-        f"Executions for a wanted error, {label}",
-        "Distinct sub-inputs executed on average until the mean absolute error is at most this; "
-        "the three runs of the whole input come on top. A dash: not reached.",
+        f"Executions needed for a target error, {label}",
+        "Mean number of distinct sub-inputs executed to reach the mean absolute error in the "
+        "column's heading, without the three runs of the whole input. A dash: not reached.",
         ("estimator", *(f"{error:g}" for error in ERRORS)),
         [
             (f"`{name}`", *(fixed(spent(group, name, error), 0) for error in ERRORS))
@@ -114,7 +114,7 @@ def _budget_table(label: str, group: Cells) -> Table:
     inputs = next(iter(group.values())).error.count
     return Table.of(
         f"Errors by budget, {label}",
-        f"{inputs} inputs. The interval (95%) is over inputs.",
+        f"{inputs} inputs. The 95% interval is over inputs.",
         {
             "estimator": lambda cell: f"`{cell.estimator}`",
             "budget": lambda cell: str(cell.budget),

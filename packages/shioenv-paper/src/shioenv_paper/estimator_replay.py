@@ -14,8 +14,8 @@ from shioenv.execution.job import NumberedJob
 from shioenv.irreducibility.estimators import ESTIMATORS, Kept, estimator_named
 from shioenv.irreducibility.spread import together
 from shioenv.seeding import generator
+from shioenv_eval.report.markup import grouped
 from shioenv_eval.report.means import Mean, bootstrapped
-from shioenv_eval.report.tables import grouped
 from shioenv_paper.exact import KnownInput, mask_of, masks_of
 from shioenv_paper.setting import ExperimentSetting, answers
 

@@ -58,28 +58,28 @@ SHORT_TIMES = 4
 """Factor by which there are more inputs of each length below `LONG`."""
 
 
-class PassedOverError(Exception):
+class SkippedInputError(Exception):
     """An input was skipped; the argument is the reason."""
 
 
 def timely(runner: Runner, sample: Sample) -> Behave:
-    """Return a function that runs sub-inputs of a sample; it raises PassedOverError on timeout."""
+    """Return a function that runs a sample's sub-inputs; SkippedInputError on timeout."""
     state = State(cwd=sample.cwd)
 
     def behave(text: str) -> Behavior:
         behavior = runner.run(text, state)
         if behavior.timed_out:
-            raise PassedOverError("waiting")
+            raise SkippedInputError("waiting")
         return behavior
 
     return behave
 
 
 def scored(sample: Sample, behave: Behave, scoring: Scoring, rng: random.Random) -> InputScore:
-    """Score a sample. PassedOverError if it is volatile, or from `behave`."""
+    """Score a sample. SkippedInputError if it is volatile, or from `behave`."""
     score = estimate_irreducibility(sample.input, behave, scoring, rng=rng)
     if score.volatile:
-        raise PassedOverError("volatile")
+        raise SkippedInputError("volatile")
     return score
 
 
@@ -183,12 +183,12 @@ def execute_sub_inputs(runner: Runner, task: tuple[int, Sample]) -> KnownInput |
 
     def behave(text: str) -> Behavior:
         if time.perf_counter() - started > SLOW_SECONDS * every:
-            raise PassedOverError("slow")
+            raise SkippedInputError("slow")
         return run(text)
 
     try:
         score = scored(sample, behave, Scoring(budget=every), random.Random(0))
-    except PassedOverError as error:
+    except SkippedInputError as error:
         return Passed(number, n, str(error))
     contrasts = score.segments[0].contrasts
     return KnownInput(

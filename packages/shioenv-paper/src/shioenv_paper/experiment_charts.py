@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from shioenv.dataset.stats import BINS, bin_of
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.text import fixed, share
 from shioenv_eval.report.chart_style import ACCENT, INK, MAIN, MUTED, RAMP, SOFT, STYLES, Style
@@ -20,15 +19,16 @@ from shioenv_eval.report.panels import (
     alone,
     bars,
     chart,
+    draw_paper_points,
     histogram,
     lengths_axis,
     means,
-    said,
     score_axis,
     sized,
     styled,
     titled,
 )
+from shioenv_eval.report.statistics import BINS, bin_of
 from shioenv_paper.estimator_replay import PAPER_ERRORS, Cell, Cells
 from shioenv_paper.length_groups import (
     FEW,
@@ -86,9 +86,9 @@ def draw_determinism(
     return titled(
         bar.encode(color=alt.Color("reason:N", title="reason", scale=colours), order="order:Q"),
         f"{shares['identical, of all inputs']:.1%} of {passes}",
-        "Of those that no grammar declares volatile "
+        "Of the inputs that no grammar declares volatile: "
         f"{shares['identical, of those not declared volatile']:.1%}.",
-        "Bars: inputs that differ, by command (in brackets: how many inputs it has) and reason. "
+        "Bars: inputs that differ, by command (in brackets: its number of inputs) and reason. "
         "Commands without a bar never differ.",
     )
 
@@ -126,13 +126,13 @@ def draw_estimators(
         ]
         panel = means(rows, x, y, series, interval="band")
         if label == quoted_for:
-            panel = alt.LayerChart(layer=[panel, said(stated, x, y("mean"), dy=17)])
+            panel = alt.LayerChart(layer=[panel, draw_paper_points(stated, x, y("mean"), dy=17)])
         panels.append(sized(panel, label, 360, 330))
     return titled(
         alt.hconcat(*panels, spacing=34).resolve_legend(**_SHARED),
-        "What an estimate costs, and how wrong it is",
-        f"{inputs:,} inputs (GCS, single commands) whose sub-inputs were all executed; "
-        f"{replays} estimates of each at each budget. Bands: 95% intervals over inputs.",
+        "Error of estimates by number of executions",
+        f"{inputs:,} inputs (GCS, single commands) with all sub-inputs executed; "
+        f"{replays} estimates of each input at each budget. Bands: 95% intervals over inputs.",
         "Lower and further left is better. Both axes are logarithmic.",
     )
 
@@ -173,11 +173,11 @@ def draw_sampling_efficiency(
         panels.append(sized(panel, f"estimator: {name}", 350, 230))
     return titled(
         alt.concat(*panels, columns=2, spacing={"row": 26, "column": 30}),
-        "How far estimates of irreducibility are from the exact score",
+        "Error of estimated irreducibility",
         f"{inputs:,} inputs (GCS, single commands), all sub-inputs of each executed; "
         f"{replays} estimates of each. Bars: 95% intervals over inputs. "
-        "A line begins where its budget does not cover all.",
-        "Diamonds: what the paper says of its estimator and its longest inputs, "
+        "A line begins at the first length whose sub-inputs exceed its budget.",
+        "Diamonds: the errors that the paper reports for its estimator and its longest inputs, "
         "which may have 11 or 12 removable arguments.",
     )
 
@@ -189,7 +189,7 @@ def _said_errors(x: alt.X, y: alt.Y, longest: int) -> Iterator[alt.Chart | alt.L
         row = {"arguments": last, "from": PAPER_LENGTH, "mean": error, "label": f"M={budget}"}
         rule = chart([row]).mark_rule(strokeWidth=2, color=PAPER)
         yield rule.encode(x=x, x2="from:Q", y=y)
-        yield said([row], x, y, align="left", dx=9, dy=dy, fontSize=10)
+        yield draw_paper_points([row], x, y, align="left", dx=9, dy=dy, fontSize=10)
 
 
 # ---- irreducibility by number of arguments ----
@@ -210,7 +210,7 @@ def by_length(
             for name, style in SAMPLERS.items()
         },
         **{group: _means_panel(cells, group, lengths, series) for group in GROUPS},
-        "GCS above UCS (95% intervals), all inputs": _gain_panel(scores, lengths),
+        "GCS minus UCS (95% intervals), all inputs": _gain_panel(scores, lengths),
         "distribution, all with a score": _distribution_panel(scores, 0, series),
         "distribution, 2 arguments and more": _distribution_panel(scores, 2, series),
     }  # fmt: skip
@@ -221,7 +221,7 @@ def by_length(
         "Irreducibility by number of arguments",
         f"{len(scores) // len(NAMES):,} inputs of each sampler (single commands), at most {budget} "
         "sub-inputs of each executed.",
-        f"Orange: what the paper says. Nothing is shown of fewer than {FEW} inputs.",
+        f"Orange: figures of the paper. Points of fewer than {FEW} inputs are not shown.",
     )
 
 
@@ -262,7 +262,7 @@ def _means_panel(
         for sampler, mean in PAPER_MEANS.items()
     ]
     place = {"align": "right", "dx": 6, "dy": 16}
-    return alt.LayerChart(layer=[panel, said(rows, x, _score("mean"), **place)])
+    return alt.LayerChart(layer=[panel, draw_paper_points(rows, x, _score("mean"), **place)])
 
 
 def _gain_panel(scores: Sequence[ScoredRecord], lengths: Sequence[int]) -> alt.LayerChart:
@@ -325,7 +325,7 @@ def _distributions(
 
 
 def _share_axis() -> alt.Y:
-    return alt.Y(**score_axis("share", "share of inputs up to it"))
+    return alt.Y(**score_axis("share", "share of inputs with at most this score"))
 
 
 # ---- policies ----
@@ -353,7 +353,7 @@ def draw_policies(scores: Mapping[str, Sequence[ScoredRecord]], budget: int) -> 
         "Irreducibility by policy",
         f"{max(map(len, scores.values())):,} inputs of each policy, a quarter of them composites; "
         f"at most {budget} sub-inputs of each executed.",
-        f"No mean is shown of fewer than {FEW} inputs.",
+        f"Means of fewer than {FEW} inputs are not shown.",
     )
 
 
@@ -439,7 +439,7 @@ def learning(training: Sequence[PolicyEpisode]) -> alt.Chart:
     )
     return titled(
         drawn,
-        "What networks earn while they learn",
+        "Rewards during training",
         "A line for each seed. The reward is the share of 12 arguments that are necessary, 0 for "
         "inputs that fail, are volatile, or were written before.",
     )
@@ -499,7 +499,7 @@ def draw_regimes(rows: Sequence[RegimeRow]) -> alt.TopLevelMixin:
     )
     made: alt.TopLevelMixin = titled(
         drawn,
-        "What models of each regime answer right",
+        "Accuracy of the models of each regime",
         "Output and the whole patch, strictly. Each regime has equally many inputs; a line through "
         "the means, a point for each draw.",
     )

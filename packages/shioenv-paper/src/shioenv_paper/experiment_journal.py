@@ -29,9 +29,9 @@ def compare_plans(path: Path, there: Any, plan: Mapping[str, Any]) -> None:
     values for names in `plan`, with a line for each; other names are ignored.
     """
     if not isinstance(there, Mapping):
-        raise journal_error(path, "it holds no plan")
+        raise journal_error(path, "it does not contain a plan")
     different = [
-        f"{name}: {there.get(name)!r} there, {value!r} asked for"
+        f"{name}: {there.get(name)!r} in the directory, {value!r} requested"
         for name, value in plan.items()
         if there.get(name) != value
     ]

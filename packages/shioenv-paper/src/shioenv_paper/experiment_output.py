@@ -19,7 +19,7 @@ from shioenv.errors import DatasetCorruptError
 from shioenv.files.durable import atomic_write, replacing, storage_errors
 from shioenv.guests import package_version
 from shioenv_eval.report.chart_style import picture, require_libraries
-from shioenv_eval.report.tables import Table
+from shioenv_eval.report.markup import Table
 from shioenv_paper.setting import ExperimentSetting
 
 if TYPE_CHECKING:
@@ -155,10 +155,10 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
         return dict(pyarrow.parquet.read_table(path).to_pydict())
     except (pyarrow.ArrowException, OSError) as error:
         raise DatasetCorruptError(
-            f"{path} cannot be read: {error}", hint="remove it, then run the same command again"
+            f"{path} cannot be read: {error}", hint="delete it, then run the same command again"
         ) from None
 
 
-def shown_command() -> str:
+def format_command() -> str:
     """Return the command line of this process, quoted for a shell."""
     return shlex.join(["shioenv", *sys.argv[1:]])

@@ -189,7 +189,8 @@ def derived(machine: SandboxRunner, command: str, seed: int, *, brief: bool = Fa
         ):
             return made
     raise SamplesExhaustedError(
-        f"none of {ATTEMPTS} inputs of {command} can be shown", hint="another --seed"
+        f"none of {ATTEMPTS} sampled inputs of {command} fits into the figure",
+        hint="try another --seed",
     )
 
 
@@ -232,15 +233,15 @@ def _finished(argument: Sequence[object]) -> bool:
 
 def life(made: Derived) -> Picture:
     """Draw the derivation of an input, its behavior, and the relevance of its arguments."""
-    picture = Picture("The life of an input: written, run, scored", NARROW)
+    picture = Picture("The life of an input: sampled, executed, scored", NARROW)
     x, y = 16.0, 30.0
-    picture.heading(x, y, 1, "A grammar writes an input")
+    picture.heading(x, y, 1, "A grammar generates an input")
     y += 4
     for line in derivation_states(made):
         y += LINE + 2
         picture.state(x + 12, y, line)
     y += 2 * LINE + 6
-    picture.heading(x, y, 2, "A pristine machine runs it")
+    picture.heading(x, y, 2, "A pristine machine executes it")
     behavior = made.score.behavior
     rows = [(f"$ {made.input.text}", ACCENT)]
     rows += [(line, INK) for line in behavior.text.splitlines()]
@@ -253,7 +254,7 @@ def life(made: Derived) -> Picture:
         y += LINE
         picture.code(x + 12, y, line, colour)
     y += 2 * LINE + 10
-    picture.heading(x, y, 3, "It runs again without some arguments")
+    picture.heading(x, y, 3, "It is executed again without some arguments")
     y += 4
     for contrast in [one for part in made.score.segments for one in part.contrasts][:SHOWN]:
         y += LINE + 2
@@ -264,7 +265,7 @@ def life(made: Derived) -> Picture:
         picture.text(NARROW - x - 12, y, said, MUTED if same else MAIN, text_anchor="end")
     y += LINE + 12
     picture.text(x + 12, y, f"irreducibility {made.score.irreducibility:.3f}", INK, **STRONG)
-    for line in ("is the share of these that did something else,", "longer ones counting more"):
+    for line in ("is the share of these that behave differently,", "weighted by their length"):
         y += LINE
         picture.text(x + 12, y, line, MUTED)
     return picture
@@ -302,8 +303,8 @@ def option(made: Derived, grammar: Grammar) -> Picture:
         y += LINE
         picture.code(x + 32, y, f"       and {left} more", MUTED)
     y += LINE + 14
-    ends = "ends here" if chosen.terminated else "goes on"
-    picture.text(x, y, f"the state that follows; the option {ends}", MUTED)
+    ends = "ends here" if chosen.terminated else "continues"
+    picture.text(x, y, f"the next state; the option {ends}", MUTED)
     y += LINE
     picture.code(x, y, format_partial_input(chosen.state))
     return picture

@@ -18,8 +18,8 @@ from shioenv.env.rewards import SEES_ALONE, Gate, necessary
 from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
 from shioenv.env.wrappers import LocalActions, ProductionHistory
 from shioenv_eval.report.chart_style import require_libraries
+from shioenv_eval.report.markup import Table
 from shioenv_eval.report.means import half_interval
-from shioenv_eval.report.tables import Table
 from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.setting import ExperimentSetting
 
@@ -71,7 +71,7 @@ class PolicyEpisode:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PolicyRun:
     """A policy's inputs with one seed."""
 
     regime: str
@@ -99,7 +99,7 @@ def run_learners(
     require_libraries("this experiment", "rl", "sb3_contrib", "torch")
     from shioenv_paper import experiment_charts
 
-    played: list[Played] = []
+    played: list[PolicyRun] = []
     training: list[PolicyEpisode] = []
     began = time.monotonic()
     for constraint, sampler in CONSTRAINTS.items():
@@ -123,14 +123,14 @@ def run_learners(
     names = [f.name for f in PolicyEpisode.__dataclass_fields__.values()]
     everything = [episode for one in played for episode in one.episodes]
     return Findings(
-        title="What random and learned policies write",
+        title="Random and learned policies compared",
         data={"training": columns(training, *names), "evaluation": columns(everything, *names)},
         tables=(learners_table(played, episodes),),
         chart=experiment_charts.learning(training),
         counts={
             "inputs trained on": len(training),
-            "inputs judged": len(everything),
-            "episodes a second, all together": round(
+            "inputs evaluated": len(everything),
+            "episodes per second, total": round(
                 (len(training) + len(everything)) / (time.monotonic() - began), 2
             ),
         },
@@ -142,7 +142,7 @@ def run_learners(
     )
 
 
-MEASURES: Final[dict[str, Callable[[Played], float]]] = {
+MEASURES: Final[dict[str, Callable[[PolicyRun], float]]] = {
     "R": lambda one: _average(one, lambda e: e.irreducibility or 0.0),
     "necessary": lambda one: _average(one, lambda e: e.necessary),
     "arguments": lambda one: _average(one, lambda e: e.n_arguments),
@@ -155,18 +155,22 @@ MEASURES: Final[dict[str, Callable[[Played], float]]] = {
 """The measures for evaluating policies, for each seed."""
 
 
-def learners_table(played: Sequence[Played], episodes: int) -> Table:
+def learners_table(played: Sequence[PolicyRun], episodes: int) -> Table:
     """Return a table with one row per regime, with 95% intervals over seeds."""
     rows = [
         (regime, str(len(group)), *(_shown(*_mean(group, of)) for of in MEASURES.values()))
         for regime, group in _regimes(played)
     ]
     note = (
-        "Mean (95% interval of the mean over seeds, where there are several). R: irreducibility, 0 "
-        "where undefined. Necessary: arguments whose omission alone changes the behavior, over "
-        "12. Unique: of the executed inputs. Refused: episodes that ended without an execution. "
-        "Useful: of all episodes, exit code 0, steady, three arguments or more, R of .7 or more. "
-        f"Networks were trained on {episodes} inputs each; every episode is given a command."
+        "Each cell is a mean over seeds, with its 95% interval if there are several seeds. "
+        "Regimes: GC and UC are grammar-constrained and unconstrained action spaces (the samplers "
+        "`gcs` and `ucs-universal`); RT is a random policy, PN a learned policy network. "
+        "*R*: irreducibility, 0 where undefined. *Necessary*: number of arguments whose omission "
+        "alone changes the behavior, divided by 12. *Unique*: share of distinct inputs among the "
+        "executed ones. *Refused*: share of episodes that ended without an execution. *Useful*: "
+        "share of all episodes whose input exits with 0, is not volatile, has at least three "
+        f"arguments, and R of .7 or more. Each network was trained on {episodes} inputs. The "
+        "environment chooses the command of each episode, uniformly; the policy chooses the rest."
     )
     return Table("Regimes", note, ("regime", "seeds", *MEASURES), rows)
 
@@ -250,8 +254,8 @@ def _judged(
         vector.close()
 
 
-def _played(regime: str, seed: int, ended: Sequence[EndedEpisode], count: int) -> Played:
-    return Played(regime, seed, tuple(_episodes(regime, seed, ended, 0)), count)
+def _played(regime: str, seed: int, ended: Sequence[EndedEpisode], count: int) -> PolicyRun:
+    return PolicyRun(regime, seed, tuple(_episodes(regime, seed, ended, 0)), count)
 
 
 def _episodes(
@@ -274,16 +278,18 @@ def _episodes(
         )
 
 
-def _regimes(played: Sequence[Played]) -> Iterator[tuple[str, list[Played]]]:
+def _regimes(played: Sequence[PolicyRun]) -> Iterator[tuple[str, list[PolicyRun]]]:
     for regime in dict.fromkeys(one.regime for one in played):
         yield regime, [one for one in played if one.regime == regime]
 
 
-def _average(one: Played, of: Callable[[PolicyEpisode], float]) -> float:
+def _average(one: PolicyRun, of: Callable[[PolicyEpisode], float]) -> float:
     return sum(of(episode) for episode in one.episodes) / max(len(one.episodes), 1)
 
 
-def _mean(group: Sequence[Played], of: Callable[[Played], float]) -> tuple[float, float | None]:
+def _mean(
+    group: Sequence[PolicyRun], of: Callable[[PolicyRun], float]
+) -> tuple[float, float | None]:
     """Return the mean over seeds, and half of its 95% interval; None for one seed."""
     values = [of(one) for one in group]
     return sum(values) / len(values), half_interval(values)

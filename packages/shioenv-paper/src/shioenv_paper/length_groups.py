@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from typing import TypeAlias
 
+from shioenv_eval.report.markup import Key, grouped
 from shioenv_eval.report.means import MeanDifference, Moments
-from shioenv_eval.report.tables import Key, grouped
 from shioenv_paper.reference import evenly
 from shioenv_paper.scores import NAMES, ScoredRecord, ones, values
 

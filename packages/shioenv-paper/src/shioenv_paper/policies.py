@@ -11,8 +11,8 @@ from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 from shioenv.synthesis.drawing import Drawing
 from shioenv.text import count as counted
 from shioenv.text import fixed, rounded, share
+from shioenv_eval.report.markup import Table
 from shioenv_eval.report.means import Moments
-from shioenv_eval.report.tables import Table
 from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.scores import COLUMNS, ScoredRecord, make_dataset, ones, values
 from shioenv_paper.setting import ExperimentSetting
@@ -95,7 +95,8 @@ def _tables(scores: Mapping[str, Sequence[ScoredRecord]]) -> Iterator[Table]:
             )
     yield Table(
         "Distributions",
-        "Share of the inputs up to a score. With one argument a score is 0 or 1.",
+        "Share of inputs with at most the score in the heading. With one argument, the score is 0 "
+        "or 1.",
         (
             *("policy", "arguments", "inputs", "R*"),
             *(f"up to {step:g}" for step in STEPS),
@@ -105,7 +106,8 @@ def _tables(scores: Mapping[str, Sequence[ScoredRecord]]) -> Iterator[Table]:
     )
     yield Table(
         "By number of arguments",
-        "Inputs, mean ± standard deviation, share of those that are exactly 1.",
+        "Number of inputs, mean ± standard deviation of the score, and share of scores that are "
+        "exactly 1.",
         (
             "arguments",
             *(f"{policy}{what}" for policy in scores for what in ("", " R*", " at 1")),
@@ -118,7 +120,7 @@ def _tables(scores: Mapping[str, Sequence[ScoredRecord]]) -> Iterator[Table]:
     )
     yield Table(
         "The inputs",
-        "Of all inputs, those without arguments and volatile ones included.",
+        "Shares of all inputs, including inputs without arguments and volatile ones.",
         ("policy", "inputs", "arguments, mean", "no argument", "exit 0", "volatile"),
         [
             (

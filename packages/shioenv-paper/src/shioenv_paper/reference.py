@@ -33,7 +33,7 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.seeding import generator
 from shioenv.synthesis.sample import sample
 from shioenv.synthesis.traces import Sample
-from shioenv_paper.exact import PassedOverError, scored, timely
+from shioenv_paper.exact import SkippedInputError, scored, timely
 from shioenv_paper.experiment_journal import InputJournal, Tried
 from shioenv_paper.experiment_output import columns
 from shioenv_paper.scores import ScoredRecord
@@ -43,13 +43,14 @@ RULES = ("R*", "rewritten", "strict", "failures", "smoothed", "all four")
 """The score, then the score under each of the four rules, then under all four together."""
 
 NOTE = (
-    "Means of what its rules make of the same executions, one at a time and all together: "
-    "outputs are compared in small letters, without empty lines, with one blank for any white "
-    "space and an index and a length for each number (*rewritten*); where runs agree, outputs must "
-    "be equal, not just similar by 0.95 (*strict*); sub-inputs that fail with the exit code of a "
-    "failing whole are the same (*failures*); sub-inputs' weights are added up over the commands "
-    "of an input with one more in numerator and denominator for each, so that an only argument "
-    "always matters (*smoothed*)."
+    "Mean scores by each rule of the reference implementation alone, and by all four, from the "
+    "same executions. *Rewritten*: outputs are compared in lower case, without empty lines, with "
+    "white space reduced to one blank, and with each number replaced by an index and a length. "
+    "*Strict*: if the runs of the full input agree, outputs must be equal, not only similar by "
+    "0.95. *Failures*: if the full input fails, sub-inputs that fail with the same exit code count "
+    "as the same. *Smoothed*: the weights of the sub-inputs are summed over all commands of an "
+    "input, and each command adds one to numerator and denominator, so a single argument always "
+    "matters."
 )
 
 ByRule: TypeAlias = tuple[float, ...]
@@ -178,7 +179,7 @@ def rescored(runner: Runner, task: tuple[int, Sample], *, seed: int, scoring: Sc
     scoring = replace(scoring, noise_runs=Scoring().noise_runs, target_se=None)
     try:
         score = scored(sample, seen, scoring, generator(seed, "score", number))
-    except PassedOverError as error:
+    except SkippedInputError as error:
         return Rescored(number, None, str(error))
     commands = [
         _command(segment, shell_input.through(index).text, seen)

@@ -28,8 +28,8 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv_eval.evaluate import PLAN as EVALUATED
 from shioenv_eval.evaluate import answers_beneath, evaluate, read_evaluation
 from shioenv_eval.report.chart_style import require_libraries
+from shioenv_eval.report.markup import Table
 from shioenv_eval.report.means import Resampled
-from shioenv_eval.report.tables import Table
 from shioenv_eval.results import JudgedPredictor
 from shioenv_eval.suite import Suite, read_suite
 from shioenv_model.files import CARD, read_card, write_card
@@ -188,7 +188,7 @@ def run_regimes(
     names = [path.stem for path in suites]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(
-            f"two suites are called {', '.join(twice)}, and the tables name suites by their files",
+            f"several suites have the file name {', '.join(twice)}, which must identify one",
             hint="rename one of the files",
         )
     needed = ("sklearn", "torch", "transformers") if training else ("sklearn",)
@@ -228,7 +228,7 @@ def run_regimes(
                             rights.update(_rows(setting, model, path, suite))
     rows = list(rights)
     return Findings(
-        title="What models of each regime answer right",
+        title="Accuracy of the models of each regime",
         data={"rows": columns(rows, *RegimeRow.__dataclass_fields__)},
         tables=[
             *(_table(rows, name) for name in dict.fromkeys(row.suite for row in rows)),
@@ -284,7 +284,7 @@ def _gcs(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
 def _check(pool: Path, suites: Sequence[Suite]) -> None:
     digest = finished_manifest(pool).plan.system_digest
     others = [
-        f"{suite.head.name} is of {suite.head.system_digest[:12]}, {pool} of {digest[:12]}"
+        f"system: {suite.head.name} has {suite.head.system_digest[:12]}, {pool} has {digest[:12]}"
         for suite in suites
         if suite.head.system_digest != digest
     ]
@@ -524,11 +524,12 @@ def _table(rows: Sequence[RegimeRow], suite: str) -> Table:
         lines.append((model, regime, f"{next(iter(own.values())).records:,}", str(seed), *cells))
     names = [f"{steps}{what}" for steps in STEPS for what in PARTS]
     return Table(
-        f"Asked {suite}",
-        "EM: output and the whole patch, as in the paper, with 95% intervals by resampling inputs. "
-        "*With exit*: the exit code as well. *Masked*: EM but for what varies between runs. *New "
-        "texts*: EM of the inputs that are not among its records, and how many these are. A model "
-        "of fewer records than its size is of all that the pool holds, each text once.",
+        f"Suite {suite}",
+        "EM: output and whole patch are right, as in the paper, with 95% bootstrap intervals over "
+        "inputs. *With exit*: the exit code is right, too. *Masked*: EM without the parts that "
+        "vary between runs. *New texts*: EM of the inputs that are not among the model's records, "
+        "and their number. If a model has fewer records than its size, it has all distinct texts "
+        "of the pool.",
         ("model", "regime", "records", "seed", *names),
         lines,
     )
@@ -551,10 +552,10 @@ def _differences(rights: Mapping[RegimeRow, Sequence[bool]]) -> Table:
                 said = [cell or "-" for cell in cells]
                 lines.append((suite, model, f"{size:,}", f"{one} - {other}", *said))
     return Table(
-        "One regime less another",
-        "EM, inputs paired and draws averaged, with 95% intervals by resampling inputs; compared "
-        "are models of as many records.",
-        ("asked", "model", "size", "regimes", *STEPS),
+        "Differences between regimes",
+        "Differences in EM between models with equal numbers of records. Inputs are paired, draws "
+        "are averaged; 95% bootstrap intervals over inputs.",
+        ("suite", "model", "size", "regimes", *STEPS),
         lines,
     )
 

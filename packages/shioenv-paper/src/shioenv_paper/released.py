@@ -26,13 +26,14 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from shioenv.dataset.importers import numbered
 from shioenv.dataset.input_lines import (
     Distinct,
     Rejection,
     read_lines,
     reasons,
     shipped_parser,
-    told,
+    summarize_reasons,
     write_rejections,
 )
 from shioenv.dataset.manifest import Manifest, Plan
@@ -59,6 +60,7 @@ SUFFIXES = (".ndjson", ".jsonl", ".json")
 class ImportedRelease:
     """The result of an import of released files."""
 
+    directory: Path
     manifest: Manifest
     rejected: tuple[Rejection, ...]
     scored: int
@@ -81,10 +83,10 @@ class ImportedRelease:
     def rows(self) -> dict[str, str]:
         """Return labels and texts for display."""
         return {
+            "dataset": str(self.directory),
             "records": f"{self.manifest.records:,}, {self.scored:,} with a score",
-            "reparsed": f"{self.reparsed:,} whose arguments do not give their input; unscored",
-            "doubtful": f"{self.doubtful:,} with exit code 0 whose output says that something "
-            "failed",
+            "reparsed": f"{self.reparsed:,} with arguments that do not match their input; unscored",
+            "doubtful": f"{self.doubtful:,} with exit code 0 although the output reports a failure",
         }
 
 
@@ -92,14 +94,14 @@ def import_released(
     source: str | Path,
     directory: str | Path,
     *,
-    sampler: str = "released",
+    sampler: str | None = None,
     report: Callable[[int], None] = lambda done: None,
 ) -> ImportedRelease:
     """Create a dataset in `directory` from the released records of a file or directory.
 
     Records are renumbered in order. If inputs are equal, the first is kept. `sampler` is recorded
-    as the sampler of every record. `report` is called with the number of lines read. Rejected lines
-    are listed in `rejected.ndjson` and counted.
+    as the sampler of every record (default: `released`). `report` is called with the number of
+    lines read. Rejected lines are listed in `rejected.ndjson` and counted.
 
     A score called `irreducibility` is kept. A `redundancy_score` is smoothed, so a score of 0 means
     that there is none. The score of a single argument is always 1 and meaningless; it is left out.
@@ -110,6 +112,7 @@ def import_released(
     DatasetStorageError.
     """
     source, directory = Path(source), Path(directory)
+    sampler = sampler or "released"
     paths = _files(source)
     reader = _Reader(sampler)
     drawing = Drawing(sampler=sampler, policy="", horizon=0, composite_share=0.0, max_segments=0)
@@ -139,8 +142,8 @@ def import_released(
             digests[path.name] = digest.hexdigest()
         if not writer.written:
             raise ImportFileError(
-                f"{source}: nothing can be imported; {told(reader.rejected, 3)}",
-                hint="one JSON object a line, with at least input, output and exit_code",
+                f"{source}: nothing can be imported; {summarize_reasons(reader.rejected, 3)}",
+                hint="each line must be a JSON object with at least input, output and exit_code",
             )
         origin = {
             "kind": "released",
@@ -153,7 +156,7 @@ def import_released(
         manifest = writer.finish(plan)
         write_rejections(temporary, reader.rejected)
     return ImportedRelease(
-        manifest, tuple(reader.rejected), reader.scored, reader.reparsed, reader.doubtful
+        directory, manifest, tuple(reader.rejected), reader.scored, reader.reparsed, reader.doubtful
     )
 
 
@@ -161,15 +164,9 @@ def _files(source: Path) -> list[Path]:
     if is_directory(source):
         paths = [path for path in source.iterdir() if path.suffix in SUFFIXES]
         if not paths:
-            raise ImportFileError(f"{source} has no file that ends in {', '.join(SUFFIXES)}")
-        return sorted(paths, key=_numbered)
+            raise ImportFileError(f"{source} has no file with the suffix {', '.join(SUFFIXES)}")
+        return sorted(paths, key=numbered)
     return [source]
-
-
-def _numbered(path: Path) -> list[int | str]:
-    """Return a sort key that puts `x10` after `x9`."""
-    parts = re.split(r"(\d+)", f"a{path.name}")
-    return [int(part) if part.isdecimal() else part for part in parts]
 
 
 class _Row(Struct):
@@ -205,7 +202,7 @@ class _Reader:
         except RecursionError:
             reason = "nested too deeply"
         except OverflowError:
-            reason = "more arguments than a score can be computed for"
+            reason = "too many arguments for a score"
         if reason is not None:
             self.rejected.append(Rejection.of(number, line.strip(), reason, file))
             return None
@@ -237,7 +234,7 @@ class _Reader:
         try:
             "".join((record.input, record.output, record.context_patch)).encode()
         except UnicodeEncodeError:
-            raise RecordError("text that UTF-8 cannot hold") from None
+            raise RecordError("text that cannot be encoded in UTF-8") from None
         return record
 
     def _input(self, value: Any, text: str | None) -> Input:
@@ -249,7 +246,7 @@ class _Reader:
             if shell_input.tokens and (text is None or shell_input.text == text):
                 return shell_input
         if not text:
-            raise RecordError("neither input nor input_args")
+            raise RecordError("input and input_args are missing")
         self._reparsed = True
         return shipped_parser().parse(text)
 
@@ -272,7 +269,7 @@ def _text(row: _Row) -> tuple[str | None, str]:
         return None, ""
     text = row.input.strip()
     if "\0" in text:
-        raise RecordError("a NUL byte in the input")
+        raise RecordError("the input contains a NUL byte")
     cwd, rest = without_start(text)
     tokens = _tokens(row.input_args) or []
     if tokens[:1] == ["cd"] and Input.from_marked(tokens).text != rest:

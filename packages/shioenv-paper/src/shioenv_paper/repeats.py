@@ -189,7 +189,7 @@ def cause_of(runner: Executing, task: tuple[int, Sample], *, volatile: Mapping[s
     recorder = SessionRecorder(scoring=Scoring(budget=1))
     if recorder.record(sample.session, runner, random.Random(0)).behavior.volatile:
         return Cause("noticed", "dates or differences seen when it is recorded")
-    return Cause("none", "no cause is stated")
+    return Cause("none", "cause unknown")
 
 
 REASONS = ("time of day", "declared volatile", "noticed when recorded", "not explained")

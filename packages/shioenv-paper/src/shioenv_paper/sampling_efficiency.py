@@ -14,8 +14,8 @@ from typing import Any
 
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.text import fixed, share
+from shioenv_eval.report.markup import Table, grouped
 from shioenv_eval.report.means import Mean, Moments
-from shioenv_eval.report.tables import Table, grouped
 from shioenv_paper.estimator_replay import Accuracy, Cells, cells, replayed
 from shioenv_paper.exact import Collection, KnownInput, collect_exact_inputs, wanted_by_length
 from shioenv_paper.experiment_output import Findings, columns, experiment
@@ -80,7 +80,7 @@ def count_by_length(collected: Collection) -> dict[str, Any]:
         "by number of arguments": {str(n): lengths[n] for n in sorted(lengths)},
         "sub-inputs": sum((1 << known.n) - 2 for known in collected.inputs),
         "executed by an earlier call": collected.reused,
-        **{f"passed over as {why}": number for why, number in collected.passed.items()},
+        **{f"skipped as {why}": number for why, number in collected.passed.items()},
     }
 
 
@@ -109,9 +109,11 @@ def input_columns(inputs: Sequence[KnownInput]) -> dict[str, list[Any]]:
 
 
 def _error_table(name: str, by_length: Mapping[int, Cells]) -> Table:
-    note = "Mean absolute error (95% interval over inputs) by budget M; 0 where M covers all."
+    note = (
+        "Mean absolute error (95% interval over inputs) by budget M; 0 if M covers all sub-inputs."
+    )
     if name == "paper":
-        note += " The paper says 0.03 at M = 32 and 0.02 at M = 64 for its longest inputs."
+        note += " The paper reports 0.03 at M = 32 and 0.02 at M = 64 for its longest inputs."
     rows = []
     for n, group in by_length.items():
         errors = [group[name, budget].error for budget in BUDGETS]

@@ -12,12 +12,12 @@ from typing import Any
 from shioenv.dataset.generate import generate
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.record_reader import read_records
-from shioenv.dataset.stats import command_of
 from shioenv.domain.inputs import Input
 from shioenv.domain.record import Record
 from shioenv.errors import UnknownDatasetError
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.synthesis.drawing import Drawing
+from shioenv_eval.report.statistics import command_of
 from shioenv_paper.setting import ExperimentSetting
 
 NAMES = {"gcs": "GCS", "ucs": "UCS", "ucs-universal": "UCS universal"}

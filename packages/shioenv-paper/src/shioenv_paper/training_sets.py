@@ -22,8 +22,8 @@ from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.policy import STOP_PROBABILITY
 from shioenv.text import share
+from shioenv_eval.report.markup import Table
 from shioenv_eval.report.means import Moments
-from shioenv_eval.report.tables import Table
 from shioenv_paper.experiment_output import Findings, columns, experiment
 from shioenv_paper.reference import (
     NOTE,
@@ -193,8 +193,9 @@ def _table(
         )
     return Table(
         "Mean and standard deviation",
-        "Of the inputs with a score; those without arguments have none. A score of exactly 0.5 is "
-        "in both of the sets that are cut there. *2 and more*: without inputs of one argument.",
+        "Inputs without arguments have no score and are not included. Inputs with a score of "
+        "exactly 0.5 belong to both R* ≥ 0.5 and R* ≤ 0.5. *2 and more*: inputs with at least two "
+        "arguments.",
         ("set", "inputs", "ours", "paper", "2 and more", "exactly 1"),
         rows,
     )
@@ -217,10 +218,12 @@ def _source_table(datasets: Mapping[str, ScoredDataset]) -> Table:
             )
         )
     return Table(
-        "What the inputs are",
-        "*Half*: how many commands, the commonest first, half of the inputs begin with. "
-        "*Skewness*: below 0 where few scores are far under the mean.",
-        ("source", "commonest command", "half", "skewness of R*", "fail", "volatile"),
+        "Commands and failures",
+        "*Skewness*: below 0 if a few scores are far below the mean.",
+        (
+            *("source", "commonest command", "commands that half of the inputs begin with"),
+            *("skewness of R*", "fail", "volatile"),
+        ),
         rows,
     )
 
@@ -241,7 +244,7 @@ def _length_table(datasets: Mapping[str, ScoredDataset]) -> Table:
     return Table(
         "Arguments of the inputs",
         "Share of each source's inputs by number of removable arguments, over all commands of an "
-        "input; the paper does not say how its sets are distributed.",
+        "input. The paper does not report the distribution of its sets.",
         ("source", *map(str, range(13)), "more"),
         rows,
     )
@@ -257,9 +260,9 @@ def _rule_table(rescorings: Mapping[str, Rescoring]) -> Table:
             rows.append((name.replace("R*", "score"), *cells))
     return Table(
         "By the rules of the reference implementation",
-        f"{NOTE} Of up to {RESCORED:,} inputs of each source, evenly spaced among those that are "
-        "not volatile, executed again; in brackets how many are in the set, since each rule's "
-        "scores are cut at 0.5 by themselves.",
+        f"{NOTE} The table covers up to {RESCORED:,} inputs of each source, evenly spaced among "
+        "those that are not volatile, and executed again. The number in brackets is the size of "
+        "the set, which differs because each rule's own scores are divided at 0.5.",
         ("set", *RULES),
         rows,
     )

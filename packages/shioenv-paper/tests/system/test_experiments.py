@@ -162,7 +162,7 @@ def test_regimes(out: Path) -> None:
     assert len(list(out.glob("data/regimes/*/model.json"))) == len(REGIMES)
     assert len(found["summary"]) == 2 * len(REGIMES)
     table = (out / "regimes" / "table.md").read_text()
-    compared = table.partition("## One regime less another")[2]
+    compared = table.partition("## Differences between regimes")[2]
     assert "gcs - ucs | +0.000 [+0.000, +0.000]" in compared, "of one pool: the same records"
 
 
@@ -193,7 +193,7 @@ def test_regimes_of_sequence_models(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert run() == first  # nothing is trained again
     longer = msgspec.structs.replace(plan, steps=3)
     for device in ("cpu", regimes.ELSEWHERE):
-        with pytest.raises(DatasetMismatchError, match="steps: 2 there, 3 asked for"):
+        with pytest.raises(DatasetMismatchError, match="steps: 2 in the directory, 3 requested"):
             run(device, longer)
     (weights,) = setting.data.glob("regimes/*/seq2seq-tiny/model/model.safetensors")
     weights.unlink()
@@ -261,5 +261,5 @@ def test_what_a_process_that_dies_had_is_begun_again_and_one_that_kills_all_is_n
     tmp_path: Path,
 ) -> None:
     assert answers([1, 2, 3], str(tmp_path / "once")) == {1: 10, 2: 20, 3: 30}
-    with pytest.raises(GenerationError, match="task 2 could not be made in 5 attempts"):
+    with pytest.raises(GenerationError, match="task 2 failed in 5 attempts"):
         answers([1, 2, 3])

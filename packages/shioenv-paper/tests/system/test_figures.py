@@ -31,7 +31,7 @@ def test_what_is_drawn_is_what_happens(tmp_path: Path, observer: SandboxRunner) 
     assert first == [path.read_bytes() for path in sorted(tmp_path.iterdir())]
     life = texts(tmp_path / "life.svg")
     (typed,) = (text.removeprefix("$ ") for text in life if text.startswith("$ "))
-    assert life[life.index("<start>") - 1] == "A grammar writes an input"
+    assert life[life.index("<start>") - 1] == "A grammar generates an input"
     assert typed in life, "the last state is the input"
     behavior = observer.run(typed)
     assert behavior.patch.operations

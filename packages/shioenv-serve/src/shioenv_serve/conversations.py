@@ -90,10 +90,12 @@ def conversation_of(request: ChatRequest, caller: str) -> Conversation:
     if not told:
         _, mark, command = system[-1].partition(EXEC)
         if not mark:
-            raise ValueError("there is no message of the user: its text is the line to run")
+            raise ValueError(
+                "the request needs a message with the role user, whose text is the line to run"
+            )
         return Conversation(key, command, is_alone=True)
     if told[-1].role != "user":
-        raise ValueError("the last message is not the user's: its text is the line to run")
+        raise ValueError("the last message must have the role user: its text is the line to run")
     return Conversation(
         key,
         told[-1].text,

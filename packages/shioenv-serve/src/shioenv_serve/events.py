@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from shioenv.dataset.sessions import TYPED
 from shioenv.domain.answer_json import behavior_json
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import DatasetStorageError
 from shioenv.files.durable import storage_errors
 from shioenv.live.shell import Closing
+from shioenv_serve.sessions import TYPED
 
 LONGEST: Final = 16_384
 """Maximum characters of a text in an event; our choice.
@@ -61,9 +61,9 @@ MESSAGES: Final[Mapping[str, str]] = {
     "shioenv.unanswered": "failed to answer {input!r}: {reason}",
     "shioenv.forward.refused": "refused: {request}",
     "shioenv.dropped": "dropped a connection from {src_ip}:{src_port}: {reason}",
-    "shioenv.upload.dropped": "did not keep the file {filename!r}: {reason}",
+    "shioenv.upload.dropped": "did not save the file {filename!r}: {reason}",
     "shioenv.protocol": "sshd: {text}",
-    "shioenv.session.lost": "the machine is gone: {reason}",
+    "shioenv.session.lost": "the machine ended: {reason}",
     "shioenv.session.ended": "ended by the server: {reason}",
 }
 """Each event with the message that Cowrie writes in addition to its fields."""

@@ -12,7 +12,7 @@ from shioenv.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ListenAddress:
     """A listening address."""
 
     host: str
@@ -35,7 +35,7 @@ class Door:
         except OSError as error:
             raise UsageError(
                 f"cannot listen on {self.host}, port {self.port}: {error.strerror}",
-                hint="choose another with --host and --port; port 0 is any free one",
+                hint="choose another with --host and --port; port 0 selects a free port",
             ) from None
 
 
@@ -45,7 +45,7 @@ def socket_url(listening: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def read_keys(given: Iterable[str], file: Path | None, door: Door) -> list[str]:
+def read_keys(given: Iterable[str], file: Path | None, listen_address: ListenAddress) -> list[str]:
     """Return the keys that clients must send. Errors: UsageError if they are missing or invalid."""
     keys = list(given)
     if file is not None:
@@ -57,10 +57,10 @@ def read_keys(given: Iterable[str], file: Path | None, door: Door) -> list[str]:
         if not name or not name.isascii() or not name.isprintable() or " " in name:
             raise UsageError("an API key must be one word of ASCII characters")
     if file is not None and not keys:
-        raise UsageError(f"{file} has no API key")
-    if not keys and not door.is_local:
+        raise UsageError(f"{file} contains no API key")
+    if not keys and not listen_address.is_local:
         raise UsageError(
-            f"without a key, any host that reaches {door.host} could use these shells",
-            hint="give keys with --key-file FILE, or listen on 127.0.0.1",
+            f"without a key, any host that reaches {listen_address.host} could use these shells",
+            hint="require keys with --key-file FILE, or listen on 127.0.0.1",
         )
     return keys

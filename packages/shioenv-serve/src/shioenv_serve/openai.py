@@ -20,7 +20,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from shioenv.dataset.sessions import TYPED
 from shioenv.errors import (
     ConversationTooLongError,
     InputError,
@@ -30,6 +29,7 @@ from shioenv.errors import (
 from shioenv.files.documents import fault
 from shioenv_serve.conversations import ChatRequest, Conversation, conversation_of
 from shioenv_serve.events import EventLog, Origin, duration
+from shioenv_serve.sessions import TYPED
 from shioenv_serve.visits import Answered, Visits
 
 TYPES: Final = {401: "authentication_error", 429: "rate_limit_error"}
@@ -146,7 +146,7 @@ class OpenAIFront:
         if isinstance(error, OverloadedError):
             return _error(503, error.message, code="overloaded")
         self._note(f"a line was not answered: {error}")
-        return _error(500, "the shell's machine broke")
+        return _error(500, "the machine of the shell failed")
 
     def _origin(self, request: Request, visit: str, began: float) -> Origin:
         """Return the origin of a visit; the log gets the start of a new one."""
@@ -209,7 +209,7 @@ class OpenAIFront:
         if not await self._limiter.hit(self._rate, caller):
             window = await self._limiter.get_window_stats(self._rate, caller)
             wait = max(1, round(window.reset_time - time.time()))
-            message = f"more than {self._rate.amount:,} requests in a minute"
+            message = f"more than {self._rate.amount:,} requests per minute"
             raise _error(429, message, code="rate_limit_exceeded", wait=wait)
         return caller
 
@@ -219,7 +219,7 @@ class OpenAIFront:
         body = error.detail
         if isinstance(body, str):  # raised by Starlette: unknown path or method
             place = f"{request.method} {request.url.path}"
-            body = openai_error(error.status_code, f"there is no {place:.200}", code="unknown_url")
+            body = openai_error(error.status_code, f"unknown URL: {place:.200}", code="unknown_url")
         return JSONResponse(body, error.status_code, headers=error.headers)
 
     async def _broke(self, request: Request, error: Exception) -> Response:
@@ -236,7 +236,7 @@ def _asked(body: bytes, caller: str) -> tuple[ChatRequest, Conversation]:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         _, _, path = str(error).partition(" - at `$.")
         raise _error(
-            400, f"the body is wrong: {fault(error)}", param=path.rstrip("`") or None
+            400, f"the body is invalid: {fault(error)}", param=path.rstrip("`") or None
         ) from None
     except ValueError as error:
         raise _error(400, str(error), param="messages") from None
@@ -250,7 +250,7 @@ def _error(
 
 
 def _unknown(model: str, name: str) -> HTTPException:
-    message = f"there is no model {model!r:.100}; there is {name!r}"
+    message = f"unknown model {model!r:.100}; the server has {name!r}"
     return _error(404, message, code="model_not_found", param="model")
 
 

@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shioenv.execution.process import adopt_orphans
-from shioenv_serve.listener import Door, socket_url
+from shioenv_serve.listener import ListenAddress, socket_url
 
 LARGEST_BODY: Final = 1 << 20
 """Maximum bytes of a request's body; our choice: an input has 128 KiB at most."""
@@ -24,9 +24,9 @@ LARGEST_HEAD: Final = 16 << 10
 LARGEST_SIZE: Final = (1 << 63) - 1
 """The largest chunk size accepted as a number; our choice."""
 
-NO_HTTP: Final = 400, "this is no HTTP request"
-LONG_HEAD: Final = 400, f"a head has at most {LARGEST_HEAD:,} bytes"
-LARGE_BODY: Final = 413, f"a body has at most {LARGEST_BODY:,} bytes"
+NO_HTTP: Final = 400, "this is not an HTTP request"
+LONG_HEAD: Final = 400, f"the head exceeds {LARGEST_HEAD:,} bytes"
+LARGE_BODY: Final = 413, f"the body exceeds {LARGEST_BODY:,} bytes"
 
 MOST_CONNECTIONS: Final = 1024
 """Maximum simultaneous connections; our choice."""
@@ -34,7 +34,7 @@ MOST_CONNECTIONS: Final = 1024
 REQUEST_SECONDS: Final = 10.0
 """Seconds that a client has to send a request, its body included; our choice."""
 
-LATE: Final = f"the request did not come whole in {REQUEST_SECONDS:g} s"
+LATE: Final = f"the request was not complete within {REQUEST_SECONDS:g} s"
 
 KEPT_SECONDS: Final = 300
 """Seconds that a connection waits for its next request; our choice.
@@ -58,7 +58,7 @@ def detail(status: int, message: str) -> dict[str, Any]:
 
 def serve(
     application: Application,
-    door: Door,
+    listen_address: ListenAddress,
     said: Callable[[str], None],
     refusal: Callable[[int, str], dict[str, Any]] = detail,
 ) -> None:
@@ -68,7 +68,7 @@ def serve(
     error in the format of the application's protocol. Errors: UsageError if the address cannot be
     used.
     """
-    listening = door.opened()
+    listening = listen_address.opened()
     # asyncio sets this option only on sockets created as TCP, unlike those made here.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
     said(f"running on http://{socket_url(listening)} (Ctrl-C stops it)")
@@ -219,7 +219,7 @@ def protocol(refusal: Callable[[int, str], dict[str, Any]]) -> type[asyncio.Prot
             """Start waiting for the first request."""
             super().connection_made(transport)
             if len(self.connections) > MOST_CONNECTIONS:
-                self._refuse(503, "there are too many connections")
+                self._refuse(503, "too many connections")
             else:
                 self._wait()
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from shioenv.dataset.sessions import TYPED, events, is_cut
 from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import AnswerError, InputError, LogError
 from shioenv.files.regular import open_regular
 from shioenv.live.shell import Shell
+from shioenv_serve.sessions import TYPED, events, is_cut
 
 LOG: Final = "log.jsonl"
 """The log's name in a directory of `shioenv serve ssh`."""
@@ -73,7 +73,7 @@ def read_visits(place: Path) -> dict[str, LoggedVisit]:
     except OSError as error:
         raise LogError(
             f"{file} cannot be read: {error.strerror}",
-            hint="name the directory of shioenv serve ssh, or the log of shioenv serve openai",
+            hint="use the directory of `shioenv serve ssh`, or the log of `shioenv serve openai`",
             named=error,
         ) from None
     for visit in found.values():  # the directory may have been moved
@@ -144,7 +144,7 @@ def repeated(lines: Sequence[LoggedLine], shell: Shell) -> Iterator[RepeatedLine
         if shell.ended:
             return
         if is_cut(line.told, "input"):
-            yield RepeatedLine(line, None, (), "the log has only its beginning")
+            yield RepeatedLine(line, None, (), "the log contains only its beginning")
             continue
         try:
             behavior = shell.run(line.text)

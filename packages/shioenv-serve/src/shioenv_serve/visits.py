@@ -326,8 +326,8 @@ class Visits:
         for line in lines:
             if self._closing or time.monotonic() > end:
                 raise ConversationTooLongError(
-                    f"its lines need more than {AGAIN_SECONDS:g} s to be run again",
-                    hint="begin another conversation",
+                    f"repeating the conversation's lines takes more than {AGAIN_SECONDS:g} s",
+                    hint="begin a new conversation",
                 )
             try:
                 shell.run(line.text)
@@ -389,8 +389,8 @@ class Visits:
                 await asyncio.wait_for(self._freed.wait(), end - time.monotonic())
             except TimeoutError:
                 raise OverloadedError(
-                    f"all {self._most} shells are running lines",
-                    hint="ask again later, or serve with more --sessions",
+                    f"all {self._most} shells are busy",
+                    hint="retry later, or start the server with more --sessions",
                 ) from None
         self.kept += 1
 

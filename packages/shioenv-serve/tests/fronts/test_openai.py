@@ -25,9 +25,8 @@ import openai  # noqa: E402
 
 from shioenv.domain.behavior import Behavior  # noqa: E402
 from shioenv.domain.context import Context  # noqa: E402
-from shioenv.domain.runner import State  # noqa: E402
-from shioenv.domain.scripted import ScriptedRunner  # noqa: E402
-from shioenv.live.model_shell import AskedShell  # noqa: E402
+from shioenv.domain.runner import ScriptedRunner, State  # noqa: E402
+from shioenv.live.model_shell import ModelShell  # noqa: E402
 from shioenv.live.shells import Shells  # noqa: E402
 from shioenv_serve.events import EventLog  # noqa: E402
 from shioenv_serve.openai import OpenAIFront  # noqa: E402
@@ -235,7 +234,7 @@ def test_what_is_no_http_is_refused_in_its_form(server: Server, sent: bytes) -> 
         raw.shutdown(socket.SHUT_WR)
         head, _, said = answered(raw).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400")
-    assert json.loads(said)["error"]["message"] == "this is no HTTP request"
+    assert json.loads(said)["error"]["message"] == "this is not an HTTP request"
 
 
 @pytest.mark.parametrize(
@@ -263,7 +262,7 @@ def test_a_long_head_is_refused_in_whatever_pieces_it_comes(
         with suppress(ConnectionResetError):  # by what it had not read yet
             head, _, said = answered(raw).partition(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 400")
-            assert json.loads(said)["error"]["message"] == "a head has at most 16,384 bytes"
+            assert json.loads(said)["error"]["message"] == "the head exceeds 16,384 bytes"
 
 
 def test_a_head_that_is_just_short_enough_is_answered(server: Server) -> None:
@@ -396,7 +395,7 @@ class Scripted(Shells):
     def __init__(self) -> None:
         runner = ScriptedRunner(table={"pwd": Behavior(0, b"/\n")})
         start = State(cwd="/", context=Context({"cwd": "/", "fs": {}, "env": {}}))
-        self.open = lambda: AskedShell(runner, start)  # type: ignore[method-assign]
+        self.open = lambda: ModelShell(runner, start)  # type: ignore[method-assign]
 
     def make_ready(self) -> None:
         """Nothing is opened."""

@@ -26,6 +26,7 @@ from shioenv_serve.events import origin
 from shioenv_serve.ssh.machines import Machines
 from shioenv_serve.ssh.visitor_channel import Visitor
 from support.needs import needs
+from support.nightly import by_day
 from support.ssh_server import OPTIONS, Server, Sitting, serving
 from support.waiting import PATIENCE, next_turn, wait_until
 
@@ -238,7 +239,7 @@ def test_an_upload_is_kept_where_the_client_waits_for_no_answer(server: Server) 
     assert told["filename"] == "/tmp/x"
     assert Path(told["outfile"]).read_bytes() == content
     dropped = server.until("shioenv.upload.dropped", session=told["session"])
-    assert (dropped["filename"], dropped["reason"]) == ("/tmp/y", "did not come whole")
+    assert (dropped["filename"], dropped["reason"]) == ("/tmp/y", "incomplete")
 
 
 def sandboxes(pid: int) -> int:
@@ -445,7 +446,7 @@ def supervisor_of(pid: int) -> int:
 
 @pytest.mark.parametrize(
     ("number", "status"),
-    [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)],
+    by_day([(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)], 3),
 )
 def test_the_end_of_the_server_ends_everything(
     system: System, tmp_path: Path, number: signal.Signals, status: int

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from shioenv.domain.patch import ContextPatch
     from shioenv.domain.readable import file_name
     from shioenv.domain.record import Record
-    from shioenv.domain.runner import Runner, State
-    from shioenv.domain.scripted import ScriptedRunner
+    from shioenv.domain.runner import Runner, ScriptedRunner, State
     from shioenv.errors import ShioenvError
     from shioenv.irreducibility.score import Score, estimate_irreducibility
     from shioenv.irreducibility.scoring import Scoring
@@ -46,7 +45,7 @@ _HOMES = {
     "Limits": "shioenv.sandbox.base",
     "Runner": "shioenv.domain.runner",
     "SandboxRunner": "shioenv.behavior.observe",
-    "ScriptedRunner": "shioenv.domain.scripted",
+    "ScriptedRunner": "shioenv.domain.runner",
     "State": "shioenv.domain.runner",
     "Record": "shioenv.domain.record",
     "Score": "shioenv.irreducibility.score",

@@ -58,7 +58,7 @@ class Endpoint:
                 raise error.__cause__ from None
             raise HostError(
                 f"{self._feature}: {client.base_url} does not reply: {error}",
-                hint="once it does, the same command goes on",
+                hint="fix the endpoint, then run the same command to resume",
             ) from None
         usage = done.usage
         return {
@@ -77,7 +77,7 @@ class Endpoint:
             key = os.environ.get("OPENAI_API_KEY", "none" if url else None)
             if key is None:
                 raise HostError(
-                    f"{self._feature} needs an endpoint", hint="set OPENAI_API_KEY, or give its URL"
+                    f"{self._feature} needs an endpoint", hint="set OPENAI_API_KEY, or give a URL"
                 )
             http = openai.DefaultHttpxClient(event_hooks={"response": [_bound]})
             self._client = openai.OpenAI(
@@ -95,9 +95,9 @@ def _bound(reply: Any) -> None:
         for piece in pieces(*how):
             left -= len(piece)
             if left < 0:
-                raise AnswerError(f"a reply of more than {LONGEST_REPLY >> 20} MiB")
+                raise AnswerError(f"the reply exceeds {LONGEST_REPLY >> 20} MiB")
             if time.monotonic() > until:
-                raise AnswerError(f"a reply that takes more than {REPLY_SECONDS:g} s")
+                raise AnswerError(f"the reply takes more than {REPLY_SECONDS:g} s")
             yield piece
 
     reply.iter_bytes = bounded

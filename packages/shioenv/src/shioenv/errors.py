@@ -122,11 +122,11 @@ class ShellStateError(HostError):
     def __init__(self, system: str, reason: str) -> None:
         self.system, self.reason = system, reason
         super().__init__(
-            f"what inputs change of their shell (directory, variables, functions, options) cannot "
-            f"be read on {system}: no fork server can serve its bash ({reason})",
-            hint="build shioenv anew on this host (pip install --force-reinstall, from a clone: "
-            f"make setup), then: shioenv system build --fresh {system}. To go without: "
-            "--without-shell-state, in Python Limits(without_shell_state=True)",
+            f"shell state on {system} cannot be read (directory, variables, functions, options): "
+            f"its bash does not support the fork server ({reason})",
+            hint="reinstall shioenv (pip install --force-reinstall; in a clone: make setup), then: "
+            f"shioenv system build --fresh {system}. To record without it: --without-shell-state, "
+            "in Python Limits(without_shell_state=True)",
         )
 
 
@@ -372,13 +372,12 @@ class DatasetMismatchError(ShioenvError):
         self.directory = directory
         self.differences = tuple(differences)
         listed = "".join(f"\n  {difference}" for difference in self.differences)
-        hint = "ask for the same settings, or choose another directory"
+        hint = "use the same settings, or choose another directory"
         made = ("system.", "grammar.", "versions.", "record_schema_version")
         if any(each.startswith(made) for each in self.differences):
             hint = (
-                "to go on with it takes the system, the grammars and the release it was made with; "
-                "without them it is read, verified (not replayed) and exported, and new records go "
-                "into another directory"
+                "to extend it, use the system, grammars and release it was made with; without them "
+                "it can be read, verified and exported; choose another directory for new records"
             )
         super().__init__(
             f"{directory} holds a dataset made with other settings:{listed}", hint=hint

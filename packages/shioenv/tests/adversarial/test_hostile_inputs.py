@@ -25,7 +25,7 @@ import pytest
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import ShioenvError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
@@ -40,9 +40,20 @@ ORDINARY_USER, ORDINARY_RANGE = 64243, 1_900_000_000
 MODES = ("root", "user") if os.geteuid() == 0 else ("user",)
 
 
+def runs_by_day(case: Case, number: int) -> bool:
+    """Whether a case runs by day: a half of them as root, and a sixth, of the others, as a user.
+
+    Of the floods, which take longest, half as many run.
+    """
+    every = 4 if case.group == "floods" else 2
+    if len(MODES) == 2 and case.mode == "user":
+        return number % (3 * every) == 1
+    return number % every == 0
+
+
 def _marked(case: Case, number: int) -> Any:
     marks: list[Any] = [pytest.mark.xdist_group(f"adversarial-{case.mode}")]
-    if len(MODES) == 2 and case.mode == "user" and number % 3:  # root runs them all by day
+    if not runs_by_day(case, number):
         marks.append(NIGHTLY)
     if reason := case.values.get("xfail"):
         marks.append(pytest.mark.xfail(strict=True, reason=reason))

@@ -18,7 +18,7 @@ import pytest
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import OutputExistsError
-from shioenv.live.asciicast import Cast
+from shioenv.live.asciicast import AsciicastWriter
 from shioenv.live.attached import TerminalShell
 from shioenv.system.store import System
 from support.host_state import descendants
@@ -135,7 +135,7 @@ def test_a_terminal_of_the_users_is_connected(runner: SandboxRunner, tmp_path: P
         seen.append(behavior)
         return ["inserted"]
 
-    with TerminalShell(runner) as shell, Cast(tmp_path / "cast", "a title") as cast:
+    with TerminalShell(runner) as shell, AsciicastWriter(tmp_path / "cast", "a title") as cast:
 
         def type_keys() -> None:
             read_until(lambda: os.read(user, 4096), PROMPT)
@@ -202,7 +202,7 @@ def test_a_terminal_takes_no_more_than_fits(shell: TerminalShell) -> None:
 def test_a_recording_takes_nobodys_place(tmp_path: Path) -> None:
     (tmp_path / "there").write_text("kept")
     with pytest.raises(OutputExistsError):
-        Cast(tmp_path / "there", "")
+        AsciicastWriter(tmp_path / "there", "")
     assert (tmp_path / "there").read_text() == "kept"
 
 

@@ -139,7 +139,7 @@ def test_a_host_that_breaks_sandboxes_ends_a_job(system: System) -> None:
         sandbox_of(runner).words = (b"",)
         return runner
 
-    with pytest.raises(GenerationError, match="could not be made in 5 attempts"):
+    with pytest.raises(GenerationError, match="failed in 5 attempts"):
         list(SerialExecutor(opens).map(NumberedJob(execute, system=system.name), [(0, "echo one")]))
 
 

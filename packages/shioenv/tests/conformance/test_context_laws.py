@@ -155,19 +155,21 @@ def hostile() -> list[str]:
     return texts
 
 
+@LARGER
 def test_patches_of_inputs_that_write_give_the_contexts_that_follow(runner: SandboxRunner) -> None:
     lines = WRITING.read_text().splitlines()
-    texts = [line for line in lines if line and not line.startswith("#")]
+    texts = [line for line in lines if line and not line.startswith("#")][:: scaled(3, 1)]
     changed = sum(bool(found.patch) for text in texts if (found := check(runner, text)))
-    assert changed > 150
+    assert changed > scaled(50, 150)
 
 
+@LARGER
 @pytest.mark.parametrize("part", by_day(range(8), 8))
 def test_patches_of_hostile_inputs_give_the_contexts_that_follow(
     runner: SandboxRunner, part: int
 ) -> None:
-    texts = hostile()[part::8]
-    assert len(texts) > 45
+    texts = hostile()[part :: scaled(24, 8)]
+    assert len(texts) > scaled(15, 45)
     compared = sum(check(runner, text) is not None for text in texts)
     assert compared > len(texts) // 2
 

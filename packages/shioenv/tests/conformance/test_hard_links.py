@@ -14,6 +14,7 @@ from shioenv.domain.inputs import Input, Session
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.resident import ResidentShell
 from shioenv.recording.session import SessionRecorder
+from support.nightly import by_day
 
 HOME = "/home/ubuntu"
 FILES = ("README.md", "config/app.ini", "scripts/backup.sh", "latest.log")
@@ -67,7 +68,7 @@ def sequence(seed: int) -> str:
     return "".join(f"{{ {step}; }} 2>&1; echo $?\n" for step in steps)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", by_day(range(12), 3))
 def test_random_changes_do_what_they_do_elsewhere(observer: SandboxRunner, seed: int) -> None:
     script = sequence(seed) + STATE
     assert printed(observer, script) == printed(observer, ELSEWHERE + script), sequence(seed)

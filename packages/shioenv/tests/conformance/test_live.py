@@ -20,7 +20,7 @@ from shioenv.behavior.typed_rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.inputs import Session
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import ScriptedRunner
 from shioenv.errors import (
     ForkError,
     LimitsError,
@@ -32,7 +32,6 @@ from shioenv.errors import (
 from shioenv.irreducibility.scoring import UNSCORED
 from shioenv.live.model_shell import HybridShell, RepeatedShell
 from shioenv.live.resident import ResidentShell, open_shell, restore, shell_of
-from shioenv.live.shell_conformance import OTHERWISE, SCRIPTS, differences, refuses_lines
 from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox import backends as default
 from shioenv.sandbox.base import Limits, ShellMode
@@ -41,6 +40,7 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.system.store import System
 from support.nightly import by_day
+from support.shell_conformance import OTHERWISE, SCRIPTS, differences, refuses_lines
 from support.waiting import let_time_pass, wait_until
 
 HOME = "/home/ubuntu"
@@ -116,7 +116,7 @@ MANY = "mkdir /var/tmp/many && cd /var/tmp/many && touch $(seq 1500) && cd ~- &&
 """Changes so much that the layer is frozen, and later lines read files from a lower layer."""
 
 
-@pytest.mark.parametrize("script", by_day(SCRIPTS[::4], 10, range(0, len(SCRIPTS), 4)))
+@pytest.mark.parametrize("script", by_day(SCRIPTS[::4], 30, range(0, len(SCRIPTS), 4)))
 def test_what_is_frozen_is_as_it_was(runner: SandboxRunner, script: tuple[str, ...]) -> None:
     edit = ("rm d/notes.txt; echo x >> d/todo.txt; mv d/poem.txt .; rm -r documents", "ls -lR d")
     lines = (MANY, *edit, *script)
@@ -180,7 +180,7 @@ def test_nothing_is_frozen_where_there_is_no_room(system: System) -> None:
             assert shell.run("cd ..; rm -r d; echo $?").output == b"0\n"
 
 
-@pytest.mark.parametrize("seed", by_day(range(12), 4))
+@pytest.mark.parametrize("seed", by_day(range(12), 6))
 def test_drawn_inputs_do_the_same_in_both(runner: SandboxRunner, seed: int) -> None:
     drawn = sample(Drawing(seed=seed, start_directories=(HOME,)), system=runner.system, count=6)
     recorder = SessionRecorder(scoring=UNSCORED)
@@ -400,7 +400,7 @@ def test_what_a_saved_shell_may_take_is_bounded(shell: ResidentShell, tmp_path: 
     shell.run("sleep 2", timeout=4)
     file = tmp_path / "shell.json"
     shell.save(file)
-    with pytest.raises(SavedShellError, match=r"lines 1 to 2 of 2 took over 1\.5 s"):
+    with pytest.raises(SavedShellError, match=r"lines 1 to 2 of 2 took more than 1\.5 s"):
         restore(file, seconds=1.5)
     document = json.loads(file.read_text())
     for timeout in (-1, 0, 1e308, "3", True):

@@ -16,12 +16,13 @@ import pytest
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import SandboxError, SystemNotBuiltError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.sandbox.base import Limits, Request, ShellMode
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.sandbox.sandbox_conformance import CHECKS, LIMITS, Check
 from shioenv.system.store import System
 from support.needs import needs
+from support.nightly import NIGHTLY, by_day
+from support.sandbox_conformance import CHECKS, LIMITS, Check
 
 HERE = Path(__file__).parent
 SERVED = (ShellMode.LATE, ShellMode.MAIN)
@@ -39,7 +40,7 @@ def test_contract(check: Check, sandbox: NamespaceSandbox) -> None:
 
 
 @pytest.mark.parametrize(
-    "check", [check for check in CHECKS if "shell_state" not in check.__name__],
+    "check", by_day([check for check in CHECKS if "shell_state" not in check.__name__], 3),
     ids=lambda check: check.__name__,
 )  # fmt: skip
 def test_contract_without_a_fork_server(check: Check, system: System) -> None:
@@ -144,6 +145,7 @@ def test_a_killed_owner_takes_everything_along(system: System) -> None:
         assert _is_gone(pid), f"process {pid} is still there"
 
 
+@NIGHTLY
 def test_many_dirty_runs_leave_the_host_as_it_was(system: System) -> None:
     """A few hundred resets leave no descriptor, mount or process."""
     with NamespaceSandbox(system, Limits(background_seconds=0.0)) as opened:
@@ -354,7 +356,7 @@ def test_a_system_that_is_removed_under_an_open_sandbox_is_missed(
     with NamespaceSandbox(replace(system, path=there), LIMITS) as opened:
         there.unlink()
         opened.run(Request("hostname other"))  # the next input gets another sandbox
-        with pytest.raises(SystemNotBuiltError, match="are gone"):
+        with pytest.raises(SystemNotBuiltError, match="are missing"):
             opened.run(Request("true"))
         there.symlink_to(system.path)
         assert opened.run(Request("hostname")).output == b"ubuntu\n"

@@ -113,7 +113,9 @@ def run_by(*prefix: str) -> subprocess.CompletedProcess[str]:
 def test_a_nice_value_that_stays_is_warned_of(system: System) -> None:
     done = run_by(*NICEST)
     assert done.stdout == "19\nNoNewPrivs:\t0\n"
-    assert done.stderr.startswith("warning: inputs inherit a nice value of 19 and show it (nice, ")
+    assert done.stderr.startswith(
+        "warning: inputs inherit a nice value of 19 and can see it (nice, "
+    )
     assert ("warning" in run_by().stderr) == (OWN > 0)
 
 

@@ -8,10 +8,9 @@ import pytest
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.runner import Answer, State, answer_of
-from shioenv.domain.runner_conformance import CHECKS, run_checks
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import Answer, ScriptedRunner, State, answer_of
 from shioenv.errors import Abstained, StartDirectoryError
+from support.runner_conformance import CHECKS, run_checks
 
 
 def test_the_sandbox_passes_every_check(observer: SandboxRunner) -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import ScriptedRunner
 from shioenv.errors import SandboxError, ShellEndedError
-from shioenv.live.model_shell import AskedShell, RepeatedShell
+from shioenv.live.model_shell import ModelShell, RepeatedShell
 from shioenv.live.resident import ResidentShell, open_shell
 from shioenv.live.terminal import Terminal
 from shioenv.sandbox.base import Limits, Request
@@ -242,7 +242,7 @@ def test_more_terminals_than_shells_type_in_threads(runner: SandboxRunner) -> No
 
 def test_threads_share_shells_without_a_machine(runner: SandboxRunner) -> None:
     script = ScriptedRunner(lambda text: Behavior(0, f"{text.split()[1]}\n".encode()))
-    for shell in (RepeatedShell(runner, HOME), AskedShell(script, runner.state(HOME))):
+    for shell in (RepeatedShell(runner, HOME), ModelShell(script, runner.state(HOME))):
         with shell, ThreadPoolExecutor(THREADS) as threads:
             said = threads.map(lambda n, shell=shell: shell.run(f"echo {n}").output, range(10))
             assert list(said) == [b"%d\n" % number for number in range(10)]

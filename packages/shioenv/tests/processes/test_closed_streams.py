@@ -29,7 +29,7 @@ COMMANDS = [
 
 
 @LARGER
-@pytest.mark.parametrize(("command", "closed"), COMMANDS[:: scaled(3, 1)])
+@pytest.mark.parametrize(("command", "closed"), COMMANDS[:: scaled(6, 1)])
 @pytest.mark.usefixtures("system")
 def test_a_command_works_whichever_standard_streams_are_closed(
     tmp_path: Path, command: str, closed: str

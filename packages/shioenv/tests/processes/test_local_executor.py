@@ -35,7 +35,7 @@ from support.dataset_fakes import (
     open_nothing,
     sample,
 )
-from support.nightly import NIGHTLY
+from support.nightly import NIGHTLY, by_day
 from support.paths import ROOT
 from support.waiting import let_time_pass, wait_until
 
@@ -46,6 +46,7 @@ def local(workers: int = 1, opener: Opener = open_fake) -> LocalExecutor:
     return LocalExecutor(workers, opener=opener)
 
 
+@NIGHTLY
 def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path) -> None:
     one = make(tmp_path / "one", 1100, executor=local(1))
     two = make(tmp_path / "two", 1100, executor=local(2))
@@ -59,7 +60,7 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path) -> None:
     assert report.ok, report.problems[:5]
 
 
-@pytest.mark.parametrize("word", ["broken", "deadly"])
+@pytest.mark.parametrize("word", by_day(["deadly", "broken"], 2))
 def test_a_broken_sandbox_or_a_dead_worker_costs_an_attempt_only(tmp_path: Path, word: str) -> None:
     stream = [sample("echo", word), *(sample("echo", f"n{number}") for number in range(20))]
     faulty = make(tmp_path / "faulty", 21, executor=local(2), stream=stream)
@@ -72,10 +73,10 @@ def test_a_broken_sandbox_or_a_dead_worker_costs_an_attempt_only(tmp_path: Path,
     assert [one.session_id for one in read_records(tmp_path / "faulty")] == list(range(21))
 
 
-@pytest.mark.parametrize("word", ["always-broken", "always-deadly"])
+@pytest.mark.parametrize("word", by_day(["always-broken", "always-deadly"], 2))
 def test_what_fails_every_time_ends_the_run_and_keeps_the_rest(tmp_path: Path, word: str) -> None:
     stream = interspersed({5: sample("echo", word)})
-    with pytest.raises(GenerationError, match="record 5 could not be made in 5 attempts") as caught:
+    with pytest.raises(GenerationError, match="record 5 failed in 5 attempts") as caught:
         make(tmp_path / "a", stream=stream, executor=local())
     assert f"its input: echo {word}" in str(caught.value)
     kept: list[Progress] = []
@@ -100,7 +101,7 @@ def test_what_keeps_a_worker_from_starting_is_raised_as_it_is(tmp_path: Path) ->
 
 
 def test_workers_that_die_at_once_end_the_run(tmp_path: Path) -> None:
-    with pytest.raises(GenerationError, match=r"3 workers in a row.*status 7"):
+    with pytest.raises(GenerationError, match=r"3 consecutive workers failed to start.*status 7"):
         make(tmp_path / "a", executor=local(opener=open_and_die))
 
 
@@ -115,7 +116,7 @@ def test_no_processes_can_do_nothing_and_too_many_have_no_room() -> None:
         local(0)
     most = memory_here() // WORKER_BYTES
     assert local(most).workers == most
-    with pytest.raises(UsageError, match="workers take some") as caught:
+    with pytest.raises(UsageError, match="workers need about") as caught:
         local(most + 1)
     assert f"at most {most:,} here" in str(caught.value)
 
@@ -222,7 +223,7 @@ def exploding() -> None:
 def test_a_task_that_workers_cannot_read_is_named_with_their_last_words() -> None:
     with local() as executor, pytest.raises(GenerationError) as caught:
         list(executor.map(NumberedJob(untouched), [(3, Unreadable())]))
-    assert "task 3 could not be made in 5 attempts" in caught.value.message
+    assert "task 3 failed in 5 attempts" in caught.value.message
     assert caught.value.message.endswith("RuntimeError: nobody can read it")
 
 

@@ -10,13 +10,13 @@ from nbconvert import HTMLExporter
 from nbconvert.preprocessors import ExecutePreprocessor
 
 PROGRESS = """\
-from shioenv.dataset.generate import Progress, shown_progress
-show = shown_progress()
+from shioenv.dataset.generate import Progress, progress_line
+show = progress_line()
 for done in range(1001):
     show(Progress(done, 1000, 0, done, 0, done / 100))
 """
 NOTES = """\
-show = shown_progress()
+show = progress_line()
 show(Progress(0, 2, 0, 0, 0, 0.0))
 show(Progress(0, 2, 0, 0, 0, 0.0, "a note"))
 show(Progress(2, 2, 0, 0, 0, 1.0))

@@ -18,7 +18,7 @@ from shioenv.dataset.manifest import Plan
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import verify
 from shioenv.domain.record import Effect, Record, ScoredSegment, encode
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import ScriptedRunner
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.effort import Line
 from shioenv.sandbox.base import Limits

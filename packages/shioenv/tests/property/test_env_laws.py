@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import ScriptedRunner
 from shioenv.env.shio_env import ShIOEnv
 from shioenv.env.spaces import is_shell_text
 from shioenv.env.wrappers import ENCODINGS, IntegerObservation, texts

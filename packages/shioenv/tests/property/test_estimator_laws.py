@@ -22,7 +22,7 @@ from shioenv.irreducibility.estimators import (
 from shioenv.irreducibility.score import Behave, Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.spread import pooled
-from support.nightly import scaled
+from support.nightly import LARGER, scaled
 
 UNBIASED = [name for name in ESTIMATORS if name != "paper"]
 
@@ -101,6 +101,7 @@ BEHAVIORS = [
 ]
 
 
+@LARGER
 @pytest.mark.parametrize("name", UNBIASED)
 @pytest.mark.parametrize(("n", "budget", "different"), BEHAVIORS)
 def test_each_sub_input_counts_what_it_weighs_on_average(
@@ -108,9 +109,12 @@ def test_each_sub_input_counts_what_it_weighs_on_average(
 ) -> None:
     """This makes an estimate unbiased for any results of the sub-inputs.
 
-    Over 1,000 samples the mean of each weight is within 5 standard errors, or a thousandth.
+    Over 1,000 samples (400 by day) the mean of each weight is within 5 standard errors, or a
+    thousandth.
     """
-    samples = [weights(sampled(name, n, budget, different, seed)) for seed in range(1000)]
+    samples = [
+        weights(sampled(name, n, budget, different, seed)) for seed in range(scaled(400, 1000))
+    ]
     for kept in proper_subsets(n):
         found = [sample.get(kept, 0.0) for sample in samples]
         error = statistics.pstdev(found) / len(found) ** 0.5

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from shioenv.bash.words import split_words
 from shioenv.domain.inputs import Input
 from shioenv.errors import SamplesExhaustedError
-from shioenv.grammar.bind import bind, stand_in_catalogue
+from shioenv.grammar.bind import stand_in_catalogue
 from shioenv.grammar.library import load_grammar, load_grammars, names_of_grammars
 from shioenv.grammar.parse import InputParser, parse_input
-from shioenv.grammar.recognise import Recogniser
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import draw_samples
 from support.nightly import LARGER, scaled
@@ -26,23 +25,19 @@ CATALOGUE = {
 @LARGER
 @pytest.mark.parametrize("policy", ["paper", "people"])
 @pytest.mark.parametrize("name", names_of_grammars())
-def test_single_inputs_parse_back_and_are_derived(name: str, policy: str) -> None:
+def test_single_inputs_parse_back(name: str, policy: str) -> None:
     grammar = load_grammar(name)
     catalogue = dict(CATALOGUE)
     if policy == "people":  # it writes `./-n.txt`, and never a word that begins with a dash
         catalogue["File"] = CATALOGUE["File"][:-1]
-    parser, recogniser = InputParser([grammar]), Recogniser(bind(grammar, catalogue))
+    parser = InputParser([grammar])
     drawing = Drawing(policy=policy, seed=7, start_directories=("/home/ubuntu",), composite_share=0)
     stream = draw_samples(drawing, catalogue=catalogue, grammars=[grammar])
     drawn = 0
     try:
-        for one in islice(stream, scaled(20, 200) if policy == "paper" else scaled(10, 60)):
+        for one in islice(stream, scaled(10, 200) if policy == "paper" else scaled(5, 60)):
             drawn += 1
             assert parser.parse(one.input.text) == one.input
-            if policy == "paper":
-                assert recogniser.derives(one.input.input_args)
-            for argument in one.input.segments[0].arguments:
-                assert recogniser.derives_argument(argument.marked), one.input.text
     except SamplesExhaustedError:
         assert drawn > 0  # `hostid` takes next to nothing
 
@@ -55,7 +50,7 @@ def test_composite_inputs_parse_back(policy: str) -> None:
     drawing = Drawing(
         policy=policy, seed=11, start_directories=("/home/ubuntu",), composite_share=1
     )
-    stream = draw_samples(drawing, count=scaled(200, 600), catalogue=CATALOGUE, grammars=grammars)
+    stream = draw_samples(drawing, count=scaled(100, 600), catalogue=CATALOGUE, grammars=grammars)
     for one in stream:
         assert parser.parse(one.input.text) == one.input
 

@@ -93,20 +93,20 @@ def test_a_dataset_is_made_verified_described_and_shown(tmp_path: Path) -> None:
     made = shioenv(*words, "--workers", "2", "--command", "echo", "--command", "ls")
     assert "12, 12 of them new" in made.stdout
     assert made.stderr.count("first record  cd /home/ubuntu; ") == 1
-    (went,) = (line for line in made.stdout.splitlines() if line.startswith("time went"))
-    assert [part.split()[1] for part in went[len("time went") :].split(",")] == [
+    (went,) = (line for line in made.stdout.splitlines() if line.startswith("time spent"))
+    assert [part.split()[1] for part in went[len("time spent") :].split(",")] == [
         "commands", "sandbox", "opening", "recording", "drawing",
     ]  # fmt: skip
     again = shioenv(*words[:-2], "--workers", "1", "--command", "echo", "--command", "ls")
     assert "0 of them new" in again.stdout
     assert "first record" not in again.stderr
-    assert "nothing is wrong" in shioenv("dataset", "verify", directory, "--replay", "3").stdout
-    assert json.loads(shioenv("dataset", "stats", directory, "--json").stdout)["records"] == 12
+    assert "no problems" in shioenv("dataset", "verify", directory, "--replay", "3").stdout
+    assert json.loads(shioenv("dataset", "verify", directory, "--json").stdout)["records"] == 12
     assert shioenv("dataset", "show", directory, "--count", "2").stdout.count("exit code") == 2
     assert "record 7" in shioenv("dataset", "show", directory, "--id", "7").stdout
     other = shioenv("generate", directory, "--count", "12", "--seed", "4", status=2)
     assert "budget" not in other.stderr  # what is not given is as it was
-    assert "seed: 3 in the dataset, 4 asked for" in other.stderr
+    assert "seed: 3 in the dataset, 4 requested" in other.stderr
     shard = directory / "data" / "00000.ndjson"
     shard.write_bytes(shard.read_bytes().replace(b'"exit_code":0', b'"exit_code":1', 1))
     assert "sha256" in shioenv("dataset", "verify", directory, status=1).stdout
@@ -124,7 +124,7 @@ def test_ctrl_c_stops_a_generation_and_says_that_nothing_is_lost(tmp_path: Path)
     os.killpg(process.pid, signal.SIGINT)
     rest = process.stderr.read()
     assert process.wait(timeout=60) == 130
-    assert "the same command goes on" in rest
+    assert "the same command resumes" in rest
     assert "Traceback" not in rest
 
 

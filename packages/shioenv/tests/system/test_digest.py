@@ -11,13 +11,13 @@ import subprocess
 import sys
 import tarfile
 import tomllib
-import warnings
 from pathlib import Path
 
 import pytest
 
 from shioenv import native
 from shioenv.system import answers
+from shioenv.system.packages import lock_text, parse_lock
 from shioenv.system.store import System
 
 COMMITTED = tomllib.loads(Path(__file__).with_name("digests.toml").read_text("utf-8"))
@@ -118,19 +118,7 @@ def test_what_is_added_to_a_base_is_the_same_on_every_host(
     assert built == COMMITTED["added"], MEANT
 
 
-def test_the_default_system_is_the_same_on_every_host(system: System) -> None:
-    """If the mirror has newer packages than those listed in digests.toml, this test warns only. The
-    other test checks that the files added to them are the same.
-    """
-    lines = "".join(f"{name}={version}\n" for name, version in sorted(system.packages.items()))
-    packages = hashlib.sha256(lines.encode()).hexdigest()
-    known: dict[str, str] = COMMITTED[system.name]
-    if packages in known:
-        assert system.digest == known[packages], MEANT
-    else:
-        warnings.warn(
-            f"this mirror's packages are newer than those that tests/system/digests.toml knows, so "
-            f"the digest of {system.name} was compared with none. The line for it, where another "
-            f'host has the same: "{packages}" = "{system.digest}"',
-            stacklevel=1,
-        )
+def test_the_default_system_is_the_one_of_its_lock(system: System) -> None:
+    lock = parse_lock(lock_text() or "", "debian-12.lock")
+    assert system.digest == lock.digest
+    assert dict(system.packages) == {package.name: package.version for package in lock.files}

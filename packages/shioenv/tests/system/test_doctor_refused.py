@@ -99,7 +99,7 @@ def test_no_user_namespaces_at_all() -> None:
 
 def test_a_container_that_filters_namespaces() -> None:
     found = doctor(*refused_calls("unshare", "setns"))["user namespaces"]
-    assert "a system-call filter, as containers have it, refuses them" in found["detail"]
+    assert "a system-call filter, as in containers, denies them" in found["detail"]
     assert "--security-opt seccomp=unconfined" in found["fix"]
 
 
@@ -124,7 +124,7 @@ def test_a_container_that_masks_proc() -> None:
 
 def test_root_of_a_namespace_with_few_ids() -> None:
     found = doctor("unshare", "-U", "-r")["user namespaces"]
-    assert "in a user namespace, of 1 ids" in found["detail"]
+    assert "in a user namespace of only 1 ids" in found["detail"]
     assert "131,072" in found["fix"]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import shioenv
-from shioenv.dataset.generate import Progress, shown_progress
+from shioenv.dataset.generate import Progress, progress_line
 from shioenv.synthesis.drawing import Drawing, DrawingSettings
 from shioenv.system.store import System
 
@@ -72,7 +72,7 @@ def test_progress_is_shown_on_a_terminal_and_nowhere_else(
     main, side = pty.openpty()
     with os.fdopen(side, "w") as terminal, monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", terminal)
-        show = shown_progress()
+        show = progress_line()
         for progress in (_progress(10), _progress(11), _progress(0, "a note"), _progress(30)):
             show(progress)
         shown = ""
@@ -81,7 +81,7 @@ def test_progress_is_shown_on_a_terminal_and_nowhere_else(
     os.close(main)
     assert shown == "\r10/30 records\ra note       \r\n\r30/30 records, 10.0/s\r\n"
     monkeypatch.setattr(sys, "stderr", None)
-    shown_progress()(_progress(30))
+    progress_line()(_progress(30))
     monkeypatch.undo()
-    shown_progress()(_progress(30))
+    progress_line()(_progress(30))
     assert capfd.readouterr() == ("", "")

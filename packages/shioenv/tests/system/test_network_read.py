@@ -42,10 +42,10 @@ def test_what_cannot_be_listed_is_an_error_that_names_the_packages(
     with NamespaceSandbox(system) as sandbox:
         before = sandbox.network()
         monkeypatch.setattr(backend, "_NETWORK_PROBE", without(lacking))
-        with pytest.raises(SandboxError, match="network could not be read") as caught:
+        with pytest.raises(SandboxError, match="cannot read the network state") as caught:
             sandbox.network()
         assert "iproute2" in str(caught.value.hint)
-        with pytest.raises(SandboxError, match="network could not be read"):
+        with pytest.raises(SandboxError, match="cannot read the network state"):
             sandbox.run(change)
         monkeypatch.setattr(backend, "_NETWORK_PROBE", PROBE)
         assert sandbox.network() == before
@@ -75,7 +75,7 @@ def test_a_hosts_name_that_cannot_be_read_is_an_error(
 ) -> None:
     monkeypatch.setattr(backend, "_HOSTNAME_PROBE", Request("nonexistent", cwd="/"))
     with NamespaceSandbox(system) as sandbox:
-        with pytest.raises(SandboxError, match="host's name could not be read"):
+        with pytest.raises(SandboxError, match="cannot read the host name"):
             sandbox.run(Request("hostname other"))
         assert sandbox.run(Request("true")).exit_code == 0
 

@@ -132,7 +132,9 @@ def preview(
     if apply:
         found["undo"] = made.undo
         if made.undo:
-            printing.remark(f"applied; old versions are in {printing.printable(made.undo)}")
+            printing.remark(
+                f"applied; the old versions are saved in {printing.printable(made.undo)}"
+            )
     parts = [b""] if shown else _parts(made)
     return shared.Printout(found, parts, status=made.behavior.exit_code)
 
@@ -154,8 +156,8 @@ def document(command: list[str], made: Preview) -> dict[str, Any]:
 
 
 _CUT_OFF = (
-    "background processes of the command were killed: "
-    "without a preview they may change more than is shown here"
+    "background processes of the command were killed; "
+    "outside a preview they may make further changes"
 )
 
 

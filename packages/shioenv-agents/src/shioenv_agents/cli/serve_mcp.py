@@ -46,7 +46,7 @@ def mcp(
     ] = None,
     system: shared.SystemName = None,
     machines: Annotated[
-        int, typer.Option(min=1, max=64, metavar="N", help="Commands of run at once.")
+        int, typer.Option(min=1, max=64, metavar="N", help="Maximum concurrent commands of run.")
     ] = 4,
     shells: Annotated[int, typer.Option(min=1, max=256, metavar="N", help="Open shells.")] = 32,
     idle: Annotated[
@@ -71,19 +71,19 @@ def mcp(
 
         from shioenv_agents.mcp.server import server_of
         from shioenv_agents.mcp.transports import http_application, serve_stdio
-        from shioenv_serve.listener import Door, read_keys
+        from shioenv_serve.listener import ListenAddress, read_keys
         from shioenv_serve.serving import serve
     except ImportError:
         raise MissingExtraError(
             "shioenv serve mcp", "mcp", "mcp", "shioenv-serve", "uvicorn"
         ) from None
-    door = Door(host, port)
-    keys = read_keys([], key_file, door) if http else []
+    listen_address = ListenAddress(host, port)
+    keys = read_keys([], key_file, listen_address) if http else []
     offered = tool or [name for name in TOOLS if not http or keys or name != "preview"]
     if http and not keys and "preview" in offered:
         raise UsageError(
-            "any user of this host could read files by previews",
-            hint="name keys with --key-file FILE, or serve without --http",
+            "without keys, any user of this host could read files by previews",
+            hint="use --key-file FILE, or serve without --http",
         )
     settings = ToolSettings(
         tools=offered,
@@ -101,6 +101,10 @@ def mcp(
             return
         printing.note(f"tools: {', '.join(offered)}; the address is /mcp")
         application = http_application(
-            server_of(box), box.close_of, door=door, keys=keys, idle_seconds=idle
+            server_of(box),
+            box.close_of,
+            listen_address=listen_address,
+            keys=keys,
+            idle_seconds=idle,
         )
-        serve(application, door, printing.note)
+        serve(application, listen_address, printing.note)

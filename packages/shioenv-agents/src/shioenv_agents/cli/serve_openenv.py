@@ -52,7 +52,7 @@ def openenv(
     tasks = read_tasks(file)
     try:
         from shioenv_agents.fronts.openenv import application
-        from shioenv_serve.listener import Door
+        from shioenv_serve.listener import ListenAddress
         from shioenv_serve.serving import serve
     except ImportError:
         raise MissingExtraError("shioenv serve openenv", "openenv", "openenv") from None
@@ -64,4 +64,4 @@ def openenv(
             f"{printing.counted(len(tasks), 'task')}, "
             f"at most {printing.counted(sessions, 'session')}"
         )
-        serve(served, Door(host, port), printing.note)
+        serve(served, ListenAddress(host, port), printing.note)

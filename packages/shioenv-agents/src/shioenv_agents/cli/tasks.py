@@ -81,13 +81,13 @@ def make(
     from shioenv.errors import TaskError, UsageError
     from shioenv.files.durable import refuse_existing
     from shioenv_agents.tasks.make import make_tasks
-    from shioenv_agents.tasks.prompt import asked, rephrased
+    from shioenv_agents.tasks.prompt import checked_endpoint, rephrased
     from shioenv_agents.tasks.task import write_tasks
 
     if prompt_url and not prompt_model:
         raise UsageError("--endpoint needs --language-model", hint="--language-model MODEL")
     if prompt_model:
-        asked(prompt_url or "")
+        checked_endpoint(prompt_url or "")
     refuse_existing(out)
     manifest = read_manifest(directory)
     printing.note_unfinished(directory, manifest)
@@ -189,8 +189,8 @@ def compose(
     tasks = made.tasks
     if not tasks:
         raise TaskError(
-            f"no longer task could be made of the tasks in {file}",
-            hint="give more tasks, or another --seed",
+            f"the tasks in {file} give no task of several lines and no broken machine",
+            hint="add tasks, or use another --seed",
         )
     write_tasks(tasks, out)
     several = sum(not task.history for task in tasks)
@@ -288,7 +288,7 @@ def certify(
     document = {"tasks": len(tasks), "certified": len(tasks) - len(faulty), "faulty": faulty}
     if check:
         document |= {"by_digest_alone": list(SEALED), "unchecked": list(UNSEALED)}
-        lines.append(f"checked by the certificate's digest alone: {', '.join(SEALED)}")
+        lines.append(f"checked only by the certificate's digest: {', '.join(SEALED)}")
         lines.append(f"not checked: {', '.join(UNSEALED)}")
     return shared.Printout(document, lines, indent=2, status=1 if check and faulty else 0)
 
@@ -303,7 +303,7 @@ def _agents(model: str | None, url: str | None) -> dict[str, Agent]:
     if model in AGENTS:
         raise UsageError(
             f"{model!r} is a scripted agent, not a language model",
-            hint="give a model of the endpoint; --agent selects scripted agents",
+            hint="use a model of the endpoint; --agent selects scripted agents",
         )
     return {**AGENTS, **({model: prompted(model, url or "")} if model else {})}
 
@@ -377,7 +377,7 @@ def make_set(
 
     agents = _agents(model, url)
     tried = (*SCRIPTS, *([model] if model else []))
-    stopped = f"stopped; finished steps are kept in {directory}, and the same command resumes"
+    stopped = f"stopped; finished steps are saved in {directory}: run the same command to resume"
     with Meter(lasting=True, stopped=stopped) as meter:
         made = made_set(
             directory,
@@ -386,13 +386,13 @@ def make_set(
             harbor=not without_harbor,
             system=system,
             workers=workers,
-            tell=meter.tell,
-            note=meter.say,
+            tell=meter.update,
+            note=meter.print_note,
         )
     manifest = made.manifest
     rows = {
         "set": str(directory),
-        "tasks": f"{manifest['tasks']:,} of {count:,}, of {manifest['records']:,} records",
+        "tasks": f"{manifest['tasks']:,} of {count:,}, from {manifest['records']:,} records",
         **{name: f"{number:,}" for name, number in manifest["lengths"].items()},
         **{part: f"{sum(of.values()):,}" for part, of in manifest["parts"].items()},
         **{
@@ -479,7 +479,7 @@ def evaluate(
         )
     document: dict[str, Any] = {"file": str(file), "tasks": count, "results": rows}
     if figure is not None:
-        from shioenv_eval.report.solved import draw_results
+        from shioenv_eval.report.panels import draw_results
 
         document["figures"] = [str(path) for path in draw_results(rows, figure)]
         lines.append(f"written: {', '.join(document['figures'])}")

@@ -270,7 +270,7 @@ class Environment(BaseEnvironment):
                     unpack, archive, target, limits.disk_inodes, limits.disk_bytes
                 )
             if left_out:
-                self.logger.debug(f"{left_out} entries of {source} are no files: left out")
+                self.logger.debug(f"skipped {left_out} entries of {source} that are not files")
         except _UNFIT as error:
             self._leave_out(source, error)
         within = os.path.relpath(ARTIFACTS, f"/{source}")
@@ -284,7 +284,7 @@ class Environment(BaseEnvironment):
         """
         if self._evidence is None or not _is_artifacts(source):
             raise error
-        self.logger.warning(f"artifacts are left out: {error}")
+        self.logger.warning(f"artifacts are skipped: {error}")
 
     def _tell(self, target: Path, name: str) -> None:
         """Write the evidence; if none was taken, remove any such file."""
@@ -399,7 +399,7 @@ def image_of(dockerfile: Path) -> DockerImage:
         else:
             raise UsageError(
                 f"{dockerfile} has an unsupported instruction: {line!r:.80}",
-                hint=f"use WORKDIR and RUN {json.dumps([*SHELL, 'TEXT'])} only",
+                hint=f"use only WORKDIR and RUN {json.dumps([*SHELL, 'TEXT'])} only",
             )
     system = find_system(image["name"])
     if not system.digest.startswith(image["digest"]):

@@ -220,7 +220,7 @@ class ShioenvSandbox(SandboxEnvironment):
                 self.seat, command, given=BytesIO(content or b""), most=most, seconds=timeout
             )
         except CommandTimeoutError as error:
-            over = TimeoutError(f"{' '.join(map(quoted, cmd))!r:.80} ran out of time")
+            over = TimeoutError(f"{' '.join(map(quoted, cmd))!r:.80} timed out")
             partial = "".join(map(_text, (error.output, error.errors)))
             vars(over)["truncated_output"] = partial
             raise over from None

@@ -54,7 +54,7 @@ class TypedLine(Action):
     line: str
 
 
-class Shown(Observation):
+class TaskObservation(Observation):
     """An observation: first the task, then the output of each line."""
 
     text: str
@@ -73,7 +73,7 @@ class TaskState(State):
     progress: float = 0.0
 
 
-class TaskEnvironment(Environment[TypedLine, Shown, TaskState]):
+class TaskEnvironment(Environment[TypedLine, TaskObservation, TaskState]):
     """One session of an agent, with a separate machine and one task at a time.
 
     `reset` takes the id of a task as `task`. Without an id, the seed draws a task. Without a seed,
@@ -92,7 +92,7 @@ class TaskEnvironment(Environment[TypedLine, Shown, TaskState]):
 
     def reset(
         self, seed: int | None = None, episode_id: str | None = None, **options: Any
-    ) -> Shown:
+    ) -> TaskObservation:
         """Begin a task, and return its prompt. Errors: TaskError for an unknown id."""
         task = self._chosen(seed, options.get("task"))
         if self._machine is None or self._machine.system.name != task.system:
@@ -100,9 +100,11 @@ class TaskEnvironment(Environment[TypedLine, Shown, TaskState]):
             self._machine = open_sandbox(task.system, for_rows(self._limits))
         self._episode = Episode(task, self._machine, self._max_turns)
         self._state = TaskState(episode_id=episode_id, task=task.id)
-        return Shown(text=self._episode.prompt, task=task.id)
+        return TaskObservation(text=self._episode.prompt, task=task.id)
 
-    def step(self, action: TypedLine, timeout_s: float | None = None, **options: Any) -> Shown:
+    def step(
+        self, action: TypedLine, timeout_s: float | None = None, **options: Any
+    ) -> TaskObservation:
         """Type a line, and return its output. Errors: EpisodeError if no episode is running."""
         if self._episode is None:
             raise EpisodeError(
@@ -114,7 +116,7 @@ class TaskEnvironment(Environment[TypedLine, Shown, TaskState]):
         turn = self._episode.act(action.line)
         self._state.step_count = self._episode.turns
         self._state.progress = turn.verdict.progress
-        return Shown(
+        return TaskObservation(
             text=turn.text,
             reward=turn.reward,
             done=turn.done or turn.truncated,
@@ -145,15 +147,15 @@ class TaskEnvironment(Environment[TypedLine, Shown, TaskState]):
         return found[0]
 
 
-class TaskClient(EnvClient[TypedLine, Shown, TaskState]):
+class TaskClient(EnvClient[TypedLine, TaskObservation, TaskState]):
     """The client of a server of tasks: `TaskClient(base_url=URL).sync()`."""
 
     def _step_payload(self, action: TypedLine) -> dict[str, Any]:
         return {"line": action.line}
 
-    def _parse_result(self, payload: dict[str, Any]) -> StepResult[Shown]:
+    def _parse_result(self, payload: dict[str, Any]) -> StepResult[TaskObservation]:
         done, reward = payload.get("done", False), payload.get("reward")
-        shown = Shown(**{**payload["observation"], "done": done, "reward": reward})
+        shown = TaskObservation(**{**payload["observation"], "done": done, "reward": reward})
         return StepResult(observation=shown, reward=reward, done=done)
 
     def _parse_state(self, payload: dict[str, Any]) -> TaskState:
@@ -182,7 +184,7 @@ def application(
     served = create_fastapi_app(
         factory,
         TypedLine,
-        Shown,
+        TaskObservation,
         max_concurrent_envs=sessions,
         env_name="shioenv",
         state_cls=TaskState,

@@ -105,7 +105,7 @@ class PristineMachines:
             if not self._closed:
                 return runner
         runner.close()
-        raise SandboxError("the server stops")
+        raise SandboxError("the server is stopping")
 
 
 @dataclass(slots=True)
@@ -227,7 +227,7 @@ class OpenShells:
     def _machines(self) -> SandboxRunner:
         with self._lock:
             if self._closed:
-                raise SandboxError("the server stops")
+                raise SandboxError("the server is stopping")
             if self._runner is None:
                 self._runner = open_sandbox(self._system, self._limits)
             return self._runner
@@ -236,8 +236,8 @@ class OpenShells:
         found = self._shells.get(name)
         if found is None or found.owner != owner:
             raise UsageError(
-                f"there is no open shell {name!r:.80}",
-                hint="open one with the action open; idle shells are closed",
+                f"the shell {name!r:.80} is not open",
+                hint="open a new one with the action open; idle shells are closed",
             )
         return found
 
@@ -275,7 +275,7 @@ class OpenShells:
         for most, count in ((OF_ONE_CLIENT, owners.count(owner)), (self._most, len(owners))):
             if count >= most:
                 raise OverloadedError(
-                    f"{count} shells are open, as many as are allowed",
+                    f"{count} shells are open, which is the limit",
                     hint="close one with the action close",
                 )
 

@@ -49,7 +49,7 @@ class Previews:
         self._threads, self._hide, self._show = threads, tuple(hide), tuple(show)
         self._root = root.resolve()
         if not self._root.is_dir():
-            raise UsageError(f"{root} is no directory")
+            raise UsageError(f"{root} is not a directory")
         self._slots = Slots(AT_ONCE, "a preview")
         self._ready: deque[Keeper] = deque()
         self._lock = Lock()
@@ -62,7 +62,7 @@ class Previews:
         `preview`.
         """
         if "\0" in command or len(command.encode()) > LONGEST_COMMAND:
-            raise InputError(f"a command has at most {LONGEST_COMMAND:,} bytes, and no NUL")
+            raise InputError(f"the command has more than {LONGEST_COMMAND:,} bytes, or a NUL byte")
         start = self._directory(cwd)
         limits = replace(USUAL_LIMITS, wall_seconds=seconds, cpu_seconds=seconds)
         attempt = _Attempt()
@@ -114,13 +114,13 @@ class Previews:
     def _directory(self, cwd: str | None) -> str:
         """Return the start directory without links. Errors: UsageError."""
         if cwd is not None and "\0" in cwd:
-            raise UsageError("a directory's name has no NUL")
+            raise UsageError("the directory's name contains a NUL byte")
         start = (self._root / (cwd or ".")).resolve()
         if not start.is_relative_to(self._root):
             raise UsageError(
                 f"{cwd!r:.200} is outside the server's directory",
-                hint=f"name a directory at or below {self._root}",
+                hint=f"use {self._root} or a directory below it",
             )
         if not start.is_dir():
-            raise UsageError(f"{cwd!r:.200} is no directory")
+            raise UsageError(f"{cwd!r:.200} is not a directory")
         return str(start)

@@ -47,7 +47,7 @@ OutputLimit = Annotated[
         ge=1,
         le=LARGEST_OUTPUT,
         description="Maximum characters of output to return. The middle of longer output is "
-        "left out.",
+        "omitted.",
     ),
 ]
 ShellId = Annotated[
@@ -114,7 +114,7 @@ class PredictArguments(msgspec.Struct, forbid_unknown_fields=True):
         list[Annotated[str, Meta(max_length=LONGEST_COMMAND)]],
         Meta(
             max_length=MOST_HISTORY,
-            description="Commands that were typed before it in the same shell, oldest first.",
+            description="Earlier commands of the same shell, oldest first.",
         ),
     ] = []
     output_limit: OutputLimit = OUTPUT
@@ -136,10 +136,10 @@ class ReportedEffects(msgspec.Struct, kw_only=True):
     """The effects of a command; the fields have the names of `shioenv run --json`."""
 
     cwd: Annotated[str, Meta(description="The directory that relative names refer to.")]
-    exit_code: Annotated[int, Meta(description="0 to 255; 124 if the time ran out.")]
+    exit_code: Annotated[int, Meta(description="0 to 255; 124 after a timeout.")]
     output: Annotated[str, Meta(description="Standard output and standard error, in order.")]
     output_omitted: Annotated[
-        int, Meta(description="Characters left out of the middle of `output`.")
+        int, Meta(description="Characters omitted from the middle of `output`.")
     ] = 0
     output_truncated: Annotated[
         bool, Meta(description="Whether output beyond the machine's limit was lost.")
@@ -155,7 +155,7 @@ class ReportedEffects(msgspec.Struct, kw_only=True):
         ),
     ] = []
     changes_omitted: Annotated[
-        int, Meta(description="Operations left out of `changes` and `context_patch`.")
+        int, Meta(description="Operations omitted from `changes` and `context_patch`.")
     ] = 0
     patch_truncated: Annotated[
         bool, Meta(description="Whether there were more changes than the machine records.")

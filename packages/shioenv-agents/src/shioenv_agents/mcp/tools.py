@@ -16,7 +16,6 @@ from shioenv.live.answerer import load_model
 from shioenv.sandbox.base import Limits
 from shioenv_agents.mcp.machines import OpenShells, PristineMachines
 from shioenv_agents.mcp.previews import AT_ONCE, Previews
-from shioenv_agents.mcp.results import LARGEST_DIFF, effects_of, text_of
 from shioenv_agents.mcp.schema import (
     PredictArguments,
     Prediction,
@@ -32,6 +31,98 @@ from shioenv_agents.mcp.workers import Slots, Threads
 if TYPE_CHECKING:
     from shioenv.domain.runner import Answer
     from shioenv.live.answerer import Answerer
+import json
+from typing import TypeVar
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.readable import changes
+from shioenv_agents.mcp.schema import ReportedChange
+
+LARGEST_PATCH: Final = 32_768
+"""Maximum bytes of a result's patch as JSON (our choice)."""
+
+LARGEST_DIFF: Final = 32_768
+"""Maximum characters of a preview's diff in a result (our choice)."""
+
+MOST_SHOWN: Final = 40
+"""Changes that the text of a result lists (our choice, because the structure has more)."""
+
+AnyEffects = TypeVar("AnyEffects", bound=ReportedEffects)
+
+
+def effects_of(
+    behavior: Behavior, start: str, limit: int, kind: type[AnyEffects], **more: Any
+) -> AnyEffects:
+    """Return a behavior as a result of the given kind, with at most `limit` characters of output.
+
+    `start` is the directory that names are relative to; `more` are the kind's other fields.
+    """
+    output, omitted = shorten(behavior.text, limit)
+    operations = list(behavior.patch.operations)
+    kept = _fitting(operations)
+    return kind(
+        cwd=start,
+        exit_code=behavior.exit_code,
+        output=output,
+        output_omitted=omitted,
+        output_truncated=behavior.output_truncated,
+        changes=[ReportedChange(*each) for each in changes(kept, start)],  # type: ignore[arg-type]
+        context_patch=[list(each) for each in kept],
+        changes_omitted=len(operations) - len(kept),
+        patch_truncated=behavior.patch_truncated,
+        timed_out=behavior.timed_out,
+        limits_hit=list(behavior.limits_hit),
+        died_by_signal=behavior.died_by_signal,
+        volatile=behavior.volatile,
+        **more,
+    )
+
+
+def shorten(text: str, limit: int) -> tuple[str, int]:
+    """Return a text without its middle where it is too long, and the number of omitted characters.
+
+    A mark stands in the place of the middle, and is not counted.
+    """
+    omitted = len(text) - limit
+    if omitted <= 0:
+        return text, 0
+    head = limit - limit // 3
+    tail = text[len(text) - limit // 3 :] if limit // 3 else ""
+    return f"{text[:head]}\n[... {omitted} characters omitted ...]\n{tail}", omitted
+
+
+def _fitting(operations: list[Any]) -> list[Any]:
+    """Return the first operations, as many as fit into `LARGEST_PATCH`."""
+    room = LARGEST_PATCH
+    for number, operation in enumerate(operations):
+        room -= len(json.dumps(operation))
+        if room < 0:
+            return operations[:number]
+    return operations
+
+
+def text_of(effects: ReportedEffects) -> str:
+    """Return a result as text: the output, the facts, and the changes."""
+    lines = [effects.output.rstrip("\n")] if effects.output else []
+    facts = [f"exit code {effects.exit_code}"]
+    if effects.timed_out:
+        facts.append("timed out")
+    if effects.died_by_signal:
+        facts.append(f"ended by signal {effects.died_by_signal}")
+    if effects.limits_hit:
+        facts.append(f"limits reached: {', '.join(effects.limits_hit)}")
+    if effects.output_truncated:
+        facts.append("output truncated")
+    if effects.patch_truncated:
+        facts.append("changes truncated")
+    lines.append(f"[{', '.join(facts)}]")
+    for each in effects.changes[:MOST_SHOWN]:
+        lines.append(f"{each.change} {each.name}  {each.detail}".rstrip())
+    more = max(len(effects.changes) - MOST_SHOWN, 0) + effects.changes_omitted
+    if more:
+        lines.append(f"and {more} more changes")
+    return "\n".join(lines)
+
 
 MACHINES: Final = 4
 """Default number of commands that run in parallel on pristine machines (our choice)."""
@@ -69,8 +160,8 @@ TOOLS: Final = {
             "exists there, and nothing of the user's files. To keep state between commands, use "
             "`shell`. To try a command on the user's own files, use `preview`.\n\n"
             "Limits: no network, 5 seconds (`timeout_seconds` up to 60), 256 MiB of memory and of "
-            "disk. The command is root there and can harm nothing. `limits_hit` names reached "
-            "limits.",
+            "disk. The command runs as root there, isolated from the user's machine. `limits_hit` "
+            "lists the limits that it reached.",
             RunArguments,
             ReportedEffects,
             read_only=True,
@@ -147,7 +238,7 @@ class ToolBox:
     def __init__(self, settings: ToolSettings) -> None:
         """Prepare the tools; nothing is opened yet. Errors: UsageError."""
         if unknown := sorted(set(settings.tools) - TOOLS.keys()):
-            raise UsageError(f"there is no tool {unknown[0]}", hint=f"tools: {', '.join(TOOLS)}")
+            raise UsageError(f"unknown tool {unknown[0]}", hint=f"choose from {', '.join(TOOLS)}")
         self.tools = [tool for name, tool in TOOLS.items() if name in settings.tools]
         count = settings.machines + settings.shells + AT_ONCE + 4
         self._threads = threads = Threads(count)
@@ -200,11 +291,11 @@ class ToolBox:
         """
         tool = next((tool for tool in self.tools if tool.name == name), None)
         if tool is None:
-            raise UsageError(f"there is no tool {name!r:.80}")
+            raise UsageError(f"unknown tool {name!r:.80}")
         try:
             given = msgspec.convert(dict(arguments), tool.arguments)
         except msgspec.ValidationError as error:
-            raise UsageError(f"wrong arguments of {name}: {fault(error)}") from None
+            raise UsageError(f"invalid arguments for {name}: {fault(error)}") from None
         return await self._calls[name](given, owner)
 
     async def _run(self, given: RunArguments, owner: str) -> tuple[ReportedEffects, str]:
@@ -263,7 +354,7 @@ class ToolBox:
             model = self._loaded()
             if given.cwd is not None and not model.world.has_directory(given.cwd):
                 raise StartDirectoryError(
-                    f"{given.cwd!r:.200} is no directory of the model's system"
+                    f"{given.cwd!r:.200} is not a directory of the model's system"
                 )
             state = replace(model.world.state(given.cwd), history=tuple(given.history))
             return model.answer(given.command, state), state.cwd

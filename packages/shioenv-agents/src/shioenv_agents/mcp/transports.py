@@ -26,7 +26,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from shioenv_agents.mcp.server import SESSION_HEADER, owner_of
-from shioenv_serve.listener import Door
+from shioenv_serve.listener import ListenAddress
 
 LARGEST_MESSAGE: Final = 1 << 20
 """Maximum size of a message or an HTTP body in bytes (our choice)."""
@@ -133,7 +133,7 @@ def http_application(
     server: Server[Any],
     ended: Callable[[str], None],
     *,
-    door: Door,
+    listen_address: ListenAddress,
     keys: Sequence[str] = (),
     idle_seconds: float,
 ) -> Starlette:
@@ -147,8 +147,8 @@ def http_application(
     manager = StreamableHTTPSessionManager(
         server,
         security_settings=TransportSecuritySettings(
-            enable_dns_rebinding_protection=door.is_local,
-            allowed_hosts=[f"{name}:*" for name in (*_LOCAL, _named(door.host))],
+            enable_dns_rebinding_protection=listen_address.is_local,
+            allowed_hosts=[f"{name}:*" for name in (*_LOCAL, _named(listen_address.host))],
             allowed_origins=[f"http://{name}:*" for name in _LOCAL],
         ),
         session_idle_timeout=idle_seconds,
@@ -181,7 +181,7 @@ class _WithoutBrowsers:
         headers = {name.decode("latin-1"): value for name, value in scope["headers"]}
         origin = headers.get("origin", b"").decode("latin-1")
         if origin and not _is_local(origin):
-            refusal = PlainTextResponse("this server answers no pages of other sites", 403)
+            refusal = PlainTextResponse("requests from pages of other sites are refused", 403)
             await refusal(scope, receive, send)
             return
         await self._application(scope, receive, send)

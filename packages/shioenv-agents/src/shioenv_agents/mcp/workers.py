@@ -31,7 +31,7 @@ class Slots:
         self._semaphore = anyio.Semaphore(at_once)
         self._waiting = 0
         self._refusal = OverloadedError(
-            f"too many calls wait for {work}", hint="repeat the call in some seconds"
+            f"too many calls are waiting for {work}", hint="repeat the call in a few seconds"
         )
 
     @asynccontextmanager

@@ -100,7 +100,7 @@ class Application:
             if inner is None:
                 _refuse(change.path, "is outside the previewed directory")
             if inner == b"" or inner.split(b"/")[0] == os.fsencode(UNDO):
-                _refuse(change.path, "cannot be applied")
+                _refuse(change.path, "is reserved for saved old versions")
             yield _Step(inner, change)
 
     def _check(self, step: _Step) -> None:
@@ -109,7 +109,7 @@ class Application:
         sides = [side for side in (before, after) if side is not None]
         kinds = {stat.S_IFMT(side.mode) for side in sides}
         if len(kinds) > 1:
-            _refuse(step.name, "changes its type")
+            _refuse(step.name, "would change its type")
         if not kinds <= {stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK}:
             _refuse(step.name, "is neither a file, a directory nor a link")
         if after is not None and stat.S_IMODE(after.mode) & ~_KEPT_BITS:
@@ -209,11 +209,13 @@ class Application:
         try:
             outer = os.open(UNDO, _DIRECTORY, dir_fd=self._root)
         except OSError as error:
-            _refuse(os.fsencode(UNDO), f"is no directory: {error.strerror}")
+            _refuse(os.fsencode(UNDO), f"is not a directory: {error.strerror}")
         stack.callback(os.close, outer)
         status = os.fstat(outer)
         if status.st_dev != self._device or status.st_uid != os.geteuid() or status.st_mode & 0o022:
-            _refuse(os.fsencode(UNDO), "is not a directory of yours alone")
+            _refuse(
+                os.fsencode(UNDO), "must belong to this user, and be writable only by this user"
+            )
         with suppress(FileExistsError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
             ignored = os.open(".gitignore", flags, 0o600, dir_fd=outer)
@@ -244,7 +246,7 @@ class Application:
                 written.write(data)
             written.flush()
             if digest.hexdigest() != after.digest:
-                _refuse(step.name, "changed after it was shown")
+                _refuse(step.name, "changed after the preview")
             os.fchown(file, after.uid, after.gid)
             os.fchmod(file, stat.S_IMODE(after.mode))
             os.utime(file, ns=(after.mtime_ns, after.mtime_ns))
@@ -359,4 +361,4 @@ def _refuse(name: bytes, reason: str) -> NoReturn:
     shown = readable_name(
         os.fsdecode(name).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     )
-    raise UsageError(f"nothing is applied: {shown} {reason}", hint="preview the command again")
+    raise UsageError(f"nothing was applied: {shown} {reason}", hint="preview the command again")

@@ -23,8 +23,7 @@ from typing import NoReturn
 
 from shioenv import native
 from shioenv_agents.preview import kernel
-from shioenv_agents.preview.mounts import arrange, guard_proc
-from shioenv_agents.preview.plan import LONGEST, PreviewPlan
+from shioenv_agents.preview.mounts import LONGEST, PreviewPlan, arrange, guard_proc
 
 _KEPT = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 31)
 """Capabilities that root keeps.

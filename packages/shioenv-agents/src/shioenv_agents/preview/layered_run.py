@@ -20,18 +20,25 @@ from typing import Any, BinaryIO
 
 from shioenv.behavior.capture import Recorder
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import keys
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import keys
 from shioenv.errors import HostError, SandboxError, UsageError, did_you_mean
-from shioenv.sandbox.base import GIBIBYTE, MEBIBYTE, Execution, FileChange, FileStat, Limits
-from shioenv.sandbox.scanned import parse_changes
+from shioenv.sandbox.base import (
+    GIBIBYTE,
+    MEBIBYTE,
+    Execution,
+    FileChange,
+    FileStat,
+    Limits,
+    parse_changes,
+)
 from shioenv.system import host_diagnosis
 from shioenv.text import short_repr
 from shioenv_agents.preview import keeper
 from shioenv_agents.preview.apply import Application
 from shioenv_agents.preview.keeper import PATIENCE, Keeper
-from shioenv_agents.preview.plan import LONGEST, PreviewPlan
+from shioenv_agents.preview.mounts import LONGEST, PreviewPlan
 from shioenv_agents.preview.terminal_state import kept_streams
 from shioenv_agents.preview.texts import read_at, text_diff
 
@@ -142,7 +149,7 @@ def preview(
         if apply is None or place is None or not apply(made):
             return made
         if made.behavior.limits_hit or made.behavior.patch_truncated:
-            raise UsageError("nothing is applied: the command reached a limit")
+            raise UsageError("nothing was applied, because the command reached a limit")
         application = Application(place, plan.directories[-1], began)
         undo = application.apply(running.changes, running.open_changed, running.read_changed_link)
         return replace(made, undo=undo)
@@ -180,15 +187,13 @@ def _plan(
     """Return the instructions for a preview without a network. Errors: UsageError."""
     directory = os.path.realpath(root or ".")
     if not Path(directory).is_dir():
-        raise UsageError(
-            f"--root {directory} is not a directory", hint="name an existing directory"
-        )
+        raise UsageError(f"--root {directory} is not a directory", hint="use an existing directory")
     if not command:
         raise UsageError("no command to preview", hint="shioenv preview -- COMMAND")
     here = os.path.realpath(start)
     if (over := next((path for path in secrets if _inside(directory, path)), None)) is not None:
         raise UsageError(
-            f"the directory {directory} lies in the hidden path {over}", hint=f"add --show {over}"
+            f"the directory {directory} is inside the hidden path {over}", hint=f"add --show {over}"
         )
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return PreviewPlan(
@@ -221,7 +226,7 @@ def _hidden(hide: Iterable[str], show: Iterable[str]) -> tuple[str, ...]:
     paths = {os.path.realpath(home / name) for home in _homes() for name in SECRETS}
     for path in hide:
         if not os.path.lexists(Path(path).expanduser()):
-            raise UsageError(f"--hide {path} does not exist", hint="name an existing path")
+            raise UsageError(f"--hide {path} does not exist", hint="use an existing path")
         paths.add(os.path.realpath(Path(path).expanduser()))
     for path in show:
         real = os.path.realpath(Path(path).expanduser())
@@ -334,7 +339,7 @@ class _Running:
         for descriptor in descriptors:
             stack.callback(os.close, descriptor)
         document: dict[str, Any] = (
-            json.loads(told) if told else {"refused": "the keeper was killed"}
+            json.loads(told) if told else {"refused": "its helper process was killed"}
         )
         if "refused" in document:
             raise _refused(document)
@@ -536,12 +541,14 @@ def _moved(patch: ContextPatch, start: bytes) -> Collection[bytes]:
 def _refused(document: Mapping[str, object]) -> HostError:
     reason = str(document["refused"])
     if "mount proc" in reason and (covered := host_diagnosis.covered_proc()):
-        reason += f"; the kernel gives none where parts are covered: {', '.join(covered[:3])}"
+        reason += (
+            f"; the kernel refuses it because parts of /proc are covered: {', '.join(covered[:3])}"
+        )
         return HostError(
             f"this host does not allow previews: {reason}", hint=host_diagnosis.WHOLE_PROC_FIX
         )
     hint = (
-        "for an ordinary user it takes a directory of the user's own in which nothing is mounted "
-        "(--root DIR); shioenv doctor says what this host lacks"
+        "without root, use a directory of your own that contains no mount points (--root DIR); "
+        "`shioenv doctor` lists what this host lacks"
     )
     return HostError(f"this host does not allow previews: {reason}", hint=hint)

@@ -6,17 +6,64 @@ Process 1 of the preview calls `arrange` in a separate mount namespace.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from shioenv_agents.preview import kernel
-from shioenv_agents.preview.plan import PreviewPlan
+
+LONGEST = 4 << 20
+"""Maximum bytes of a plan, and of process 1's report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewPlan:
+    """A command and its environment. Undecodable bytes in file names are surrogates."""
+
+    command: tuple[str, ...]
+    start: str
+    """The start directory of the command."""
+    directories: tuple[str, ...]
+    """Directories to overlay if the whole root cannot be overlaid; the last one is mandatory."""
+    hidden: tuple[str, ...]
+    """Paths that are hidden from the command."""
+    sockets: tuple[str, ...]
+    """Socket files in the caller's network namespace."""
+    whole: bool
+    """Whether to try to overlay the whole root."""
+    network: bool
+    """Whether the command has the host's network."""
+    processes: int
+    disk_bytes: int
+    disk_inodes: int
+    background_seconds: float
+    scan_seconds: float
+    open_files: tuple[int, int]
+    """The soft and the hard limit of the caller's open files."""
+    own_id: bool
+    """Whether the keeper runs in a user namespace that maps only the caller, as id 0."""
+    uid: int
+    gid: int
+    parent: int
+    """The caller's process id."""
+
+    def to_line(self) -> bytes:
+        """Encode the plan as a line of JSON."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> Self:
+        """Decode a line of `to_line`."""
+        document: dict[str, Any] = json.loads(line)
+        lists = {name: tuple(value) for name, value in document.items() if isinstance(value, list)}
+        return cls(**document | lists)
+
 
 MOST_LAYERS = 60
 """Maximum layers of a preview: a message between processes carries 253 descriptors."""
@@ -217,7 +264,7 @@ def _layer_directories(
         place = places[path]
         try:
             if not os.access(f"/proc/self/fd/{place}", os.W_OK):
-                raise PermissionError("it cannot be written to")
+                raise PermissionError("not writable")
             arranged.layers.append(_layer(number, path, place))
         except OSError as error:
             if path == wanted[-1]:

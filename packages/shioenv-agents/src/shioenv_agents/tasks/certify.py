@@ -26,8 +26,13 @@ from shioenv.errors import TaskError
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import atomic_write, locked, refuse_existing, storage_errors
+from shioenv.files.durable import (
+    atomic_write,
+    cache_directory,
+    locked,
+    refuse_existing,
+    storage_errors,
+)
 from shioenv.files.journal import Journal
 from shioenv.live.terminal import Terminal, for_rows
 from shioenv.protocols import CHANNEL
@@ -35,7 +40,7 @@ from shioenv.system.store import System, find_system
 from shioenv_agents.protocols import JUDGE
 from shioenv_agents.tasks.attacks import ATTACKS, forgeries, kinds
 from shioenv_agents.tasks.certificate import Certificate, JudgeCertificate, digest_of
-from shioenv_agents.tasks.determined import leaks, lines_of, untold
+from shioenv_agents.tasks.determined import leaks, lines_of, unstated_facts
 from shioenv_agents.tasks.goal_check import Judge, Verdict, refuse_other
 from shioenv_agents.tasks.make import Report, on_machines, reworded, sandbox_of
 from shioenv_agents.tasks.task import Task, bare, read_tasks, write_tasks
@@ -116,7 +121,7 @@ class Trial:
             return self.machine.read(posixpath.normpath(path))
 
         instant = self.machine.system.declaration.instant
-        return untold(self.task, self._before.document, read, instant)
+        return unstated_facts(self.task, self._before.document, read, instant)
 
     def altered(self) -> list[str]:
         """Return the task's files that differ from the exported ones."""
@@ -150,7 +155,7 @@ def attacked(lane: Lane, task: tuple[int, Task]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Court:
+class JudgeKind:
     """A judge of answers to tasks: its trial, its code, and the attacks on it."""
 
     trial: Callable[[Task, SandboxRunner], Trial] = Trial
@@ -160,7 +165,7 @@ class Court:
     """Returns the kinds of attacks that pass on a task."""
 
 
-OURS: Final = Court()
+OURS: Final = JudgeKind()
 """The judge of rows in a persistent shell, by `Judge`."""
 
 
@@ -168,7 +173,7 @@ def certify_tasks(
     tasks: Iterable[Task],
     *,
     k: int,
-    court: Court = OURS,
+    judge_kind: JudgeKind = OURS,
     kept: Path | None = None,
     system: str | None = None,
     workers: int | None = None,
@@ -177,19 +182,19 @@ def certify_tasks(
 ) -> list[Task]:
     """Return the tasks in order, each with a new certificate, which may have `faults`.
 
-    `court` judges, and is certified first: by the attacks on `ATTACKED` of the tasks, unless this
-    build of the judge was certified before. `kept` is a directory for intermediate results, from
-    which a later call with the same tasks resumes. `system` is another name of the system of the
+    The judge is certified first, by the attacks on `ATTACKED` of the tasks, unless this build of
+    the judge was certified before. `kept` is a directory for intermediate results, from which a
+    later call with the same tasks resumes. `system` is another name of the system of the
     tasks, which must be the same for all. Errors: TaskError for tasks of several systems, or of
     another build; those of `find_system` and sandboxes; DatasetStorageError.
     """
     tasks = [replace(task, certificate=None) for task in tasks]
     built = _system_of(tasks, system)
     name = system or built.name
-    judged_by = certified_judge(tasks, built, name, workers, note, court)
+    judged_by = certified_judge(tasks, built, name, workers, note, judge_kind)
     near = neighbours(tasks)
-    calm = _job(partial(_certified, court=court, k=k, judged_by=judged_by), name, built)
-    loaded = _job(partial(_loaded, court=court), name, built)
+    calm = _job(partial(_certified, judge_kind=judge_kind, k=k, judged_by=judged_by), name, built)
+    loaded = _job(partial(_loaded, judge_kind=judge_kind), name, built)
     found: dict[int, Certificate] = {}
     with _journal(kept, digest_of([k, msgspec.to_builtins([judged_by, *tasks])]), note) as journal:
         if journal is not None:
@@ -264,12 +269,12 @@ def rebased(tasks: Sequence[Task], built: System) -> list[Task]:
             changed = "" if known.digest in {"", _seal(task, known)} else "the certificate or "
         if changed:
             raise TaskError(
-                f"{changed}task {task.id} was changed since it was certified",
+                f"{changed}task {task.id} was changed after certification",
                 hint="certify the changed task without --rebase, on the build that it names",
             )
         if task.system != built.name:
             raise TaskError(
-                f"task {task.id} was made on {task.system}, not on a build of {built.name}",
+                f"task {task.id} was made on {task.system}, not on {built.name}",
                 hint=f"use --system {task.system}",
             )
     return [replace(task, system_digest=built.digest, certificate=None) for task in tasks]
@@ -300,7 +305,7 @@ def recheck_tasks(
     tasks: Iterable[Task],
     *,
     k: int = RUNS,
-    court: Court = OURS,
+    judge_kind: JudgeKind = OURS,
     system: str | None = None,
     workers: int | None = None,
     report: Report = lambda done, total: None,
@@ -312,11 +317,13 @@ def recheck_tasks(
     """
     tasks = list(tasks)
     where = partial(on_machines, system=system, workers=workers)
-    faults = where(partial(_rechecked, court=court, k=k), tasks, report=report)
+    faults = where(partial(_rechecked, judge_kind=judge_kind, k=k), tasks, report=report)
     left = [number for number, found in enumerate(faults) if not found]
     if left:
         with _load():
-            loaded = where(partial(_loaded, court=court), [tasks[number] for number in left])
+            loaded = where(
+                partial(_loaded, judge_kind=judge_kind), [tasks[number] for number in left]
+            )
         for number, passed in zip(left, loaded, strict=True):
             known = tasks[number].certificate
             assert known is not None
@@ -353,23 +360,23 @@ def certified_judge(
     name: str,
     workers: int | None,
     note: Callable[[str], None] = lambda text: None,
-    court: Court = OURS,
+    judge_kind: JudgeKind = OURS,
 ) -> JudgeCertificate:
     """Run the attacks against this build of the judge, on a spread of the tasks.
 
     An earlier result with at least as many tasks is read from the user's cache directory.
     """
-    judge, channel = court.digests()
+    judge, channel = judge_kind.digests()
     count = min(ATTACKED, len(tasks))
     path = cache_directory() / "judges" / f"{judge:.16}-{channel:.16}-{built.digest:.16}.json"
     if path.exists():
         known = msgspec.json.decode(path.read_bytes(), type=JudgeCertificate)
         if known.tasks >= count and (known.judge, known.channel) == (judge, channel):
             return known
-    note(f"{len(ATTACKS)} kinds of attacks on {count} tasks come first, once for this judge")
+    note(f"running {len(ATTACKS)} kinds of attacks on {count} tasks, once for this judge")
     chosen = [tasks[number * len(tasks) // count] for number in range(count)]
     paid: dict[int, list[str]] = {}
-    job = _job(court.attacked, name, built)
+    job = _job(judge_kind.attacked, name, built)
     with LocalExecutor(workers) as executor:
         for number, forged in executor.map(job, enumerate(chosen)):
             paid[number] = forged
@@ -392,10 +399,10 @@ def certificate_of(
     *,
     k: int,
     judged_by: JudgeCertificate,
-    court: Court = OURS,
+    judge_kind: JudgeKind = OURS,
 ) -> Certificate:
     """Return a task's certificate without the runs under load. Errors: those of `Judge`."""
-    trial = court.trial(task, machine)
+    trial = judge_kind.trial(task, machine)
     solved = sum(trial.passes(task.solution) for _ in range(k))
     idle = sum(trial.passes(NOTHING) for _ in range(k))
     misses: list[str] = []
@@ -437,7 +444,7 @@ def certificate_of(
 
 
 def faults_now(
-    task: Task, machine: SandboxRunner, court: Court = OURS, *, k: int = RUNS
+    task: Task, machine: SandboxRunner, judge_kind: JudgeKind = OURS, *, k: int = RUNS
 ) -> tuple[str, ...]:
     """Check a task's certificate again, and return its faults. Errors: those of `Judge`.
 
@@ -452,20 +459,22 @@ def faults_now(
     """
     known = task.certificate
     if known is None:
-        return ("there is no certificate",)
-    trial = court.trial(task, machine)
+        return ("the certificate is missing",)
+    trial = judge_kind.trial(task, machine)
     digests = trial.digests((*known.near_misses, *known.alternatives))
     faults = [
-        f"the {name} was changed since" for name in digests if digests[name] != getattr(known, name)
+        f"changed after certification: {name}"
+        for name in digests
+        if digests[name] != getattr(known, name)
     ]
     if not known.digest:
         faults.append("the certificate has no digest")
     elif not faults and known.digest != _seal(task, known):
-        faults.append("the task or its certificate was changed since")
-    if (known.judged_by.judge, known.judged_by.channel) != court.digests():
-        faults.append("the judge was changed since")
+        faults.append("the task or its certificate was changed after certification")
+    if (known.judged_by.judge, known.judged_by.channel) != judge_kind.digests():
+        faults.append("the judge was changed after certification")
     elif known.judged_by.attacks != len(ATTACKS):
-        faults.append("the number of attacks was changed since")
+        faults.append("the number of attacks was changed after certification")
     if trial.passes(task.reduced):
         faults.append("a part of the solution passes")
     runs = min(known.k, k)
@@ -516,18 +525,25 @@ def _job(do: Callable[..., object], name: str, built: System) -> NumberedJob[Any
 
 
 def _certified(
-    lane: Lane, asked: tuple[int, _Asked], *, court: Court, k: int, judged_by: JudgeCertificate
+    lane: Lane,
+    asked: tuple[int, _Asked],
+    *,
+    judge_kind: JudgeKind,
+    k: int,
+    judged_by: JudgeCertificate,
 ) -> Certificate:
     task, near = asked[1].task, asked[1].near
-    return certificate_of(task, near, sandbox_of(lane), k=k, judged_by=judged_by, court=court)
+    return certificate_of(
+        task, near, sandbox_of(lane), k=k, judged_by=judged_by, judge_kind=judge_kind
+    )
 
 
 def _reworded(lane: Lane, task: tuple[int, Task]) -> Task:
     return reworded(task[1], sandbox_of(lane))
 
 
-def _loaded(lane: Lane, task: tuple[int, Task], *, court: Court) -> int:
-    trial = court.trial(task[1], sandbox_of(lane))
+def _loaded(lane: Lane, task: tuple[int, Task], *, judge_kind: JudgeKind) -> int:
+    trial = judge_kind.trial(task[1], sandbox_of(lane))
     return sum(trial.passes(task[1].solution) for _ in range(2))
 
 
@@ -535,8 +551,10 @@ def _verified(lane: Lane, task: tuple[int, Task]) -> tuple[str, ...]:
     return proof_faults(task[1], sandbox_of(lane))
 
 
-def _rechecked(lane: Lane, task: tuple[int, Task], *, court: Court, k: int) -> tuple[str, ...]:
-    return faults_now(task[1], sandbox_of(lane), court, k=k)
+def _rechecked(
+    lane: Lane, task: tuple[int, Task], *, judge_kind: JudgeKind, k: int
+) -> tuple[str, ...]:
+    return faults_now(task[1], sandbox_of(lane), judge_kind, k=k)
 
 
 @contextmanager

@@ -28,8 +28,8 @@ from shioenv_agents.tasks.prompt import (
     is_worded,
     mode,
     number_of,
+    reveals_solution,
     shows_output,
-    tells_how,
     word,
 )
 from shioenv_agents.tasks.task import Fact, Task
@@ -49,7 +49,9 @@ Read = Callable[[str], bytes | None]
 """A callable that returns a pristine file's content by its name from the start directory."""
 
 
-def untold(task: Task, before: Mapping[str, Any], read: Read, instant: datetime) -> Iterator[str]:
+def unstated_facts(
+    task: Task, before: Mapping[str, Any], read: Read, instant: datetime
+) -> Iterator[str]:
     """Yield facts that the prompt neither states nor implies, in the form of `Verdict.missing`.
 
     `before` is the context at the task's start, and `instant` the system's present.
@@ -210,7 +212,7 @@ def leaks(task: Task, lines_of_machine: Mapping[str, str]) -> Iterator[str]:
     if (
         gives_away(facts, task.solution, parts)
         or shows_output(task.prompt, task.goal)
-        or tells_how(told, task.solution)
+        or reveals_solution(told, task.solution)
     ):
         yield "prompt"
     if " " in task.solution and task.solution in lines_of_machine:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Final
 
 import gymnasium
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.env.same_step import SameStepVectorEnv, Taken
+from shioenv.env.scorer import require_count
 from shioenv.env.spaces import ShellText
 from shioenv.errors import (
     ActionError,
@@ -116,7 +119,7 @@ class TaskEnv(gymnasium.Env[str, str]):
         if not self.tasks or max_turns < 1:
             raise EnvironmentOptionError(
                 f"there are {len(self.tasks)} tasks, and max_turns is {max_turns}",
-                hint="give at least one task, and max_turns of at least 1",
+                hint="use at least one task, and max_turns of at least 1",
             )
         if system is None and len(names) > 1:
             raise EnvironmentOptionError(
@@ -238,3 +241,59 @@ class TaskEnv(gymnasium.Env[str, str]):
 def _readable(text: str) -> str:
     """Replace each NUL of a binary output by a symbol that a space accepts."""
     return text.replace("\0", "\N{SYMBOL FOR NULL}")
+
+
+class TaskVectorEnv(SameStepVectorEnv):
+    """Several `ShIOEnv-Task-v0` environments on one system, each attempt in a separate machine.
+
+    `gymnasium.make_vec("ShIOEnv-Task-v0", num_envs=8, tasks=FILE)` makes such a vector. A step
+    types a line in all environments, at the same time. Attempts at the same task fork its start
+    state: the history, and the verdict before the first line, are computed once. The option `task`
+    of `reset` begins the same task in all environments.
+
+    The results equal those of the same number of single environments with the same seed and lines.
+    Therefore an environment whose episode ends is reset in the same step.
+    """
+
+    def __init__(
+        self, num_envs: int = 1, tasks: str | Path | Iterable[Task] = (), **options: Any
+    ) -> None:
+        """Create the environments without opening machines.
+
+        The options are those of `TaskEnv`, without `render_mode`. Errors: those of `TaskEnv`.
+        """
+        require_count("num_envs", num_envs)
+        if options.get("render_mode") is not None:
+            raise EnvironmentOptionError("vectors cannot be rendered", hint="omit render_mode")
+        known = read_tasks(tasks) if isinstance(tasks, str | Path) else list(tasks)
+        self._own = [TaskEnv(known, **options) for _ in range(num_envs)]
+        super().__init__(self._own)
+        self._threads = ThreadPoolExecutor(num_envs, "shioenv-task")
+
+    def reset(
+        self,
+        *,
+        seed: int | list[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode in each environment. Errors: those of `TaskEnv.reset`."""
+        beginnings = self._own[0].open()
+        beginnings.machine.lends = max(beginnings.machine.lends, self.num_envs)
+        for env in self._own:
+            env.beginnings = beginnings
+        return super().reset(seed=seed, options=options)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close all machines."""
+        self._threads.shutdown()
+        for env in self._own:
+            env.close()
+
+    def _taken(self, actions: Iterable[str]) -> Iterable[Taken]:
+        given = list(zip(self._own, actions, strict=True))
+        typing = [self._threads.submit(env.typed, action) for env, action in given]
+        wait(typing)
+        printed = [future.result() for future in typing]
+        return (
+            env.judged(action, text) for (env, action), text in zip(given, printed, strict=True)
+        )

@@ -18,10 +18,9 @@ from typing import Any, Final, TypeAlias
 from shioenv.behavior.capture import SHELL_FIELDS
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import MONTHS
+from shioenv.domain.context import MONTHS, escape, keys, pointer
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import escape, keys, pointer
 from shioenv.domain.runner import Pristine
 from shioenv.errors import PatchError, TaskError
 from shioenv.live.terminal import Terminal

@@ -18,11 +18,10 @@ from msgspec.structs import replace
 from shioenv.bash.words import plain_words
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import NOTHING
-from shioenv.domain.context import Context
+from shioenv.domain.context import Context, keys, pointer
 from shioenv.domain.inputs import Input
 from shioenv.domain.names import name_bytes, name_text
 from shioenv.domain.patch import ContextPatch, without_contents
-from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.record import Record
 from shioenv.domain.record import encode as encode_record
 from shioenv.execution.job import NumberedJob
@@ -44,22 +43,22 @@ from shioenv_agents.tasks.goal_check import (
     is_now,
     refuse_other,
 )
-from shioenv_agents.tasks.output_requests import asks
+from shioenv_agents.tasks.output_requests import describe_output
 from shioenv_agents.tasks.prompt import (
     ENGLISH,
     SEVERAL,
     UNDONE,
     Content,
+    compose_prompt,
+    describe_content,
+    describe_goal,
     family,
     file_word,
     gives_away,
     like,
     makes,
     number_of,
-    shown,
     shows_output,
-    told,
-    written,
 )
 from shioenv_agents.tasks.task import Goal, Task
 
@@ -224,7 +223,7 @@ def _done(task: Task, machine: SandboxRunner, rows: Iterable[str]) -> Terminal:
 
 
 def _made(lane: Lane, task: tuple[int, Record], digest: str) -> Task | str:
-    return made_of(task[1], sandbox_of(lane), digest)
+    return make_task(task[1], sandbox_of(lane), digest)
 
 
 def sandbox_of(lane: Lane) -> SandboxRunner:
@@ -234,7 +233,7 @@ def sandbox_of(lane: Lane) -> SandboxRunner:
     return sandbox
 
 
-def made_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | str:
+def make_task(record: Record, machine: SandboxRunner, digest: str = "") -> Task | str:
     """Return the proved task that a record makes, or the reason why it makes none.
 
     `digest` is the system's, if already known. Errors: those of sandboxes.
@@ -342,7 +341,7 @@ def _output(shell_input: Input, terminal: Terminal, digests: Mapping[str, str]) 
         first.undo()
         if first.run(Input(shell_input.tokens[: begin - 1]).text).output:
             return None
-    return asks(Input(shell_input.tokens[begin:]))
+    return describe_output(Input(shell_input.tokens[begin:]))
 
 
 def goal_of(
@@ -383,13 +382,15 @@ def prompt_of(
         for name in goal.digests
         if name not in goal.moved
     }
-    lines = told(before.document, goal, [*described.values()], lambda date: is_now(date, instant))
+    lines = describe_goal(
+        before.document, goal, [*described.values()], lambda date: is_now(date, instant)
+    )
     if lines is None or (not lines and output is None):
         return None
     is_archive = any(makes(name) == "archive" for name in draft.commands)
     if is_archive and any(one == like("zeros", name) for name, one in described.items()):
         return None  # an archive of nothing, which no prompt describes
-    return written(
+    return compose_prompt(
         user=str(before.document["user"]),
         cwd=draft.cwd,
         kind=kind or family(draft.commands, goal, before.document),
@@ -443,8 +444,8 @@ def _content(draft: Task, terminal: Terminal, name: str, content: bytes | None) 
     if not all(line.isprintable() for line in text.replace("\t", " ").split("\n")):
         return None
     if old and content.startswith(old) and old.endswith(b"\n"):
-        return shown(name, content[len(old) :].decode(), added=True)
-    return shown(name, text)
+        return describe_content(name, content[len(old) :].decode(), added=True)
+    return describe_content(name, text)
 
 
 def _others(draft: Task, name: str) -> list[str]:

@@ -25,7 +25,7 @@ _BARE: Final = re.compile(r"[$`\\~{}*?\[\]<>|&;()#!^]")
 _QUOTED: Final = re.compile(r"'[^']*'")
 
 
-def asks(shell_input: Input) -> str | None:
+def describe_output(shell_input: Input) -> str | None:
     """Return a description of the input's output, as the end of `Print …`.
 
     None if the templates do not cover all of it. The input is one command, or several joined by

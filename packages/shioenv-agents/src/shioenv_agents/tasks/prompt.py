@@ -19,11 +19,11 @@ from msgspec.structs import replace
 
 from shioenv.bash.words import quoted
 from shioenv.domain.context import MONTHS
-from shioenv.domain.modes import mode_of
 from shioenv.domain.names import name_bytes
+from shioenv.domain.readable import mode_of
 from shioenv.endpoint import Endpoint, ReplyFile
-from shioenv.files.cache_directory import cache_directory
 from shioenv.files.documents import parse_toml
+from shioenv.files.durable import cache_directory
 from shioenv.grammar.library import shipped_headers
 from shioenv_agents.tasks.goal_check import DATES, date_of
 from shioenv_agents.tasks.task import Fact, Goal, GoalKind, Task
@@ -179,7 +179,7 @@ def _noun(files: Mapping[str, str]) -> str:
 # ---- facts
 
 
-def told(
+def describe_goal(
     before: Mapping[str, Any], goal: Goal, contents: Sequence[Content | None], is_now: IsNow
 ) -> list[str] | None:
     """Return the lines that describe a goal's machine state: one or more per fact and content.
@@ -206,7 +206,7 @@ def in_file(prompt: str, file: str) -> str | None:
     """Reword a prompt that asks for an output, so that it asks for the same in a file.
 
     This is for judges that read only files. None if the prompt does not ask for an output in the
-    wording of `written`.
+    wording of `compose_prompt`.
     """
     before, both, after = prompt.rpartition(f"\n\n{_PROMPT['and_prints']}")
     if both:
@@ -219,11 +219,13 @@ def in_file(prompt: str, file: str) -> str | None:
     return f"{begin}\n\n{told}{after.removeprefix(_PROMPT['nothing'])}"
 
 
-def written(*, user: str, cwd: str, kind: str, state: Sequence[str], asked: str | None) -> str:
+def compose_prompt(
+    *, user: str, cwd: str, kind: str, state: Sequence[str], asked: str | None
+) -> str:
     """Return the complete prompt.
 
-    `kind` is the sentence of `family`, `state` are the lines of `told`, and `asked` is the output
-    to print (None: any).
+    `kind` is the sentence of `family`, `state` are the lines of `describe_goal`, and `asked` is the
+    output to print (None: any).
     """
     parts = [_PROMPT["begin"].format(user=user, cwd=word(cwd))]
     if state:
@@ -245,7 +247,7 @@ def written(*, user: str, cwd: str, kind: str, state: Sequence[str], asked: str 
 
 
 def is_worded(prompt: str) -> bool:
-    """Whether a prompt describes its goal in the wording of `written`."""
+    """Whether a prompt describes its goal in the wording of `compose_prompt`."""
     begins = (_PROMPT["state"], _PROMPT["print"], _PROMPT["and_prints"])
     return any(line.startswith(begins) for line in prompt.splitlines())
 
@@ -255,7 +257,7 @@ def like(how: str, name: str, **values: object) -> Content:
     return Content(ENGLISH["contents"][how].format(name=file_word(name), **values))
 
 
-def shown(name: str, text: str, *, added: bool = False) -> Content:
+def describe_content(name: str, text: str, *, added: bool = False) -> Content:
     """Show a content; with `added`, only the part after the old content."""
     if not text:
         return like("empty", name)
@@ -453,13 +455,13 @@ def rephrased(
 ) -> list[Task]:
     """Put a model's wording before each task's prompt, which is kept because it holds the facts.
 
-    A reply that is empty or reveals how the task is done (`tells_how`) is dropped. Replies are
+    A reply that is empty or reveals the solution (`reveals_solution`) is dropped. Replies are
     stored in the file `replay` (None: a file in the user's cache directory), and reused the next
-    time. `url` is the endpoint's address. Errors: those of `asked` and `Endpoint.reply`.
+    time. `url` is the endpoint's address. Errors: those of `checked_endpoint` and `Endpoint.reply`.
     """
     tasks = list(tasks)
     kept = ReplyFile(replay or cache_directory() / "prompts.jsonl")
-    endpoint = asked(url)
+    endpoint = checked_endpoint(url)
     done = []
     for number, task in enumerate(tasks, 1):
         request = {
@@ -474,20 +476,20 @@ def rephrased(
         }
         reply = kept.get(request) or kept.keep(request, endpoint.reply(request))
         said = " ".join(reply["text"].split())
-        tells = not said or tells_how(said, task.solution)
+        tells = not said or reveals_solution(said, task.solution)
         done.append(task if tells else replace(task, prompt=f"{said}\n\n{task.prompt}"))
         report(number, len(tasks))
     return done
 
 
-def asked(url: str) -> Endpoint:
+def checked_endpoint(url: str) -> Endpoint:
     """Return the checked endpoint for `rephrased`. Errors: those of `Endpoint.check`."""
     endpoint = Endpoint("writing prompts", url)
     endpoint.check()
     return endpoint
 
 
-def tells_how(said: str, solution: str) -> bool:
+def reveals_solution(said: str, solution: str) -> bool:
     """Whether a text holds an option of the solution, or two words of the solution in a row."""
     words = {word.strip("`'\"().,;:") for word in said.split()}
     given = solution.split()

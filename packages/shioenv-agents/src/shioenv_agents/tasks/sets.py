@@ -173,11 +173,11 @@ class _Gathered:
         for part, task in drafts:
             length = length_of(task)
             if _asked(task) in known:
-                refused["it was asked already"] += 1
+                refused["it is a duplicate"] += 1
             elif counts[length] >= self.plan.wanted(length):
-                refused["there are enough of its length"] += 1
+                refused["its length has enough tasks"] += 1
             elif any(commands[length, n] >= self.plan.bound(length) for n in commands_of(task)):
-                refused["there are enough of its command"] += 1
+                refused["its command has enough tasks"] += 1
             else:
                 known.add(_asked(task))
                 counts[length] += 1
@@ -331,7 +331,7 @@ def _played(
     sound = []
     numbers = Counter({length: gathered.of(length) for length in LENGTHS})
     for (part, _), task in zip(drafts, certified, strict=True):
-        faults = task.certificate.faults if task.certificate else ("there is no certificate",)
+        faults = task.certificate.faults if task.certificate else ("the certificate is missing",)
         refused["certificates"].update(fault.partition(":")[0] for fault in faults[:1])
         if not faults:
             length = length_of(task)
@@ -456,13 +456,13 @@ def _begun(directory: Path, plan: SetPlan, built: System, agents: Mapping[str, s
     content = json.dumps(document, sort_keys=True).encode()
     if not file.exists():
         if any(entry.name != ROUNDS for entry in directory.iterdir()):
-            raise TaskError(f"{directory} is not a set of tasks", hint="name a new directory")
+            raise TaskError(f"{directory} is not a set of tasks", hint="use a new directory")
         atomic_write(file, content)
     elif file.read_bytes() != content:
         raise TaskError(
             f"{directory} contains a set with other options, another agent or model, or another "
             "build of the system",
-            hint="use the options of that set, or name a new directory",
+            hint="use the options of that set, or a new directory",
         )
 
 
@@ -481,7 +481,7 @@ def _read(file: Path, gathered: _Gathered) -> _Round:
         about = msgspec.json.decode(first, type=_Round)
     except msgspec.DecodeError:
         raise TaskError(
-            f"{file} is not a round of a set", hint="remove it, and it will be made again"
+            f"{file} is not a valid round of a set", hint="delete it; the next call makes it again"
         ) from None
     for line in lines:
         part, _, text = line.partition(b" ")

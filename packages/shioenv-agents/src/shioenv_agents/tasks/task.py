@@ -17,8 +17,8 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct, field
 
+from shioenv.domain.context import keys
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import keys
 from shioenv.errors import PatchError, TaskError
 from shioenv.files.documents import fault
 from shioenv.files.durable import new_file
@@ -264,7 +264,7 @@ def read_tasks(path: str | Path) -> list[Task]:
     tasks = [decode(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line]
     if not tasks:
         raise TaskError(
-            f"{path} contains no tasks", hint="make some: shioenv tasks make DIR --out FILE"
+            f"{path} contains no tasks", hint="make tasks: shioenv tasks make DIR --out FILE"
         )
     return tasks
 

@@ -77,7 +77,7 @@ def composed_tasks(
     chosen = [one for one in tasks if one.kind is GoalKind.STATE and not one.history]
     if not chosen:
         raise TaskError(
-            "none of the tasks is about a state alone",
+            "no task has only a state as its goal",
             hint="make more tasks: shioenv tasks make DIR --out FILE",
         )
     name = system or chosen[0].system

@@ -19,8 +19,8 @@ from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.inputs import Argument, Input, Role, Token
-from shioenv.domain.modes import mode_of
 from shioenv.domain.names import name_bytes
+from shioenv.domain.readable import mode_of
 from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.library import load_grammar, names_of_grammars
 from shioenv.recording.text_score import read_arguments

@@ -87,12 +87,12 @@ def test_certify_writes_what_check_reads(file: Path, tmp_path: Path) -> None:
     write_tasks([sound, replace(other, prompt=f"{other.prompt} More.")], tmp_path / "edited")
     done = run("certify", tmp_path / "edited", "--check", "--json")
     assert done.exit_code == 1
-    assert printed(done)["faulty"][0]["faults"] == ["the prompt was changed since"]
+    assert printed(done)["faulty"][0]["faults"] == ["changed after certification: prompt"]
     assert printed(done)["unchecked"] == ["id", "solved_by"]
     rebased = run("certify", out, "--out", tmp_path / "rebased", "--rebase", "--runs", 1)
     assert rebased.exit_code == 0, rebased.output
     refused = run("certify", tmp_path / "edited", "--out", tmp_path / "x", "--rebase")
-    assert "task t1 was changed since it was certified" in refused.stderr
+    assert "task t1 was changed after certification" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_compose_writes_longer_tasks(file: Path, tmp_path: Path) -> None:
     assert document["tasks"] == len(tasks) == document["lines"] + document["broken"]
     assert {one.id for one in tasks} <= {"n000000", "b000000"}
     nothing = run("compose", file, "--out", tmp_path / "x", "--lines", 0, "--broken", 0)
-    assert "no longer task could be made" in nothing.stderr
+    assert "give no task of several lines" in nothing.stderr
 
 
 def test_show_tells_the_prompt_and_hides_the_solution(file: Path) -> None:
@@ -152,7 +152,7 @@ def test_set_exits_with_1_where_tasks_are_missing(
     monkeypatch.setattr(sets, "make_set", made)
     done = run("set", tmp_path / "set", "--count", 3, "--runs", 1)
     assert done.exit_code == status
-    assert f"{tasks} of 3, of 20 records" in done.stdout
+    assert f"{tasks} of 3, from 20 records" in done.stdout
     assert "1 folders" in done.stdout
     assert "4, by reason in" in done.stdout.replace("\n", " ")
 

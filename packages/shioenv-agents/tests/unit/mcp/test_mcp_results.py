@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
-from shioenv_agents.mcp.results import LARGEST_PATCH, MOST_SHOWN, effects_of, shorten, text_of
 from shioenv_agents.mcp.schema import (
     Prediction,
     PreviewArguments,
@@ -21,6 +20,7 @@ from shioenv_agents.mcp.schema import (
     ShellArguments,
     schema_of,
 )
+from shioenv_agents.mcp.tools import LARGEST_PATCH, MOST_SHOWN, effects_of, shorten, text_of
 
 STRUCTS = (
     ReportedEffects,

@@ -31,7 +31,7 @@ from shioenv.sandbox.base import FileChange, FileStat
 from shioenv.system import host_diagnosis
 from shioenv_agents.preview import inside, keeper, layered_run, mounts
 from shioenv_agents.preview.layered_run import USUAL_LIMITS, Watch
-from shioenv_agents.preview.plan import PreviewPlan
+from shioenv_agents.preview.mounts import PreviewPlan
 from shioenv_agents.preview.terminal_state import kept_streams
 from shioenv_agents.preview.texts import LARGEST_TEXT, read_at
 from support.waiting import wait_until
@@ -216,7 +216,7 @@ def test_wrong_usage_starts_nothing(home: Path, monkeypatch: pytest.MonkeyPatch)
     for words, options, said in (
         ([], {}, "no command"),
         (["true"], {"root": "/no/such"}, "--root /no/such is not a directory"),
-        (["true"], {"root": ".ssh"}, "lies in the hidden path"),
+        (["true"], {"root": ".ssh"}, "is inside the hidden path"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=said):
             layered_run.preview(words, **options)  # type: ignore[arg-type]

@@ -131,7 +131,7 @@ def test_hidden_paths(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert captured("cat", ".netrc", show=["~/.netrc"]).behavior.output == b"secret"
     with pytest.raises(UsageError, match="is not a hidden path"):
         captured("true", show=["token"])
-    with pytest.raises(UsageError, match="lies in the hidden path"):
+    with pytest.raises(UsageError, match="is inside the hidden path"):
         captured("true", root=".ssh")
 
 

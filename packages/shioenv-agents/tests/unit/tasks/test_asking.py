@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shioenv.domain.inputs import Input
-from shioenv_agents.tasks.output_requests import asks
+from shioenv_agents.tasks.output_requests import describe_output
 
 
 def asked(text: str) -> str | None:
@@ -15,7 +15,7 @@ def asked(text: str) -> str | None:
             words[-1] += f" {word}"
         else:
             words.append(word)
-    return asks(Input.from_marked(words))
+    return describe_output(Input.from_marked(words))
 
 
 STEPS = "the result of these steps: take "

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shioenv_agents.tasks.harbor import check
-from shioenv_agents.tasks.prompt import in_file, written
+from shioenv_agents.tasks.prompt import compose_prompt, in_file
 
 FILE = {"mode": "-rw-r--r--", "uid": 0, "gid": 0, "size": 1, "links": 1, "sha256": "a"}
 GOAL = {"entries": {"/made": FILE, "/gone": None}, "output": None}
@@ -95,7 +95,7 @@ PRINTED = "the number of lines of `a`."
 
 @pytest.mark.parametrize("state", [[], ["`b` no longer exists"]])
 def test_a_prompt_is_told_in_the_words_of_a_file(state: list[str]) -> None:
-    prompt = written(user="root", cwd="/", kind="Print it.", state=state, asked=PRINTED)
+    prompt = compose_prompt(user="root", cwd="/", kind="Print it.", state=state, asked=PRINTED)
     other = in_file(prompt, "/answer")
     assert other is not None
     assert f"`/answer` {PRINTED}" in other
@@ -106,6 +106,8 @@ def test_a_prompt_is_told_in_the_words_of_a_file(state: list[str]) -> None:
 
 
 def test_a_prompt_in_other_words_is_not_told() -> None:
-    prompt = written(user="root", cwd="/", kind="Made.", state=["`b` no longer exists"], asked=None)
+    prompt = compose_prompt(
+        user="root", cwd="/", kind="Made.", state=["`b` no longer exists"], asked=None
+    )
     assert in_file(prompt, "/answer") is None
     assert in_file("Print the number of lines.", "/answer") is None

@@ -17,7 +17,7 @@ from shioenv_agents.tasks.harbor.task_folders import (
     GOAL,
     SETTINGS,
     name_of,
-    told,
+    static_files,
     write,
 )
 from shioenv_agents.tasks.harbor.trial_certification import altered_files, folders_of
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 def written(directory: Path, image: str | None = None, task: Task = TASK) -> Path:
     folder = directory / name_of(task)
     goal = {"entries": {"/home/ubuntu/x": None}, "output": None}
-    write({**told(task, image), GOAL: json.dumps(goal)}, folder)
+    write({**static_files(task, image), GOAL: json.dumps(goal)}, folder)
     return folder
 
 
@@ -113,7 +113,7 @@ def test_what_a_folder_holds_is_bounded(folder: Path, monkeypatch: pytest.Monkey
         folders_of(folder.parent)
 
 
-@pytest.mark.parametrize("name", sorted({*told(TASK, None)}))
+@pytest.mark.parametrize("name", sorted({*static_files(TASK, None)}))
 def test_a_file_that_differs_from_the_export_is_named(folder: Path, name: str) -> None:
     file = folder / name
     was = file.read_bytes()

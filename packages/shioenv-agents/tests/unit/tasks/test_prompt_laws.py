@@ -15,19 +15,19 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shioenv.bash.words import plain_words
+from shioenv.domain.context import pointer
 from shioenv.domain.names import name_bytes, name_text
-from shioenv.domain.pointer import pointer
-from shioenv_agents.tasks.determined import untold
+from shioenv_agents.tasks.determined import unstated_facts
 from shioenv_agents.tasks.goal_check import is_now
 from shioenv_agents.tasks.prompt import (
     Content,
+    compose_prompt,
+    describe_content,
+    describe_goal,
     family,
     file_word,
     is_worded,
-    shown,
-    told,
     word,
-    written,
 )
 from shioenv_agents.tasks.task import Goal, Task, read_tasks
 from support.dialect import DIALECT
@@ -100,13 +100,13 @@ def goals(draw: st.DrawFn) -> tuple[dict[str, Any], list[list[Any]]]:
 def lines_of(
     before: Mapping[str, Any], goal: Goal, contents: list[Content] | None = None
 ) -> list[str]:
-    found = told(before, goal, contents or [], lambda date: is_now(date, INSTANT))
+    found = describe_goal(before, goal, contents or [], lambda date: is_now(date, INSTANT))
     assert found is not None
     return found
 
 
 def task(before: Mapping[str, Any], goal: Goal, lines: list[str]) -> Task:
-    prompt = written(
+    prompt = compose_prompt(
         user="root", cwd="/home", kind=family(["x"], goal, before), state=lines, asked=None
     )
     return Task(
@@ -117,7 +117,7 @@ def task(before: Mapping[str, Any], goal: Goal, lines: list[str]) -> Task:
 
 
 def open_facts(before: Mapping[str, Any], one: Task) -> list[str]:
-    return list(untold(one, before, lambda name: None, INSTANT))
+    return list(unstated_facts(one, before, lambda name: None, INSTANT))
 
 
 def bare(prompt: str) -> str:
@@ -209,8 +209,8 @@ def test_a_content_can_be_read_from_its_prompt(name: str, text: str, added: bool
     )
     entry = {"perms": "-rw-r--r--", "links": 1, "owner": "alice", "group": "staff", "size": -1}
     before = {"fs": {name: {**entry, **NOW}}, "user": "root"}
-    found = task(before, goal, lines_of(before, goal, [shown(name, text, added=added)]))
-    assert list(untold(found, before, lambda name: old.encode(), INSTANT)) == []
+    found = task(before, goal, lines_of(before, goal, [describe_content(name, text, added=added)]))
+    assert list(unstated_facts(found, before, lambda name: old.encode(), INSTANT)) == []
     assert_plain(found.prompt)
 
 

@@ -7,9 +7,9 @@ from collections import Counter
 from shioenv_agents.tasks.sets import SetPlan, _Gathered
 from shioenv_agents.tasks.task import LENGTHS, Goal, Task, length_of
 
-LENGTH = "there are enough of its length"
-COMMAND = "there are enough of its command"
-ASKED = "it was asked already"
+LENGTH = "its length has enough tasks"
+COMMAND = "its command has enough tasks"
+ASKED = "it is a duplicate"
 
 
 def task(prompt: str, solution: str = "rm x", history: tuple[str, ...] = ()) -> Task:

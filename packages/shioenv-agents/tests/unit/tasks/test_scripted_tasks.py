@@ -33,7 +33,7 @@ from shioenv_agents.tasks.certify import (
 from shioenv_agents.tasks.episode import SHOWN, Episode, shown
 from shioenv_agents.tasks.goal_check import Judge
 from shioenv_agents.tasks.harbor.task_folders import refusal
-from shioenv_agents.tasks.make import made_of, make_tasks, proved_with_part, reworded, unsuited
+from shioenv_agents.tasks.make import make_task, make_tasks, proved_with_part, reworded, unsuited
 from shioenv_agents.tasks.prompt import in_file
 from shioenv_agents.tasks.task import Goal, GoalKind, Task, read_tasks, write_tasks
 from shioenv_agents.tasks.task_composition import composed_tasks, of_lines, repair_of
@@ -174,7 +174,7 @@ def test_what_makes_no_task_says_why(text: str, why: str | None) -> None:
 
 def test_a_record_of_another_behavior_makes_no_task() -> None:
     other = record("sort -r a", output_bytes=b"x\n")
-    assert made_of(other, MACHINE) == "its input has another effect in a persistent shell"
+    assert make_task(other, MACHINE) == "its input has another effect in a persistent shell"
 
 
 @pytest.mark.parametrize(
@@ -342,20 +342,23 @@ def with_certificate(whole: Task, **change: Any) -> Task:
 
 def test_a_certificate_is_found_again() -> None:
     assert faults_now(certified(), MACHINE) == ()
-    assert faults_now(task("rm b"), MACHINE) == ("there is no certificate",)
+    assert faults_now(task("rm b"), MACHINE) == ("the certificate is missing",)
 
 
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
         ({"digest": ""}, "the certificate has no digest"),
-        ({"digest": "0" * 64}, "the task or its certificate was changed since"),
-        ({"goal": ""}, "the goal was changed since"),
-        ({"prompt": ""}, "the prompt was changed since"),
-        ({"tests": ""}, "the tests was changed since"),
-        ({"system": ""}, "the system was changed since"),
-        ({"judged_by": replace(STOOD, judge="x")}, "the judge was changed since"),
-        ({"judged_by": replace(STOOD, attacks=1)}, "the number of attacks was changed since"),
+        ({"digest": "0" * 64}, "the task or its certificate was changed after certification"),
+        ({"goal": ""}, "changed after certification: goal"),
+        ({"prompt": ""}, "changed after certification: prompt"),
+        ({"tests": ""}, "changed after certification: tests"),
+        ({"system": ""}, "changed after certification: system"),
+        ({"judged_by": replace(STOOD, judge="x")}, "the judge was changed after certification"),
+        (
+            {"judged_by": replace(STOOD, attacks=1)},
+            "the number of attacks was changed after certification",
+        ),
     ],
 )
 def test_an_edit_of_a_certificate_is_a_fault(change: dict[str, Any], fault: str) -> None:
@@ -423,7 +426,7 @@ def test_tasks_are_certified_and_checked_again(serial: None, tmp_path: Path) -> 
     kept = read_tasks(tmp_path / "out")
     assert [one.id for one in kept] == ["rm", "cp"]
     assert recheck_tasks(kept) == [(), ()]
-    assert recheck_tasks([tasks[0]]) == [("there is no certificate",)]
+    assert recheck_tasks([tasks[0]]) == [("the certificate is missing",)]
     assert not (tmp_path / "out.partial").exists()
     write_tasks([open_], tmp_path / "open")
     with pytest.raises(TaskError, match="have faults"):
@@ -470,7 +473,7 @@ def test_longer_tasks_are_composed(serial: None) -> None:
         "Someone made unwanted changes to this machine. Undo them." in one.prompt for one in broken
     )
     assert verify_tasks(found.tasks) == [()] * len(found.tasks)
-    with pytest.raises(TaskError, match="about a state"):
+    with pytest.raises(TaskError, match="only a state as its goal"):
         composed_tasks([task("sort -r a")], lines=1, broken=1)
 
 

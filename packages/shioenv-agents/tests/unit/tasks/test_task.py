@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shioenv.errors import OutputExistsError, TaskError
-from shioenv_agents.tasks.prompt import tells_how
+from shioenv_agents.tasks.prompt import reveals_solution
 from shioenv_agents.tasks.task import Goal, GoalKind, Task, decode, encode, read_tasks, write_tasks
 
 
@@ -84,7 +84,7 @@ def test_a_file_without_tasks_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_reply_that_tells_how_is_known() -> None:
-    assert tells_how("Use `-rf` on it.", "rm -rf old")
-    assert tells_how("Just type rm -rf old.", "rm -rf old")
-    assert tells_how("Try sort names.txt for this", "sort names.txt > x")
-    assert not tells_how("Please get rid of old.", "rm -rf old")
+    assert reveals_solution("Use `-rf` on it.", "rm -rf old")
+    assert reveals_solution("Just type rm -rf old.", "rm -rf old")
+    assert reveals_solution("Try sort names.txt for this", "sort names.txt > x")
+    assert not reveals_solution("Please get rid of old.", "rm -rf old")

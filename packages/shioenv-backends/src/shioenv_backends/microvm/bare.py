@@ -78,7 +78,7 @@ class BareSandbox(MicrovmSandbox):
         script = _preparation(self.system.declaration.machine)
         prepared = self._run(Request(script, cwd="/", wall_seconds=STARTING_SECONDS), Ask.KEEP)
         if prepared.exit_code or prepared.output:
-            raise SandboxError(f"the machine was not prepared: {prepared.output!r}")
+            raise SandboxError(f"the machine could not be prepared: {prepared.output!r}")
 
     def _compared(self, change: FileChange) -> FileChange:
         """Return the change with the known digest of the previous content.

@@ -29,8 +29,7 @@ from urllib.request import urlopen
 from uuid import UUID
 
 from shioenv.errors import BuildToolError, HostError, SystemBuildError, SystemNotBuiltError
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import atomic_write, sha256_of
+from shioenv.files.durable import atomic_write, cache_directory, sha256_of
 from shioenv.native import built
 from shioenv.system import build as building
 from shioenv.system.bootstrap import Progress
@@ -188,7 +187,7 @@ def _make(system: System, package: Path, sha256: str, key: str, report: Progress
         unpacked = read_kernel(package)
         (work / "vmlinux").write_bytes(uncompressed(unpacked.image))
         (work / "initramfs").write_bytes(_initramfs(system, unpacked))
-        report("making the disk")
+        report("creating the disk")
         make_disk(system, root_disk(system.declaration.machine), work / "disk")
         names = ("vmlinux", "initramfs", "disk")
         record = {
@@ -234,10 +233,10 @@ def _downloaded(kernel: KernelPackage, cache: Path, report: Progress) -> Path:
         if hashlib.sha256(content).hexdigest() == kernel.sha256:
             atomic_write(place, content)
             return place
-        failed.append(f"{address}: other bytes than expected")
+        failed.append(f"{address}: the checksum differs")
     raise SystemBuildError(
         "the kernel could not be downloaded:\n" + "\n".join(failed),
-        hint="take a package of a kernel for virtual machines, 6.16 or newer, to this host: "
+        hint="copy a package of a kernel for virtual machines, 6.16 or newer, to this host: "
         "--kernel FILE.deb",
     )
 
@@ -255,9 +254,9 @@ def read_kernel(package: Path) -> UnpackedKernel:
                 elif held and ".ko" in name.suffixes:
                     modules[name.name.partition(".ko")[0].replace("-", "_")] = held.read()
     except (OSError, tarfile.TarError, lzma.LZMAError, ValueError) as error:
-        raise SystemBuildError(f"{package} cannot be read as a package: {error}") from error
+        raise SystemBuildError(f"{package} is not a valid package: {error}") from error
     if not image:
-        raise SystemBuildError(f"{package} has no kernel", hint="give a linux-image package")
+        raise SystemBuildError(f"{package} has no kernel", hint="use a linux-image package")
     return UnpackedKernel(release, image, modules)
 
 
@@ -265,7 +264,7 @@ def _data(package: Path) -> bytes:
     """Return the tar file in a package, which is an `ar` archive of three members."""
     with package.open("rb") as file:
         if file.read(8) != b"!<arch>\n":
-            raise ValueError("it is no .deb")
+            raise ValueError("not a .deb file")
         while head := file.read(60):
             name, size = head[:16].decode("ascii").strip(), int(head[48:58])
             content = file.read(size + size % 2)[:size]
@@ -273,7 +272,7 @@ def _data(package: Path) -> bytes:
                 return lzma.decompress(content)
             if name.startswith("data.tar.zst"):
                 return _unzstd(content)
-    raise ValueError("it has no data compressed with xz or zstd")
+    raise ValueError("its data is not compressed with xz or zstd")
 
 
 def _unzstd(content: bytes) -> bytes:
@@ -499,7 +498,7 @@ def _run_mapped(command: list[str], system: System, instant: int, **options: Any
         said = done.stderr.decode("utf-8", "replace").strip()
         if done.returncode == 127:
             raise BuildToolError(f"a disk: {said}", hint="apt-get install e2fsprogs tar")
-        raise HostError(f"{command[0]}: {said}", hint="a disk was not made")
+        raise HostError(f"{command[0]}: {said}", hint="the disk could not be created")
     return bytes(done.stdout)
 
 

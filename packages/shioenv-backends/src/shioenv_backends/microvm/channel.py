@@ -50,14 +50,14 @@ class GuestChannel:
         until = time.monotonic() + seconds
         kind, length = _HEAD.unpack(self._read(_HEAD.size, until))
         if length > 4 * _LONGEST:
-            raise ConnectionError(f"a frame of {length} bytes")
+            raise ConnectionError(f"received a frame of {length} bytes")
         return kind, self._read(length, until)
 
     def expect(self, kind: FrameKind, seconds: float) -> bytes:
         """Return the body of the next frame, which must be of this kind."""
         got, body = self.receive(seconds)
         if got != kind.value:
-            raise ConnectionError(f"a frame of kind {got!r} where {kind.value!r} was due")
+            raise ConnectionError(f"received a frame of kind {got!r} instead of {kind.value!r}")
         return body
 
     def set_time(self, seconds: float) -> None:

@@ -46,8 +46,8 @@ def find_firecracker() -> str:
     if found is None or shutil.which("setpriv") is None:
         raise HostError(
             f"{PROGRAM if found is None else 'setpriv'} is missing; --sandbox firecracker needs it",
-            hint="put a release of Firecracker (github.com/firecracker-microvm/firecracker) where "
-            "PATH has it; --sandbox microvm runs in QEMU"
+            hint="install a release of Firecracker (github.com/firecracker-microvm/firecracker) in "
+            "PATH, or use --sandbox microvm, which runs in QEMU"
             if found is None
             else "apt-get install util-linux",
         )
@@ -223,7 +223,7 @@ class FirecrackerMachine:
             said = answer.read().decode("utf-8", "replace")
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise SandboxError(f"Firecracker is gone: {error}") from error
+            raise SandboxError(f"Firecracker ended: {error}") from error
         finally:
             connection.close()
         if answer.status >= 300:
@@ -250,7 +250,7 @@ class FirecrackerMachine:
             connection.close()
             if time.monotonic() > until or self._process.poll() is not None:
                 self.close()
-                raise SandboxError("the guest does not answer")
+                raise SandboxError("the guest does not respond")
             time.sleep(0.02)
         self._channel = GuestChannel(connection)
         self._channel.send(FrameKind.PING, _PING)

@@ -40,13 +40,13 @@ class MicrovmBackend:
             program = find_qemu()
             microvm = find_microvm(system)
             how = (
-                "KVM: the processor runs the guest"
+                "KVM: the guest runs on the processor"
                 if accelerator(microvm) == "kvm"
                 else "TCG: the processor is simulated, ten to a hundred times as slow"
             )
             return f"{program}, Linux {microvm.release}, {how}"
 
-        why = "with --sandbox microvm inputs run under a kernel of their own"
+        why = "with --sandbox microvm, inputs run under a separate kernel"
         return [replace(try_it("microVM", attempt, why), needed=False)]
 
     def build(self, system: System, kernel: Path | None, report: Progress) -> None:
@@ -90,13 +90,13 @@ class FirecrackerBackend(MicrovmBackend):
             microvm = find_microvm(system)
             if not may_open_kvm():
                 raise HostError(
-                    f"{program} is there, but this user cannot open {KVM}",
-                    hint="Firecracker runs on KVM alone; --sandbox microvm does without",
+                    f"{program} is installed, but this user cannot open {KVM}",
+                    hint="Firecracker requires KVM; --sandbox microvm does not",
                 )
             version = firecracker_version()
-            return f"{program} ({version}), Linux {microvm.release}; never tried with it"
+            return f"{program} ({version}), Linux {microvm.release}; untested"
 
-        why = "with --sandbox firecracker inputs run in a machine like the paper's"
+        why = "with --sandbox firecracker, inputs run in a machine like the paper's"
         return [replace(try_it("Firecracker", attempt, why), needed=False)]
 
 

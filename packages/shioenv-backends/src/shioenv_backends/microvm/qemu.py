@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.errors import HostError, SandboxError
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import atomic_write
+from shioenv.files.durable import atomic_write, cache_directory
 from shioenv.sandbox.base import MEBIBYTE
 from shioenv_backends.microvm.boot import Microvm
 from shioenv_backends.microvm.channel import FrameKind, GuestChannel
@@ -175,7 +174,7 @@ class QemuMachine:
             self.close()
             raise SandboxError(
                 f"the machine did not start: {error}{said and f': {said}'}",
-                hint="shioenv doctor says what this host can run",
+                hint="`shioenv doctor` lists what this host supports",
             ) from error
         except BaseException:
             self.close()

@@ -52,7 +52,7 @@ def open_kept(place: Path) -> tuple[int, ...]:
     try:
         if (place / "sum").read_text() != _sum(opened):
             shutil.rmtree(place, ignore_errors=True)
-            raise OSError(f"{place} holds other bytes than were kept")
+            raise OSError(f"{place} was modified after it was saved")
     except ValueError as error:
         _close(opened)
         raise OSError(str(error)) from error

@@ -172,7 +172,7 @@ class MicrovmSandbox(NamespaceSandbox):
             )
         except OSError as error:
             machine.close()
-            raise SandboxError(f"the machine is gone: {error}") from error
+            raise SandboxError(f"the machine ended: {error}") from error
         except BaseException:
             machine.close()
             raise
@@ -184,8 +184,8 @@ class MicrovmSandbox(NamespaceSandbox):
         if self.system.tree_sums.get(form, total) != total:
             machine.close()
             raise SystemCorruptError(
-                f"the microVM of the system {self.system.name} holds other files than the system",
-                hint=f"shioenv system build {self.system.name} --microvm makes it anew",
+                f"the microVM of the system {self.system.name} does not match the system's files",
+                hint=f"rebuild it: shioenv system build {self.system.name} --microvm",
             )
         return machine, SupervisorStream(machine.channel, STARTING_SECONDS)
 
@@ -199,7 +199,7 @@ class MicrovmSandbox(NamespaceSandbox):
             machine.channel.set_time(self._instant + ahead)
         except OSError as error:
             machine.close()
-            raise SandboxError(f"the machine is gone: {error}") from error
+            raise SandboxError(f"the machine ended: {error}") from error
         return machine
 
     def _kernel(self) -> ShownKernel:

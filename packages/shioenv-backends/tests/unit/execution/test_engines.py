@@ -28,7 +28,7 @@ def test_missing_ray_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_engines_and_addresses_that_cannot_be_meant(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no engine is called 'rya'"):
+    with pytest.raises(UsageError, match="unknown engine 'rya'"):
         make(tmp_path / "a", "rya")
     with pytest.raises(UsageError, match="--address needs --engine ray"):
         make(tmp_path / "a", "local", "auto")
@@ -38,7 +38,7 @@ def test_engines_and_addresses_that_cannot_be_meant(tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_does_not_answer(tmp_path: Path) -> None:
-    with pytest.raises(HostError, match=r"no Ray cluster answers at 127\.0\.0\.1:1"):
+    with pytest.raises(HostError, match=r"no Ray cluster responds at 127\.0\.0\.1:1"):
         make(tmp_path / "a", address="127.0.0.1:1")
 
 

@@ -49,7 +49,7 @@ def test_what_is_broken_is_thrown_away_and_can_be_kept_anew(
         else:
             file.seek(2)
             file.write(b"X")
-    with pytest.raises(OSError, match="other bytes"):
+    with pytest.raises(OSError, match="modified after it was saved"):
         MachineTemplate(hardware, kept)
     assert not kept.exists()
     template = MachineTemplate(hardware)

@@ -183,7 +183,7 @@ def adapt_inputs(
     StartDirectoryError.
     """
     if count is not None and count < 1:
-        raise UsageError(f"cannot make {count} inputs", hint="give at least 1")
+        raise UsageError(f"count {count}: expected at least 1")
     aside: list[tuple[Question, str]] = []
     made: list[Question] = []
     seen: set[tuple[object, ...]] = set()
@@ -198,7 +198,7 @@ def adapt_inputs(
             continue
         adapted = _new(template, 0, seed, seen)
         if adapted is None:
-            aside.append((question, "the same input as an earlier one"))
+            aside.append((question, "duplicate of an earlier input"))
             continue
         made.append(adapted)
         waiting.append(template)
@@ -324,7 +324,7 @@ def _pieces(
             slots.append((word.start + start, word.end, _Slot(role, written)))
     for name, place in places.uses:
         if name not in known and not any(start <= place < end for start, end, _ in slots):
-            return "left over: a variable that nothing sets"
+            return "unresolved: a variable that is never set"
     pieces: list[str | _Slot] = []
     end = 0
     for start, after, slot in sorted(slots, key=lambda found: found[0]):
@@ -333,11 +333,11 @@ def _pieces(
     pieces.append(text[end:])
     rest = "".join(part if isinstance(part, str) else "_" for part in pieces)
     if any(match[0] not in known for match in _PLACEHOLDER.finditer(rest)):
-        return "left over: a placeholder inside a word"
+        return "unresolved: a placeholder inside a word"
     if _ELLIPSIS.search(rest):
-        return "left over: an ellipsis"
+        return "unresolved: an ellipsis"
     if re.search(r"(?<!\S)<[A-Za-z][\w -]*>", re.sub(r"'[^']*'|\"[^\"]*\"", "", rest)):
-        return "left over: words in angle brackets"
+        return "unresolved: words in angle brackets"
     return tuple(part for part in pieces if part != "")
 
 

@@ -8,11 +8,11 @@ from functools import cache
 from types import MappingProxyType
 
 from shioenv.bash.words import split_words
-from shioenv.grammar.describe import ArgumentKind, DescribedSegment, Describer
 from shioenv.grammar.kinds import KINDS
 from shioenv.grammar.library import load_grammars, shipped_headers
 from shioenv.grammar.spelling import received_form
 from shioenv.grammar.traits import PATHS, RoleChange, Traits, read_operands
+from shioenv_eval.grammars.describe import ArgumentKind, DescribedSegment, Describer
 from shioenv_eval.places import Places
 
 OF_KIND = frozenset(

@@ -39,7 +39,7 @@ def unfit(text: str, places: Places) -> str | None:
     `endless: ` if the input does not end by itself, or only after more than 5 seconds.
     """
     if _BOMB.search(text):
-        return "dangerous: it makes processes without end"
+        return "dangerous: a fork bomb"
     for word in places.words:
         if word.sign and word.sign.startswith((">", "&>")) and _DISKS.fullmatch(word.text):
             return "dangerous: it writes to a disk"
@@ -54,7 +54,7 @@ def _reason(words: Sequence[str], text: str) -> str | None:
     name = words[0].rpartition("/")[2]
     rest = words[1:]
     if name in _OFF or (name == "systemctl" and not _OFF.isdisjoint(rest)):
-        return "dangerous: it turns the machine off"
+        return "dangerous: it shuts the machine down"
     if _FORMATS.fullmatch(name) or (name == "dd" and any(map(_is_disk_target, rest))):
         return "dangerous: it writes to a disk"
     traits = traits_of(name)
@@ -91,7 +91,7 @@ def _endless(name: str, rest: Sequence[str], text: str) -> str | None:
     if name == "tail" and any(map(_FOLLOWS.fullmatch, rest)) and "--pid" not in " ".join(rest):
         return "endless: tail follows a file"
     if name == "dmesg" and not {"-w", "--follow", "-W"}.isdisjoint(rest):
-        return "endless: dmesg follows"
+        return "endless: dmesg follows the log"
     if name == "free" and "-s" in rest and "-c" not in rest:
         return "endless: free repeats"
     if name in ("nc", "ncat") and any(re.match(r"-[a-z]*l", word) for word in rest):

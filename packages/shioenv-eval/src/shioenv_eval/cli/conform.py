@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shioenv.cli import printing, shared
+from shioenv.cli import printing, shared, stdin
 from shioenv.cli.progress import Meter
 from shioenv.text import fixed
 from shioenv_eval.cli.evaluate import AnswerSeconds
@@ -51,6 +51,14 @@ def conform(
             metavar="NAME",
             autocompletion=shared.complete_systems,
             help="Compare another built system instead.",
+        ),
+    ] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="INPUTS",
+            help="File of inputs to use instead of sampled cases, as for `suite record` (- is "
+            "stdin).",
         ),
     ] = None,
     command: shared.CommandNames = None,
@@ -102,31 +110,39 @@ def conform(
     from shioenv.domain.predictor import PatchLevel
     from shioenv.errors import UsageError
     from shioenv.files.durable import refuse_unwritable
-    from shioenv_eval.conform.comparison import compare_with_machine
-    from shioenv_eval.conform.finding_files import RESULTS, write_comparison
+    from shioenv_eval.conform.comparison import RESULTS, compare_with_machine, write_comparison
     from shioenv_eval.conform.truth import Choice
     from shioenv_eval.predictor_pool import Bounds
+    from shioenv_eval.suite import suite_inputs
 
     if (against is None) == (against_system is None):
         raise UsageError(
-            "give either --against or --against-system",
-            hint="--against bashkit, --against ./my-shell.py, --against-system NAME",
+            "expected either --against or --against-system",
+            hint="--against bashkit, --against ./my-shell.py, or --against-system NAME",
         )
+    if inputs is not None and command:
+        raise UsageError("--inputs brings its own commands", hint="leave --command out")
     if level is not None and level not in list(PatchLevel):
-        raise UsageError(f"no level is called {level!r}", hint=", ".join(PatchLevel))
+        raise UsageError(
+            f"--level {level!r}: unknown level", hint=f"choose from {', '.join(PatchLevel)}"
+        )
     if out is not None:
         refuse_unwritable(out / RESULTS)
+    given = () if inputs is None else tuple(suite_inputs(stdin.given(inputs)))
     with (
-        Meter(lasting=True, stopped="stopped; what was executed is kept: run this again") as meter,
+        Meter(
+            lasting=True,
+            stopped="stopped; finished executions are saved: run the same command to resume",
+        ) as meter,
         compare_with_machine(
             against if against is not None else f"sandbox:{against_system}",
             system=system,
-            choice=Choice(tuple(command or ()), cases, seed),
+            choice=Choice(tuple(command or ()), cases, seed, given),
             level=None if level is None else PatchLevel(level),
             workers=workers,
             bounds=Bounds(timeout, start_timeout),
-            progress=meter.tell,
-            tell=meter.say,
+            progress=meter.update,
+            tell=meter.print_note,
         ) as done,
     ):
         if out is not None:
@@ -153,8 +169,9 @@ def _parts(document: dict[str, Any]) -> Iterator[Table | str]:
         yield ""
     title = printing.printable(f"{document['against']} {document['version']}")
     yield (
-        f"{title}: {fixed(document['share'])} of {document['steady']:,} cases right at the level "
-        f"{document['level']}; {document['drawn'] - document['steady']:,} cases are not steady"
+        f"{title}: {fixed(document['share'])} of {document['steady']:,} steady cases are right at "
+        f"the level {document['level']}; {document['drawn'] - document['steady']:,} other cases "
+        "are not steady"
     )
     findings = document["findings"]
     for number, one in enumerate(findings[:SHOWN], 1):
@@ -170,7 +187,7 @@ def _parts(document: dict[str, Any]) -> Iterator[Table | str]:
             yield f"  and {len(lines) - LINES} more lines"
     if len(findings) > SHOWN:
         yield ""
-        yield f"and {len(findings) - SHOWN:,} more findings: --out DIR"
+        yield f"and {len(findings) - SHOWN:,} more findings; --out DIR writes all"
 
 
 @shared.command(app, "shioenv conform export ./shell-truth --count 20000")
@@ -195,14 +212,17 @@ def export(
     from shioenv_eval.conform.data import export_truth
     from shioenv_eval.conform.truth import Choice
 
-    with Meter(lasting=True, stopped="stopped; what was executed is kept: run this again") as meter:
+    with Meter(
+        lasting=True,
+        stopped="stopped; finished executions are saved: run the same command to resume",
+    ) as meter:
         done = export_truth(
             directory,
             system=system,
             choice=Choice(tuple(command or ()), cases, seed),
             workers=workers,
             licence=licence,
-            progress=meter.tell,
+            progress=meter.update,
         )
     document = done.to_json()
     splits = ", ".join(f"{count:,} {name}" for name, count in done.splits.items())

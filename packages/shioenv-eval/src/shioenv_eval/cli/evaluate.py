@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from shioenv_eval.evaluate import Evaluation
+    from shioenv_eval.suite import Suite
 
 app = typer.Typer(name="evaluate", help="Evaluate predictors on a suite and report accuracy.")
 
@@ -39,8 +40,20 @@ def evaluate(
         ),
     ] = None,
     suite: Annotated[
-        Path | None, typer.Option(metavar="SUITE", help="The suite with the ground truth.")
+        Path | None,
+        typer.Option(
+            metavar="SUITE",
+            autocompletion=shared.completing("shioenv_eval.suite:FROZEN"),
+            help="The suite with the ground truth: a file, or the included public-test, "
+            "sessions-200 or conformance.",
+        ),
     ] = None,
+    run_again: Annotated[
+        bool,
+        typer.Option(
+            "--run-again", help="First record the suite's inputs again on the built system."
+        ),
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -71,7 +84,7 @@ def evaluate(
     Each metric has a 95% interval, for single-step inputs, multi-step inputs and all. Differences
     between predictors are reported too. A crash, a late answer and an invalid answer count as
     wrong. A predictor without any answer is not evaluated. The exit status is 1 if a predictor
-    could not run here, or gave no answer.
+    could not run here, or gave no answer. An included suite needs no built system.
     """
     from shioenv.errors import UsageError
     from shioenv_eval.evaluate import evaluate as evaluate_predictors
@@ -81,23 +94,54 @@ def evaluate(
             "--predictor and --suite are required",
             hint="shioenv evaluate --predictor sandbox --suite FILE",
         )
-    stopped = "stopped" if out is None else f"stopped; answers are kept in {out}: run this again"
+    stopped = "stopped" if out is None else f"stopped; answers are saved in {out}: run this again"
     with Meter(lasting=True, stopped=stopped) as meter:
         done = evaluate_predictors(
-            suite,
+            _run_again(suite, out, workers, meter) if run_again else suite,
             predictor,
             out,
             workers=workers,
             timeout=timeout,
             start_timeout=start_timeout,
-            report=lambda name, *counts: meter.tell(f"answers of {name}", *counts),
-            tell=meter.say,
+            report=lambda name, *counts: meter.update(f"answers of {name}", *counts),
+            tell=meter.print_note,
         )
     for line in _unanswered(done):
         printing.note(line)
     document = done.document
     status = 1 if done.unable else 0
     return shared.Printout(document, _parts(done, document), indent=2, status=status)
+
+
+def _run_again(suite: Path, out: Path | None, workers: int | None, meter: Meter) -> Suite:
+    """Record a suite's inputs anew, or return the recording that `out` has from an earlier call."""
+    from dataclasses import replace
+
+    from shioenv.sandbox.base import Limits
+    from shioenv_eval.evaluate import SUITE
+    from shioenv_eval.suite import read_suite, write_suite
+    from shioenv_eval.suite_recorder import recorded_suite
+
+    given = read_suite(suite)
+    head, questions = given.head, [case.question for case in given.cases]
+    if out is not None and (out / SUITE).exists():
+        kept = read_suite(out / SUITE)
+        if [case.question for case in kept.cases] == questions:
+            return kept
+    with recorded_suite(
+        questions,
+        system=head.system,
+        limits=Limits(**head.limits),
+        runs=head.runs,
+        seconds_apart=head.seconds_apart,
+        workers=workers,
+        report=lambda done, total: meter.update("runs", done, total),
+    ) as recorded:
+        again = replace(recorded, head=replace(recorded.head, name=head.name))
+        if out is not None:
+            write_suite(again, out / SUITE)
+            return read_suite(out / SUITE)
+        return again
 
 
 def _parts(done: Evaluation, document: dict[str, Any]) -> Iterator[Table | str]:
@@ -116,9 +160,9 @@ def _parts(done: Evaluation, document: dict[str, Any]) -> Iterator[Table | str]:
         if "training" in facts:
             known, everything = facts["training"], facts["all"]
             yield (
-                f"{name}: trained on the text of {known['text']:.1%} of the inputs, on the form of "
-                f"{known['form']:.1%}; EM of the others {fixed(everything['em_new_text'][0])} and "
-                f"{fixed(everything['em_new_form'][0])}"
+                f"{name}: its training data has the text of {known['text']:.1%} of the inputs, and "
+                f"the normal form of {known['form']:.1%}; EM of the remaining inputs: "
+                f"{fixed(everything['em_new_text'][0])} and {fixed(everything['em_new_form'][0])}"
             )
         if "tokens" in facts:
             asked, answered = facts["tokens"].values()
@@ -141,7 +185,7 @@ def _unanswered(done: Evaluation) -> Iterator[str]:
             counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
             yield (
                 f"warning: {printing.printable(one.name)}: {len(lacking)} of {len(one.said)} "
-                f"answers are none and count as wrong ({counted}); the first, to "
+                f"answers are missing or invalid, and count as wrong ({counted}); the first, to "
                 f"{printing.printable(text)!r:.80}: {printing.printable(first.why)}"
             )
     for name, why in done.unable.items():
@@ -162,7 +206,7 @@ def report(
     and no other file.
     """
     from shioenv_eval.evaluation_page import write_page
-    from shioenv_eval.report.template import FILE
+    from shioenv_eval.report.markup import FILE
 
     done = write_page(directory, out)
     path = directory / FILE if out is None else out
@@ -181,6 +225,38 @@ def table(
 
     done = read_evaluation(directory)
     return shared.Printout(done.document, [markdown(done).rstrip()], indent=2)
+
+
+@shared.command(
+    app, "shioenv evaluate answers ./evaluation --predictor trivial --out answers.jsonl", "answers"
+)
+def write_answers(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory of an evaluation.")],
+    name: Annotated[
+        str, typer.Option("--predictor", metavar="NAME[:ARGS]", help="One of its predictors.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write, as JSON Lines.")],
+) -> shared.Printout:
+    """Write a predictor's answers to a file of JSON Lines.
+
+    The predictor `recording:FILE` reads it, and so does the checker `judge.py`.
+    """
+    import json
+
+    from shioenv.errors import UsageError
+    from shioenv.files.durable import atomic_write, storage_errors
+    from shioenv_eval.evaluate import read_evaluation
+    from shioenv_eval.predictors.recording import recorded_lines
+
+    done = read_evaluation(directory)
+    judged = next((one for one in done.predictors if one.name == name), None)
+    if judged is None:
+        known = ", ".join(one.name for one in done.predictors)
+        raise UsageError(f"{directory} has no answers of {name}", hint=f"it has: {known}")
+    lines = [json.dumps(line) for line in recorded_lines(done.suite, judged)]
+    with storage_errors(out):
+        atomic_write(out, "".join(f"{line}\n" for line in lines).encode())
+    return shared.Printout({"answers": len(lines) - 1}, [f"{out}: {len(lines) - 1} answers"])
 
 
 @shared.command(app, "shioenv evaluate prepare cowrie just-bash")

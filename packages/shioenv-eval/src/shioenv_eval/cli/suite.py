@@ -34,9 +34,9 @@ def record(
         Path,
         typer.Argument(
             metavar="INPUTS",
-            autocompletion=shared.completing("public", "public-dev", "public-test"),
+            autocompletion=shared.completing("public", "public-dev", "shioenv_eval.suite:FROZEN"),
             help="A file with an input on each line, as text or JSON (- is stdin), or the included "
-            "public, public-dev or public-test.",
+            "public, public-dev, public-test, sessions-200 or conformance.",
         ),
     ],
     *,
@@ -59,11 +59,13 @@ def record(
 
     inputs = stdin.given(inputs)
     refuse_unwritable(out)
-    stopped = "stopped; what was run is kept: run this again"
+    stopped = "stopped; finished runs are saved: run the same command to resume"
     with Meter("runs", lasting=True, stopped=stopped) as meter:
 
         def waits(seconds: float) -> None:
-            meter.say(f"waits {seconds:.0f} s, so that the last runs see other clocks")
+            meter.print_note(
+                f"waiting {seconds:.0f} s, so that the last runs have another time of day"
+            )
 
         with recorded_suite(
             inputs,
@@ -71,7 +73,7 @@ def record(
             limits=limits.limits(),
             runs=runs,
             workers=workers,
-            report=partial(meter.tell, "runs"),
+            report=partial(meter.update, "runs"),
             waits=waits,
         ) as suite:
             write_suite(suite, out)
@@ -195,8 +197,8 @@ def check(file: File, workers: shared.Workers = None) -> shared.Printout:
     with counting("inputs") as report:
         found = ceiling(suite, workers=workers, report=report)
     lines = [f"{miss.id}: {printing.printable(miss.input)}: {miss.why}" for miss in found.misses]
-    verdict = "as it should be" if found.ok else f"less than {AIM}"
-    lines.append(f"{found.right} of {found.inputs} right outside what is volatile: {verdict}")
+    verdict = "passed" if found.ok else f"failed, the minimum is {AIM}"
+    lines.append(f"{found.right} of {found.inputs} right, apart from volatile parts: {verdict}")
     return shared.Printout(found.to_json(), lines, indent=2, status=0 if found.ok else 1)
 
 

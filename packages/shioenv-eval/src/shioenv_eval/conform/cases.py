@@ -15,6 +15,7 @@ from itertools import combinations, cycle, islice
 from random import Random
 
 from shioenv.bash.words import quoted
+from shioenv.dataset.questions import Question
 from shioenv.domain.inputs import Argument, Input, Role
 from shioenv.errors import SamplesExhaustedError
 from shioenv.grammar.library import chosen_grammars, load_grammars
@@ -30,6 +31,7 @@ from shioenv.synthesis.traces import DrawingPlace
 from shioenv.synthesis.usage_tables import shipped_usage
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System
+from shioenv_eval.places import utilities
 
 OPTION, PAIR, OPERANDS, MISTAKE, COMPOSITE, LINES = (
     "option", "pair", "operands", "mistake", "composite", "lines",
@@ -62,12 +64,16 @@ SESSION_LENGTH = 4
 """Lines of one shell: a case of the kind `lines` has one to three lines before it (our choice)."""
 
 
+GIVEN = "given"
+"""The kind of a case that was not drawn."""
+
+
 @dataclass(frozen=True, slots=True)
 class DrawnCase:
     """An input to test, with the features that it covers."""
 
     kind: str
-    """One of `KINDS`."""
+    """One of `KINDS`, or `GIVEN`."""
     command: str
     """The grammar of the input's first command."""
     input: Input
@@ -105,6 +111,24 @@ def _is(option: str, argument: Argument) -> bool:
         return False
     letter = len(option) == 2
     return not rest or (not rest[0].isalpha() if letter else rest[0] in " =")
+
+
+def given_cases(system: System, questions: Sequence[Question]) -> list[DrawnCase]:
+    """Return distinct questions as cases.
+
+    An input whose tokens have another text is one token, so its arguments are not removed.
+    """
+    parser = InputParser(load_grammars(versions=system.versions))
+    found: dict[tuple[str, tuple[str, ...], str], DrawnCase] = {}
+    for question in questions:
+        parsed = parser.parse(question.input)
+        if parsed.text != question.input:
+            parsed = Input.single(question.input or " ")
+        called = next(iter(utilities(question.input)), "(none)")
+        cwd = question.cwd or system.declaration.start_directory
+        case = DrawnCase(GIVEN, called, parsed, cwd, history=question.history)
+        found.setdefault(case.key, case)
+    return list(found.values())
 
 
 class CaseStream:

@@ -141,23 +141,23 @@ def differs(words: list[str], case: dict[str, Any], files: list[Any], seconds: f
 def main() -> int:
     """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("shell", help="words to which an input is added as the last one")
+    parser.add_argument("shell", help="command line; the input is appended as the last argument")
     parser.add_argument("--data", type=Path, default=Path(__file__).parent, metavar="DIR")
-    parser.add_argument("--cases", type=int, metavar="N", help="only the first N")
+    parser.add_argument("--cases", type=int, metavar="N", help="use only the first N cases")
     parser.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS")
     given = parser.parse_args()
     if os.geteuid():
-        print("error: the cases were executed by root: run this as root", file=sys.stderr)
+        print("error: not root; the cases were executed as root: run this as root", file=sys.stderr)
         return 2
     files = json.loads(lzma.decompress((given.data / "home.json.xz").read_bytes()))
     with lzma.open(given.data / "data" / "portable.jsonl.xz") as lines:
         cases = [json.loads(line) for line in lines][: given.cases]
     if not cases:
-        print("error: there are no portable cases", file=sys.stderr)
+        print(f"error: {given.data} has no portable cases", file=sys.stderr)
         return 2
     words = shlex.split(given.shell)
     if not words or shutil.which(words[0]) is None:
-        print(f"error: there is no program {given.shell!r}", file=sys.stderr)
+        print(f"error: program {given.shell!r} not found", file=sys.stderr)
         return 2
     wrong: Counter[str] = Counter()
     right = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 from collections import Counter
@@ -9,20 +10,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from shioenv.bash.words import quoted
 from shioenv.domain.predictor import PatchLevel, find_predictor, predictor_names
 from shioenv.errors import PredictorError, did_you_mean
 from shioenv.execution.job import Tell, processes_here, silent
+from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.files.unfinished import unfinished
 from shioenv.grammar.library import check_known, chosen_grammars
 from shioenv.protocols import EXECUTION
 from shioenv.recording.execution_cache import sources_digest
 from shioenv.system.store import System, find_system
-from shioenv.text import rounded
-from shioenv_eval.conform.cases import KINDS
+from shioenv.text import rounded, visible
+from shioenv_eval.conform.cases import GIVEN, KINDS
 from shioenv_eval.conform.findings import (
     CaseFinding,
     finding_json,
@@ -37,8 +41,9 @@ from shioenv_eval.conform.verdicts import (
     DifferenceClass,
     classes_of,
 )
-from shioenv_eval.metrics import Said
+from shioenv_eval.metrics import PredictorAnswer
 from shioenv_eval.predictor_pool import Bounds, PredictorPool, Ready
+from shioenv_eval.report.markup import FILE, LIBRARIES, grouped, rendered, script_json
 
 USUAL = Bounds()
 EVERYTHING = Choice()
@@ -96,7 +101,9 @@ class CaseComparison:
         `commands`, `kinds` and `options` (by command) hold the counts of `counted` for each name.
         `findings` hold a diff and a script each.
         """
-        kinds = {kind: [one for one in self.truth if one.drawn.kind == kind] for kind in KINDS}
+        kinds = {
+            kind: [one for one in self.truth if one.drawn.kind == kind] for kind in (*KINDS, GIVEN)
+        }
         commands: dict[str, list[TruthCase]] = {}
         for case in self.truth:
             commands.setdefault(case.drawn.command, []).append(case)
@@ -165,11 +172,11 @@ def predictor_of(against: str) -> str:
             if head == "command" or "/" in program:
                 there = Path(program).exists()
                 raise PredictorError(
-                    f"{program} cannot be run" if there else f"there is no program {program!r}",
+                    f"{program} is not executable" if there else f"program {program!r} not found",
                     hint=f"make it executable: chmod +x {quoted(program)}" if there else None,
                 )
             raise PredictorError(
-                f"no predictor and no program is called {program!r}",
+                f"{program!r} is neither a predictor nor a program",
                 hint=did_you_mean(program, predictor_names()),
             )
     return f"command:{command}"
@@ -202,7 +209,7 @@ def compare_with_machine(
     count = processes_here(workers)
     start = built.declaration.start_directory
     with CaseMachine(built, workers) as machine:
-        tell(f"{name} is started: {bounds.ready:g} s at most (--start-timeout)")
+        tell(f"starting {name}, which may take {bounds.ready:g} s (--start-timeout)")
         with PredictorPool(name, system or built.name, start, count, bounds) as pool:
             level = _level(level, pool.ready.level, name)
             truth = truth_of(
@@ -223,7 +230,7 @@ def compare_with_machine(
                 Sides(machine, pool, level, kept) as sides,
             ):
                 if sides.kept:
-                    tell(f"an earlier call was stopped: {sides.kept} of its answers are used")
+                    tell(f"resuming a stopped call: {sides.kept} of its answers are reused")
                 verdicts = tuple(_verdicts(truth, sides, level, progress))
                 findings = findings_of(
                     sides,
@@ -242,7 +249,7 @@ def _verdicts(
 ) -> Iterator[CaseVerdict]:
     """Yield the verdict of each steady case, in order."""
     steady = {case_key(one.asked): one for one in truth if one.behavior is not None}
-    said: dict[str, Said] = {}
+    said: dict[str, PredictorAnswer] = {}
     for key, answer in sides.answers({key: one.asked for key, one in steady.items()}):
         said[key] = answer
         progress("answers", len(said), len(steady))
@@ -258,3 +265,98 @@ def _level(level: PatchLevel | None, known: PatchLevel, name: str) -> PatchLevel
             hint="--level files",
         )
     return known if level is None else level
+
+
+RESULTS, JUNIT, SCRIPTS = "results.json", "junit.xml", "findings"
+"""Files of the directory, and its subdirectory with a script for each finding."""
+
+
+def write_comparison(comparison: CaseComparison, directory: Path) -> None:
+    """Write the files of a comparison, replacing those of an earlier one.
+
+    The page is omitted if the extra `report` is not installed. Errors: DatasetStorageError.
+    """
+    document = json.dumps(comparison.document, ensure_ascii=False, indent=1)
+    scripts = directory / SCRIPTS
+    with storage_errors(directory):
+        scripts.mkdir(parents=True, exist_ok=True)
+        atomic_write(directory / RESULTS, f"{document}\n".encode("utf-8", "backslashreplace"))
+        atomic_write(directory / JUNIT, _junit(comparison))
+        for old in scripts.glob("[0-9]*.sh"):
+            old.unlink()
+        for number, finding in enumerate(comparison.findings, 1):
+            text = comparison.script(finding)
+            atomic_write(scripts / f"{number:04}.sh", text.encode("utf-8", "surrogateescape"))
+        if all(find_spec(name) for name in LIBRARIES):
+            atomic_write(directory / FILE, _page(comparison).encode("utf-8", "backslashreplace"))
+
+
+def _junit(comparison: CaseComparison) -> bytes:
+    """Return a JUnit document with a test suite for each command and a test for each case.
+
+    A case that differs is a failure, with the diff of its minimal finding. A case without steady
+    truth is skipped. Characters that XML cannot hold are escaped as in Python.
+    """
+    root = ElementTree.Element("testsuites", name=_text(f"shioenv conform {comparison.title}"))
+    found = {
+        id(verdict.case): finding for finding in comparison.findings for verdict in finding.verdicts
+    }
+    verdicts = {id(one.case): one for one in comparison.verdicts}
+    shown = {id(one): "\n".join(comparison.shown(one)) for one in comparison.findings}
+    for command, cases in grouped(comparison.truth, lambda one: one.drawn.command).items():
+        counts = comparison.counted(cases)
+        suite = ElementTree.SubElement(
+            root,
+            "testsuite",
+            name=command,
+            tests=str(counts["drawn"]),
+            failures=str(counts["steady"] - counts["right"]),
+            skipped=str(counts["drawn"] - counts["steady"]),
+        )
+        for case in cases:
+            name = _text("\n".join((*case.drawn.history, case.drawn.input.text)))
+            test = ElementTree.SubElement(
+                suite, "testcase", classname=f"{command}.{case.drawn.kind}", name=name
+            )
+            verdict = verdicts.get(id(case))
+            if verdict is None:
+                ElementTree.SubElement(test, "skipped", message="the machine's own runs differ")
+            elif not verdict.right:
+                finding = found[id(case)]
+                minimal = _text(f"minimal: {finding.reduced.asked.input.text}")
+                kind = ", ".join(sorted(verdict.classes))
+                failure = ElementTree.SubElement(test, "failure", type=kind, message=minimal)
+                failure.text = _text(shown[id(finding)])
+    content: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return content
+
+
+def _text(text: str) -> str:
+    return visible(text).encode("utf-8", "backslashreplace").decode()
+
+
+def _page(comparison: CaseComparison) -> str:
+    """Return the HTML page: shares, and every finding with its diff and script.
+
+    It is self-contained.
+    """
+    from markupsafe import Markup
+
+    document = comparison.document
+    findings = [
+        {
+            **{name: one[name] for name in ("command", "count", "classes", "recurs")},
+            "input": visible(one["input"]),
+            "history": [visible(line) for line in one["history"]],
+            "difference": one["difference"],
+            "script": visible(one["script"]),
+        }
+        for one in document["findings"]
+    ]
+    return rendered(
+        __package__,
+        title=f"{comparison.title} and {comparison.system.name}",
+        other=comparison.title,
+        document=document,
+        data=Markup(script_json({"findings": findings})),
+    )

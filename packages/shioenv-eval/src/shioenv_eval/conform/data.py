@@ -16,16 +16,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.export import size_category
 from shioenv.dataset.generate import grammar_digest
 from shioenv.domain.behavior import Behavior, output_text
-from shioenv.domain.pointer import keys
+from shioenv.domain.context import keys
 from shioenv.files.durable import atomic_write, new_directory
 from shioenv.grammar.library import chosen_grammars, load_grammars, shipped_headers
 from shioenv.grammar.traits import MACHINE
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System, find_system
-from shioenv_eval.conform.truth import AskedCase, CaseMachine, Choice, TruthCase, truth_of
+from shioenv_eval.conform.truth import CaseInput, CaseMachine, Choice, TruthCase, truth_of
+from shioenv_eval.export import size_category
 from shioenv_eval.patches import OF_CONTENT, operations
 
 VERSION = 1
@@ -150,7 +150,7 @@ def _portable(
     tasks = [
         (
             number,
-            AskedCase(case.drawn.cwd, (ANOTHER_MACHINE, *case.drawn.history), case.asked.input),
+            CaseInput(case.drawn.cwd, (ANOTHER_MACHINE, *case.drawn.history), case.asked.input),
         )
         for number, case in enumerate(truth)
         if case.behavior is not None and not _tells(case, case.behavior, names)

@@ -26,10 +26,10 @@ from shioenv_eval.conform.shrink import (
 )
 from shioenv_eval.conform.verdicts import CaseVerdict, Classes
 from shioenv_eval.mask import output_text_of
-from shioenv_eval.metrics import Said, Status
+from shioenv_eval.metrics import PredictorAnswer, Status
 from shioenv_eval.patches import changed_files, operations
 from shioenv_eval.predictor_pool import Ready
-from shioenv_eval.report.tables import grouped
+from shioenv_eval.report.markup import grouped
 
 CASES = 5
 """Maximum number of inputs listed for a finding."""
@@ -141,7 +141,7 @@ def _removed(sides: Sides, before: Sequence[Reduced], after: Sequence[Reduced]) 
     return found
 
 
-def _late(said: Said) -> bool:
+def _late(said: PredictorAnswer) -> bool:
     return said.status is Status.TIMED_OUT
 
 
@@ -203,14 +203,14 @@ def reproduction_script(
     cwd = quoted(asked.cwd)
     lines = [
         "#!/bin/bash",
-        f"# Differs in: {classes}; {finding.count} of the cases came down to this.",
+        f"# Differs in: {classes}; {finding.count} of the cases were reduced to this.",
         f"# The machine: {system.name} ({system.digest[:12]}).".replace("\n", " "),
         f"# The other side: {name} {other.version}".replace("\n", " "),
-        f"# Install it: {other.install or 'as its documentation says'}".replace("\n", " "),
-        "# Run this as root of a Debian root (a container) that is yours to spoil.",
+        f"# Install it: {other.install or 'see its documentation'}".replace("\n", " "),
+        "# Run this as root in a disposable Debian container.",
         f"start={cwd}",
         f"input={quoted(_typed(asked.history, asked.input.text))}",
-        "[ ! -e \"$start\" ] || { echo \"$start is there already\" >&2; exit 2; }",
+        "[ ! -e \"$start\" ] || { echo \"$start exists already\" >&2; exit 2; }",
         "answers=$(mktemp -d)",
         "files() {",
         "mkdir -p \"$start\" && cd \"$start\" || exit 2",
@@ -263,7 +263,7 @@ def _other(other: Ready, finding: CaseFinding) -> Iterator[str]:
         return
     behavior = finding.compared.said.behavior or Behavior(0, b"")
     content = base64.encodebytes(behavior.output).decode()
-    yield "# The other side cannot be called from here: this is what it answered."
+    yield "# The other side cannot be run from a script: this is its recorded answer."
     yield f"other() {{ base64 -d <<'END'\n{content}END\nreturn {behavior.exit_code}; }}"
     changed = sorted(
         f"{verb} {name}"
@@ -291,7 +291,7 @@ def _made(entries: Sequence[IndexEntry], start: str, system: System) -> Iterator
             content = base64.encodebytes(system.read(entry.path) or b"").decode()
             yield f"base64 -d > ./{path} <<'END'\n{content}END"
         else:
-            yield f"# left out: {path!r}, of {entry.size} bytes".replace("\n", " ")
+            yield f"# omitted: {path!r}, {entry.size} bytes".replace("\n", " ")
             continue
         yield from _attributes(entry, f"./{path}")
     for entry in reversed(entries):

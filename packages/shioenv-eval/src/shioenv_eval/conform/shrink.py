@@ -24,14 +24,14 @@ from shioenv.domain.predictor import PatchLevel
 from shioenv.files.unfinished import Parts
 from shioenv.system.store import IndexEntry, System
 from shioenv_eval.conform.truth import (
-    AskedCase,
+    CaseInput,
     CaseMachine,
     behavior_of_truth,
     truth_json,
 )
 from shioenv_eval.conform.verdicts import Classes, classes_of
-from shioenv_eval.evaluate import parse_said, said_json
-from shioenv_eval.metrics import Said
+from shioenv_eval.evaluate import format_answer, parse_answer
+from shioenv_eval.metrics import PredictorAnswer
 from shioenv_eval.predictor_pool import PredictorPool
 
 
@@ -40,7 +40,7 @@ class Compared:
     """The answers of both sides to an input, and the classes in which they differ."""
 
     truth: Behavior
-    said: Said
+    said: PredictorAnswer
     classes: Classes
 
 
@@ -48,7 +48,7 @@ class Compared:
 class Reduced:
     """A case after removals."""
 
-    asked: AskedCase
+    asked: CaseInput
     """The case with its remaining history and arguments; `gone` is not applied yet."""
     gone: tuple[str, ...] = ()
     """Removed files of the start directory, relative to it, sorted."""
@@ -56,14 +56,14 @@ class Reduced:
     """Position for continuing `Files.less`: the number of files removed at once, and an index."""
 
     @property
-    def whole(self) -> AskedCase:
+    def whole(self) -> CaseInput:
         """The case as sent to both sides: its first line removes the files with `rm -rf`."""
         if not self.gone:
             return self.asked
         return replace(self.asked, history=(self._removal, *self.asked.history))
 
     @property
-    def listing(self) -> AskedCase:
+    def listing(self) -> CaseInput:
         """A case that lists the removed files after the line that removes them."""
         shell_input = Input.single("ls", map(Argument, ("-d", "--", *map(quoted, self.gone))))
         return replace(self.asked, history=(self._removal,), input=shell_input)
@@ -89,9 +89,9 @@ class Sides:
     ) -> None:
         self._machine, self._other, self._level = machine, other, level
         self._truths = Parts[Behavior | None](kept, "truths", truth_json, behavior_of_truth)
-        self._answers = Parts[Said](kept, "answers", said_json, parse_said)
+        self._answers = Parts[PredictorAnswer](kept, "answers", format_answer, parse_answer)
         self.known: dict[tuple[str, tuple[str, ...], str], Compared | None] = {}
-        """Comparisons by `AskedCase.key`; None if the machine's own runs disagree."""
+        """Comparisons by `CaseInput.key`; None if the machine's own runs disagree."""
 
     def __enter__(self) -> Self:
         with ExitStack() as opened:
@@ -108,7 +108,7 @@ class Sides:
         """The number of the other side's answers restored from an earlier call."""
         return self._answers.kept
 
-    def compare(self, asked: Iterable[AskedCase]) -> None:
+    def compare(self, asked: Iterable[CaseInput]) -> None:
         """Ask both sides about cases that are not cached yet.
 
         Errors: those of executors and pools.
@@ -126,7 +126,7 @@ class Sides:
             assert truth is not None
             self.known[new[name].key] = Compared(truth, said, self.classes(truth, said))
 
-    def answers(self, asked: Mapping[str, AskedCase]) -> Iterator[tuple[str, Said]]:
+    def answers(self, asked: Mapping[str, CaseInput]) -> Iterator[tuple[str, PredictorAnswer]]:
         """Yield the other side's answer to each case; cached answers come first.
 
         Errors: those of `PredictorPool.said`.
@@ -138,11 +138,11 @@ class Sides:
         for number, said in self._other.said(tasks):
             yield left[number], self._answers.add(left[number], said)
 
-    def classes(self, truth: Behavior, said: Said) -> Classes:
+    def classes(self, truth: Behavior, said: PredictorAnswer) -> Classes:
         """Return the classes in which an answer differs, at the level of the comparison."""
         return classes_of(truth, said, self._level)
 
-    def said(self, asked: Mapping[int, AskedCase]) -> dict[int, Said]:
+    def said(self, asked: Mapping[int, CaseInput]) -> dict[int, PredictorAnswer]:
         """Ask the other side about each case, bypassing the cache.
 
         Errors: those of `PredictorPool.said`.
@@ -150,7 +150,7 @@ class Sides:
         return dict(self._other.said([(number, one.task) for number, one in asked.items()]))
 
 
-def case_key(asked: AskedCase) -> str:
+def case_key(asked: CaseInput) -> str:
     """Return the key under which answers about a case are cached."""
     return json.dumps(asked.key)
 

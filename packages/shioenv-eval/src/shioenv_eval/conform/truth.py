@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias, TypeVar
 
+from shioenv.dataset.questions import Question
 from shioenv.domain.answer_json import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
@@ -20,8 +21,7 @@ from shioenv.errors import UsageError
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import storage_errors, waiting
+from shioenv.files.durable import cache_directory, storage_errors, waiting
 from shioenv.files.unfinished import Parts
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.protocols import EXECUTION
@@ -29,7 +29,7 @@ from shioenv.recording.execution_cache import sources_digest
 from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox.base import LIMITS
 from shioenv.system.store import System
-from shioenv_eval.conform.cases import CaseStream, DrawnCase
+from shioenv_eval.conform.cases import CaseStream, DrawnCase, given_cases
 
 RUNS = Scoring(budget=0, noise_runs=2)
 """Each case runs at least twice, once with two pipes, and no sub-input is scored."""
@@ -42,7 +42,7 @@ Report = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class AskedCase:
+class CaseInput:
     """An input with the state in which both sides are asked."""
 
     cwd: str
@@ -76,13 +76,13 @@ class TruthCase:
     """
 
     @property
-    def asked(self) -> AskedCase:
+    def asked(self) -> CaseInput:
         """The question for both sides."""
-        return AskedCase(self.drawn.cwd, self.drawn.history, self.drawn.input)
+        return CaseInput(self.drawn.cwd, self.drawn.history, self.drawn.input)
 
 
 Did = TypeVar("Did")
-Tasks: TypeAlias = Iterable[tuple[int, AskedCase]]
+Tasks: TypeAlias = Iterable[tuple[int, CaseInput]]
 
 
 class CaseMachine:
@@ -109,7 +109,7 @@ class CaseMachine:
         """
         return self._executor.map(self._single_run, tasks)
 
-    def _job(self, does: Callable[[Lane, tuple[int, AskedCase]], Did]) -> NumberedJob[Any, Did]:
+    def _job(self, does: Callable[[Lane, tuple[int, CaseInput]], Did]) -> NumberedJob[Any, Did]:
         return NumberedJob(
             does,
             system=self.system.name,
@@ -127,7 +127,7 @@ class CaseMachine:
         self._executor.close()
 
 
-def _behavior(lane: Lane, task: tuple[int, AskedCase]) -> Behavior | None:
+def _behavior(lane: Lane, task: tuple[int, CaseInput]) -> Behavior | None:
     asked = task[1]
     recorder = SessionRecorder(scoring=RUNS, alone=lane.alone)
     session = Session(asked.cwd, (asked.input,), asked.history)
@@ -135,7 +135,7 @@ def _behavior(lane: Lane, task: tuple[int, AskedCase]) -> Behavior | None:
     return None if did.volatile or did.output_truncated or did.patch_truncated else did
 
 
-def _single_run(lane: Lane, task: tuple[int, AskedCase]) -> Behavior:
+def _single_run(lane: Lane, task: tuple[int, CaseInput]) -> Behavior:
     def run() -> Behavior:
         return lane.execute(*task[1].task)
 
@@ -152,10 +152,12 @@ class Choice:
     count: int = 2000
     """Number of cases, at least 1, from the beginning of the stream."""
     seed: int = 0
+    given: tuple[Question, ...] = ()
+    """Inputs to use instead; the other fields have no effect."""
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise UsageError(f"cannot draw {self.count} cases", hint="give at least 1")
+            raise UsageError(f"count {self.count}: expected at least 1")
 
 
 def truth_of(
@@ -177,9 +179,11 @@ def truth_of(
 def _completed(
     parts: Parts[TruthCase], machine: CaseMachine, choice: Choice, report: Report
 ) -> list[TruthCase]:
-    known, names = parts.values, [str(number) for number in range(choice.count)]
+    drawn = given_cases(machine.system, choice.given)
+    known, names = parts.values, [str(number) for number in range(len(drawn) or choice.count)]
     if any(name not in known for name in names):
-        drawn = list(islice(CaseStream(machine.system, choice.commands, choice.seed), len(names)))
+        stream = CaseStream(machine.system, choice.commands, choice.seed)
+        drawn = drawn or list(islice(stream, len(names)))
         names = names[: len(drawn)]
         missing = [number for number, name in enumerate(names) if name not in known]
         tasks = ((number, TruthCase(drawn[number], None).asked) for number in missing)
@@ -190,7 +194,13 @@ def _completed(
 
 
 def _directory(system: System, choice: Choice) -> Path:
-    drawing = [choice.commands, choice.seed, sources_digest("shioenv.grammar", "shioenv.synthesis")]
+    drawing: list[Any] = [
+        choice.commands,
+        choice.seed,
+        sources_digest("shioenv.grammar", "shioenv.synthesis"),
+    ]
+    if choice.given:
+        drawing.append([question.to_json() for question in choice.given])
     about = [FORMAT, system.digest, asdict(LIMITS), asdict(RUNS), EXECUTION, drawing]
     digest = hashlib.sha256(json.dumps(about).encode()).hexdigest()
     return cache_directory() / "truths" / digest[:24]

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.pointer import pointer
+from shioenv.domain.context import pointer
 from shioenv.domain.predictor import PatchLevel
 from shioenv_eval.conform.truth import TruthCase
 from shioenv_eval.mask import output_text_of
-from shioenv_eval.metrics import Said, Status
+from shioenv_eval.metrics import PredictorAnswer, Status
 from shioenv_eval.patches import (
     changed_contents,
     changed_files,
@@ -43,7 +43,7 @@ class CaseVerdict:
     """A case, the other side's answer, and the classes in which it differs."""
 
     case: TruthCase
-    said: Said
+    said: PredictorAnswer
     classes: Classes
 
     @property
@@ -52,7 +52,7 @@ class CaseVerdict:
         return not self.classes
 
 
-def classes_of(truth: Behavior, said: Said, level: PatchLevel) -> Classes:
+def classes_of(truth: Behavior, said: PredictorAnswer, level: PatchLevel) -> Classes:
     """Return the classes in which an answer differs from the machine's behavior.
 
     Empty if it agrees. Outputs are compared as text, with CR LF converted to LF and nothing
@@ -98,10 +98,10 @@ def _patches_differ(truth: Behavior, behavior: Behavior, level: PatchLevel) -> b
         return True
     if not behavior.content_digests:
         return False
-    return _digests(truth, behavior) != _digests(behavior, truth)
+    return compared_digests(truth, behavior) != compared_digests(behavior, truth)
 
 
-def _digests(one: Behavior, other: Behavior) -> dict[str, str]:
+def compared_digests(one: Behavior, other: Behavior) -> dict[str, str]:
     """Return the digests of one side, without those of files that the other side moves unchanged.
 
     A move needs no digest at its target. The equivalent removal and addition have one.

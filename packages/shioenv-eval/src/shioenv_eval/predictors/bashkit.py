@@ -20,7 +20,7 @@ from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import State
 from shioenv.errors import MissingExtraError
 from shioenv.system.store import IndexEntry, find_system
-from shioenv_eval.predictors.tree import ShownFile, file_changes_patch, is_program, loaded
+from shioenv_eval.predictors.tree import EmulatedFile, file_changes_patch, is_program, loaded
 
 BUILT_IN = frozenset({"/", "/bin", "/dev", "/proc", "/sys"})
 """Directories that bashkit provides itself, or does not allow to be created."""
@@ -52,7 +52,7 @@ _AROUND = re.compile(
 """Patterns of text that may reach a `FAR` directory without naming it."""
 
 Loaded = Mapping[str, tuple[IndexEntry, bytes | None]]
-Shown = dict[str, ShownFile]
+Shown = dict[str, EmulatedFile]
 T = TypeVar("T")
 Q = TypeVar("Q")
 
@@ -268,12 +268,12 @@ def _version() -> str:
         return "unknown"
 
 
-def _shown(facts: Mapping[str, Any]) -> ShownFile:
+def _shown(facts: Mapping[str, Any]) -> EmulatedFile:
     kind, mode = facts["file_type"], facts["mode"]
     if kind == "directory":
-        return ShownFile(kind, mode, facts["modified"])
+        return EmulatedFile(kind, mode, facts["modified"])
     # a link's time is the time of its creation
-    return ShownFile(kind, mode, facts["modified"] if kind == "file" else 0.0, facts["size"])
+    return EmulatedFile(kind, mode, facts["modified"] if kind == "file" else 0.0, facts["size"])
 
 
 def _reached(texts: Sequence[str]) -> tuple[str, ...]:

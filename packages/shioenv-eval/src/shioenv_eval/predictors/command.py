@@ -15,7 +15,7 @@ from shioenv.domain.runner import Answer, State
 from shioenv.errors import PredictorError, ShioenvError
 from shioenv.system.store import find_system
 from shioenv_eval.predictors.line_program import LineProcess
-from shioenv_eval.predictors.tree import laid_out
+from shioenv_eval.predictors.tree import pristine_directory
 
 
 class CommandPredictor:
@@ -25,20 +25,22 @@ class CommandPredictor:
     input at a time. Its standard error is shown to the user.
 
     The first line asks the program to identify itself: `{"hello": true, "root": DIR}`. DIR contains
-    the files of the pristine system (`laid_out`). `root` is absent if the system is not built here.
-    The answer is a JSON object with optional `version`, `patch_level`, `install` and `shell`, as in
-    `Ready`. It may have `training`: a dataset, or a file of the inputs that the program was trained
-    on. Errors: PredictorError for a text that is not a command, or an invalid answer to the first
-    line. The errors of `LineProcess` are raised too.
+    the files of the pristine system (`pristine_directory`). `root` is absent if the system is not
+    built here. The answer is a JSON object with optional `version`, `patch_level`, `install` and
+    `shell`, as in `Ready`. It may have `training`: a dataset, or a file of the inputs that the
+    program was trained on. Errors: PredictorError for a text that is not a command, or an invalid
+    answer to the first line. The errors of `LineProcess` are raised too.
     """
 
     def __init__(self, setting: Setting) -> None:
         try:
             self._words = shlex.split(setting.text)
         except ValueError as error:
-            raise PredictorError(f"{setting.text!r} is not a command: {error}") from None
+            raise PredictorError(f"cannot parse the command {setting.text!r}: {error}") from None
         if not self._words:
-            raise PredictorError("no program is named", hint="command:./predict.py")
+            raise PredictorError(
+                "command: lacks a program", hint="for example command:./predict.py"
+            )
         self._start = setting.start
         self.version, self.patch_level = _version(self._words), PatchLevel.FULL.value
         self.training = self.install = self.shell = ""
@@ -64,8 +66,8 @@ class CommandPredictor:
             return default
         if not isinstance(said, str) or not said.isprintable():
             raise PredictorError(
-                f"{self._words[0]} answered its first line with a {name} that is no text: "
-                f"{said!r:.60}"
+                f"{self._words[0]}: `{name}` in the answer to the first line is not printable "
+                f"text: {said!r:.60}"
             )
         return said
 
@@ -103,7 +105,7 @@ def _root(system: str) -> dict[str, str]:
         built = find_system(system)
     except ShioenvError:
         return {}
-    return {"root": str(laid_out(built))}
+    return {"root": str(pristine_directory(built))}
 
 
 def _version(words: list[str]) -> str:

@@ -46,7 +46,7 @@ def started(program, directory, port):
         time.sleep(0.2)
     server.kill()
     with open(log.name, "rb") as file:
-        sys.exit("Cowrie does not start: " + file.read()[-300:].decode("utf-8", "replace"))
+        sys.exit("Cowrie failed to start: " + file.read()[-300:].decode("utf-8", "replace"))
 
 
 def ask(text, port):

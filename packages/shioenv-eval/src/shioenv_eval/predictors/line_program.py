@@ -19,9 +19,8 @@ from typing import IO, Any, TypeVar
 from shioenv.domain.predictor import Setting
 from shioenv.errors import AnswerError, HostError, PredictorError
 from shioenv.execution.supervised import ended, supervised
-from shioenv.files.cache_directory import cache_directory
 from shioenv.files.documents import parse_json
-from shioenv.files.durable import waiting
+from shioenv.files.durable import cache_directory, waiting
 
 T = TypeVar("T")
 
@@ -95,16 +94,16 @@ class LineProcess:
         except TimeoutError:
             raise PredictorError(
                 f"{name} did not answer its first line within {seconds:g} s",
-                hint="it must answer each line with a line and flush it; --start-timeout SECONDS "
-                "gives it longer to start",
+                hint="it must answer each line with one line, and flush it; if it starts slowly, "
+                "use a longer --start-timeout SECONDS",
             ) from None
         except EOFError as error:
             raise PredictorError(f"{error} before it answered its first line") from None
         except AnswerError as error:
             raise PredictorError(
                 f"{name} did not answer its first line: {error.message}",
-                hint="standard output is for answers alone, a JSON object on a line each; print to "
-                "standard error what is for people",
+                hint="standard output must contain only answers, one JSON object per line; print "
+                "other messages to standard error",
             ) from None
 
     def _asked(self, line: bytes, seconds: float, read: Callable[[dict[str, Any]], T]) -> T:
@@ -113,7 +112,7 @@ class LineProcess:
             return read(_object(self._exchanged(line, time.monotonic() + seconds)))
         except TimeoutError:
             self._end(0.0)
-            raise TimeoutError(f"no answer in {seconds:g} s") from None
+            raise TimeoutError(f"no answer within {seconds:g} s") from None
         except AnswerError as error:
             if error.received is None:  # its next line would be mistaken for the next answer
                 self._end(0.0)
@@ -124,7 +123,7 @@ class LineProcess:
         if not self._said and self._says(select.POLLIN):
             self._said += os.read(self._pipes()[1].fileno(), 1 << 16)
         if self._said:
-            raise AnswerError(f"it wrote a line that nobody asked for: {_beginning(self._said)}")
+            raise AnswerError(f"it printed a line without a question: {_beginning(self._said)}")
 
     def _says(self, event: int) -> bool:
         """Whether the program's standard output has an event: readable data, or its end."""
@@ -142,7 +141,7 @@ class LineProcess:
         while (end := self._said.find(b"\n")) < 0:
             if len(self._said) > LONGEST_ANSWER:
                 raise AnswerError(
-                    f"an answer of more than {LONGEST_ANSWER >> 20} MiB without the end of its line"
+                    f"the answer exceeds {LONGEST_ANSWER >> 20} MiB without a newline"
                 )
             left = until - time.monotonic()
             # a timer cannot count the longest waits: a day at a time
@@ -164,9 +163,7 @@ class LineProcess:
                     if not waiting:
                         poll.unregister(stdin)
         if len(waiting) + _unread(stdin) > 1:  # some programs read a value and leave its newline
-            raise AnswerError(
-                f"it answered before it had read the question: {_beginning(self._said)}"
-            )
+            raise AnswerError(f"it answered before reading the question: {_beginning(self._said)}")
         answer = bytes(self._said[:end])
         del self._said[: end + 1]
         return answer
@@ -209,12 +206,12 @@ def _object(line: bytes) -> dict[str, Any]:
         text = line.decode()
     except UnicodeDecodeError:
         raise AnswerError(
-            f"no UTF-8: {_beginning(line)}; an output of other bytes is said by output_b64"
+            f"not UTF-8: {_beginning(line)}; use output_b64 for an output of other bytes"
         ) from None
     try:
         document = parse_json(text, finite=True)
     except ValueError:
-        raise AnswerError(f"no JSON: {_beginning(line)}") from None
+        raise AnswerError(f"not JSON: {_beginning(line)}") from None
     if not isinstance(document, dict):
         raise AnswerError(f"expected a JSON object, got {document!r:.60}")
     return document
@@ -264,8 +261,10 @@ def run_installer(words: Sequence[str | Path], what: str, **how: Any) -> str:
             [str(word) for word in words], capture_output=True, text=True, check=False, **how
         )
     except OSError as error:
-        raise HostError(f"{what} needs {words[0]}: {error.strerror}") from None
+        raise HostError(f"{what} cannot be installed: {words[0]}: {error.strerror}") from None
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise HostError(f"{what} cannot be installed: {said[-1] if said else done.returncode}")
+        raise HostError(
+            f"{what} cannot be installed: {said[-1] if said else f'exit status {done.returncode}'}"
+        )
     return done.stdout

@@ -22,7 +22,7 @@ from shioenv.domain.predictor import PatchLevel, Setting, make_predictor
 from shioenv.domain.runner import State
 from shioenv.endpoint import Endpoint, ReplyFile
 from shioenv.errors import AnswerError, PatchError, PredictorError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 
 SHOWN = 5
 """Number of nearest records shown by our prompt."""
@@ -57,10 +57,10 @@ Always respond in the exact format:
 NEAREST = (
     PAPER
     + """\
-Put <EXIT>N</EXIT> behind it, N being the exit status. A file that is added is ["a", "/fs/NAME", \
+After the DIFF, add <EXIT>N</EXIT>, where N is the exit status. An added file is ["a", "/fs/NAME", \
 {{"perms": ..., "links": 1, "owner": ..., "group": ..., "size": ..., "month": ..., "day": ..., \
 "year": ..., "time": ...}}]; NAME is relative to the start directory, with / as ~1. The time of \
-all that changes is the present. Where nothing changes, the DIFF is [].
+all changes is the current time. If nothing changes, the DIFF is [].
 """
 )
 """Our instructions: the paper's, with the exit code and the format of new files."""
@@ -104,17 +104,23 @@ class PromptOptions:
         unknown = sorted(set(given) - set(cls.__slots__) | ({"model"} & set(given)))
         if not model or unknown:
             raise PredictorError(
-                f"llm does not support {', '.join(unknown) or 'an empty model'}",
+                f"llm: unknown option {', '.join(unknown)}"
+                if unknown
+                else "llm: the model is missing",
                 hint="llm:MODEL,prompt=paper|nearest,memory=DATASET,replay=FILE,url=URL,"
                 "price=IN/OUT",
             )
         options = cls(model, **given)
         if options.prompt not in PROMPTS:
-            raise PredictorError(f"no prompt is called {options.prompt!r}", hint="paper or nearest")
+            raise PredictorError(
+                f"llm: unknown prompt {options.prompt!r}", hint="use paper or nearest"
+            )
         if (options.prompt == "nearest") != bool(options.memory):
-            raise PredictorError("memory=DATASET and prompt=nearest need each other")
+            raise PredictorError("llm: prompt=nearest and memory=DATASET must be used together")
         if options.price and not _PRICE.fullmatch(options.price):
-            raise PredictorError(f"a price is like 0.15/0.60, not {options.price!r}")
+            raise PredictorError(
+                f"llm: price {options.price!r}: expected IN/OUT, such as 0.15/0.60"
+            )
         return options
 
     def cost(self, tokens: tuple[int, int]) -> float:
@@ -222,13 +228,13 @@ def parse_reply(reply: str) -> Behavior:
     head = reply[: diff.start()] if diff else reply
     start, end = head.find("<OUT>"), head.rfind("</OUT>")
     if start < 0 or end < start:
-        raise AnswerError("a reply without <OUT> and </OUT>", received=Behavior(0, b""))
+        raise AnswerError("the reply lacks <OUT> or </OUT>", received=Behavior(0, b""))
     output = _trimmed(head[start + len("<OUT>") : end])
     code = _EXIT.search(reply, end)
     exit_code = min(255, int(code[1])) if code else 0
     received = Behavior(exit_code, output.encode("utf-8", "surrogatepass"))
     if diff is None:
-        raise AnswerError("a reply without <DIFF>", received=received)
+        raise AnswerError("the reply lacks <DIFF>", received=received)
     try:
         patch = ContextPatch.from_json(diff[1].strip() or "[]")
     except PatchError as error:

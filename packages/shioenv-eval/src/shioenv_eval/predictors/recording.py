@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from shioenv.domain.answer_json import answer_from
+from shioenv.domain.answer_json import answer_from, behavior_json
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PredictorError
 from shioenv.files.documents import parse_json
 from shioenv.files.regular import LARGEST_LIST, lines_of, read_regular
+from shioenv_eval.metrics import PredictorAnswer, Status
+from shioenv_eval.results import JudgedPredictor
+from shioenv_eval.suite import Suite
 
 Key = tuple[str, str | None, tuple[str, ...]]
 
@@ -61,8 +65,8 @@ def recording(setting: Setting) -> RecordedPredictor:
         content = read_regular(path, LARGEST_LIST)
     except OSError as error:
         raise PredictorError(
-            f"{setting.text or 'no file'} cannot be read: {error.strerror}",
-            hint="recording:FILE, with an answer as JSON on each line",
+            f"{setting.text or 'recording: without a file'} cannot be read: {error.strerror}",
+            hint="use recording:FILE, with one answer per line, as JSON",
         ) from None
     facts = {
         "version": hashlib.sha256(content).hexdigest()[:12],
@@ -83,3 +87,21 @@ def recording(setting: Setting) -> RecordedPredictor:
             raise PredictorError(f"{path}:{number}: {error}") from None
         answers[key] = line
     return RecordedPredictor(answers, facts)
+
+
+def recorded_lines(suite: Suite, judged: JudgedPredictor) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a file for `recording:FILE` that scores as these answers did."""
+    yield {"predictor": judged.name, "version": judged.version, "patch_level": judged.level.value}
+    for case, said in zip(suite.cases, judged.said, strict=True):
+        asked = case.question
+        where = {"cwd": asked.cwd or suite.head.start, "history": list(asked.history)}
+        yield {"input": asked.input, **where, **_recorded(said)}
+
+
+def _recorded(said: PredictorAnswer) -> dict[str, Any]:
+    if said.status is Status.ABSTAINED:
+        return {"abstained": True}
+    if said.behavior is None:
+        return {"why": said.why}  # an answer without an output is invalid
+    found = behavior_json(said.behavior)
+    return found if said.status is Status.ANSWERED else found | {"context_patch": "invalid"}

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shioenv.domain.context import escape
 from shioenv.domain.names import file_key
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import escape
 from shioenv.system.store import DEVICES, IndexEntry, System
 from shioenv_eval.predictors.line_program import installed
 
@@ -20,7 +20,7 @@ LARGEST = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class ShownFile:
+class EmulatedFile:
     """One file as seen by an emulator."""
 
     kind: str
@@ -33,7 +33,7 @@ class ShownFile:
     """A value that represents the content in comparisons, such as the size; None if missing."""
 
 
-Tree = Mapping[str, ShownFile]
+Tree = Mapping[str, EmulatedFile]
 """Files by absolute path."""
 
 
@@ -62,7 +62,7 @@ def is_program(entry: IndexEntry, content: bytes | None) -> bool:
     return bool(runs) and not (content or b"").startswith(b"#!")
 
 
-def laid_out(system: System) -> Path:
+def pristine_directory(system: System) -> Path:
     """Return the cache directory with the system's files (`loaded`), created on first use.
 
     Files have their modes and times, and belong to the user who created the directory. Programs
@@ -121,7 +121,7 @@ def file_changes_patch(before: Tree, after: Tree, start: str) -> ContextPatch:
     return ContextPatch(tuple(operations))
 
 
-def _changed(pointer: str, old: ShownFile, new: ShownFile) -> Iterable[Operation]:
+def _changed(pointer: str, old: EmulatedFile, new: EmulatedFile) -> Iterable[Operation]:
     if old.kind != new.kind:
         yield ("=", f"{pointer}/kind", new.kind)
     if old.mode != new.mode:

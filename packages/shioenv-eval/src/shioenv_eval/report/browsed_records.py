@@ -13,7 +13,6 @@ from typing import Any
 
 from msgspec import UNSET
 
-from shioenv.dataset.stats import FLAGS, command_of
 from shioenv.domain.inputs import Input, Role, join
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.readable import changes
@@ -21,7 +20,8 @@ from shioenv.domain.record import Effect, Record, ScoredSegment
 from shioenv.errors import InputError
 from shioenv.recording.session import rows_of
 from shioenv.text import visible
-from shioenv_eval.report.template import script_json
+from shioenv_eval.report.markup import script_json
+from shioenv_eval.report.statistics import FLAGS, command_of
 
 RECORDS = 2000
 """Maximum number of records in the page."""

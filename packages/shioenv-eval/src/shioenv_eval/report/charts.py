@@ -10,11 +10,11 @@ from typing import Any
 
 import altair as alt
 
-from shioenv.dataset.stats import BINS, GroupStatistics, Scores, Statistics
 from shioenv.text import count, fixed, share, visible
 from shioenv_eval.report.chart_style import ACCENT, PADDING, SOFT, svg_element
+from shioenv_eval.report.markup import Table
 from shioenv_eval.report.panels import bars, chart, count_axis, histogram, score_axis
-from shioenv_eval.report.tables import Table
+from shioenv_eval.report.statistics import BINS, GroupStatistics, Scores, Statistics
 
 WIDTH = 400
 """Width of every chart in pixels, including axes: the text size is uniform, and fits a phone."""
@@ -75,8 +75,8 @@ def dataset_figures(statistics: Statistics) -> dict[str, Figure]:
         _scored_ranking(
             "composition",
             "composition",
-            "How inputs are composed",
-            "Every input is counted once, by the kinds of operators it holds. And-or: && or ||; "
+            "Composition of inputs",
+            "Every input is counted once, by its kinds of operators. And-or: && or ||; "
             "sequence: ; or &.",
             statistics.by_composition,
             total,
@@ -98,16 +98,16 @@ def dataset_figures(statistics: Statistics) -> dict[str, Figure]:
             [(f"{code} ({EXITS[code]})" if code in EXITS else str(code), n) for code, n in exits],
             total,
             "Exit codes",
-            "Of the last command; a failure is data like any other. From 129 on mostly the number "
-            "of the signal that ended it, plus 128.",
+            "Exit code of the last command. Codes from 129 on are mostly 128 plus the number of "
+            "the signal that ended it.",
         ),
         _ranking(
             "effects",
             "effect",
             sorted(changed, key=lambda item: -item[1]),
             total,
-            "What inputs change",
-            "From the context patches. An input that does several of these is counted in each.",
+            "Effects of inputs",
+            "From the context patches. An input with several effects is counted in each.",
         ),
         _sizes(statistics),
     )
@@ -125,10 +125,10 @@ def _distribution(scores: Scores) -> Figure:
         "exactly 0.",
         bar.properties(width=WIDTH, height=HEIGHT),
         Table(
-            "How irreducible the inputs are",
+            "Distribution of irreducibility",
             f"Records in each twentieth of the scale. {count(scores.one)} are exactly 1: every "
-            f"removal changes something. {count(scores.zero)} are exactly 0: leaving arguments out "
-            "changes nothing.",
+            f"removal changes the behavior. {count(scores.zero)} are exactly 0: no removal changes "
+            "it.",
             ("irreducibility", "records", "share"),
             rows if scores.scored else (),
         ),
@@ -163,7 +163,7 @@ def _by_arguments(groups: Mapping[int, GroupStatistics]) -> Figure:
         Table.of(
             "Irreducibility by number of arguments",
             "Points: mean. Bars: the middle half of the records (lower to upper quartile). Small "
-            "points stand for fewer than ten records. Necessary: the mean share of arguments whose "
+            "points: fewer than ten records. Necessary: the mean share of arguments whose "
             "omission alone changes the behavior.",
             {
                 "arguments": lambda item: str(item[0]),
@@ -185,12 +185,12 @@ def _arguments(statistics: Statistics) -> Figure:
     return _columns(
         "arguments",
         f"Records by number of arguments, from {min(groups, default=0)} to "
-        f"{max(groups, default=0)}; the most have {common}.",
+        f"{max(groups, default=0)}; the most frequent is {common}.",
         _arguments_axis(groups),
         list(groups.items()),
         Table(
-            "How many arguments inputs have",
-            "Arguments that can be removed, over all commands of an input.",
+            "Arguments of inputs",
+            "Number of removable arguments, over all commands of an input.",
             ("arguments", "records", "share"),
             _shares(groups.items(), statistics.records),
         ),
@@ -275,13 +275,13 @@ def _sizes(statistics: Statistics) -> Figure:
     axis = alt.Axis(labelOverlap=False, labelFontSize=11)
     return _columns(
         "sizes",
-        f"Records by size of the output; {share(sizes.get(0, 0), total)} print nothing.",
-        alt.X("output from:O", sort=None, title="output, from … bytes on", axis=axis),
+        f"Records by size of the output; {share(sizes.get(0, 0), total)} have no output.",
+        alt.X("output from:O", sort=None, title="size of the output in bytes, at least", axis=axis),
         named,
         Table(
-            "How much inputs print",
-            "Standard output and error together; each class is four times as wide as the one "
-            "before.",
+            "Size of outputs",
+            "Standard output and error together; each class is four times as wide as the previous "
+            "one.",
             ("output from", "records", "share"),
             _shares(named, total),
         ),

@@ -25,8 +25,8 @@ from shioenv.synthesis.sample import sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System, find_system
 from shioenv.text import count
-from shioenv_eval.drafting.coverage import help_coverage
-from shioenv_eval.report.tables import Table, grouped
+from shioenv_eval.grammars.coverage import help_coverage
+from shioenv_eval.report.markup import Table, grouped
 
 COMMANDS, NONTERMINALS, PRODUCTIONS = 86, 803, 6222
 """The paper's grammars (Section 4.1), by its own counting rule."""
@@ -168,7 +168,7 @@ class GrammarReport:
         misuse, most = gcs.misuse_share, f"at most {MISUSE:.0%} overall"
         measured = f"{misuse:.2%} of {gcs.inputs:,}"
         yield "GCS inputs that fail as misuse", most, measured, misuse <= MISUSE
-        misuse, measured = 0.0, f"not judged: no command has {JUDGED} inputs"
+        misuse, measured = 0.0, f"unknown: no command has {JUDGED} inputs"
         for name, how in judged[:1]:
             misuse = how.misuse_share
             measured = f"{misuse:.1%} (`{name}`, of {how.inputs})"
@@ -178,7 +178,7 @@ class GrammarReport:
         yield "GCS inputs that exit 0", f"at least {EXIT_0:.0%}", f"{done:.1%}", done >= EXIT_0
         measured = f"{ucs.misuse_share:.1%} of {ucs.inputs:,}; exit 0: {ucs.exit_0_share:.1%}"
         yield "UCS inputs that fail as misuse", "reported", measured, True
-        what = "GCS inputs drawn a second on one core, not executed"
+        what = "GCS inputs sampled per second on one core, without execution"
         yield what, f"at least {SPEED:,}", f"{self.speed:,.0f}", self.speed >= SPEED
         what = "GCS inputs that parse back to their own arguments"
         measured = f"{self.parsed_back - self.parsed_otherwise:,} of {self.parsed_back:,}"
@@ -282,14 +282,14 @@ def _parser() -> InputParser:
 def grammars_page(report: GrammarReport) -> str:
     """Return the page `docs/grammars.md` as Markdown, with a final newline."""
     lines = [
-        "# The grammars, measured",
+        "# Quality of the grammars",
         "",
         f"Made by `make grammars-report` on {report.date.isoformat()}, on the system "
         f"`{report.system}` (digest `{report.system_digest}`), seed {report.seed}.",
         f"{report.gcs.together.inputs:,} single-command inputs of `gcs` and "
         f"{report.ucs.together.inputs:,} of `ucs` were executed once each.",
         "",
-        "| | must | measured | |",
+        "| | target | measured | met |",
         "|---|---|---|---|",
     ]
     for what, must, measured, reached in report.goals():
@@ -297,12 +297,12 @@ def grammars_page(report: GrammarReport) -> str:
         lines.append(f"| {what} | {must} | {measured} | {mark} |")
     lines += [
         "",
-        "*Misuse* is a failed input (exit code not 0) whose output complains about the command",
-        "line as typed: an unknown or clashing option, a missing or extra operand, an argument",
-        "that is not written as the program reads it. A missing file, no permission or a refused",
-        "connection is none. The messages are listed in",
-        "`packages/shioenv-eval/src/shioenv_eval/report/grammar_report.py`. Options are compared "
-        "as the [reference](reference/grammar-format.md#coverage) says.",
+        "*Misuse* is a failed input (exit code not 0) whose output reports an error in the command",
+        "line: an unknown or conflicting option, a missing or extra operand, or an argument that",
+        "the program cannot parse. A missing file, a missing permission or a refused connection is",
+        "not misuse. The messages are listed in",
+        "`packages/shioenv-eval/src/shioenv_eval/report/grammar_report.py`. The "
+        "[reference](reference/grammar-format.md#coverage) explains how options are compared.",
         "",
     ]
     rows = []
@@ -313,9 +313,9 @@ def grammars_page(report: GrammarReport) -> str:
         rows.append(cells)
     by_command = Table(
         "By command",
-        "The worst first. The set `paper` holds the paper's 86; `all` holds these and the rest. "
-        "UCS fills option slots with every command's options, which most programs "
-        "refuse.",
+        "Commands with the most misuse come first. The set `paper` has the paper's 86 commands, "
+        "`all` these and all others. UCS fills option slots with the options of any command; most "
+        "programs reject them.",
         ("command", "set", "GCS inputs", "misuse", "exit 0", "UCS inputs", "misuse", "exit 0"),
         rows,
     )

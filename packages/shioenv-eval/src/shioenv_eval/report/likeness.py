@@ -11,21 +11,23 @@ from dataclasses import asdict, dataclass
 
 from shioenv.bash.words import split_words
 from shioenv.domain.inputs import DUPLICATIONS, REDIRECTIONS, Input, Role
-from shioenv.grammar.describe import ArgumentKind, DescribedSegment, Describer, Description
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.spelling import SHOWN, received_form
 from shioenv.grammar.symbols import Grammar
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import grammars_on, sample
-from shioenv.synthesis.usage_tables import (
-    Usage,
+from shioenv.synthesis.usage_tables import Usage, shipped_usage
+from shioenv.system.store import find_system
+from shioenv_eval.grammars.describe import (
+    ArgumentKind,
+    DescribedSegment,
+    Describer,
+    Description,
     count_usage,
     operand_texts,
     option_names,
-    shipped_usage,
 )
-from shioenv.system.store import find_system
-from shioenv_eval.report.tables import Table
+from shioenv_eval.report.markup import Table
 
 _NUMBER = re.compile(r"[+-]?\d+([.,-]\d*)*[a-zA-Z%]?")
 _CLUSTER = re.compile(r"-([A-Za-z]+)(\d*)")
@@ -116,15 +118,24 @@ class Comparison:
             f"operands per command (people: {operands:.2f})",
             [f"{one.operands:.2f}" for one in made],
         )
-        yield "repeat an option, of 2 or more", [f"{one.repeated.share:.1%}" for one in made]
-        yield "… that is taken once", [f"{one.repeated_in_vain.share:.1%}" for one in made]
+        yield (
+            "commands that repeat an option, of those with 2 or more",
+            [f"{one.repeated.share:.1%}" for one in made],
+        )
+        yield (
+            "… and whose program uses it once",
+            [f"{one.repeated_in_vain.share:.1%}" for one in made],
+        )
         yield "divergence of option sets, bits", [f"{one.option_sets:.3f}" for one in made]
-        yield "… given the utility", [f"{one.option_sets_given_utility:.3f}" for one in made]
+        yield "… mean over utilities", [f"{one.option_sets_given_utility:.3f}" for one in made]
         yield "divergence of utilities, bits", [f"{one.utilities:.3f}" for one in made]
         yield "divergence of operators, bits", [f"{one.operators:.3f}" for one in made]
         forms = next(iter(made)).normal_forms.whole
-        yield f"normal forms reached, of {forms}", [str(one.normal_forms.part) for one in made]
-        yield "drawing an input, ms", [f"{self.milliseconds[name]:.2f}" for name in self.policies]
+        yield f"normal forms sampled, of {forms}", [str(one.normal_forms.part) for one in made]
+        yield (
+            "time per sampled input, ms",
+            [f"{self.milliseconds[name]:.2f}" for name in self.policies],
+        )
 
     def shares(self) -> Iterator[tuple[str, Share]]:
         """Yield the shares of people's inputs that the grammars derive, each with its name."""
@@ -135,14 +146,15 @@ class Comparison:
     def markdown(self, source: str) -> str:
         """Return the comparison as a part of the grammars' page; `source` describes the inputs."""
         table = Table(
-            "Beside what people write",
-            f"{source} What reading draws shows, the [kinds](design/kinds.md#measured) tell.",
+            "Comparison with inputs written by people",
+            f"{source} [Kinds](design/kinds.md#measured) has the results of a manual review of "
+            "sampled inputs.",
             ("", *(f"`{name}`" for name in self.policies)),
             [(label, *cells) for label, cells in self.rows()],
         )
         derived = Table(
-            "What people write and the grammars derive",
-            "On the system, names of files and users included.",
+            "Coverage of inputs written by people",
+            "Share that the grammars can derive on the system, including names of files and users.",
             ("", "derived", "of", "share"),
             [
                 (label, f"{one.part:,}", f"{one.whole:,}", f"{one.share:.1%}")

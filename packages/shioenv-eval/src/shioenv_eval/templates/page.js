@@ -52,7 +52,7 @@
   };
 
   const signs = { "=": "", "-": "minus", "+": "plus", "…": "more" };
-  const spoken = { "-": "missing: ", "+": "too much: " };
+  const spoken = { "-": "missing: ", "+": "unexpected: " };
 
   const diff = (rows, label) => {
     const element = make("div", "diff");
@@ -89,7 +89,7 @@
     const answer = one.a[Number(byId("predictor").value)];
     const head = make("div", "head", make("h3", "", one.i));
     const right = answer.r[0] || answer.r[1];
-    const verdict = answer.r[0] ? "right" : answer.r[1] ? "right but for what varies" : "wrong";
+    const verdict = answer.r[0] ? "right" : answer.r[1] ? "right except for volatile parts" : "wrong";
     if (answer.k === "answered") {
       head.append(badge(right, verdict));
       if (!answer.r[2] && !answer.r[1]) head.append(badge(false, "output"));
@@ -97,7 +97,7 @@
     } else {
       head.append(badge(false, answer.k.replace("_", " ")));
     }
-    const codes = answer.r[4] ? `exit code ${answer.e[0]}` : `exit code ${answer.e[1]}, not ${answer.e[0]}`;
+    const codes = answer.r[4] ? `exit code ${answer.e[0]}` : `exit code ${answer.e[1]} instead of ${answer.e[0]}`;
     if (answer.e[1] !== null) head.append(badge(answer.r[4], codes));
     head.append(make("span", "badge", one.s));
     if (one.v.length) head.append(make("span", "badge flag", `varies: ${one.v.join(", ")}`));
@@ -107,7 +107,7 @@
     for (const text of one.h) article.append(make("pre", "line before", text));
     article.append(make("pre", "line", one.t));
     if (answer.o.length) article.append(diff(answer.o, `Output of ${one.i}`));
-    else article.append(make("p", "none", "Prints nothing, and the answer says so."));
+    else article.append(make("p", "none", "No output, as answered."));
     if (answer.p.length) {
       article.append(make("p", "part", "Changes"), diff(answer.p, `Changes of ${one.i}`));
     }

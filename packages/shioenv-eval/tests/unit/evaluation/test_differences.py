@@ -21,9 +21,9 @@ from shioenv_eval.conform.cases import DrawnCase
 from shioenv_eval.conform.comparison import predictor_of
 from shioenv_eval.conform.findings import CaseFinding, findings_of
 from shioenv_eval.conform.shrink import Files, Reduced, Sides, less_input, shrunk
-from shioenv_eval.conform.truth import AskedCase, TruthCase
+from shioenv_eval.conform.truth import CaseInput, TruthCase
 from shioenv_eval.conform.verdicts import CaseVerdict, classes_of
-from shioenv_eval.metrics import Said, Status
+from shioenv_eval.metrics import PredictorAnswer, Status
 
 MESSAGE = b"cat: x: No such file or directory\n"
 MIXED = Behavior(1, b"one\n" + MESSAGE, stdout=b"one\n", stderr=MESSAGE)
@@ -46,18 +46,21 @@ OTHER = ContextPatch((("a", "/fs/new", {"perms": "-rwxr-xr-x", "size": 0}),))
     ],
 )
 def test_a_difference_has_classes(truth: Behavior, answer: Behavior, classes: set[str]) -> None:
-    assert set(classes_of(truth, Said(behavior=answer), PatchLevel.FILES)) == classes
+    assert set(classes_of(truth, PredictorAnswer(behavior=answer), PatchLevel.FILES)) == classes
 
 
 @pytest.mark.parametrize("status", [one for one in Status if one is not Status.ANSWERED])
 def test_what_is_no_answer_differs_in_that_alone(status: Status) -> None:
-    assert set(classes_of(PLAIN, Said(status, PLAIN), PatchLevel.FULL)) == {"answer"}
+    assert set(classes_of(PLAIN, PredictorAnswer(status, PLAIN), PatchLevel.FULL)) == {"answer"}
 
 
 def test_a_level_says_how_much_of_a_patch_is_compared() -> None:
     truth = Behavior(0, b"", MADE, {"new": "1"})
-    nothing, mode = Said(behavior=Behavior(0, b"")), Said(behavior=Behavior(0, b"", OTHER))
-    content = Said(behavior=Behavior(0, b"", MADE, {"new": "2"}))
+    nothing, mode = (
+        PredictorAnswer(behavior=Behavior(0, b"")),
+        PredictorAnswer(behavior=Behavior(0, b"", OTHER)),
+    )
+    content = PredictorAnswer(behavior=Behavior(0, b"", MADE, {"new": "2"}))
     for level, differing in (
         (PatchLevel.OUTPUT, ()),
         (PatchLevel.FILES, (nothing,)),
@@ -83,7 +86,7 @@ def test_a_file_that_one_side_moves_needs_no_digest_on_the_other() -> None:
         (appended, written, {"patch"}),
         (written, appended, {"patch"}),
     ):
-        found = classes_of(truth, Said(behavior=answer), PatchLevel.FULL)
+        found = classes_of(truth, PredictorAnswer(behavior=answer), PatchLevel.FULL)
         assert set(found) == expected, (truth, answer)
 
 
@@ -96,21 +99,23 @@ class Scripted:
         self.asked: list[object] = []
 
     def behaviors(
-        self, tasks: Iterable[tuple[int, AskedCase]]
+        self, tasks: Iterable[tuple[int, CaseInput]]
     ) -> Iterator[tuple[int, Behavior | None]]:
         for number, one in tasks:
             self.asked.append(one.key)
             yield number, None if one.input.text in self.unsteady else Behavior(0, b"")
 
-    def said(self, tasks: Iterable[tuple[int, tuple[str, State]]]) -> Iterator[tuple[int, Said]]:
+    def said(
+        self, tasks: Iterable[tuple[int, tuple[str, State]]]
+    ) -> Iterator[tuple[int, PredictorAnswer]]:
         for number, (text, state) in tasks:
-            yield number, Said(behavior=Behavior(0, self._said(text, state.history)))
+            yield number, PredictorAnswer(behavior=Behavior(0, self._said(text, state.history)))
 
 
-def left_of(both: Any, *words: str, history: tuple[str, ...] = ()) -> AskedCase:
+def left_of(both: Any, *words: str, history: tuple[str, ...] = ()) -> CaseInput:
     """Return the reduced input; `both` is a `Scripted`."""
     sides = Sides(both, both, PatchLevel.FULL)
-    asked = AskedCase("/", history, Input.from_marked(words))
+    asked = CaseInput("/", history, Input.from_marked(words))
     sides.compare([asked])
     compared = sides.known[asked.key]
     assert compared is not None
@@ -161,16 +166,16 @@ def test_a_difference_stays_in_its_class() -> None:
     class Failing(Scripted):
         def said(
             self, tasks: Iterable[tuple[int, tuple[str, State]]]
-        ) -> Iterator[tuple[int, Said]]:
+        ) -> Iterator[tuple[int, PredictorAnswer]]:
             for number, (text, _) in tasks:
                 fails = text == "ls"
-                yield number, Said(behavior=Behavior(int(fails), b"" if fails else b"!"))
+                yield number, PredictorAnswer(behavior=Behavior(int(fails), b"" if fails else b"!"))
 
     assert left_of(Failing(lambda text, history: b""), "ls", "a", "b").input.text == "ls b"
 
 
 def test_files_are_left_out_by_a_first_line() -> None:
-    asked = AskedCase("/home/u", ("cd x",), Input.from_marked(("ls",)))
+    asked = CaseInput("/home/u", ("cd x",), Input.from_marked(("ls",)))
     whole = Reduced(asked, ("a", "b c")).whole
     assert whole.history == ("rm -rf -- a 'b c'", "cd x")
     assert Reduced(asked).whole == asked
@@ -200,7 +205,7 @@ def test_the_files_that_count_are_left_and_found_in_few_tries(counting: set[int]
         return b"" if any({one, one.partition("/")[0]} & gone for one in needed) else b"!"
 
     both, system = Scripted(said), HomeTree()
-    files, asked = Files(cast("Any", system)), AskedCase("/home/u", (), Input.from_marked(("ls",)))
+    files, asked = Files(cast("Any", system)), CaseInput("/home/u", (), Input.from_marked(("ls",)))
     sides = Sides(cast("Any", both), cast("Any", both), PatchLevel.FULL)
     sides.compare([asked])
     compared = sides.known[asked.key]
@@ -213,7 +218,7 @@ def test_the_files_that_count_are_left_and_found_in_few_tries(counting: set[int]
 
 def test_an_empty_start_directory_has_nothing_to_leave_out() -> None:
     files = Files(cast("Any", HomeTree()))
-    assert list(files.less(Reduced(AskedCase("/srv", (), Input.from_marked(("ls",)))))) == []
+    assert list(files.less(Reduced(CaseInput("/srv", (), Input.from_marked(("ls",)))))) == []
 
 
 class OneFile:
@@ -232,7 +237,7 @@ def found_without(said: Callable[[str, tuple[str, ...]], bytes]) -> CaseFinding:
     for option in ("-x", "-y"):
         shell_input = Input.from_marked(("wc", option, "file"))
         case = TruthCase(DrawnCase("option", "wc", shell_input, "/"), Behavior(0, b""))
-        answer = Said(behavior=Behavior(0, b"!"))
+        answer = PredictorAnswer(behavior=Behavior(0, b"!"))
         assert case.behavior is not None
         classes = classes_of(case.behavior, answer, PatchLevel.FULL)
         verdicts.append(CaseVerdict(case, answer, classes))

@@ -69,7 +69,7 @@ def test_options_are_read() -> None:
 
 @pytest.mark.parametrize("price", ["1.2.3/4", "1/4.", "./1", "1", "1/2/3"])
 def test_a_price_is_two_numbers(price: str) -> None:
-    with pytest.raises(PredictorError, match="a price is like"):
+    with pytest.raises(PredictorError, match="expected IN/OUT"):
         PromptOptions.of(f"m,price={price}")
     assert PromptOptions.of("m,price=.15/1.0").cost((1_000_000, 2_000_000)) == 2.15
 

@@ -82,6 +82,13 @@ def test_lines_of_one_kind_vary_in_the_same() -> None:
     assert not fits(made, "a (c1)\nb (3)\n"), "of another kind"
 
 
+def test_thousands_of_lines_of_one_kind_vary_in_the_same() -> None:
+    runs = ["".join(f"{number * factor} seen\n" for number in range(4_000)) for factor in (3, 7)]
+    mask = Mask.of([did(text) for text in runs])
+    assert mask.fits("".join(f"{number} seen\n" for number in range(4_000)).encode())
+    assert not mask.fits("".join(f"{number} lost\n" for number in range(4_000)).encode())
+
+
 def test_a_line_that_stayed_as_most_of_its_kind_is_compared() -> None:
     made = mask("a 1 x\nb 5 x\nc 6 x\n", "a 2 x\nb 5 x\nc 6 x\n")
     assert not fits(made, "a 3 x\nb 4 x\nc 6 x\n")

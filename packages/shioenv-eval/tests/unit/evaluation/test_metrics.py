@@ -8,7 +8,7 @@ import pytest
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import PatchLevel
-from shioenv_eval.metrics import Said, Status, mark
+from shioenv_eval.metrics import PredictorAnswer, Status, mark
 from shioenv_eval.suite import SuiteCase
 from support.evaluation_fakes import ENTRY, added, case, did, said
 
@@ -16,7 +16,7 @@ TWO = (added("a"), added("b"))
 GOLD = case(did("one\ntwo\n", *TWO, exit_code=1))
 
 
-def wrong_in(answer: Said, level: PatchLevel = PatchLevel.FULL) -> set[str]:
+def wrong_in(answer: PredictorAnswer, level: PatchLevel = PatchLevel.FULL) -> set[str]:
     """Return the metrics that are not 1."""
     marks = mark(GOLD, answer, level).to_json()
     return {name for name, value in marks.items() if value not in (1.0, None)}
@@ -181,15 +181,15 @@ def test_files_know_no_links_no_variables_and_no_working_directory() -> None:
 
 @pytest.mark.parametrize("status", [Status.ABSTAINED, Status.CRASHED, Status.TIMED_OUT])
 def test_no_answer_is_wrong_in_everything(status: Status) -> None:
-    marks = mark(GOLD, Said(status)).to_json()
+    marks = mark(GOLD, PredictorAnswer(status)).to_json()
     assert set(marks.values()) == {0.0}
-    nothing = mark(case(did("")), Said(status))
+    nothing = mark(case(did("")), PredictorAnswer(status))
     assert (nothing.em, nothing.o_es, nothing.djs, nothing.exit_code) == (0, 0, None, 0)
 
 
 def test_of_an_invalid_answer_what_was_received_counts_but_never_as_a_whole() -> None:
     received = Behavior(1, b"one\ntwo\n")
-    marks = mark(GOLD, Said(Status.INVALID, received))
+    marks = mark(GOLD, PredictorAnswer(Status.INVALID, received))
     assert (marks.em_output, marks.exit_code, marks.o_es) == (1, 1, 1)
     assert (marks.em, marks.em_masked, marks.em_patch, marks.em_files, marks.djs) == (0, 0, 0, 0, 0)
 
@@ -199,9 +199,9 @@ def test_of_an_invalid_answer_what_was_received_counts_but_never_as_a_whole() ->
 def test_every_answer_without_a_patch_counts_for_the_same_shares(
     gold: SuiteCase, level: PatchLevel
 ) -> None:
-    missing = mark(gold, Said(Status.CRASHED), level)
-    unread = mark(gold, Said(Status.INVALID), level)
-    with_output = mark(gold, Said(Status.INVALID, Behavior(7, b"none of it")), level)
+    missing = mark(gold, PredictorAnswer(Status.CRASHED), level)
+    unread = mark(gold, PredictorAnswer(Status.INVALID), level)
+    with_output = mark(gold, PredictorAnswer(Status.INVALID, Behavior(7, b"none of it")), level)
     assert missing == unread
     shares = ("djs", "djs_all", "djs_path", "djs_leaf", "djs_files", "em", "em_patch", "em_files")
     for name in shares:

@@ -13,7 +13,7 @@ from shioenv.domain.predictor import PatchLevel
 from shioenv.errors import SuiteError, UsageError
 from shioenv_eval.evaluate import Evaluation, evaluate
 from shioenv_eval.evaluation_page import calibration, evaluation_html, heat_map, write_page
-from shioenv_eval.metrics import Said, Status
+from shioenv_eval.metrics import PredictorAnswer, Status
 from shioenv_eval.results import judge_predictor
 from shioenv_eval.suite import read_suite, write_suite
 from support.evaluation_fakes import added, case, did, suite_of
@@ -28,7 +28,7 @@ def shown(html: str) -> list[dict[str, Any]]:
     return cases
 
 
-def evaluation(*said: Said, level: PatchLevel = PatchLevel.FULL) -> Evaluation:
+def evaluation(*said: PredictorAnswer, level: PatchLevel = PatchLevel.FULL) -> Evaluation:
     suite = suite_of(
         case(did("one\ntwo\n", added("a")), text="ls"),
         case(did("1\n"), did("2\n"), text=f"echo '{HOSTILE}' | cat"),
@@ -37,7 +37,10 @@ def evaluation(*said: Said, level: PatchLevel = PatchLevel.FULL) -> Evaluation:
 
 
 def test_every_answer_stands_beside_the_gold() -> None:
-    answers = Said(behavior=did("one\ntoo\n", added("b"), exit_code=1)), Said(behavior=did("2\n"))
+    answers = (
+        PredictorAnswer(behavior=did("one\ntoo\n", added("b"), exit_code=1)),
+        PredictorAnswer(behavior=did("2\n")),
+    )
     html = evaluation_html(evaluation(*answers))
     first, second = shown(html)
     (answer,) = first["a"]
@@ -52,7 +55,10 @@ def test_every_answer_stands_beside_the_gold() -> None:
 
 
 def test_at_the_level_of_files_patches_say_no_more() -> None:
-    answers = Said(behavior=did("", added("a", owner="x"))), Said(Status.CRASHED, why="it died")
+    answers = (
+        PredictorAnswer(behavior=did("", added("a", owner="x"))),
+        PredictorAnswer(Status.CRASHED, why="it died"),
+    )
     first, second = shown(evaluation_html(evaluation(*answers, level=PatchLevel.FILES)))
     assert first["a"][0]["p"] == [["=", "added a"]]
     assert second["a"][0]["k"] == "crashed"
@@ -61,7 +67,9 @@ def test_at_the_level_of_files_patches_say_no_more() -> None:
 
 def test_nothing_an_input_says_becomes_markup_and_nothing_is_loaded() -> None:
     html = evaluation_html(
-        evaluation(Said(behavior=did(HOSTILE)), Said(Status.ABSTAINED, why=HOSTILE))
+        evaluation(
+            PredictorAnswer(behavior=did(HOSTILE)), PredictorAnswer(Status.ABSTAINED, why=HOSTILE)
+        )
     )
     assert "<b>x</b>" not in html
     assert html.count("</script>") == 2
@@ -71,7 +79,7 @@ def test_nothing_an_input_says_becomes_markup_and_nothing_is_loaded() -> None:
 
 def test_long_outputs_are_cut_and_that_is_said() -> None:
     suite = suite_of(case(did("".join(f"{n}\n" for n in range(500)))))
-    one = judge_predictor(suite, [Said(behavior=did("x\n"))], "mine")
+    one = judge_predictor(suite, [PredictorAnswer(behavior=did("x\n"))], "mine")
     (only,) = shown(evaluation_html(Evaluation(suite, (one,))))
     rows = only["a"][0]["o"]
     assert len(rows) == 121
@@ -79,7 +87,10 @@ def test_long_outputs_are_cut_and_that_is_said() -> None:
 
 
 def test_a_heat_map_counts_an_input_for_each_of_its_utilities() -> None:
-    done = evaluation(Said(behavior=did("one\ntwo\n", added("a"))), Said(behavior=did("3\n")))
+    done = evaluation(
+        PredictorAnswer(behavior=did("one\ntwo\n", added("a"))),
+        PredictorAnswer(behavior=did("3\n")),
+    )
     assert {row["utility"]: (row["n"], row["shares"]) for row in heat_map(done)} == {
         "ls": (1, [1.0]), "echo": (1, [1.0]), "cat": (1, [1.0]),
     }  # fmt: skip
@@ -88,15 +99,15 @@ def test_a_heat_map_counts_an_input_for_each_of_its_utilities() -> None:
 def test_the_surest_answers_are_told_by_themselves() -> None:
     suite = suite_of(*(case(did("x\n"), text=f"ls {n}") for n in range(4)))
     said = [
-        Said(behavior=did("x\n"), confidence=0.9),
-        Said(behavior=did("y\n"), confidence=0.4),
-        Said(behavior=did("x\n"), confidence=0.8),
-        Said(Status.ABSTAINED),
+        PredictorAnswer(behavior=did("x\n"), confidence=0.9),
+        PredictorAnswer(behavior=did("y\n"), confidence=0.4),
+        PredictorAnswer(behavior=did("x\n"), confidence=0.8),
+        PredictorAnswer(Status.ABSTAINED),
     ]
     rows = {row["part"]: row for row in calibration(judge_predictor(suite, said, "mine"))}
     assert (rows[0.5]["n"], rows[0.5]["right"], rows[0.5]["said"]) == (2, 1.0, pytest.approx(0.85))
     assert (rows[1.0]["right"], rows[1.0]["said"]) == (0.5, pytest.approx(2.1 / 4))
-    sure = [Said(behavior=did("x\n"), confidence=1.0)] * 4
+    sure = [PredictorAnswer(behavior=did("x\n"), confidence=1.0)] * 4
     assert calibration(judge_predictor(suite, sure, "mine")) == []
 
 
@@ -113,7 +124,7 @@ def test_a_page_is_written_of_what_was_kept(tmp_path: Path) -> None:
 
 def test_predictors_of_different_levels_share_a_page() -> None:
     suite = suite_of(case(did("x\n", added("a"))))
-    said = [Said(behavior=did("x\n", added("a", owner="alice")))]
+    said = [PredictorAnswer(behavior=did("x\n", added("a", owner="alice")))]
     both = (
         judge_predictor(suite, said, "whole"),
         judge_predictor(suite, said, "files", level=PatchLevel.FILES),

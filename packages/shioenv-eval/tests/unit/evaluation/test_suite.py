@@ -14,8 +14,8 @@ from shioenv.bash.normal import is_single
 from shioenv.dataset.questions import read_questions
 from shioenv.errors import SuiteError, UsageError
 from shioenv.grammar.library import PAPER, load_grammars
+from shioenv_eval.places import utilities
 from shioenv_eval.suite import head_digest, read_suite, write_suite
-from shioenv_eval.utilities import utilities
 from support.evaluation_fakes import ENTRY, case, did, suite_of
 from support.paths import ROOT
 
@@ -39,7 +39,7 @@ def test_a_suite_that_was_changed_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "suite.jsonl"
     write_suite(suite_of(case(did("right\n"))), path)
     path.write_text(path.read_text().replace("right", "wrong"))
-    with pytest.raises(SuiteError, match="was changed"):
+    with pytest.raises(SuiteError, match="was modified after recording"):
         read_suite(path)
 
 
@@ -93,15 +93,15 @@ def test_inputs_are_text_or_json(tmp_path: Path) -> None:
     [
         ("", "has no inputs"),
         ('{"input": 7}', "inputs:1: expected text"),
-        ('ls\n{"inputs": "x"}', "inputs:2: no JSON object"),
-        ('{"input": "x"', "inputs:1: no JSON"),
+        ('ls\n{"inputs": "x"}', "inputs:2: expected a JSON object"),
+        ('{"input": "x"', "inputs:1: expected a JSON"),
         ('{"input": "x", "steps": "many"}', "single or multi"),
         ('{"input": "x", "history": "y"}', "list of texts"),
         ('{"input": "x", "cwd": 1}', "`cwd`"),
         ('{"input": "x", "id": 2}\nls', "two inputs have the id 2"),
-        ('ls\n{"input": "echo \\ud800"}', "inputs:2: half a character"),
-        ('{"input": "x", "history": ["\\udc80"]}', "inputs:1: half a character"),
-        ('{"input": "x", "note": "\\ud83d"}', "inputs:1: half a character"),
+        ('ls\n{"input": "echo \\ud800"}', "inputs:2: invalid Unicode"),
+        ('{"input": "x", "history": ["\\udc80"]}', "inputs:1: invalid Unicode"),
+        ('{"input": "x", "note": "\\ud83d"}', "inputs:1: invalid Unicode"),
     ],
 )
 def test_inputs_that_are_none_are_named(tmp_path: Path, content: str, why: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shioenv_eval.utilities import utilities
+from shioenv_eval.places import utilities
 
 
 @pytest.mark.parametrize(

@@ -20,14 +20,6 @@ from typer.testing import CliRunner
 
 from shioenv import errors
 from shioenv.cli.main import app
-from shioenv.dataset.stats import (
-    EXPENSIVE,
-    STEPS,
-    composition,
-    effects_of,
-    operators_of,
-    size_class,
-)
 from shioenv.dataset.write import ShardWriter
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.patch import ContextPatch
@@ -40,7 +32,15 @@ from shioenv_eval.report import chart_style
 from shioenv_eval.report.browsed_records import argument_levels
 from shioenv_eval.report.charts import RANKED, dataset_figures
 from shioenv_eval.report.dataset_page import collect_page_data, write_report
-from shioenv_eval.report.template import FILE
+from shioenv_eval.report.markup import FILE
+from shioenv_eval.report.statistics import (
+    EXPENSIVE,
+    STEPS,
+    composition,
+    effects_of,
+    operators_of,
+    size_class,
+)
 from support.dataset_fakes import HOME, plan
 
 FILE_ENTRY = {
@@ -337,7 +337,7 @@ def test_samples_hold_every_command_with_each_of_its_exit_codes(
         (one.input_args[0], one.exit_code) for one in records
     }
     assert [one["n"] for one in found] == sorted({one["n"] for one in found})
-    assert "60 of 1,200 records: every command with every exit code" in structure.text
+    assert "60 of 1,200 records: every pair of command and exit code" in structure.text
 
 
 def test_samples_are_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -591,7 +591,7 @@ def test_a_page_is_not_made_of_changed_records(tmp_path: Path) -> None:
 def test_a_directory_is_no_page(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is a directory") as caught:
         write_report(dataset(tmp_path / "d", some_records(3)), tmp_path)
-    assert caught.value.hint == f"name the page: {tmp_path / FILE}"
+    assert caught.value.hint == f"add a file name: {tmp_path / FILE}"
 
 
 def test_the_subcommand_prints_the_numbers_or_writes_the_page(tmp_path: Path) -> None:
@@ -624,4 +624,4 @@ def test_an_unfinished_dataset_is_announced(tmp_path: Path) -> None:
     manifest.write_text(json.dumps(document | {"count": 1009}), encoding="utf-8")
     result = CliRunner().invoke(app, run)
     assert result.exit_code == 0
-    assert "is not finished: this is of 6 of its 1,009 records" in result.stderr
+    assert "is not finished: 6 of its 1,009 records are used" in result.stderr

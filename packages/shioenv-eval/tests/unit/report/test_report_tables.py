@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shioenv.text import count, fixed, rounded, share
-from shioenv_eval.report.tables import Table
+from shioenv_eval.report.markup import Table
 
 TABLE = Table("Some", "A note.", ("name", "value"), [("a|b", "1"), ("<c>\x1b", "-")])
 

@@ -70,8 +70,10 @@ def _is_name(token: str) -> bool:
 
 
 def _unquoted_subscript(name: str) -> str:
-    """Remove quotes from the subscript of an array element."""
+    """Remove quotes from the subscript of an array element. Errors: Abstained if it is run."""
     base, bracket, key = name.partition("[")
+    if re.search(r"\$\(|<\(|`", key):
+        raise Abstained("a substitution in a subscript that a variable holds")
     return f"{base}[{unquoted(key[:-1])}]" if bracket and "'" in key else name
 
 
@@ -291,7 +293,7 @@ class _Expression:
         text = None if self._skipping else self._variable(_unquoted_subscript(name))
         if text is None:
             return 0
-        return _Expression(text, self._variable, None, self._depth + 1).value()
+        return _Expression(text, self._variable, self._assign, self._depth + 1).value()
 
     def _write(self, name: str, value: int) -> int:
         value = wrapped(value)

@@ -54,16 +54,18 @@ class Array:
     def text(self) -> str:
         """Format the array in Bash's notation. Errors: Abstained."""
         if self.associative:
-            items = (f"[{_key(key)}]={written(value)} " for key, value in self.items.items())
+            items = (f"[{_key(key)}]={quote_value(value)} " for key, value in self.items.items())
             return f"({''.join(items)})"
-        return f"({' '.join(f'[{key}]={written(value)}' for key, value in self.items.items())})"
+        return f"({' '.join(f'[{key}]={quote_value(value)}' for key, value in self.items.items())})"
 
     def subscript(self, key: str | int) -> str:
         """Return the key of an element; negative indices count from the end. Errors: Abstained."""
         if self.associative or isinstance(key, str):
             return str(key)
         index = key if key >= 0 else self.next_index() + key
-        if not 0 <= index < _LARGEST:
+        if index >= _LARGEST:
+            raise Abstained("an array larger than is followed")
+        if index < 0:
             raise BadSubscript("a bad array subscript")
         return str(index)
 
@@ -98,13 +100,13 @@ def _bucket(key: str) -> int:
 
 
 def _key(key: str) -> str:
-    return written(key) if _META.search(key) or not key.isprintable() else key
+    return quote_value(key) if _META.search(key) or not key.isprintable() else key
 
 
 _ANSI = {"\a": "a", "\b": "b", "\x1b": "E", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v"}
 
 
-def written(value: str) -> str:
+def quote_value(value: str) -> str:
     """Quote a value as in `declare -p`. Errors: Abstained for unprintable non-ASCII characters."""
     if value.isprintable():
         return '"' + re.sub(r'([\\$`"])', r"\\\1", value) + '"'
@@ -116,7 +118,7 @@ def written(value: str) -> str:
             parts.append("\\" + _ANSI[character])
         elif not character.isprintable():
             if not character.isascii():
-                raise Abstained("a value that is no plain text")
+                raise Abstained("a value that is not plain text")
             parts.append(f"\\{ord(character):03o}")
         else:
             parts.append(character)

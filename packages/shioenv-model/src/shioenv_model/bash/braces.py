@@ -40,7 +40,7 @@ def _braces(word: str, nesting: int) -> list[str]:
             if expanded is not None:
                 alternatives, end = expanded
                 if len(made) * len(alternatives) > _MOST_FIELDS:
-                    raise Abstained(f"{word!r:.40} stands for too many words")
+                    raise Abstained(f"{word!r:.40} expands to too many words")
                 made = _with(made, word[begin:place], alternatives)
                 place = begin = end
                 continue
@@ -88,7 +88,7 @@ def _sequence(text: str) -> list[str] | None:
         return None
     first, last, step, one, other, letter_step = match.groups()
     if any(len(each or "") > _MOST_DIGITS for each in match.groups()):
-        raise Abstained(f"{text!r:.40} stands for numbers that are too long")
+        raise Abstained(f"{text!r:.40} expands to numbers that are too long")
     if first is not None:
         # a leading zero in one end pads all numbers to the width of the wider end
         is_padded = any(re.match(r"-?0\d", each) for each in (first, last))
@@ -100,7 +100,7 @@ def _sequence(text: str) -> list[str] | None:
         low, high, step, width = ord(one), ord(other), letter_step, 0
     by = abs(int(step or 1)) or 1
     if abs(high - low) // by > _MOST_FIELDS:
-        raise Abstained(f"{text!r:.40} stands for too many words")
+        raise Abstained(f"{text!r:.40} expands to too many words")
     numbers = range(low, high + 1, by) if low <= high else range(low, high - 1, -by)
     if first is None:
         return [chr(number) for number in numbers]

@@ -198,4 +198,4 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _beyond(what: str) -> Abstained:
-    return Abstained(f"how Bash writes {what} down is beyond it")
+    return Abstained(f"the format in which Bash prints {what} is not supported")

@@ -14,7 +14,7 @@ from shioenv.bash.read import Reader
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, evaluate
-from shioenv_model.bash.arrays import Array, written
+from shioenv_model.bash.arrays import Array, quote_value
 from shioenv_model.bash.braces import braces
 from shioenv_model.bash.modifiers import Modifiers, single_quoted, unescaped_ansi
 from shioenv_model.bash.patterns import EXTENDED, SPECIAL, escaped, is_pattern, paths
@@ -347,7 +347,7 @@ class Expander(Modifiers):
     def _plain(self, name: str, *, quoted: bool) -> list[_Segment]:
         if name in ("@", "*"):
             return self._list(name, list(self._scope.arguments), quoted=quoted)
-        shown = f"${name}" if name.isdigit() else name
+        shown = f"${name}" if name.isdigit() or name == "!" else name
         return self._result(self._set(shown, self._value(name)), quoted=quoted)
 
     def _list(self, name: str, values: list[str], *, quoted: bool) -> list[_Segment]:
@@ -366,7 +366,7 @@ class Expander(Modifiers):
             return str(len(self._scope.arguments))
         if name.isdigit() and name != "0":
             if len(name) > _MOST_DIGITS:
-                raise Abstained(f"${{{name:.40}}} is beyond it")
+                raise Abstained(f"${{{name:.40}}} is not supported")
             number = int(name)
             arguments = self._scope.arguments
             return arguments[number - 1] if number <= len(arguments) else None
@@ -374,15 +374,20 @@ class Expander(Modifiers):
 
     def _parameter(self, inside: str, *, quoted: bool, shown: str = "") -> list[_Segment]:
         """Expand `${…}`, given the text between its braces; errors name it as `shown`."""
-        beyond = Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
+        beyond = Abstained(f"the expansion ${{{inside:.40}}} is not supported")
         mark = inside[0] if inside[:1] in ("#", "!") and len(inside) > 1 else ""
         match = _PARAMETER.match(inside, len(mark))
         if mark == "#" and (match is None or match.end() < len(inside)):
             mark, match = "", _PARAMETER.match(inside)  # `$#` itself, with an operator
+        bad = Complaint(f"${{{inside}}}: bad substitution")
         if match is None:
-            raise beyond
+            raise beyond if mark else bad
         name, subscript, rest = match[1], (match[2] or "")[1:-1], inside[match.end() :]
+        if rest and rest[0] not in ":-=+?#%/^,~@":
+            raise beyond if mark == "!" and rest == "*" else bad
         kind = name if name in "@*" else subscript if subscript in ("@", "*") else ""
+        if (kind or mark == "#") and name.isidentifier() and "[" in self._scope.resolved(name):
+            return self._result("0" if mark == "#" else "", quoted=quoted)
         if mark == "!":
             if kind and name not in "@*" and not rest:
                 array = self._scope.array(name)
@@ -394,10 +399,12 @@ class Expander(Modifiers):
             if reference != name and not subscript and not rest:
                 return self._result(reference, quoted=quoted)
             named = self._item(name, subscript)[1]
-            if named is None and not rest and not kind and name not in "@*#":
+            if named is None and not kind and name not in "@*#":
                 raise Complaint(f"{name}: invalid indirect expansion")
-            if kind or not _INDIRECT.fullmatch(named or ""):
+            if kind or (not _INDIRECT.fullmatch(named or "") and "[" in (named or "")):
                 raise beyond
+            if not _INDIRECT.fullmatch(named or ""):
+                raise Complaint(f"{named}: invalid variable name")
             return self._parameter(f"{named}{rest}", quoted=quoted, shown=f"!{name}")
         if kind:
             return self._several(name, kind, mark, rest, inside, quoted=quoted)
@@ -425,7 +432,7 @@ class Expander(Modifiers):
         """Return the words of `${name@A}`, `@a`, `@K` or `@k`, with `array` for all elements."""
         if name in "@*" or name.isdigit():
             if letter in "aA":
-                raise Abstained(f"${{{name}@{letter}}} is beyond it")
+                raise Abstained(f"${{{name}@{letter}}} is not supported")
             return list(map(single_quoted, values))
         attributes, name = self._scope.attributes(name), self._scope.resolved(name)
         if letter == "a":
@@ -441,7 +448,7 @@ class Expander(Modifiers):
             return list(map(single_quoted, values))
         if letter == "k":
             return [each for pair in array.items.items() for each in pair]
-        pairs = " ".join(f"{key} {written(one)}" for key, one in array.items.items())
+        pairs = " ".join(f"{key} {quote_value(one)}" for key, one in array.items.items())
         return [f"{pairs} " if array.associative and pairs else pairs]
 
     def _item(self, name: str, subscript: str) -> tuple[str, str | None]:

@@ -13,7 +13,7 @@ from shioenv.bash.read import Reader
 from shioenv.bash.words import ansi
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
-from shioenv_model.bash.arrays import Array, written
+from shioenv_model.bash.arrays import Array, quote_value
 from shioenv_model.bash.patterns import matches
 from shioenv_model.bash.work import COPIED, spend
 
@@ -88,7 +88,7 @@ class Modifiers(ABC):
             return self._transformed(value, rest[1:], inside)
         case = _CASE.fullmatch(rest)
         if case is None:
-            raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
+            raise Abstained(f"the expansion ${{{inside:.40}}} is not supported")
         pattern = self.pattern(case[2]) if case[2] else "?"
         head = 1 if len(case[1]) == 1 else len(value)
         change = {"^": str.upper, ",": str.lower, "~": str.swapcase}[rest[0]]
@@ -109,7 +109,7 @@ class Modifiers(ABC):
             return self.document(prompt) if self._option("promptvars") else prompt
         if letter in ("K", "k"):
             return single_quoted(value)
-        raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
+        raise Abstained(f"the expansion ${{{inside:.40}}} is not supported")
 
     def _prompt(self, text: str) -> str:
         """Return a prompt with its escapes resolved, before its expansions. Errors: Abstained."""
@@ -190,7 +190,7 @@ class Modifiers(ABC):
             text = "".join(piece for piece, _ in made)
             return text + value if anchor == "#" else value + text if anchor else value
         if len(value) > LONGEST_REPLACED:
-            raise Abstained("what is replaced in is too long")
+            raise Abstained("the text for a replacement is too long")
         refers = self._option("patsub_replacement")
         done: list[str] = []
         place = 0
@@ -243,7 +243,7 @@ def _referring(text: str, found: str) -> str:
 def single_quoted(value: str) -> str:
     """Quote a value as `${x@Q}` does."""
     if not value.isprintable():
-        return written(value)
+        return quote_value(value)
     if value == "'":
         return "\\'"
     return "'" + value.replace("'", "'\\''") + "'"
@@ -253,5 +253,5 @@ def unescaped_ansi(value: str) -> str:
     """Return a text with the escapes of `$'…'` decoded. Errors: Abstained if it is no UTF-8."""
     decoded = ansi(value)
     if re.search("[\ud800-\udfff]", decoded):
-        raise Abstained("bytes that are no text")
+        raise Abstained("bytes that are not text")
     return decoded

@@ -317,8 +317,8 @@ def _member(text: str, index: int, shell: bool, *, is_end: bool = False) -> tupl
     if kind == ":":
         known = _CLASSES if shell else CLASSES
         if name not in known and not shell:
-            raise ValueError(f"there is no class {name!r}")
+            raise ValueError(f"unknown class {name!r}")
         return known.get(name, ""), "", named.end()
     if len(name) > 1:
-        raise Abstained(f"the character called {name:.40} is not known")
+        raise Abstained(f"the character {name:.40} is unknown")
     return re.escape(name), name if kind == "." else "", named.end()

@@ -33,7 +33,7 @@ class _Work:
     def refusal(self) -> Abstained:
         return Abstained(
             f"{self.text!r:.60} takes more work to answer than {MOST_STEPS:,} steps",
-            hint="ask about a shorter input, or about its commands one by one",
+            hint="use a shorter input, or its commands separately",
         )
 
 
@@ -65,7 +65,7 @@ def aside(text: str) -> Iterator[None]:
     try:
         text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise Abstained(f"{text!r:.60} has characters that are no text") from None
+        raise Abstained(f"{text!r:.60} has characters that are not text") from None
     work = _Work(text)
     before = _open.set(work)
     try:

@@ -62,7 +62,7 @@ def show(model: Name = "default") -> shared.Printout:
         "records": card.get("records"),
         "material": parts,
         **_origin(card),
-        "right": f"{learned.get('right')} of {learned.get('held_back')} inputs that were left out",
+        "accuracy": f"{learned.get('right')} of {learned.get('held_back')} held-out inputs",
         "limits": card.get("limits"),
         "license": card.get("license"),
     }
@@ -132,7 +132,7 @@ def _written(card: dict[str, Any], path: Path) -> dict[str, object]:
         **_origin(card),
         "weights": f"{card['parameters'] / 1e6:.1f} million, {card['steps']} steps, "
         f"seed {card['plan']['seed']}",
-        "right": f"{learned['right']} of {learned['held_back']} inputs that were left out",
+        "accuracy": f"{learned['right']} of {learned['held_back']} held-out inputs",
         "limits": card["limits"],
         "license": card["license"],
     }  # fmt: skip

@@ -47,7 +47,7 @@ def predict(
     seq2seq: Annotated[
         str | None,
         typer.Option(
-            metavar="MODEL", help="Also ask this sequence model; the more confident answer wins."
+            metavar="MODEL", help="Also use this sequence model; the more confident answer wins."
         ),
     ] = None,
     stages: Annotated[
@@ -104,7 +104,10 @@ def predict(
         without=without or (),
     )
     if shell_input == "-" == str(history):
-        raise UsageError("INPUT and --history are both -", hint="name a file with the history")
+        raise UsageError(
+            "standard input (-) is given for INPUT and for --history",
+            hint="use a file for the history",
+        )
     typed = () if history is None else tuple(_inputs(stdin.given(history)))
 
     def answer(line: stdin.GivenInput) -> tuple[Answer, dict[str, Any]]:
@@ -139,10 +142,10 @@ def _emulator(name: str, system: str | None) -> Runner:
 def _asked(card: Mapping[str, Any], name: str) -> World | None:
     """Return the world of the requested system; None for the model's own system."""
     from shioenv.system.store import find_system
-    from shioenv_model.worlds import asked_elsewhere
+    from shioenv_model.worlds import world_of_system
 
     system = find_system(name)
-    return asked_elsewhere(card, system.name, system.declaration.start_directory)
+    return world_of_system(card, system.name, system.declaration.start_directory)
 
 
 def _inputs(path: Path) -> Iterator[str]:
@@ -205,7 +208,7 @@ def _parts(answer: Answer, model: Model, start: str, *, explain: bool) -> Iterat
     for step in model.steps if explain else ():
         told = f"{step.answer.confidence:.2f}  {step.input}  ({step.answer.source})"
         printing.remark(told, dim=False)
-        printing.remark(f"      asked: {', '.join(step.asked)}")
+        printing.remark(f"      sources: {', '.join(step.asked)}")
         for text, distance in step.nearest:
             printing.remark(f"      {distance:.2f} away: {text}")
         for behavior, score in step.alternatives:

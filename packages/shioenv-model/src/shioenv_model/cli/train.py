@@ -66,14 +66,14 @@ def material(
     from shioenv_model.training.material import make_material
 
     lists = [str(stdin.given(each)) for each in against or ()]
-    stopped = f"stopped; what is finished is kept in {out}, the same command goes on"
+    stopped = f"stopped; finished parts are saved in {out}: run the same command to resume"
     with Meter(lasting=True, stopped=stopped) as meter:
         made = make_material(
             recipe,
             out,
             executor_named("local", workers),
             system,
-            report=lambda part, done, total, kept: meter.tell(
+            report=lambda part, done, total, kept: meter.update(
                 f"records of {part}", done, total, kept
             ),
         )
@@ -92,8 +92,8 @@ def material(
     }
     for name, known in found["held"].items():
         lines[name] = (
-            f"{known['text']} of {known['inputs']} inputs stand in it, "
-            f"{known['form']} by their normal form"
+            f"contains {known['text']} of {known['inputs']} inputs, and "
+            f"{known['form']} in normal form"
         )
     return shared.Printout(document, printing.rows(lines, max(map(len, lines)) + 1))
 
@@ -139,17 +139,17 @@ def memory(
     refuse_unwritable(out)
     found = [each for directory in datasets for each in datasets_in(directory)]
     name = out.name.partition(".")[0]
-    stopped = "stopped; what was found is kept: run this again"
+    stopped = "stopped; finished parts are saved: run the same command to resume"
     making_in = tempfile.TemporaryDirectory(prefix="shioenv-train-")
     with making_in as making, Meter(lasting=True, stopped=stopped) as meter:
         directory = Path(making) / "model"
         if onto:
             base = opened(located(onto))
-            card = extend_memory(base, found, directory, name=name, report=meter.tell)
+            card = extend_memory(base, found, directory, name=name, report=meter.update)
             pack(directory, out)
         else:
             card = train_memory(
-                found, directory, name=name, questions=questions, seed=seed, report=meter.tell,
+                found, directory, name=name, questions=questions, seed=seed, report=meter.update,
                 write=partial(pack, file=out),
             )  # fmt: skip
     size = out.stat().st_size
@@ -158,8 +158,8 @@ def memory(
         {
             "model": f"{out}, {size / 1e6:.1f} MB",
             "records": f"{card['records']} of {card['system']} {card['system_digest'][:12]}",
-            "right": f"{learned['right']:.3f} of {learned['held_back']} inputs that were left out "
-            f"({learned['right_among_candidates']:.3f} anywhere among what was found)",
+            "accuracy": f"{learned['right']:.3f} of {learned['held_back']} held-out inputs "
+            f"({learned['right_among_candidates']:.3f} if any candidate counts)",
         }
     )
     return shared.Printout({**card, "file": str(out), "bytes": size}, lines)
@@ -313,7 +313,7 @@ def model(
         patience=patience,
         seed=seed,
     )
-    stopped = f"stopped; the same command goes on from the newest checkpoint in {out}"
+    stopped = f"stopped; run the same command to resume from the newest checkpoint in {out}"
     with Meter(lasting=True, stopped=stopped) as meter:
         if len(material) == 1 and Path(material[0]).is_file() and not _is_recipe(material[0]):
             kept = opened(Path(material[0]))
@@ -324,7 +324,7 @@ def model(
             making.rename(kept)
         piece = train(
             out, Examples(kept), plan, device=device, minutes=minutes,
-            report=lambda what, done, of: meter.tell(what, done, of),
+            report=lambda what, done, of: meter.update(what, done, of),
         )  # fmt: skip
     file = out / f"{out.resolve().name}.model"
     packed = pack(out / "model", file, hint="--size small")
@@ -332,7 +332,7 @@ def model(
         "step": piece.step, "steps": piece.steps, "ended": piece.ended,
         "dev_loss": piece.best_loss, "curve": piece.curve, "file": str(file), "bytes": packed,
     }  # fmt: skip
-    again = "ended" if piece.ended else "the same command goes on"
+    again = "finished" if piece.ended else "run the same command to continue"
     lines = printing.rows(
         {
             "model": f"{file}, {packed / 1e6:.1f} MB",
@@ -380,7 +380,7 @@ def _prepare(
         else:
             datasets += datasets_in(Path(name))
     shape = Shape(neighbours=neighbours)
-    prepare(datasets, directory, shape, checkpoint=checkpoint, memory=memory, report=meter.tell)
+    prepare(datasets, directory, shape, checkpoint=checkpoint, memory=memory, report=meter.update)
 
 
 def _compared(directories: Sequence[Path], files: Sequence[str]) -> dict[str, Any]:

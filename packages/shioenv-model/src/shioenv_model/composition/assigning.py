@@ -11,7 +11,7 @@ from shioenv.bash.builtins import DECLARING
 from shioenv.bash.words import split_words
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
-from shioenv_model.bash.arrays import Array, written
+from shioenv_model.bash.arrays import Array, quote_value
 from shioenv_model.bash.braces import braces
 from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.scoping import REFERENCE
@@ -40,7 +40,7 @@ def assign_word(here: Environment, word: str) -> None:
     """Perform the assignment in a word. Errors: Abstained; Complaint."""
     match = _ASSIGNMENT.fullmatch(word)
     if match is None:
-        raise Abstained(f"the assignment {word!r:.40} is beyond it")
+        raise Abstained(f"the assignment {word!r:.40} is not supported")
     name, subscript, adds, text = match.groups()
     if not text.startswith("(") or not text.endswith(")"):
         _assign(here, name, subscript, adds, here.expander.text(text, assigned=True))
@@ -98,7 +98,7 @@ def _listed(here: Environment, array: Array, text: str, flags: frozenset[str]) -
             else:
                 key = array.subscript(here.expander.number(subscript))
                 index = int(key) + 1
-            if len(braces(word)) > 1:
+            if len(braces(word)) > 1 and not array.associative:
                 raise Abstained("braces in an element with a subscript")
             tilde = "''" if array.associative else ""  # no tilde is expanded there
             made = here.expander.text(tilde + value, assigned=not array.associative)
@@ -240,7 +240,7 @@ class _Declaring:
         if text == name:
             if not here.own.frames and target is not None:
                 raise Complaint(f"{name}: nameref variable self references not allowed")
-            raise Abstained(f"the reference {name} leads to its own name")
+            raise Abstained(f"the reference {name} refers to itself")
         here.store(name, Value(text, None, old.flags | {"n"} | (self.on & {"r", "x"})))
 
 
@@ -266,7 +266,7 @@ def declare(here: Environment, words: Sequence[str]) -> int:
     if on == {"p"} and not off and rest:
         return _printed(here, name, rest)
     if not rest or (on | off) - set(_OF_OPTIONS[name]):
-        raise Abstained(f"{name} with options that are beyond it")
+        raise Abstained(f"{name} with options that are not supported")
     if name == "export":
         on, off = (set(), {"x"}) if "n" in on else ({"x"}, set())
     if name == "readonly":
@@ -298,7 +298,7 @@ def _printed(here: Environment, name: str, words: Sequence[str]) -> int:
             value = here.value_of(field)
             if field == "OLDPWD":
                 place = here.variable(field)
-                text = "declare -x OLDPWD" + ("" if place is None else f"={written(place)}")
+                text = "declare -x OLDPWD" + ("" if place is None else f"={quote_value(place)}")
                 here.write(here.streams.fds[1], os.fsencode(f"{text}\n"))
             elif value is None:
                 here.variable(field)  # raises Abstained for a variable that is not in the context

@@ -75,7 +75,7 @@ class FindCall:
         return [(*self.command[:-1], *files)] if files else []
 
 
-def found(words: Sequence[str]) -> FindCall | None:
+def parse_find(words: Sequence[str]) -> FindCall | None:
     """Parse a `find`. None unless `-exec` is its only action and its last one."""
     if "-exec" not in words or {"-o", "-or", ",", "(", "-a", "-and"} & set(words):
         return None
@@ -201,6 +201,8 @@ class Callers:
 
     def __init__(self, here: Environment) -> None:
         self._here = here
+        self._missing = ""
+        """The name of a called program that no directory of PATH holds."""
 
     def run(self, command: Simple, streams: Streams) -> bool:
         """Query the commands of `xargs` or `find -exec`, one by one.
@@ -213,7 +215,7 @@ class Callers:
             return False
         words = [field for word in command.words for field in self._here.expander.fields(word)]
         if words[0] == "find":
-            search = found(words)
+            search = parse_find(words)
             listed = self._listed(search) if search else None
             calls = search.calls(listed[0]) if search and listed else None
         else:
@@ -221,14 +223,19 @@ class Callers:
             calls = None if stdin.shared or stdin.endless else arguments_passed(words, stdin.data)
         if calls is None:
             return False
-        mark, separate = self._here.asking.mark(), fds[1] is not fds[2]
+        mark, separate, self._missing = self._here.asking.mark(), fds[1] is not fds[2], ""
         if search is None or listed is None or search.together:
             behaviors = self._called(calls, separate=separate)
         else:
             behaviors = self._searched(search, listed, calls, separate=separate)
         if behaviors is None:
             self._here.asking.back_to(mark)
-            return False
+            if search is not None or not self._missing:
+                return False
+            said = f"xargs: {self._missing}: No such file or directory\n"
+            self._here.write(fds[2], os.fsencode(said))
+            self._here.status = 127
+            return True
         with self._here.to(streams):
             for behavior in behaviors:
                 if fds[1] is fds[2]:
@@ -279,10 +286,12 @@ class Callers:
         return state.entry_at(posixpath.normpath(posixpath.join(state.cwd, file)))
 
     def _called(self, calls: Sequence[Sequence[str]], *, separate: bool) -> list[Behavior] | None:
-        behaviors = []
+        behaviors: list[Behavior] = []
         for call in calls:
             asked = Call.of(call)
             behavior = self._here.ask(asked, separate=separate)
+            if behavior.output.endswith(b": command not found\n") and not behaviors:
+                self._missing = call[0] if _PLAIN.fullmatch(call[0]) else ""
             if behavior.exit_code > 125 or behavior.timed_out or behavior.output_truncated:
                 return None
             self._here.asking.learn(asked.text, behavior)

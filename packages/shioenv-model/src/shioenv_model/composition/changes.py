@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from shioenv.domain.context import escape, keys
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch, Operation, append_changes
-from shioenv.domain.pointer import escape, keys
 
 _OF_CONTENT = frozenset({"size", "links", "month", "day", "year", "time"})
 

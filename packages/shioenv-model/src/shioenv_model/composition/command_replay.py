@@ -70,7 +70,7 @@ class Replay:
         before = "".join(f"{silent(text)}; " for text in state.history) if state else ""
         text = before + connected(shell_input, state.written if state else {})
         if len(text) > 120_000:
-            raise Abstained("what led here is too long to be run again")
+            raise Abstained("the earlier commands take too long to repeat")
         start = replace(state, history=(), context=None, written={}) if state else None
         behavior = self._runner.execute(
             text,
@@ -126,7 +126,7 @@ def silent(text: str) -> str:
     return "{ " + text + "; } </dev/null >/dev/null 2>&1 || :"
 
 
-def written(data: bytes) -> str:
+def write_commands(data: bytes) -> str:
     """Return commands that write these bytes to standard output; short texts use only builtins."""
     if not data:
         return ":"
@@ -137,7 +137,7 @@ def written(data: bytes) -> str:
 
 def fed(text: str, data: bytes) -> str:
     """Return the command with these bytes piped to its standard input."""
-    return f"{{ {text}; }} < <({written(data)})"
+    return f"{{ {text}; }} < <({write_commands(data)})"
 
 
 def connected(text: str, pipes: Mapping[str, bytes | None]) -> str:
@@ -145,12 +145,12 @@ def connected(text: str, pipes: Mapping[str, bytes | None]) -> str:
 
     def pipe(match: re.Match[str]) -> str:
         data = pipes.get(match[0])
-        return match[0] if data is None else f"<({written(data)})"
+        return match[0] if data is None else f"<({write_commands(data)})"
 
     return PIPES.sub(pipe, text)
 
 
 def _whole(behavior: Behavior) -> ContextPatch:
     if behavior.patch_truncated:
-        raise Abstained("more changed than a patch can say")
+        raise Abstained("more changes than a patch can represent")
     return behavior.patch

@@ -6,17 +6,20 @@ They are composed by Bash's rules. Nothing is executed or learned here.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from shioenv.bash.normal import is_one_command
 from shioenv.bash.program import Simple
+from shioenv.bash.scan import Refused
 from shioenv.bash.walk import pipelines
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.errors import Abstained
 from shioenv_model.bash.work import answering
 from shioenv_model.composition.program_evaluation import Walk
-from shioenv_model.composition.reading import read_program, read_source
+from shioenv_model.composition.reading import REFUSED, broken, read_program, read_source
 
+_REFUSED = "a syntax error of Bash, by rule"
 _KEPT = re.compile(r"\$\{?\?|PIPESTATUS")
 """References to the last exit status."""
 
@@ -52,19 +55,40 @@ class Composition:
         with answering(shell_input):
             program = read_program(shell_input)
             try:
-                if is_asked_whole(shell_input) and not asks_what_was_kept(shell_input, start):
+                if is_single_query(shell_input) and not uses_shell_values(shell_input, start):
                     return answer_of(self._runner, shell_input, start)
                 return Walk(self._runner, start, shell_input).answer(program)
             except RecursionError:
                 raise Abstained("the input is nested too deeply to be put together") from None
 
 
-def asks_what_was_kept(text: str, state: State) -> bool:
+def answer_broken(runner: Runner, refused: Refused, text: str, state: State) -> Answer | None:
+    """Return the answer for a text with invalid syntax: its first lines, and Bash's error.
+
+    None if no rule applies.
+    """
+    found = broken(refused, text)
+    if found is None:
+        return None
+    data = found.message("bash: -c: ", sum(1 + each.count("\n") for each in state.history))
+    if not found.program:
+        return Answer(Behavior(2, data, stdout=b"", stderr=data), REFUSED, _REFUSED)
+    try:
+        answer = Walk(runner, state, text).answer(found.program)
+    except Abstained:
+        return None
+    if answer.carried is not None and answer.carried.ended:
+        return answer
+    behavior = replace(answer.behavior, exit_code=2, output=answer.behavior.output + data)
+    return replace(answer, behavior=behavior, confidence=answer.confidence * REFUSED)
+
+
+def uses_shell_values(text: str, state: State) -> bool:
     """Whether the text may use the shell's start values, or values kept from the history."""
-    return asks_of_start(text) or bool(state.history and _KEPT.search(text))
+    return uses_start_values(text) or bool(state.history and _KEPT.search(text))
 
 
-def asks_of_start(text: str) -> bool:
+def uses_start_values(text: str) -> bool:
     """Whether the text may use values set at a shell's start (D-27).
 
     Records made before D-27 show a `cd` there, so they do not answer such texts.
@@ -72,7 +96,7 @@ def asks_of_start(text: str) -> bool:
     return _OF_START.search(text) is not None
 
 
-def is_asked_whole(text: str) -> bool:
+def is_single_query(text: str) -> bool:
     """Whether the runner can be queried about the whole text, without composition.
 
     The text is then a single command (`is_single`), no expression, and no `find -exec`. False for a

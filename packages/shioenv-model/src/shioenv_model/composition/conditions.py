@@ -59,20 +59,23 @@ def is_set(state: State, name: str) -> bool:
     Errors: Abstained if the context does not show it.
     """
     document, scope = state.before.document, Variables(state)
-    name, key = item_of(resolved(document, name))
+    target = resolved(document, name)
+    if target.endswith("]") and not name.endswith("]"):
+        return False  # Bash looks for a variable whose name has brackets
+    name, key = item_of(target)
     if key is not None and re.search(r"[$`'\"\\]", key):
         key = Expander(scope).text(key)
     if not name.isidentifier() or not name.isascii():
-        raise Abstained(f"nobody knows whether {name!r:.40} is set")
+        raise Abstained(f"whether {name!r:.40} is set is unknown")
     value = Value.of(document, name)
     if value is None and DYNAMIC.fullmatch(name):
-        raise Abstained(f"nobody knows whether {name!r:.40} is set")
+        raise Abstained(f"whether {name!r:.40} is set is unknown")
     if key in ("@", "*") and value is not None and value.array is not None:
         return bool(value.array.items)
     return element(value, key, scope.variable) is not None
 
 
-def looked_up(state: State, path: str, *, follow: bool = True) -> FileEntry | None:
+def look_up(state: State, path: str, *, follow: bool = True) -> FileEntry | None:
     """Look up the file at a path; None if there is none. `follow`: a final link is followed.
 
     Errors: Abstained if the context does not show it.
@@ -103,10 +106,10 @@ def _known(state: State, whole: str, *, itself: bool = False) -> FileEntry | Non
     entry = state.entry_at(whole)
     if entry is None:
         if any(whole == each or whole.startswith(f"{each}/") for each in _ELSEWHERE):
-            raise Abstained(f"nobody lists {whole!r:.60}")
+            raise Abstained(f"no known context lists {whole!r:.60}")
         return None
     if entry.target is not None and not itself:
-        raise Abstained(f"{whole!r:.60} is a link that leads nowhere known")
+        raise Abstained(f"{whole!r:.60} is a link to an unknown place")
     return entry
 
 
@@ -125,8 +128,8 @@ def holds(state: State, operator: str, operand: str) -> bool:
     if letter == "o":
         return bool(state.before.document["settings"].get(f"-o {operand}"))
     if letter not in _OF_FILES or letter == "N":
-        raise Abstained(f"{operator} is beyond it")
-    entry = looked_up(state, operand, follow=letter not in "hL")
+        raise Abstained(f"{operator} is not supported")
+    entry = look_up(state, operand, follow=letter not in "hL")
     if entry is None:
         return False
     if letter in "ae":
@@ -137,13 +140,13 @@ def holds(state: State, operator: str, operand: str) -> bool:
         return entry.perms.startswith(_TYPES[letter])
     if letter == "s":
         if not entry.perms.startswith("-"):
-            raise Abstained("the size of what is no regular file")
+            raise Abstained("the size of a file that is not regular")
         return entry.size > 0
     if letter in _SET_BITS:
         place, bits = _SET_BITS[letter]
         return entry.perms[place] in bits
     if not is_root(state):
-        raise Abstained("what an ordinary user may do is beyond it")
+        raise Abstained("permissions of ordinary users are not supported")
     if letter == "x":
         return entry.perms.startswith("d") or any(entry.perms[at] in "xst" for at in (3, 6, 9))
     if letter in "rw":
@@ -153,7 +156,7 @@ def holds(state: State, operator: str, operand: str) -> bool:
 
 def _related(state: State, operator: str, left: str, right: str) -> bool:
     """Whether an operator of `_AGES` is true of two files."""
-    one, other = looked_up(state, left), looked_up(state, right)
+    one, other = look_up(state, left), look_up(state, right)
     if operator == "-ef":
         if one is None or other is None:
             return False
@@ -168,7 +171,7 @@ def _related(state: State, operator: str, left: str, right: str) -> bool:
         return one is not None
     ages = [(each.year, MONTHS.index(each.month), each.day, each.time) for each in (one, other)]
     if ages[0] == ages[1]:
-        raise Abstained("two times that no context tells apart")
+        raise Abstained("two times that are equal in the context")
     return ages[0] > ages[1]
 
 
@@ -418,4 +421,4 @@ class Conditional:
             return _compared(operator, self.number(left), self.number(right))
         if operator in _AGES:
             return _related(self.state(), operator, left, right)
-        raise Abstained(f"{operator} is beyond it")
+        raise Abstained(f"{operator} is not supported")

@@ -21,6 +21,7 @@ from shioenv_model.composition.variables import Variables
 STACKING = frozenset({"pushd", "popd", "dirs"})
 """The builtins of the directory stack."""
 
+_USAGES = {"pushd": "pushd [-n] [+N | -N | dir]", "popd": "popd [-n] [+N | -N]"}
 _NUMBER = re.compile(r"[-+]\d{1,9}")
 
 
@@ -29,13 +30,23 @@ def stack(here: Environment, values: list[str]) -> None:
     name, *rest = values
     below = here.own.carried.directories
     if below is None:
-        raise Abstained("nobody knows which directories were stacked")
+        raise Abstained("the directory stack is unknown")
     document = here.state.before.document
     whole = [str(document["env"].get("PWD", document["cwd"])), *below]
     if name == "dirs":
         _dirs(here, whole, rest)
-    elif len(rest) > 1 or (rest and rest[0].startswith("-") and not _NUMBER.fullmatch(rest[0])):
-        raise Abstained(f"{name} with options")
+        return
+    rest = rest[1:] if rest[:1] == ["--"] else rest
+    wrong = bool(rest) and not _NUMBER.fullmatch(rest[0])
+    if wrong and (rest[0].startswith(("-", "+")) or name == "popd"):
+        if rest[0] in ("-", "-n"):
+            raise Abstained(f"{name} with options")
+        what = "number" if rest[0][:1] in ("-", "+") else "argument"
+        here.complain(f"{name}: {rest[0]}: invalid {what}")
+        here.report(os.fsencode(f"{name}: usage: {_USAGES[name]}\n"))
+        here.status = 2
+    elif len(rest) > 1:
+        _refused(here, f"{name}: too many arguments")
     elif name == "pushd":
         _pushd(here, whole, rest[0] if rest else "+1", named=bool(rest))
     else:
@@ -71,8 +82,6 @@ def _pushd(here: Environment, whole: list[str], word: str, *, named: bool) -> No
 
 
 def _popd(here: Environment, whole: list[str], word: str) -> None:
-    if not _NUMBER.fullmatch(word):
-        raise Abstained("popd of what is no number")
     place = _place(whole, word)
     if len(whole) < 2 or place < 0:
         empty = len(whole) < 2
@@ -125,8 +134,16 @@ def _refused(here: Environment, said: str) -> None:
 
 def _dirs(here: Environment, whole: list[str], rest: list[str]) -> None:
     letters = "".join(word[1:] for word in rest)
-    if any(not re.fullmatch("-[clpv]+", word) for word in rest):
-        raise Abstained("dirs with numbers")
+    for word in rest:
+        if _NUMBER.fullmatch(word):
+            raise Abstained("dirs with numbers")
+        if not re.fullmatch("-[clpv]+", word):
+            here.complain(
+                f"dirs: {word}: invalid {'number' if word[:1] in ('-', '+') else 'option'}"
+            )
+            here.report(b"dirs: usage: dirs [-clpv] [+N] [-N]\n")
+            here.status = 2
+            return
     here.status = 0
     if "c" in letters:
         here.carry(directories=())

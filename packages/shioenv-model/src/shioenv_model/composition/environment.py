@@ -17,9 +17,9 @@ from shioenv.bash.builtins import LEAVING_STDIN
 from shioenv.bash.program import Program, Redirect, Simple
 from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import keys, pointer
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Runner, State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
@@ -29,7 +29,7 @@ from shioenv_model.bash.patterns import EXTENDED, SPECIAL, is_pattern
 from shioenv_model.bash.references import references
 from shioenv_model.bash.work import COPIED, spend
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.command_replay import fed, written
+from shioenv_model.composition.command_replay import fed, write_commands
 from shioenv_model.composition.frames import (
     Buffer,
     Discard,
@@ -53,18 +53,9 @@ from shioenv_model.composition.variables import Value
 
 _OF_RUN = frozenset(
     {
-        *("?", "_", "0", "BASH_COMMAND", "BASH_LINENO", "BASH_REMATCH", "BASH_SOURCE"),
-        *(
-            "-",
-            "BASH",
-            "BASH_EXECUTION_STRING",
-            "BASH_SUBSHELL",
-            "BASH_VERSION",
-            "FUNCNAME",
-            "LINENO",
-            "PIPESTATUS",
-            "SECONDS",
-        ),
+        *("?", "!", "-", "_", "0", "BASH", "BASH_COMMAND", "BASH_EXECUTION_STRING"),
+        *("BASH_LINENO", "BASH_REMATCH", "BASH_SOURCE", "BASH_SUBSHELL", "BASH_VERSION"),
+        *("FUNCNAME", "LINENO", "PIPESTATUS", "SECONDS", "SHELLOPTS"),
     }
 )
 """Parameters that only this run can provide."""
@@ -111,6 +102,8 @@ class Environment(ShellVariables):
         self.result = Result(statuses=(state.status,))
         self.status = state.status
         """The last exit status."""
+        self.children: dict[str, int] = {}
+        """The status of each background job, by the number that stands for its process."""
         self.racing = False
         """A background job writes to the input's output at an unknown moment."""
         self.beside: tuple[tuple[str, ...], ...] = ()
@@ -121,7 +114,7 @@ class Environment(ShellVariables):
     def arguments(self) -> Sequence[str]:
         """See `Scope.arguments`. Errors: Abstained if they are unknown."""
         if self.own.carried.arguments is None:
-            raise Abstained("nobody knows the positional parameters")
+            raise Abstained("the positional parameters are unknown")
         return self.own.carried.arguments
 
     @contextmanager
@@ -148,7 +141,7 @@ class Environment(ShellVariables):
             for word in assignments:
                 name, equals, text = word.partition("=")
                 if not equals or not name.isidentifier() or text.startswith("("):
-                    raise Abstained(f"{word!r:.40} before a builtin is beyond it")
+                    raise Abstained(f"{word!r:.40} before a builtin is not supported")
                 value = self.expander.text(text, assigned=True)
                 frame.hidden.setdefault(name, self.value_of(name))
                 self.store(name, Value(value, None, frozenset("x")))
@@ -166,7 +159,9 @@ class Environment(ShellVariables):
     def connect(self, source: str, *, reading: bool) -> str:
         """See `Scope.connect`."""
         if not reading or len(self.asking.pipes) > 3:
-            raise Abstained(">(…) runs beside its command" if not reading else "too many <(…)")
+            raise Abstained(
+                ">(…) runs concurrently with its command" if not reading else "too many <(…)"
+            )
         data = self.captured(source)
         path = f"/dev/fd/{63 - len(self.asking.pipes)}"
         self.asking.pipes[path] = data
@@ -202,13 +197,13 @@ class Environment(ShellVariables):
         final: bool = False,
     ) -> Behavior:
         """Return a command's behavior without changing the environment: see `Asker.ask`."""
-        place = os.fsencode(self.place_said())
+        place = os.fsencode(self.message_prefix())
         beside, self.beside = self.beside, ()
         how = CallSetting(
             stdin=stdin, separate=separate, piped=piped, final=final, beside=beside, place=place
         )
         behavior = self.asking.ask(call, how)
-        return as_dash_says(behavior, place) if self.place.is_dash else behavior
+        return in_dash_wording(behavior, place) if self.place.is_dash else behavior
 
     def advance(self, text: str, behavior: Behavior) -> None:
         """Advance to the state after a command: see `Asker.advance`."""
@@ -282,7 +277,7 @@ class Environment(ShellVariables):
         if _said(fuller) == _said(empty):
             return
         if not stdin.data:
-            raise Abstained("nobody knows how much of their input commands left to each other")
+            raise Abstained("how much input each command consumes is unknown")
         if stdin.seekable or len(stdin.data) > _BLOCK:
             # a command whose behavior changes with more data has read to the end
             more = self.ask(call, stdin=stdin.data + b"0 ~\n", separate=separate)
@@ -298,21 +293,29 @@ class Environment(ShellVariables):
         """Write output to a sink; `endless`: the data is incomplete. Errors: Abstained."""
         spend(1 + len(data or b"") // COPIED)
         if isinstance(sink, Buffer):
-            if sink is self.output and data and self.racing:
-                raise Abstained("a background job prints at an unknown moment")
+            if sink is self.output and data:
+                self._check_printed(data)
             sink.data += data or b""
             sink.endless |= endless
         elif isinstance(sink, OpenFile):
             if endless:
                 raise Abstained("more is written to a file than is known")
             if data and sink.name is not None:
+                self._check_printed(data)
                 self._append(sink, data)
+
+    def _check_printed(self, data: bytes) -> None:
+        """Abstain where a job prints at an unknown moment, or where its process is named."""
+        if self.racing:
+            raise Abstained("a background job prints at an unknown moment")
+        if any(child.encode() in data for child in self.children):
+            raise Abstained("the number of a background process")
 
     def _append(self, sink: OpenFile, data: bytes) -> None:
         name = str(sink.name)
         entry = self.state.before.entry(name)
         if entry is None:
-            raise Abstained("a file that is written to is not there")
+            raise Abstained("a file that is written to does not exist")
         if not sink.appends and entry.size != sink.offset:
             raise Abstained("a file is written to in two places")
         sink.offset += len(data)
@@ -333,7 +336,7 @@ class Environment(ShellVariables):
         if old is not None and len(old) == entry.size:
             digests = {name: self.asking.know(old + data)}
         behavior = Behavior(0, b"", ContextPatch(tuple(operations)), content_digests=digests)
-        self.advance(f"{written(data)} >> {quoted(sink.path)}", behavior)
+        self.advance(f"{write_commands(data)} >> {quoted(sink.path)}", behavior)
 
     @contextmanager
     def to(self, streams: Streams) -> Iterator[None]:
@@ -347,7 +350,7 @@ class Environment(ShellVariables):
     @contextmanager
     def subshell(self) -> Iterator[None]:
         """Run the commands inside in a subshell, whose changes to the shell are discarded."""
-        mark = self.asking.mark()
+        mark, children = self.asking.mark(), dict(self.children)
         saved, self.own = self.own, copied(self.own)
         for inherits, names in (
             (self.is_on("errtrace") or self.is_extended, ("ERR",)),
@@ -373,7 +376,7 @@ class Environment(ShellVariables):
         finally:
             self.place.level -= 1
             self.place.loops, self.place.refused = loops, refused
-            self.own = saved
+            self.own, self.children = saved, children
         self.asking.leave(mark)
 
     def program(self, text: str) -> Program:
@@ -427,7 +430,7 @@ class Environment(ShellVariables):
             known |= found.names
         if self.own.carried.arguments != () or self.place.calls:
             known |= _PARAMETERS
-        if not found.names & known:
+        if not found.names & known and "${" not in word:
             return False
         self.tries = True
         try:
@@ -451,7 +454,7 @@ class Environment(ShellVariables):
         return found.substitutes or not all(name.isidentifier() for name in found.names)
 
 
-def as_dash_says(behavior: Behavior, place: bytes) -> Behavior:
+def in_dash_wording(behavior: Behavior, place: bytes) -> Behavior:
     """Rewrite the shell's own message to dash's wording. Errors: Abstained."""
     if place not in behavior.output:
         return behavior

@@ -14,8 +14,8 @@ from typing import Any
 from shioenv.bash.builtins import BUILTINS
 from shioenv.bash.words import n_assignments
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import keys
 from shioenv.domain.patch import ContextPatch, diff_documents
-from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.errors import Abstained, PatchError
 from shioenv_model.bash.expand import Expander
@@ -116,10 +116,10 @@ class Asker:
             if how.beside and self._asked == 1 and not state.history:
                 behavior = _among(behavior, call, state, self._text, how.beside)
         if behavior.patch_truncated:
-            raise Abstained("more changed than a patch can say")
+            raise Abstained("more changes than a patch can represent")
         if how.separate and behavior.stdout is None:
             if behavior.output:
-                raise Abstained(f"nobody knows which channel {text!r:.40} writes to")
+                raise Abstained(f"the channel that {text!r:.40} writes to is unknown")
             behavior = replace(behavior, stdout=b"", stderr=b"")
         self.volatile |= behavior.volatile
         self.shell_state_known &= behavior.shell_state_known
@@ -138,7 +138,7 @@ class Asker:
         """Count one more command of the input. Errors: Abstained past `MOST_ASKED`."""
         self._asked += 1
         if self._asked > MOST_ASKED:
-            raise Abstained(f"more than {MOST_ASKED} commands to ask about")
+            raise Abstained(f"more than {MOST_ASKED} commands")
 
     def advance(self, text: str, behavior: Behavior) -> list[tuple[str, str | None]]:
         """Advance to the state after a command; executing `text` must reproduce that state.

@@ -36,7 +36,7 @@ def _kinds(name: str, state: State, *, functions: bool = True) -> Iterator[tuple
 def _programs(name: str, state: State) -> Iterator[str]:
     """Yield the files that a PATH lookup finds for a name."""
     if not is_root(state) or not name:
-        raise Abstained("what an ordinary user may run is beyond it")
+        raise Abstained("permissions of ordinary users are not supported")
     if "/" in name:
         if Test(state, ("-x", name)).value() and _is_file(name, state):
             yield name
@@ -47,7 +47,7 @@ def _programs(name: str, state: State) -> Iterator[str]:
         path = f"{directory}/{name}"
         if _is_file(path, state):
             if not Test(state, ("-x", path)).value():
-                raise Abstained(f"{path} is no program")
+                raise Abstained(f"{path} is not a program")
             yield path
 
 
@@ -57,9 +57,10 @@ def _is_file(path: str, state: State) -> bool:
 
 def _refuse_remembered(name: str, state: State) -> None:
     """Abstain for a program that the shell has run, and whose place it may remember."""
-    called = re.compile(rf"(?:^|[;&|(){{\n]|\b(?:then|do|else|!)\s)\s*{re.escape(name)}(?![\w./-])")
+    begin = r"(?:^|[;&|()\n]|(?:\{|\b(?:then|do|else|!))\s)\s*"
+    called = re.compile(rf"{begin}{re.escape(name)}(?![\w./-])")
     if any(called.search(text) for text in state.history):
-        raise Abstained("the shell may remember where a program is")
+        raise Abstained("the shell may have cached the program's path")
 
 
 def _described(name: str, kind: str, shown: str) -> str:

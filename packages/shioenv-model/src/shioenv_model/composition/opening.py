@@ -11,10 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from shioenv.domain.behavior import NOTHING, Behavior
-from shioenv.domain.context import OF_DATE
+from shioenv.domain.context import OF_DATE, pointer
 from shioenv.domain.names import file_key
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.expand import Expander
@@ -95,7 +94,7 @@ def umask_of(state: State) -> int:
     return int(said, 8) if re.fullmatch("[0-7]{4}", said) else 0o022
 
 
-def given(call: Call, state: State) -> tuple[Call, State] | None:
+def read_redirected_input(call: Call, state: State) -> tuple[Call, State] | None:
     """Replace `< FILE` by that file's content as standard input: the new command and state.
 
     None for a command without `<`, and for unknown content.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from shioenv.errors import Abstained
-from shioenv_model.bash.arrays import written
+from shioenv_model.bash.arrays import quote_value
 from shioenv_model.bash.work import spend
 
 _ESCAPE = re.compile(
@@ -192,7 +192,7 @@ def quoted_backslashes(text: str) -> str:
     if not text:
         return "''"
     if not text.isprintable():
-        return written(text)
+        return quote_value(text)
     return _META.sub(r"\\\g<0>", text)
 
 

@@ -57,6 +57,9 @@ _LISTING = (("ps",), ("pstree",), ("top",))
 BROKEN_PIPE = 141
 """The exit code of a program killed by SIGPIPE."""
 
+_CHILD = 987_654_001
+"""The number that stands for the first background process; no process has one so large."""
+
 _JOB = 20
 """Steps charged for each job."""
 
@@ -81,7 +84,7 @@ class Walk(SimpleCommands):
         except Over as ended:
             over, self._here.status = ended.behavior, ended.behavior.exit_code
         except (Loop, Return):
-            raise Abstained("break, continue or return outside of what it leaves") from None
+            raise Abstained("break, continue or return outside of a loop or function") from None
         asking = self._here.asking
         before = self._here.start.before.document
         patch = composed(before, asking.patches, self._here.start.cwd)
@@ -147,6 +150,10 @@ class Walk(SimpleCommands):
                 left_out = job.end
 
     def _background(self, job: Job) -> None:
+        alone = isinstance(stage_of(job.pipelines[0][1].stages[0]), Simple)
+        traps = self._here.own.traps
+        if "DEBUG" in traps or (alone and "ERR" in traps and self._here.is_on("errtrace")):
+            raise Abstained("a trap and a background job")
         before = len(self._here.output.data)
         with (
             self._here.to(Streams(self._here.streams.fds, Stdin(b"", piped=False))),
@@ -156,6 +163,7 @@ class Walk(SimpleCommands):
             self._job(job)  # the shell does not wait for a job that times out
         if len(self._here.output.data) > before:
             self._here.racing = True
+        self._here.children[str(_CHILD + len(self._here.children))] = self._here.status
         self._here.status = 0
         self._has_jobs = True
 
@@ -254,7 +262,7 @@ class Walk(SimpleCommands):
         elif isinstance(command, Verbatim):
             self._verbatim(command)
         else:
-            raise Abstained("coproc is beyond it")
+            raise Abstained("coproc is not supported")
 
     def _verbatim(self, command: Verbatim) -> None:
         self._here.place.line = self._above + command.line
@@ -265,7 +273,7 @@ class Walk(SimpleCommands):
             return
         found = references(command.text.replace("<(", "< ("))
         if found.substitutes or found.names & UNKNOWN or "?" in found.names:
-            raise Abstained("a substitution inside an expression is beyond it")
+            raise Abstained("a substitution inside an expression is not supported")
         self._here.put(Call(command.text), command.text.split()[0])
 
     def _decided(self, command: Verbatim) -> bool:
@@ -288,6 +296,8 @@ class Walk(SimpleCommands):
                 self._trace(f"(( {command.text[2:-2].strip()} ))")
                 value = bool(here.expander.number(command.text[2:-2]))
         except Complaint as wrong:
+            if "\n" in command.text:
+                raise Abstained("an error in an expression of several lines") from None
             said = wrong.said
             if not wrong.ends:
                 said = f"{'[[' if command.parts else '(('}: {said}"

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 
 from shioenv.bash.program import (
@@ -21,8 +22,7 @@ from shioenv.bash.program import (
 from shioenv.bash.read import Reader, read
 from shioenv.bash.scan import Refused
 from shioenv.bash.walk import pipelines, redirects_of
-from shioenv.domain.behavior import Behavior
-from shioenv.domain.runner import Answer, State
+from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.work import spend
 
@@ -60,19 +60,43 @@ def _source(text: str, *, extended: bool = False) -> Source:
     return source
 
 
-def refusal(refused: Refused, text: str, state: State) -> Answer | None:
-    """Return Bash's behavior for a text with invalid syntax; None if no rule applies."""
-    found = syntax_error(refused, text)
-    if found is None:
-        return None
-    said, line = found
-    line += sum(1 + each.count("\n") for each in state.history)
-    place = f"bash: -c: line {line}: "
-    message = f"{place}{said}\n"
-    if "near" in said:
-        message += f"{place}`{text}'\n"
-    data = os.fsencode(message)
-    return Answer(Behavior(2, data, stdout=b"", stderr=data), REFUSED, "what Bash refuses, by rule")
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A text with invalid syntax, of which Bash runs the first lines."""
+
+    program: Program
+    """The lines before the command with the error."""
+    said: str
+    line: int
+    shown: str
+    """The line with the error, if Bash shows it."""
+
+    def message(self, place: str, above: int = 0) -> bytes:
+        """Return Bash's error; `place` comes before the line, and `above` is added to it."""
+        place = f"{place}line {self.line + above}: "
+        return os.fsencode(f"{place}{self.said}\n" + (self.shown and f"{place}{self.shown}\n"))
+
+
+def broken(refused: Refused, text: str) -> Broken | None:
+    """Return the parts of a text with invalid syntax; None if no rule applies."""
+    lines = text.split("\n")
+    for end in range(text.count("\n", 0, refused.place), -1, -1):
+        head, rest = "\n".join(lines[:end]), "\n".join(lines[end:])
+        try:
+            program = read_program(head)
+            read_program(rest)
+        except Refused as wrong:
+            if wrong.text != rest:
+                continue
+            found = syntax_error(wrong, rest)
+            if found is None:
+                return None
+            said, line = found
+            shown = f"`{rest.splitlines()[line - 1]}'" if "near" in said else ""
+            return Broken(program, said, line + end, shown)
+        except Abstained:
+            return None
+    return None
 
 
 def _refuse_beyond(command: Command) -> None:
@@ -95,8 +119,8 @@ def _refuse_beyond(command: Command) -> None:
 
 def _beyond(what: str) -> Abstained:
     return Abstained(
-        f"{what} is beyond what is put together from commands",
-        hint="ask a runner that answers whole inputs",
+        f"{what} cannot be composed from answers to single commands",
+        hint="use a runner that answers whole inputs",
     )
 
 
@@ -141,6 +165,8 @@ def defined(history: tuple[str, ...]) -> Mapping[str, Function]:
 
 
 _UNCLOSED = re.compile(r"a (\S+) is never closed")
+_SUBSCRIPT = re.compile(r"\w\[[^]\s]*[() ]")
+"""A subscript that this parser may divide into words."""
 _CLOSING = {"${": "}", "$(": ")"}
 _CONDITION = re.compile(r"\]\] is missing|an expression is missing|no operand$|no operator$")
 
@@ -148,19 +174,19 @@ _CONDITION = re.compile(r"\]\] is missing|an expression is missing|no operand$|n
 def syntax_error(refused: Refused, text: str) -> tuple[str, int] | None:
     """Return Bash's message, without its prefix, and the line number; None if unknown.
 
-    Supports single-line texts only: of other texts Bash runs the lines before the error.
+    The text begins with the command that cannot be parsed: Bash runs the lines before it.
     """
     line = text.rstrip(" \t\n")
-    if "\n" in line or not line or refused.text != text:
+    if not line or refused.text != text:
         return None
     unclosed = _UNCLOSED.fullmatch(refused.why)
     if unclosed:
         mark = _CLOSING.get(unclosed[1], unclosed[1])
-        if mark not in {'"', "'", "`", "}", ")"}:
+        if mark not in {'"', "'", "`", "}", ")"} or "\n" in line:
             return None
         said = f"unexpected EOF while looking for matching `{mark}'"
         return said, 2 if unclosed[1] == "$(" else 1
-    if _CONDITION.search(refused.why) or "[[" in line or "((" in line:
+    if _CONDITION.search(refused.why) or "[[" in line or "((" in line or _SUBSCRIPT.search(line):
         return None
     place = refused.place
     if refused.why == "( after a word":
@@ -171,8 +197,8 @@ def syntax_error(refused: Refused, text: str) -> tuple[str, int] | None:
     if not token and refused.why == "a word is missing":
         token = "newline"
     if not token:
-        return "syntax error: unexpected end of file", 2
-    return f"syntax error near unexpected token `{token}'", 1
+        return "syntax error: unexpected end of file", line.count("\n") + 2
+    return f"syntax error near unexpected token `{token}'", text.count("\n", 0, place) + 1
 
 
 def _token(text: str, place: int) -> str | None:

@@ -11,7 +11,7 @@ from shioenv.bash.program import Command, Redirect, Redirected, Simple
 from shioenv.bash.words import quoted
 from shioenv.domain.names import file_key
 from shioenv.errors import Abstained
-from shioenv_model.bash.arithmetic import count
+from shioenv_model.bash.arithmetic import Complaint, count
 from shioenv_model.bash.references import references
 from shioenv_model.composition.call import Call, as_text
 from shioenv_model.composition.environment import Environment
@@ -64,7 +64,7 @@ class Redirections:
         for redirect in redirects:
             operator, descriptor = redirect.operator, redirect.descriptor
             if isinstance(descriptor, str):
-                raise Abstained("a descriptor in a variable is beyond it")
+                raise Abstained("a descriptor in a variable is not supported")
             if operator in ("<<", "<<<"):
                 if descriptor not in (None, 0):
                     raise Abstained("a here-document on another descriptor")
@@ -78,7 +78,7 @@ class Redirections:
             elif operator == ">&" and redirect.target.isdigit():
                 source = count(redirect.target)
                 if source not in fds:
-                    said = f"{self._here.place_said()}{redirect.target}: Bad file descriptor\n"
+                    said = f"{self._here.message_prefix()}{redirect.target}: Bad file descriptor\n"
                     self._here.write(fds[2], os.fsencode(said))
                     return 1
                 fds[1 if descriptor is None else descriptor] = fds[source]
@@ -111,13 +111,13 @@ class Redirections:
                 if both:
                     fds[2] = sink
             else:
-                raise Abstained(f"the redirection {operator} is beyond it")
+                raise Abstained(f"the redirection {operator} is not supported")
         return Opened(fds, stdin, reads, tuple(closed))
 
     def content(self, opened: Opened) -> Stdin:
         """Return the standard input of several commands that share these redirections."""
         if opened.closed:
-            raise Abstained("these redirections of several commands are beyond it")
+            raise Abstained("these redirections of several commands are not supported")
         if opened.reads is None:
             return opened.stdin
         behavior = self._here.ask(Call("cat", opened.reads), separate=True)
@@ -128,14 +128,18 @@ class Redirections:
     def _document(self, redirect: Redirect) -> bytes:
         if redirect.operator == "<<<":
             return os.fsencode(self._here.expander.text(redirect.target) + "\n")
-        text = redirect.target if redirect.quoted else self._here.expander.document(redirect.target)
+        try:
+            text = redirect.target
+            text = text if redirect.quoted else self._here.expander.document(text)
+        except Complaint:
+            raise Abstained("an expansion in a here-document fails") from None
         return os.fsencode(text)
 
     def _ambiguous(self, word: str, fds: Mapping[int, Sink]) -> int:
         """Write Bash's error for a target that expands to several words, or to none; return 1."""
         if references(word).substitutes:
             raise Abstained("a redirection whose substitution is not one word")
-        message = f"{self._here.place_said()}{word}: ambiguous redirect\n"
+        message = f"{self._here.message_prefix()}{word}: ambiguous redirect\n"
         self._here.write(fds[2], os.fsencode(message))
         return 1
 
@@ -158,6 +162,8 @@ class Redirections:
         if len(fields) != 1:
             return self._ambiguous(redirect.target, fds)
         path = fields[0]
+        if redirect.operator == ">&" and path.isdigit():
+            raise Abstained("a descriptor that is the result of an expansion")
         if path == "/dev/null":
             return Nowhere()
         if path in ("/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"):
@@ -165,7 +171,7 @@ class Redirections:
         word = quoted(path) if self._here.is_ours(redirect.target) else redirect.target
         entry = self._here.state.entry(path) if path else None
         if entry is not None and entry.perms[0] not in "-d":
-            raise Abstained(f"{path} is no regular file")
+            raise Abstained(f"{path} is not a regular file")
         whole = self._here.state.resolve(path) if path else ""
         name = file_key(os.fsencode(whole), os.fsencode(self._here.state.cwd))
         operator = ">>" if redirect.operator.endswith(">>") else redirect.operator[-1:]

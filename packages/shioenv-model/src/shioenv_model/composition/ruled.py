@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.modes import changed_mode
+from shioenv.domain.context import pointer
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import pointer
+from shioenv.domain.readable import changed_mode
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.expand import Expander
@@ -33,8 +33,6 @@ _ENABLING = re.compile(
     r"|(?:^|[\s;&|(){])\w+=\S*\s)\s*\\?enable(?![\w.-])"
 )
 """Commands in earlier inputs that may disable a builtin: `enable` as a command."""
-_WRONG_MODE = re.compile(r"(?:[ugoa]*[-+=][rwx]*,)*[ugoa]*(?:[-+=][rwx]*)?")
-"""The beginning of a symbolic mode that `umask` accepts: `X`, and modes of others, are not."""
 _MASK = re.compile(r"[0-7]{1,4}")
 SET_LETTERS: Mapping[str, str] = MappingProxyType(
     {
@@ -55,7 +53,7 @@ class _Known(Variables):
         if name == "0":
             return "bash"
         if name != "OLDPWD" and DYNAMIC.fullmatch(name):
-            raise Abstained(f"${name} is not known")
+            raise Abstained(f"${name} is unknown")
         return super().variable(name)
 
 
@@ -111,37 +109,45 @@ def _test(words: list[str], state: State) -> Behavior:
         return _refused(f"{name}: {wrong}", 2)
 
 
+def _wrong_mode(mode: str) -> str:
+    """Return the end of the message about an invalid symbolic mode; empty for a valid one."""
+    for clause in re.findall("[^,]*,|[^,]+$|^$", f"{mode}") + [""] * mode.endswith(","):
+        part = re.match("[ugoa]*(?:([-+=])[rwx]*)?", clause)
+        left = clause[part.end() if part else 0 :] or "\0"
+        if part and not part[1]:
+            return f"{left[0]}': invalid symbolic mode operator"
+        if left not in ("\0", ","):
+            return f"{left[0]}': invalid symbolic mode character"
+    return ""
+
+
 def _umask(words: list[str], state: State) -> Behavior:
     mask = str(state.before.document["umask"])
     options = [word for word in words[1:] if word in {"-p", "-S"}]
     others = words[1 + len(options) :]
     if others[:1] == ["--"]:
         others = others[1:]
-    elif others and others[0].startswith("-"):
+    elif others and re.match("-.", others[0]):
         said = f"{_PLACE}umask: {others[0][:2]}: invalid option\n"
         data = os.fsencode(f"{said}umask: usage: umask [-p] [-S] [mode]\n")
         return Behavior(2, data, stdout=b"", stderr=data)
     if others:
-        if options or len(others) > 1:
+        if options:
             raise Abstained("umask with options and a mask")
         value = others[0]
-        wrong = _WRONG_MODE.match(value)
-        if value.isdecimal() and not _MASK.fullmatch(value):
+        if value[:1].isdecimal() and not _MASK.fullmatch(value):
             return _refused(f"umask: {value}: octal number out of range", 1)
-        if wrong and not value[:1].isdecimal() and wrong.end() < len(value):
-            what = "operator" if re.fullmatch("[ugoa]*", value[: wrong.end()]) else "character"
-            if what == "operator" or value[wrong.end()] not in "ugo+-=X":
-                raise Abstained("umask of a mode with an invalid sign")
-            said = f"`{value[wrong.end()]}': invalid symbolic mode character"
-            return _refused(f"umask: {said}", 1)
+        wrong = "" if value[:1].isdecimal() else _wrong_mode(value)
+        if wrong:
+            return _refused(f"umask: `{wrong}", 1)
         if not _MASK.fullmatch(value):
             granted = changed_mode(value, 0o777 & ~int(mask, 8), 0, directory=False)
             if granted is None or granted > 0o777:
-                raise Abstained("a mask that is beyond it")
+                raise Abstained("a mask that is not supported")
             value = f"{0o777 & ~granted:o}"
         value = f"{int(value, 8):04o}"
         if int(value, 8) > 0o777:
-            raise Abstained("a mask that is beyond it")
+            raise Abstained("a mask that is not supported")
         changed = (("=", "/umask", value),) if value != mask else ()
         return _said("", 0, ContextPatch(changed))
     shown = mask
@@ -184,7 +190,7 @@ def _set(words: list[str], state: State) -> Behavior:
             if letter == "o":
                 name = rest.pop(0) if rest else ""
             if name not in SET_NAMES:
-                raise Abstained("an option of set that is beyond it")
+                raise Abstained("an option of set that is not supported")
             operations[name] = on
     if not operations:
         raise Abstained("set lists all variables")
@@ -207,7 +213,7 @@ def _alias(words: list[str], state: State) -> Behavior:
     for word in told:
         name, equals, value = word.partition("=")
         if not re.fullmatch(r"[\w.+@%:,!-]+", name) or name.startswith("-"):
-            raise Abstained("an alias that is beyond it")
+            raise Abstained("an alias that is not supported")
         if equals:
             if aliases.get(name) != value:
                 code = "=" if name in aliases else "a"
@@ -216,7 +222,7 @@ def _alias(words: list[str], state: State) -> Behavior:
             escaped = aliases[name].replace("'", "'\\''")
             shown.append(f"alias {name}='{escaped}'\n")
         elif len(told) > 1:
-            raise Abstained("one of several aliases is not there")
+            raise Abstained("one of several aliases is missing")
         else:
             return _refused(f"alias: {name}: not found", 1)
     return _said("".join(shown), 0, ContextPatch(tuple(operations)))
@@ -226,7 +232,7 @@ def _unalias(words: list[str], state: State) -> Behavior:
     aliases = state.before.document["aliases"]
     names = sorted(aliases) if words[1:] == ["-a"] else words[1:]
     if not words[1:] or any(name.startswith("-") for name in names):
-        raise Abstained("unalias with options that are beyond it")
+        raise Abstained("unalias with options that are not supported")
     gone = tuple(("r", pointer("aliases", name)) for name in names if name in aliases)
     wrong = "".join(
         f"{_PLACE}unalias: {name}: not found\n" for name in names if name not in aliases

@@ -72,6 +72,7 @@ class ShellVariables(ABC):
     input: str
     asking: Asker
     own: Own
+    children: dict[str, int]
     place: Position
     result: Result
     streams: Streams
@@ -136,6 +137,11 @@ class ShellVariables(ABC):
             if self.place.scripts and self.place.refused != 127:
                 raise Abstained("$- of a script")
             return "".join((*on, "c"))
+        if name == "!" and not any("&" in text for text in self.state.history):
+            return max(self.children, default=None)
+        if name == "SHELLOPTS":
+            settings = self.state.before.document["settings"].items()
+            return ":".join(sorted(key[3:] for key, on in settings if key[:3] == "-o " and on))
         if name in _CONSTANT:
             if any("SECONDS=" in text for text in (self.input, *self.state.history)):
                 raise Abstained("SECONDS is set")
@@ -148,7 +154,7 @@ class ShellVariables(ABC):
             array = self.array(name[:-3])
             return None if array is None else " ".join(array.items.values())
         if name in UNKNOWN:
-            raise Abstained(f"${name} is beyond it")
+            raise Abstained(f"${name} is not supported")
         name, key = item_of(name)
         if name in _ARRAYS:
             if self.array(name) is None:
@@ -157,7 +163,8 @@ class ShellVariables(ABC):
         if not name.isidentifier() or name in _SPECIAL or name.startswith("BASH"):
             return os.fsdecode(self.ask(Call(f'printf %s "${name}"'), separate=True).stdout or b"")
         try:
-            return element(self.value_of(name), key, self.variable)
+            value = element(self.value_of(name), key, self.variable)
+            return "1" if value is None and name == "OPTIND" else value
         except BadSubscript:
             if self.tries:
                 raise Complaint(f"{name}: bad array subscript") from None
@@ -205,7 +212,7 @@ class ShellVariables(ABC):
         Complaint for a variable that cannot be set.
         """
         if len(value) > LONGEST_VALUE:
-            raise Abstained(f"the variable {name} is longer than is followed")
+            raise Abstained(f"the variable {name} is too long")
         if name == "_":
             return  # the next command sets it again
         old = self.value_of(name) if name.isidentifier() else None
@@ -257,7 +264,7 @@ class ShellVariables(ABC):
 
     def complain(self, said: str) -> None:
         """Write one of Bash's own messages to standard error."""
-        self.report(os.fsencode(f"{self.place_said()}{said}\n"))
+        self.report(os.fsencode(f"{self.message_prefix()}{said}\n"))
 
     def usage(self, name: str, word: str, usage: str) -> None:
         """Fail as Bash does for an invalid option, the first letter of `word`."""
@@ -265,7 +272,7 @@ class ShellVariables(ABC):
         self.report(os.fsencode(f"{name}: usage: {usage}\n"))
         self.status = 2
 
-    def place_said(self) -> str:
+    def message_prefix(self) -> str:
         """Return the prefix of Bash's messages at this point."""
         # a function without a file: under `bash -c`, messages show `environment`
         where = "environment" if self.place.calls and self.place.file == "bash" else self.place.file
@@ -319,7 +326,11 @@ class ShellVariables(ABC):
         """Restore a variable, even a readonly one."""
         now = self.value_of(name)
         if now is not None and "r" in now.flags:
-            raise Abstained("a constant of a function")
+            if self.asking.executes:
+                raise Abstained("a constant of a function")
+            patch = stored(self.state.before.document, name, value)
+            self.advance("", Behavior(exit_code=0, output=b"", patch=patch))
+            return
         if now != value:
             self.store(name, value)
 
@@ -329,6 +340,9 @@ class ShellVariables(ABC):
         A local variable of the running function stays local, without a value.
         """
         functions = [frame for frame in self.own.frames if not frame.temporary]
+        temporary = any(frame.temporary and name in frame.hidden for frame in self.own.frames)
+        if temporary and self.place.level:
+            raise Abstained("unset, in a subshell, of a variable that precedes a command")
         for frame in reversed(self.own.frames):
             if name in frame.hidden:
                 if frame is functions[-1]:
@@ -353,7 +367,7 @@ class ShellVariables(ABC):
         if base in _ARRAYS and key in ("@", "*"):
             array = self.array(base)
             return array is not None and bool(array.items)
-        if base in _ARRAYS or base == "OLDPWD":
+        if base in _ARRAYS or base in ("OLDPWD", "SHELLOPTS"):
             return self.variable(name) is not None
         return is_set(self.state, name)
 
@@ -385,10 +399,13 @@ class ShellVariables(ABC):
         if is_special(name):
             raise Abstained(f"{name} is more than a variable")
         if value is not None:
+            is_locale = re.fullmatch(r"LANG|LC_\w+", name) and value.text in ("C", "POSIX")
+            if is_locale and re.search(r"[^\0-\x7f]|\\[uUx]", self.input):
+                raise Abstained("another locale, and text that is not ASCII")
             if document["settings"].get("-o allexport"):
                 value = replace(value, flags=value.flags | {"x"})
             if value.text is not None and _SURROGATE.search(value.text):
-                raise Abstained("a value that is no text")
+                raise Abstained("a value that is not text")
         text = f"unset -v {name}" if value is None else f"declare -g {value.declaration(name)[8:]}"
         if old is not None and "n" in old.flags:
             text = f"unset -n {name}" if value is None else f"unset -n {name}; {text}"

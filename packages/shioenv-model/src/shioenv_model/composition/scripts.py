@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from shioenv.bash.builtins import BUILTINS
 from shioenv.domain.context import FileEntry
@@ -15,6 +15,7 @@ from shioenv.errors import Abstained
 from shioenv_model.composition.conditions import Test, is_root
 from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.frames import Stdin
+from shioenv_model.composition.ruled import SET_LETTERS, SET_NAMES
 
 SHELLS = frozenset({"bash", "sh", "dash"})
 """Shells that run a script."""
@@ -47,6 +48,8 @@ class Script:
     is_dash: bool = False
     options: frozenset[str] = frozenset()
     """Enabled options of `set -o`."""
+    shopts: Mapping[str, bool] = field(default_factory=dict)
+    """Options of `shopt` that are set or unset."""
     reads_itself: bool = False
     """The program comes from standard input."""
     is_argument: bool = False
@@ -77,28 +80,43 @@ def script_of(here: Environment, words: Sequence[str], stdin: Stdin) -> Script |
 def _called(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | NotRun | None:
     shell, *rest = words
     name = posixpath.basename(shell)
-    letters = ""
-    while rest and rest[0].startswith("-") and len(rest[0]) > 1:
+    letters, on, shopts = "", set[str](), dict[str, bool]()
+    while rest and re.match("[-+].|-$", rest[0]):
         word = rest.pop(0)
-        if word == "--":
+        if word in {"-", "--"}:
             break
         if word in {"--norc", "--noprofile"}:
             continue
-        if not re.fullmatch("-[ceus]+", word):
+        if word in {"--rcfile", "--init-file"} and rest:  # interactive shells read it
+            rest.pop(0)
+            continue
+        if not re.fullmatch("-[ceus]+" if name != "bash" else "[-+][abcefhkmsuxBCEHOPTo]+", word):
             return None
-        letters += word[1:]
-    if rest and rest[0].startswith("+"):
-        raise Abstained(f"{shell} {rest[0]:.20}")
+        for letter in word[1:]:
+            value = (rest.pop(0) if rest else "") if letter in "oO" else ""
+            option = value if letter == "o" else SET_LETTERS.get(letter, "")
+            if letter == "O" and value in here.state.before.document["shell_options"]:
+                shopts[value] = word[0] == "-"
+            elif letter in "cs":
+                letters += letter
+            elif option not in SET_NAMES:
+                return None
+            elif word[0] == "-":
+                on.add(option)
+            else:
+                on.discard(option)
     if name == "bash" and here.state.before.document["env"].get("BASH_ENV"):
         return None
-    options = frozenset({"e": "errexit", "u": "nounset"}[each] for each in letters if each in "eu")
+    options = frozenset(on)
     dash = name != "bash"
     if "c" in letters:
         if not rest:
-            return None
+            return None if dash else NotRun(f"{shell}: -c: option requires an argument", 2)
         text, *rest = rest
         zero, *arguments = rest or [shell]
-        return Script(text, zero, zero, tuple(arguments), dash, options, is_argument=True)
+        return Script(
+            text, zero, zero, tuple(arguments), dash, options, is_argument=True, shopts=shopts
+        )
     if not rest or "s" in letters:
         if stdin.endless or stdin.perhaps or not (stdin.piped or stdin.data):
             return None
@@ -109,7 +127,8 @@ def _called(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | N
     if entry is None and not here.asking.pipes.get(file):
         if dash:
             return NotRun(f"{shell}: 0: cannot open {file}: No such file", 2)
-        return NotRun(f"{shell}: {file}: No such file or directory", 127)
+        status = 1 if "errexit" in options else 127
+        return NotRun(f"{shell}: {file}: No such file or directory", status)
     if entry is not None and entry.perms.startswith("d"):
         return None if dash else NotRun(f"{file}: {file}: Is a directory", 126)
     known = content(here, file)
@@ -147,7 +166,9 @@ def _file(here: Environment, words: Sequence[str]) -> Script | NotRun | None:
 
 
 def _refused(here: Environment, path: str, entry: FileEntry | None) -> NotRun | None:
-    place = here.place_said()
+    place = here.message_prefix()
+    if len(posixpath.basename(path)) > 255:
+        raise Abstained("a name that is too long for a file")
     if entry is None:
         return NotRun(f"{place}{path}: No such file or directory", 127)
     if entry.perms.startswith("d"):
@@ -196,7 +217,7 @@ def fresh_shell(here: Environment, script: Script) -> ContextPatch:
     """
     state = here.state
     if state.pristine is None:
-        raise Abstained("nobody knows what a new shell has")
+        raise Abstained("the state of a new shell is unknown")
     now, first = state.before.document, state.pristine.context(state.cwd).document
     level = str(now["env"].get("SHLVL", "0"))
     env = {**now["env"], "SHLVL": str(int(level) + 1) if level.isdigit() else "1"}
@@ -206,7 +227,7 @@ def fresh_shell(here: Environment, script: Script) -> ContextPatch:
     theirs = {
         "env": env,
         "settings": settings,
-        "shell_options": first["shell_options"],
+        "shell_options": {**first["shell_options"], **script.shopts},
         "functions": first["functions"],
         "aliases": first["aliases"],
     }

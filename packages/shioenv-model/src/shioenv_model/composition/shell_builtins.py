@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import pointer
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import pointer
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, count, evaluate
 from shioenv_model.composition.call import Call
@@ -42,7 +42,7 @@ def leave_loop(here: Environment, name: str, rest: list[str]) -> None:
         return
     levels = count(rest[0]) if rest else 1
     if len(rest) > 1 or not levels:
-        raise Abstained(f"{name} {' '.join(rest):.20} is beyond it")
+        raise Abstained(f"{name} {' '.join(rest):.20} is not supported")
     raise Loop(min(levels, here.place.loops), goes_on=name == "continue")
 
 
@@ -104,7 +104,7 @@ def set_options(here: Environment, values: list[str]) -> None:
                 usage = "set [-abefhkmnptuvxBCEHPT] [-o option-name] [--] [-] [arg ...]"
                 here.usage("set", f"{word[0]}{letter}", usage)
                 return
-            if name not in SET_NAMES:
+            if name not in SET_NAMES and name not in _EDITORS:
                 raise Abstained(f"set {word} {name}")
             options[name] = word[0] == "-"
     if here.is_on("posix"):
@@ -112,7 +112,9 @@ def set_options(here: Environment, values: list[str]) -> None:
     if arguments is not None:
         here.carry(arguments=arguments)
     for name, on in options.items():
-        if here.is_on(name) != on:
+        if name in _EDITORS:
+            _set_option(here, name, on, True)
+        elif here.is_on(name) != on:
             patch = ContextPatch((("=", pointer("settings", f"-o {name}"), on),))
             # not `set`, which may change the positional parameters
             here.advance(f"shopt -{'s' if on else 'u'}o {name}", Behavior(0, b"", patch))
@@ -139,7 +141,7 @@ def shift(here: Environment, values: list[str]) -> None:
     rest = values[1:]
     by = count(rest[0]) if rest else 1
     if len(rest) > 1 or by is None:
-        raise Abstained("shift by what is no number")
+        raise Abstained("shift with an operand that is not a number")
     here.status = int(by > len(here.arguments))
     if not here.status:
         here.carry(arguments=tuple(here.arguments[by:]))
@@ -155,7 +157,7 @@ def getopts(here: Environment, values: list[str]) -> None:
     if letters.startswith("-") or not name.isidentifier() or here.place.is_dash:
         raise Abstained("getopts without letters and a name")
     if here.own.cluster < 0:
-        raise Abstained("nobody knows where in a word getopts is")
+        raise Abstained("the position of getopts in a word is unknown")
     number = _LEADING.match(here.variable("OPTERR") or "1")  # parsed like atoi(3)
     silent = letters.startswith(":") or number is None or not int(number[0])
     asked = letters.removeprefix(":")
@@ -310,7 +312,7 @@ def _unset_one(here: Environment, word: str, letters: str) -> None:
     if value is None:
         is_shown = name != "IFS" and DYNAMIC.fullmatch(name) is None
         if not is_shown and name not in here.asking.set_here:
-            raise Abstained(f"whether {name} is set is not known")
+            raise Abstained(f"whether {name} is set is unknown")
         if "v" not in letters and name == word:
             _unset_function(here, name)
     elif "r" in value.flags:
@@ -357,7 +359,7 @@ def format_into(here: Environment, values: list[str]) -> None:
             here.target(name), b"".join(done.told(errors=False)).partition(b"\0")[0].decode()
         )
     except UnicodeDecodeError:
-        raise Abstained("bytes that are no text") from None
+        raise Abstained("bytes that are not text") from None
     here.status = int(bool(errors))
 
 
@@ -418,15 +420,21 @@ def _set_option(here: Environment, name: str, on: bool, of_set: bool) -> None:
         here.status = 1
         return
     if of_set and name in _AT_ONCE:
-        raise Abstained(f"set -o {name} is beyond it")
+        raise Abstained(f"set -o {name} is not supported")
     area, key = ("settings", f"-o {name}") if of_set else ("shell_options", name)
     if bool(here.state.before.document[area].get(key)) != on:
         patch = ContextPatch((("=", pointer(area, key), on),))
         text = f"shopt -{'o' * of_set}{'s' if on else 'u'} {name}"
         here.advance(text, Behavior(0, b"", patch))
+    other = _EDITORS.get(name)
+    if on and other is not None and here.is_on(other):
+        _set_option(here, other, False, True)
 
 
-_AT_ONCE = frozenset({"posix", "vi", "emacs", "history", "histexpand", "noexec"})
+_EDITORS = {"emacs": "vi", "vi": "emacs"}
+"""Options of `set -o` that exclude each other."""
+
+_AT_ONCE = frozenset({"posix", "history", "histexpand", "noexec"})
 """Options of `set -o` with an effect beyond their own value."""
 
 RULES: Mapping[str, Callable[[Environment, list[str]], None]] = MappingProxyType(

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import takewhile
 
 from shioenv.bash.builtins import BUILTINS, DECLARING
-from shioenv.bash.program import (
-    Command,
-    Function,
-    Program,
-    Simple,
-)
+from shioenv.bash.program import Command, Function, Simple
 from shioenv.bash.words import quoted, unquoted
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import pointer
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import pointer
-from shioenv.domain.runner import Carried, Runner, State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint
 from shioenv_model.bash.definitions import command_text, definition
@@ -29,26 +23,13 @@ from shioenv_model.bash.references import references
 from shioenv_model.composition import shell_builtins, stdin_builtins
 from shioenv_model.composition.assigning import assign_word, declare
 from shioenv_model.composition.call import Call, as_text
-from shioenv_model.composition.callers import CALLING, Callers
+from shioenv_model.composition.callers import CALLING
 from shioenv_model.composition.directories import STACKING, stack
-from shioenv_model.composition.environment import Environment
-from shioenv_model.composition.frames import Discard, Exit, Own, Position, Return, Stdin, Streams
-from shioenv_model.composition.reading import known_functions
-from shioenv_model.composition.redirecting import Redirections
+from shioenv_model.composition.frames import Discard, Exit, Return, Stdin, Streams
 from shioenv_model.composition.ruled import WITHOUT_HELP
 from shioenv_model.composition.scoping import UNKNOWN
-from shioenv_model.composition.scripts import (
-    DEEPEST,
-    READING,
-    NotRun,
-    Script,
-    content,
-    fresh_shell,
-    is_script,
-    read_file,
-    refuse_bashisms,
-    script_of,
-)
+from shioenv_model.composition.script_commands import ScriptCommands
+from shioenv_model.composition.scripts import SHELLS, is_script
 from shioenv_model.composition.tracing import trace_simple
 
 _DECLARING = DECLARING - {"local"}
@@ -70,32 +51,8 @@ _PLAIN_NAME = re.compile(r"[^\\'\"$`]+")
 _LETTERS = re.compile(r"-[A-Za-z]+").fullmatch
 
 
-class SimpleCommands(ABC):
+class SimpleCommands(ScriptCommands):
     """Evaluates simple commands; subclasses evaluate the constructs that contain them."""
-
-    def __init__(self, runner: Runner, state: State, text: str) -> None:
-        self._here = Environment(runner, state, text, self._inside)
-        self._here.own.functions.update(known_functions(state))
-        self._here.place.line += sum(1 + line.count("\n") for line in state.history)
-        self._redirections = Redirections(self._here)
-        self._callers = Callers(self._here)
-        self._above = self._here.place.line - 1
-        self._end_line = self._here.place.line
-        self._final = 0
-        self._conditions = 0
-        self._has_jobs, self._refused_whole = False, False
-        self._aliases: dict[str, str] = {}
-        self._expanding: set[str] = set()
-        self._trapping = False
-        """The commands of a trap are run, which other traps do not see."""
-
-    @abstractmethod
-    def _program(self, program: Program) -> None:
-        """Run a program that is parsed as a whole."""
-
-    @abstractmethod
-    def _lines(self, program: Program) -> None:
-        """Run a program that Bash parses incrementally: a discard ends with the current part."""
 
     @abstractmethod
     def _trapped(self, name: str) -> int:
@@ -116,15 +73,6 @@ class SimpleCommands(ABC):
     @abstractmethod
     def _command(self, command: Command) -> None:
         """Run a command of any kind."""
-
-    def _inside(self, program: Program) -> None:
-        """Run an embedded program, whose line numbers continue from the shell's line."""
-        saved = self._above, self._here.place.line, self._end_line
-        self._above = self._here.place.line - 1
-        try:
-            self._program(program)
-        finally:
-            self._above, self._here.place.line, self._end_line = saved
 
     @contextmanager
     def _on_line(self, line: int) -> Iterator[None]:
@@ -166,32 +114,34 @@ class SimpleCommands(ABC):
         The words `command` and `builtin` are removed where they only hide a function, which is
         hidden meanwhile.
         """
-        functions, name = self._here.own.functions, command.words[0] if command.words else ""
+        functions = self._here.own.functions
+        command, name = self._spelled(command)
         try:
             while name in ("command", "builtin") and name not in functions:
-                following = unquoted(command.words[1]) if len(command.words) > 1 else "-"
+                rest, following = self._spelled(replace(command, words=command.words[1:]))
+                following = unquoted(following) or "-"
                 is_bare = following not in functions and (
                     name == "command" or following in BUILTINS
                 )
                 if following.startswith("-") or not (is_bare or following in _WALKED):
                     break
-                command = replace(command, words=command.words[1:])
+                command, name = rest, following
                 if following in DECLARING:
                     command = self._split(command)
-                name = following
                 self._here.own.functions = {
                     each: one for each, one in functions.items() if each != name
                 }
-            if name and name[0] != "~" and not _PLAIN_NAME.fullmatch(name):
-                command, name = self._spelled(command, name)
             yield command, name
         finally:
             if self._here.own.functions is not functions and name not in self._here.own.functions:
                 hidden = {name: functions[name]} if name in functions else {}
                 self._here.own.functions = {**self._here.own.functions, **hidden}
 
-    def _spelled(self, command: Simple, word: str) -> tuple[Simple, str]:
-        """Return the command with its name spelled plainly, if it is quoted or expanded."""
+    def _spelled(self, command: Simple) -> tuple[Simple, str]:
+        """Return the command with its name, spelled plainly if it is quoted or expanded."""
+        word = command.words[0] if command.words else ""
+        if not word or word[0] == "~" or _PLAIN_NAME.fullmatch(word):
+            return command, word
         if references(word).substitutes or self._here.changes(word):
             return command, word
         try:
@@ -201,7 +151,8 @@ class SimpleCommands(ABC):
         if not fields:
             rest = command.words[1:]
             return replace(command, words=rest), rest[0] if rest else ""
-        if fields[0] not in _WALKED | self._here.own.functions.keys():
+        known = _WALKED | SHELLS | {"builtin", "command"} | self._here.own.functions.keys()
+        if fields[0] not in known - self._aliases.keys():
             return command, word
         command = replace(command, words=(*map(quoted, fields), *command.words[1:]))
         return self._split(command) if fields[0] in DECLARING else command, fields[0]
@@ -243,13 +194,25 @@ class SimpleCommands(ABC):
             self._alias(command, name)
             return
         for word in command.words:
-            if references(word).names & UNKNOWN - {"_"}:
-                raise Abstained(f"{word!r:.40} is beyond it")
+            if references(word).names & UNKNOWN - {"_", "!"}:
+                raise Abstained(f"{word!r:.40} is not supported")
         last = self._last_argument(command)
+        if name == "wait" and self._has_jobs and name not in self._here.own.functions:
+            self._wait(command)
+            return
         try:
             self._run_simple(command, name)
         finally:
             self._here.own.last = last
+
+    def _wait(self, command: Simple) -> None:
+        """Run `wait` for background jobs, which have ended. Errors: Abstained for job numbers."""
+        words = [one for word in command.words[1:] for one in self._here.expander.fields(word)]
+        children = self._here.children
+        if command.redirects or not set(words) <= children.keys():
+            raise Abstained("wait is told the numbers of jobs")
+        self._here.status = children[words[-1]] if words else 0
+        self._here.racing &= bool(words) and len(set(words)) < len(children)
 
     @contextmanager
     def _complaining(self) -> Iterator[None]:
@@ -269,13 +232,17 @@ class SimpleCommands(ABC):
         """Abstain for builtins with a later effect, or with an effect on untracked state."""
         alone = len(command.words) == 1
         if name == "set" and any("r" in word for word in takewhile(_LETTERS, command.words[1:])):
-            raise Abstained("what a restricted shell refuses")
+            raise Abstained("a command that a restricted shell rejects")
         if name == "hash" and alone and self._here.state.history:
             raise Abstained("hash lists the programs that ran")
-        if name in ("wait", "jobs", "fg", "bg", "disown") and self._has_jobs:
-            if name != "wait" or not alone:
-                raise Abstained(f"{name} is told the numbers of jobs")
-            self._here.racing = False
+        if name in ("jobs", "fg", "bg", "disown", "kill", "ps") and self._has_jobs:
+            raise Abstained(f"{name} with job numbers")
+        if name in ("set", "declare", "typeset") and alone:
+            raise Abstained(f"{name} lists all variables")
+        if name == "cd" and (self._here.value_of("CDPATH") is not None):
+            raise Abstained("CDPATH is set")
+        if name == "compgen" and {"-F", "-C"} & {*command.words}:
+            raise Abstained("compgen runs a command")
 
     def _last_argument(self, command: Simple) -> str | None:
         """Return `$_` after the command; None if it is unknown, or never used."""
@@ -283,6 +250,7 @@ class SimpleCommands(ABC):
             not command.words
             or "_" not in self._here.input
             or self._here.is_unknown(command.words[-1])
+            or self._here.changes(command.words[-1])  # it must be expanded once
         ):
             return None
         fields = self._here.expander.fields(command.words[-1])
@@ -337,11 +305,14 @@ class SimpleCommands(ABC):
     def _declared(self, command: Simple) -> bool:
         """Declare variables by rule. Return whether this succeeded; else nothing changes."""
         here = self._here
-        if command.assignments:
+        names = {each.partition("=")[0].rstrip("+") for each in command.assignments}
+        if names & {word.partition("=")[0] for word in command.words}:
             return False
         here.asking.refuse_tracing()
         mark = here.asking.mark()
         try:
+            for assignment in command.assignments:  # they end with the builtin
+                here.expander.text(assignment.partition("=")[2], assigned=True)
             opened = self._redirections.open_all(command.redirects)
             if isinstance(opened, int):
                 here.status = opened
@@ -352,98 +323,10 @@ class SimpleCommands(ABC):
             raise
         except Abstained:
             here.asking.back_to(mark)
+            if command.words[0] == "local":
+                raise
             return False
         return True
-
-    def _script(self, command: Simple) -> bool:
-        """Run a script. Return whether the command is one; else nothing changes."""
-        here = self._here
-        if here.asking.executes:
-            return False
-        here.asking.refuse_tracing()
-        words = [field for word in command.words for field in here.expander.fields(word)]
-        if not words:
-            return False
-        opened = self._redirections.open_all(command.redirects)
-        if isinstance(opened, int):
-            here.status = opened
-            return True
-        streams = Streams(opened.fds, self._redirections.content(opened))
-        if words[0] in READING:
-            return self._read_file(words, streams)
-        script = script_of(here, words, streams.stdin)
-        if script is None and command.redirects:
-            raise Abstained("a program that is not known, redirected")
-        if isinstance(script, NotRun):
-            here.write(streams.fds[2], os.fsencode(f"{script.said}\n"))
-            here.status = script.status
-        elif script is not None:
-            self._run_script(script, streams, command.assignments)
-        return script is not None
-
-    def _run_script(self, script: Script, streams: Streams, assignments: Sequence[str]) -> None:
-        here = self._here
-        if script.is_dash:
-            refuse_bashisms(script.text)
-        if here.place.scripts >= DEEPEST:
-            raise Abstained("scripts that run each other too deeply")
-        program = here.program(script.text)
-        if script.reads_itself:
-            streams = Streams(streams.fds, Stdin(b""))
-        place, conditions, jobs = here.place, self._conditions, self._has_jobs
-        with here.to(streams), here.subshell(), self._counting_from(0, 1):
-            for assignment in assignments:
-                assign_word(here, assignment)
-                here.export(assignment.partition("=")[0])
-            here.advance(":", Behavior(0, b"", fresh_shell(here, script)))
-            carried = Carried(left=here.own.carried.left, arguments=script.arguments)
-            here.own = Own(carried, name=script.name)
-            here.place = Position(
-                file=script.file, scripts=place.scripts + 1, is_dash=script.is_dash,
-                refused=127 if script.is_argument else 1,
-            )  # fmt: skip
-            here.status, self._conditions, self._has_jobs = 0, 0, False
-            try:
-                self._lines(program)
-            finally:
-                here.place, self._conditions, self._has_jobs = place, conditions, jobs
-
-    def _read_file(self, words: Sequence[str], streams: Streams) -> bool:
-        """Run `. FILE`: execute a script in this shell."""
-        here = self._here
-        path = read_file(here, words[1]) if len(words) > 1 else None
-        text = None if path is None else content(here, path)
-        if text is None:
-            return False
-        if here.place.scripts >= DEEPEST:
-            raise Abstained("scripts that run each other too deeply")
-        program = here.program(text)
-        saved, place = here.own.carried.arguments, here.place
-        if len(words) > 2:
-            here.carry(arguments=tuple(words[2:]))
-        with here.to(streams), self._counting_from(0, 1):
-            here.place = replace(
-                place, line=1, file=path or "", scripts=place.scripts + 1, is_read=True
-            )
-            try:
-                self._lines(program)
-            except Return as returned:
-                here.status = returned.status
-            finally:
-                here.place = place
-                if len(words) > 2:
-                    here.carry(arguments=saved)
-        return True
-
-    @contextmanager
-    def _counting_from(self, above: int, end: int) -> Iterator[None]:
-        """Number lines inside from the line after `above`."""
-        saved = self._above, self._end_line
-        self._above, self._end_line = above, end
-        try:
-            yield
-        finally:
-            self._above, self._end_line = saved
 
     def _go_back(self, cd: str, streams: Streams) -> None:
         """Run `cd -`: return to the previous directory, and print it.
@@ -494,6 +377,7 @@ class SimpleCommands(ABC):
         opens = self._redirections.opened or any(
             ">" in redirect.operator for redirect in command.redirects
         )
+        opens = opens or self._here.state.before.document["shell_options"].get("failglob")
         # a word is expanded before later words change a variable
         changes = any(map(self._here.changes, command.words))
         for word in command.words:

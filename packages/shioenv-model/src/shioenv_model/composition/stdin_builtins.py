@@ -179,9 +179,9 @@ def fill(here: Environment, values: list[str]) -> None:
     if len(rest) > 1 or any(not name.isidentifier() for name in rest):
         raise Abstained("mapfile into something other than one array")
     if stdin.endless or stdin.perhaps:
-        raise Abstained("mapfile of an input that is not known")
+        raise Abstained("mapfile of an unknown input")
     end = os.fsencode(chosen["d"][:1]) or b"\0"
-    lines = [os.fsdecode(part + end) for part in stdin.data.split(end)]
+    lines = [os.fsdecode(part.partition(b"\0")[0] + end) for part in stdin.data.split(end)]
     last = lines.pop().removesuffix(os.fsdecode(end))
     lines += [last] if last else []
     skipped, most = int(chosen["s"]), int(chosen["n"])

@@ -10,7 +10,7 @@ from shioenv.bash.builtins import DECLARING
 from shioenv.bash.program import Simple
 from shioenv.bash.words import quoted
 from shioenv.errors import Abstained
-from shioenv_model.bash.arrays import written
+from shioenv_model.bash.arrays import quote_value
 from shioenv_model.composition.environment import Environment
 
 _META = re.compile(r"[ \t\n'\"\\|&;()<>!{}*\[\]?^$`]|^[~#]|[=:]~")
@@ -32,7 +32,7 @@ def traced_word(word: str) -> str:
     """Quote an expanded word as `set -x` shows it."""
     if _META.search(word):
         return "'" + word.replace("'", "'\\''") + "'" if word != "'" else "\\'"
-    return (written(word) if not word.isprintable() else word) or "''"
+    return (quote_value(word) if not word.isprintable() else word) or "''"
 
 
 def trace_simple(here: Environment, command: Simple, name: str) -> Simple:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import pointer
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import pointer
 from shioenv.errors import Abstained
 from shioenv_model.composition.environment import Environment
 

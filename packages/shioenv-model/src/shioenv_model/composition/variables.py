@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from shioenv.bash.words import unquoted
+from shioenv.domain.context import pointer
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import evaluate
-from shioenv_model.bash.arrays import Array, written
+from shioenv_model.bash.arrays import Array, quote_value
 
 _DECLARATION = re.compile(r"declare -([-A-Za-z]+) ([A-Za-z_]\w*)(?:=(.*))?", re.ASCII | re.DOTALL)
 _ORDER = "aAinrtxclu"
@@ -23,7 +23,7 @@ _ORDER = "aAinrtxclu"
 def known_place(left: str) -> str:
     """Return the directory in `Carried.left`. Errors: Abstained if it is unknown."""
     if not left:
-        raise Abstained("nobody knows where the shell was before")
+        raise Abstained("the previous working directory is unknown")
     return left
 
 
@@ -65,13 +65,13 @@ class Value:
                 array = Array({}, associative=True)
             return cls(None, array, flags - frozenset("aA"))
         if "\\x" in stored and not is_text:
-            raise Abstained("a variable that may hold bytes which are no text")
+            raise Abstained("a variable that may contain bytes that are not text")
         return cls(stored, None, flags)
 
     def declaration(self, name: str) -> str:
         """Format the line of `declare -p`. Errors: Abstained."""
         letters = attributes(self)
-        value = "" if self.text is None else f"={written(self.text)}"
+        value = "" if self.text is None else f"={quote_value(self.text)}"
         if self.array is not None:
             value = f"={self.array.text()}" if self.array.assigned else ""
         return f"declare -{letters or '-'} {name}{value}"
@@ -144,9 +144,9 @@ def resolved(document: Mapping[str, Any], name: str) -> str:
         if value is None or "n" not in value.flags:
             return name
         if not value.text or value.text == base or (key and "[" in value.text):
-            raise Abstained(f"the reference {base} leads nowhere")
+            raise Abstained(f"the reference {base} has no target")
         name = value.text if key is None else f"{value.text}[{key}]"
-    raise Abstained(f"the reference {name} leads in a circle")
+    raise Abstained(f"the reference {name} is circular")
 
 
 def item_of(name: str) -> tuple[str, str | None]:
@@ -167,7 +167,7 @@ class Variables:
     def arguments(self) -> Sequence[str]:
         """See `Scope.arguments`. Errors: Abstained if they are unknown."""
         if self.state.carried.arguments is None:
-            raise Abstained("nobody knows the positional parameters")
+            raise Abstained("the positional parameters are unknown")
         return self.state.carried.arguments
 
     def variable(self, name: str) -> str | None:
@@ -175,7 +175,7 @@ class Variables:
         document = self.state.before.document
         name, key = item_of(self.resolved(name))
         if not (name.isidentifier() and name.isascii()):
-            raise Abstained(f"${name} is not known")
+            raise Abstained(f"${name} is unknown")
         value = Value.of(document, name)
         if value is None and name == "OLDPWD":
             left = self.state.carried.left
@@ -201,8 +201,8 @@ class Variables:
 
     def substitute(self, source: str) -> str:
         """See `Scope.substitute`; substitutions are not supported."""
-        raise Abstained(f"{source!r:.40} would have to be run")
+        raise Abstained(f"{source!r:.40} would have to be executed")
 
     def connect(self, source: str, *, reading: bool) -> str:
         """See `Scope.connect`; substitutions are not supported."""
-        raise Abstained(f"{source!r:.40} would have to be run")
+        raise Abstained(f"{source!r:.40} would have to be executed")

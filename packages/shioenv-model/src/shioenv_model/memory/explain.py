@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeAlias
 
+from shioenv.grammar.traits import PATHS
 from shioenv_model.bash.work import spend, uncounted
 from shioenv_model.memory.column_tables import Tables
 from shioenv_model.memory.example_records import Induced, Matching, WithOption
+from shioenv_model.memory.forms import Form
 from shioenv_model.memory.functions.families import functions
 from shioenv_model.memory.functions.space import Given, TextFunction
 from shioenv_model.memory.interpret import Interpreter
@@ -43,7 +45,7 @@ class Explained:
     exit_code: int
     function: TextFunction
     agreed: int
-    """Number of examples that the function explains."""
+    """Number of examples that the function explains; 0 if others explain them as well."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,18 @@ class Induction:
         mine = known_inputs(ours)
         if mine is None:
             return None
-        found = self._function(mine, neighbours)
-        return None if found is None else _applied(mine, *found)
+        plain = sum(value is None for _, value in ours.form.options)
+        found = self._functions(mine, neighbours, plain)
+        if found is None:
+            return None
+        functions, agreed = found
+        made = _applied(mine, functions[0], agreed)
+        if made is None or len(functions) == 1:
+            return made
+        with uncounted():
+            others = {function(mine) for function in functions[1:]}
+        is_clear = others == {(made.output, made.exit_code)}
+        return made if is_clear else replace(made, agreed=0)
 
     def combine(
         self, ours: Taken, examples: Callable[[Taken], Sequence[tuple[Taken, Kept]]]
@@ -118,13 +130,21 @@ class Induction:
     def _function(
         self, mine: Given, neighbours: Sequence[tuple[Taken, Kept]]
     ) -> tuple[TextFunction, int] | None:
-        """Return the function that explains the examples among the neighbours, and their number.
+        """Return the first of `_functions`, and the number of examples that it explains."""
+        found = self._functions(mine, neighbours)
+        return None if found is None else (found[0][0], found[1])
 
-        Return None if there are no examples, or if no function explains them.
+    def _functions(
+        self, mine: Given, neighbours: Sequence[tuple[Taken, Kept]], options: int = 0
+    ) -> tuple[list[TextFunction], int] | None:
+        """Return the functions that explain the examples among the neighbours, and their number.
+
+        `options` is the number of options without a value. Return None if there are no examples, or
+        if no function explains them.
         """
         examples = _chosen(mine, neighbours)
         with uncounted():
-            return self._found(_Examples(examples)) if examples else None
+            return self._found(_Examples(examples), options) if examples else None
 
     def agreed(
         self, function: TextFunction, ours: Taken, neighbours: Sequence[tuple[Taken, Kept]]
@@ -210,7 +230,8 @@ def known_inputs(taken: Taken) -> Given | None:
     others = [each for each in taken.operands if each.kind not in _TEXTS]
     if any(each.content is None for each in read):
         return None
-    if not read:
+    form = taken.form
+    if not read and not (form.filters and _reads_nothing(form)):
         return Given(None, words, tuple(each.word for each in others))
     words |= {str(number): each.word for number, each in enumerate(others, 1)}
     texts = tuple((each.content or b"").decode("utf-8", "surrogateescape") for each in read)
@@ -218,6 +239,12 @@ def known_inputs(taken: Taken) -> Given | None:
     names = tuple(each.word for each in read if several or each.kind != "x")
     piped = not names and not taken.from_file
     return Given("".join(texts), words, names, texts if several else (), piped)
+
+
+def _reads_nothing(form: Form) -> bool:
+    """Whether a filter that is given no text names no file either: its input is empty."""
+    trees = {"-r", "-R"} & {name for name, _ in form.options}
+    return not trees and PATHS.keys().isdisjoint(form.roles)
 
 
 def _example(theirs: Taken, kept: Kept) -> ExecutedCommand | None:
@@ -234,15 +261,23 @@ def _alike(mine: Given, theirs: Given) -> bool:
     return mine.words.keys() == theirs.words.keys() and same[0] == same[1]
 
 
-def _found(examples: _Examples) -> tuple[TextFunction, int] | None:
-    """Return the function that explains most examples, and how many; the first one among ties."""
+def _found(examples: _Examples, options: int) -> tuple[list[TextFunction], int] | None:
+    """Return the functions of one family that explain most examples, and how many.
+
+    The first has the fewest settings. Each of the others differs in at most `options` settings.
+    """
     # short examples first: most functions fail at the first, and cost little there
     items = sorted(examples.items, key=lambda each: len(each.given.text or ""))
     spared = len(items) // SPARED
-    best: tuple[TextFunction, int, int] | None = None
+    best: tuple[list[TextFunction], int, int] | None = None
     first = items[0].given
     reads, several = first.text is not None, bool(first.texts)
     for function in functions(sorted(first.words), reads=reads, several=several):
+        if best is not None and best[1] == len(items):
+            if not options or function.family is not best[0][0].family:
+                break
+            if not _is_near(function, best[0][0], options):
+                continue
         failed = agreed = 0
         told: set[tuple[str, int]] = set()
         for each in items:
@@ -259,10 +294,17 @@ def _found(examples: _Examples) -> tuple[TextFunction, int] | None:
             silent = all(not output for output, _ in told) and len(told) < 2
             enough = not silent and (2 * agreed >= len(items) or agreed >= ENOUGH)
             if enough and (best is None or agreed - failed > best[1] - best[2]):
-                best = function, agreed, failed
-        if best is not None and best[1] == len(items):
-            break
+                best = [function], agreed, failed
+            elif enough and best and (agreed, failed) == best[1:]:
+                best[0].extend([function] * _is_near(function, best[0][0], options))
     return best and best[:2]
+
+
+def _is_near(function: TextFunction, other: TextFunction, options: int) -> bool:
+    """Whether two functions of one family differ in at most `options` settings."""
+    if function.family is not other.family or function.places != other.places:
+        return False
+    return sum(value != other.flags[name] for name, value in function.flags.items()) <= options
 
 
 Examples: TypeAlias = Callable[[Taken, int], tuple[list[int], list[tuple[Taken, Kept]]]]

@@ -12,8 +12,8 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from shioenv.domain.context import MONTHS, FileEntry
-from shioenv.domain.modes import mode_of
 from shioenv.domain.names import file_key, name_bytes, place_in_directory
+from shioenv.domain.readable import mode_of
 from shioenv.domain.runner import State
 from shioenv.grammar.traits import PATHS
 from shioenv_model.bash.work import spend

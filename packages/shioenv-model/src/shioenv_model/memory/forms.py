@@ -16,8 +16,8 @@ from shioenv.domain.inputs import Argument
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv.grammar.arguments import ArgumentSplitter
-from shioenv.grammar.faults import FaultyGrammarError
 from shioenv.grammar.library import load_grammar, names_of_grammars
+from shioenv.grammar.notation import FaultyGrammarError
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import Grammar, OptionSpec
 from shioenv_model.bash.expand import Expander
@@ -201,9 +201,9 @@ def _option(argument: Argument, splitter: ArgumentSplitter) -> tuple[str, str | 
     if number and number[1][0] not in splitter.shorts:
         return "-#", number[1]
     if head.startswith("--"):
-        name, sign, attached = head[2:].partition("=")
+        name, sign, _ = head[2:].partition("=")
         spec = splitter.long(name)
-        given = f"{attached} {value}" if sign and value else attached if sign else value
+        given = text.partition("=")[2] if sign else value
         if spec is None:
             return UNKNOWN_LONG, head
         return _named(spec, head), given if sign or " " in text else None

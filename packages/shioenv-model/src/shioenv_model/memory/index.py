@@ -208,20 +208,20 @@ class Index:
         rows, places = self.rows, self._places
         with raise_model_errors(self.directory / "behaviors.npy"):
             if not len(places) or places[0] or (np.diff(places.astype(np.int64)) < 0).any():
-                raise ValueError("it does not say where each behavior begins")
+                raise ValueError("it lacks the start of a behavior")
             if places[-1] != len(self._behaviors):
-                raise ValueError("behaviors.bin is not as long as it says")
+                raise ValueError("behaviors.bin has an unexpected length")
         with raise_model_errors(self.directory / ROWS):
             ends = rows["text"].astype(np.int64) + rows["length"]
             if ends.max(initial=0) != len(self._texts):
-                raise ValueError("texts.bin is not as long as its rows say")
+                raise ValueError("texts.bin does not have the length that its rows require")
             if (rows["behavior"] >= len(places) - 1).any():
-                raise ValueError("a row names a behavior that is not there")
+                raise ValueError("a row refers to a missing behavior")
             if (rows["start"] >= len(self._starts)).any():
-                raise ValueError("a row names a directory that is not there")
+                raise ValueError("a row refers to a missing directory")
         with raise_model_errors(self.directory / _HEAD):
             if any(not first <= end <= len(rows) for first, end in self.utilities.values()):
-                raise ValueError("it names rows that are not there")
+                raise ValueError("it refers to missing rows")
 
     @cached_property
     def _hashes(self) -> npt.NDArray[np.uint32]:
@@ -439,7 +439,7 @@ def write_rows(directory: Path) -> None:
         ends = np.cumsum(rows["length"], dtype=np.int64)
         texts = (directory / "texts.bin").read_bytes()
         if ends[-1:].sum() != len(texts):
-            raise ValueError("texts.bin is not as long as it says")
+            raise ValueError("texts.bin has an unexpected length")
         rows["text"] = ends - rows["length"]
         begun = [
             zlib.crc32(f"{cwd}\0".encode("utf-8", "surrogateescape")) for cwd in head["starts"]

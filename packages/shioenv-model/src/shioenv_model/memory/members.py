@@ -41,7 +41,7 @@ def raise_model_errors(file: Path, said: str = "is damaged") -> Iterator[None]:
     except OSError as error:
         raise ModelError(f"{file} cannot be read: {error.strerror or error}", hint=_HINT) from None
     except MemoryError:
-        raise ModelError(f"{file} {said}: it claims to hold too much", hint=_HINT) from None
+        raise ModelError(f"{file} {said}: its declared size is too large", hint=_HINT) from None
     except RecursionError:
         raise ModelError(f"{file} {said}: it is nested too deeply", hint=_HINT) from None
     except Exception as error:
@@ -50,7 +50,7 @@ def raise_model_errors(file: Path, said: str = "is damaged") -> Iterator[None]:
         raise ModelError(f"{file} {said}: {reason:.200}", hint=_HINT) from None
 
 
-_HINT = "get the model again, or make it again: shioenv train memory"
+_HINT = "download the model again, or train it again: shioenv train memory"
 
 
 def json_member(file: Path, shape: Any) -> Any:
@@ -67,7 +67,7 @@ def parse_member(content: bytes, shape: Any) -> Any:
     document = msgspec.json.decode(content)  # takes a third of the time of `json`
     refuse_deep(document)
     if _SURROGATE.search(content):
-        raise ValueError("it holds characters that are no text")
+        raise ValueError("it contains characters that are not text")
     msgspec.convert(document, shape)
     return document
 
@@ -81,7 +81,7 @@ def array_member(file: Path, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         open_regular(file).close()
         array = np.lib.format.open_memmap(file, mode="r")
         if array.dtype != np.dtype(dtype) or array.ndim != 1:
-            raise ValueError(f"it holds {array.ndim} dimensions of {array.dtype}")
+            raise ValueError(f"it has {array.ndim} dimensions of {array.dtype}")
         return array
 
 
@@ -95,15 +95,15 @@ def arrays_member(file: Path) -> dict[str, npt.NDArray[Any]]:
         left = LARGEST
         for info in archive.infolist():
             if info.file_size > left:
-                raise ValueError("it claims to hold too much")
+                raise ValueError("its declared size is too large")
             with archive.open(info) as member:
                 content = member.read(info.file_size + 1)
             left -= len(content)
             name = info.filename.removesuffix(".npy")
             if name in found:
-                raise ValueError(f"it holds {name!r:.40} twice")
+                raise ValueError(f"it contains {name!r:.40} twice")
             array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
             if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
-                raise ValueError(f"{name!r:.40} holds what is no number")
+                raise ValueError(f"{name!r:.40} contains a value that is not a finite number")
             found[name] = array
         return found

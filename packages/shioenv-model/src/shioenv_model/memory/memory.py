@@ -21,15 +21,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import keys
 from shioenv.domain.inputs import published_input
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PatchError
+from shioenv.grammar.library import shipped_headers
 from shioenv_model.bash.work import answering, spend, uncounted
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.composed_inputs import asks_of_start
-from shioenv_model.composition.opening import given, umask_of
+from shioenv_model.composition.composed_inputs import uses_start_values
+from shioenv_model.composition.opening import read_redirected_input, umask_of
 from shioenv_model.memory.facts import (
     directory_tree,
     here,
@@ -188,7 +189,7 @@ class Memory:
         chosen = candidates[best]
         behavior = recorded_behavior(chosen.kept, state, fits=bool(fitting))
         behavior = _masked(behavior, ours, state, self._umask)
-        behavior = _with_digests(behavior, ours)
+        behavior = _with_digests(_with_quotes(behavior, ours), ours)
         sure = self.ranker.confidence(float(scores[best])) if fitting else 0.0
         if not len(self.ranker.scores):
             sure = 0.9 * math.exp(-chosen.distance)
@@ -218,7 +219,7 @@ class Memory:
         Return None if there is no such record, or if the state is not pristine. Also return None
         for inputs that inspect the shell's initial state, which differs in older records.
         """
-        if asks_of_start(shell_input):
+        if uses_start_values(shell_input):
             return None
         state = self.world.placed(state)
         if state.context is not None or state.stdin or not self._is_own(state):
@@ -462,7 +463,7 @@ class Memory:
 
 def taken(call: Call, state: State, forms: Forms) -> Taken | None:
     """See `Memory.take`."""
-    call, state = given(call, state) or (call, state)
+    call, state = read_redirected_input(call, state) or (call, state)
     words = call.words if call.reads is None else (*call.words, "<", call.reads)
     form = forms.form(words, state)
     if form is None:
@@ -537,6 +538,27 @@ def _masked(behavior: Behavior, ours: Taken, state: State, old: int) -> Behavior
                 operation = ("a", operation[1], made | {"perms": stat.filemode(form | left)})
         operations.append(operation)
     return replace(behavior, patch=ContextPatch(tuple(operations)))
+
+
+def _with_quotes(behavior: Behavior, ours: Taken) -> Behavior:
+    """Return the behavior with quoted names in error messages, where the program quotes them.
+
+    Programs of coreutils that open files quote a name with special characters.
+    """
+    header = shipped_headers().get(ours.form.utility)
+    if not behavior.exit_code or header is None or header.package != "coreutils":
+        return behavior
+    if not header.traits.opens:
+        return behavior
+    for each in ours.operands:
+        if re.search(r"[\s\"*?;&|<>()$`\\!#]", each.word):
+            old, new = (os.fsencode(f": {word}: ") for word in (each.word, f"'{each.word}'"))
+            behavior = replace(
+                behavior,
+                output=behavior.output.replace(old, new),
+                stderr=behavior.stderr and behavior.stderr.replace(old, new),
+            )
+    return behavior
 
 
 def _with_digests(behavior: Behavior, ours: Taken) -> Behavior:

@@ -311,7 +311,7 @@ def _check(ranker: Ranker) -> None:
     """Check the arrays. Errors: ValueError if they are inconsistent; KeyError if one is missing."""
     scores, shares = ranker.scores, ranker.shares
     if scores.ndim != 1 or scores.shape != shares.shape or (np.diff(scores) < 0).any():
-        raise ValueError("its scores and shares do not fit together")
+        raise ValueError("its scores and shares are inconsistent")
     if ((shares < 0) | (shares > 1)).any():
         raise ValueError("a share is below 0 or above 1")
     feature = ranker.trees["feature"]
@@ -319,16 +319,16 @@ def _check(ranker: Ranker) -> None:
         return
     parts = [ranker.trees[name] for name in ("feature", "left", "right", "threshold", "value")]
     if feature.ndim != 2 or any(each.shape != feature.shape for each in parts):
-        raise ValueError("its trees are not as large as each other")
+        raise ValueError("its trees have different sizes")
     if any(each.dtype.kind not in "iu" for each in parts[:3]):
-        raise ValueError("its trees have nodes that are no numbers")
+        raise ValueError("its trees have nodes that are not numbers")
     here = np.broadcast_to(np.arange(feature.shape[1]), feature.shape)[feature >= 0]
     for side in parts[1:3]:
         after = side[feature >= 0]
         if ((after <= here) | (after >= feature.shape[1])).any():
-            raise ValueError("a node is followed by one that is not behind it")
+            raise ValueError("a node has a successor that does not come after it")
     if (feature >= len(FEATURES)).any() or ranker.trees["start"].shape != (1,):
-        raise ValueError("its trees look at what is not there")
+        raise ValueError("its trees refer to missing features")
 
 
 _SAID = (

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
-from shioenv.domain.context import KEPT, OF_DATE, FileEntry
-from shioenv.domain.pointer import keys, pointer
+from shioenv.domain.context import KEPT, OF_DATE, FileEntry, keys, pointer
 from shioenv_model.bash.arithmetic import count as count_of
 from shioenv_model.bash.work import COPIED, spend
 from shioenv_model.composition.changes import attributes

@@ -34,5 +34,5 @@ def without(names: Iterable[str]) -> Sources:
     """Return all sources except those with these names. Errors: UsageError for another name."""
     left_out = frozenset(names)
     for name in sorted(left_out.difference(NAMES)):
-        raise UsageError(f"no source of answers is called {name!r}", hint=did_you_mean(name, NAMES))
+        raise UsageError(f"unknown source of answers {name!r}", hint=did_you_mean(name, NAMES))
     return Sources(**{name: name not in left_out for name in NAMES})

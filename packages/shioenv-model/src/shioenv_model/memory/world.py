@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Required
 
 import msgspec
 
-from shioenv.domain.context import MONTHS, Context, date_of
+from shioenv.domain.context import MONTHS, Context, date_of, keys
 from shioenv.domain.names import file_key, name_bytes
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import keys
 from shioenv.domain.runner import State
 from shioenv.files.regular import read_regular
 from shioenv_model.memory.members import LARGEST as LARGEST_MEMBER
@@ -256,20 +255,20 @@ def check_patch(source: str) -> None:
     for code, path, *rest in ContextPatch.from_json(source).operations:
         area, *names = keys(path) or [""]
         if code == "m" and (area != "fs" or len(names) != 1 or len(keys(rest[0])) != 2):
-            raise ValueError(f"{path!r:.60} is moved, and no file")
+            raise ValueError(f"{path!r:.60} is moved, but is not a file")
         if code in "rm":
             continue
         if area in _VALUES:
             depth, value = _VALUES[area]
             if len(names) != depth:
-                raise ValueError(f"{path!r:.60} is nothing that contexts have")
+                raise ValueError(f"{path!r:.60} is not a part of contexts")
             msgspec.convert(rest[0], value)
         elif area != "fs":
             continue
         elif len(names) == 1:
             msgspec.convert(rest[0], _File)
         elif len(names) != 2 or names[1] not in _ATTRIBUTES:
-            raise ValueError(f"{path!r:.60} is nothing that files have")
+            raise ValueError(f"{path!r:.60} is not an attribute of files")
         else:
             msgspec.convert(rest[0], _ATTRIBUTES[names[1]])
 

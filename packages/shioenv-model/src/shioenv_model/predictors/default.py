@@ -14,12 +14,12 @@ from shioenv.domain.predictor import Setting, make_predictor
 from shioenv.domain.runner import Runner, State
 from shioenv.errors import Abstained, PredictorError, did_you_mean
 from shioenv.system.store import find_system
-from shioenv_model.composition.command_replay import written
+from shioenv_model.composition.command_replay import write_commands
 from shioenv_model.files import DEFAULT, card_of, load_model
 from shioenv_model.memory.sources import NAMES
 from shioenv_model.model import Model
 from shioenv_model.sequence.seq2seq import answer_in_one_thread
-from shioenv_model.worlds import asked_elsewhere
+from shioenv_model.worlds import world_of_system
 
 STAGES = "bashkit"
 """The emulator that can answer commands that read a pipe."""
@@ -38,7 +38,7 @@ class Emulated:
         """
         stdin = state.stdin if state else b""
         bare = replace(state, stdin=b"") if state else None
-        done = self._bashkit.run(f"{written(stdin)} | {shell_input}", bare)
+        done = self._bashkit.run(f"{write_commands(stdin)} | {shell_input}", bare)
         if done.patch:
             raise Abstained("the emulator changes files there")
         if done.exit_code and done.output:
@@ -75,7 +75,7 @@ def default(setting: Setting) -> Model:
     emulated = emulator(stages, setting.system) if stages else None
     model = load_model(
         name or None, seq2seq=written, stages=emulated, stages_name=stages, abstain_below=least,
-        world=asked_elsewhere(card, setting.system, setting.start), without=left_out,
+        world=world_of_system(card, setting.system, setting.start), without=left_out,
     )  # fmt: skip
     if written:
         answer_in_one_thread()
@@ -89,16 +89,14 @@ def emulator(name: str, system: str | None) -> Emulated:
     `find_system`.
     """
     if name != STAGES:
-        raise PredictorError(f"no emulator for stages is called {name!r}", hint=f"stages={STAGES}")
+        raise PredictorError(f"unknown emulator for stages {name!r}", hint=f"stages={STAGES}")
     built = find_system(system)
     return Emulated(make_predictor(STAGES, built.name, built.declaration.start_directory))
 
 
 def _source(text: str) -> str:
     if text not in NAMES:
-        raise PredictorError(
-            f"no source of answers is called {text!r}", hint=did_you_mean(text, NAMES)
-        )
+        raise PredictorError(f"unknown source of answers {text!r}", hint=did_you_mean(text, NAMES))
     return text
 
 
@@ -108,5 +106,8 @@ def _share(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise PredictorError(f"{text!r} is not a confidence", hint="abstain-below=0.3, from 0 to 1")
+        raise PredictorError(
+            f"abstain-below={text}: expected a number from 0 to 1",
+            hint="for example abstain-below=0.3",
+        )
     return value

@@ -16,18 +16,16 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PredictorError
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import locked, storage_errors
+from shioenv.files.durable import cache_directory, locked, storage_errors
 from shioenv_model.composition.call import Call
-from shioenv_model.files import located, opened, read_card
+from shioenv_model.files import is_sealed, keep_private, located, opened, read_card, seal
 from shioenv_model.memory.index import FORMS, holds_index
 from shioenv_model.memory.memory import Memory, recorded_behavior
 from shioenv_model.memory.rank import command_difference
 from shioenv_model.memory.world import World
-from shioenv_model.sealed import is_sealed, keep_private, seal
 from shioenv_model.training.material import datasets_in
 from shioenv_model.training.memory_training import train_memory
-from shioenv_model.worlds import asked_elsewhere
+from shioenv_model.worlds import world_of_system
 
 QUESTIONS = 2000
 """Records used to calibrate a dataset's memory when it is made, on first use."""
@@ -128,7 +126,8 @@ def plain_memory(setting: Setting) -> Remembering:
 def _memory(setting: Setting, *, fills: bool) -> Remembering:
     if not setting.text:
         raise PredictorError(
-            "no dataset is named", hint="memory:DIR, made by `shioenv generate`, or memory:MODEL"
+            "the dataset is missing",
+            hint="use memory:DIR with a dataset of `shioenv generate`, or memory:MODEL",
         )
     path = Path(setting.text)
     if path.is_dir() and not holds_index(path):
@@ -139,7 +138,7 @@ def _memory(setting: Setting, *, fills: bool) -> Remembering:
     card = read_card(directory)
     kept = Memory(directory)
     version = f"{card.get('records')} records {kept.digest}"
-    world = asked_elsewhere(card, setting.system, setting.start)
+    world = world_of_system(card, setting.system, setting.start)
     if world is not None:
         version += f" of {card.get('system')}"
     return Remembering(kept, version, datasets, fills, world)

@@ -22,7 +22,7 @@ from shioenv_model.training.token_examples import Seen
 from shioenv_model.worlds import world_called
 
 
-class WrittenPredictor:
+class Seq2seqPredictor:
     """A sequence model as a predictor.
 
     For an input with several commands, the model answers each command in the state left by the
@@ -56,7 +56,7 @@ class WrittenPredictor:
         return self._composition.answer(shell_input, here)
 
 
-def seq2seq(setting: Setting) -> WrittenPredictor:
+def seq2seq(setting: Setting) -> Seq2seqPredictor:
     """Build the predictor `seq2seq:MODEL`; `,memory=MODEL` adds a memory to it.
 
     Errors: PredictorError without a model; those of models and of `find_system`.
@@ -64,7 +64,9 @@ def seq2seq(setting: Setting) -> WrittenPredictor:
     name, _, rest = setting.text.partition(",")
     kept = rest.removeprefix("memory=")
     if not name or (rest and kept == rest):
-        raise PredictorError("no model is named", hint="seq2seq:DIR, or seq2seq:DIR,memory=MODEL")
+        raise PredictorError(
+            "the model is missing", hint="use seq2seq:DIR, or seq2seq:DIR,memory=MODEL"
+        )
     known = card_of(name).get("systems", {})
     memory = Memory(opened(located(kept))) if kept else None
     world, now, where = None, None, ""
@@ -74,4 +76,4 @@ def seq2seq(setting: Setting) -> WrittenPredictor:
         where = "" if setting.system in known else ", of a system it never saw"
     model = load_seq2seq(name, memory=memory, world=world, now=now)
     answer_in_one_thread()
-    return WrittenPredictor(model, f"{model.version}{where}")
+    return Seq2seqPredictor(model, f"{model.version}{where}")

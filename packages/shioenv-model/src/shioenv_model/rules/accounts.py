@@ -17,7 +17,7 @@ def parse_accounts(state: State, file: str) -> dict[str, list[str]]:
     """Parse an account database: the fields of each line, by account name. Errors: Abstained."""
     data = state.read(file)
     if data is None:
-        raise Abstained(f"nobody knows {file}")
+        raise Abstained(f"the content of {file} is unknown")
     lines = (line.split(":") for line in data.decode("utf-8", "replace").splitlines())
     return {fields[0]: fields for fields in lines if len(fields) > 2}
 
@@ -59,7 +59,7 @@ class _Users:
         return name
 
 
-def told_of_users(words: Sequence[str], state: State) -> Iterator[tuple[str, str]]:
+def id_lines(words: Sequence[str], state: State) -> Iterator[tuple[str, str]]:
     """Return the output of `id` for each user operand: a line, or an error.
 
     Errors: Abstained for `id` without operands, which describes the shell's own process, and for
@@ -89,7 +89,7 @@ def told_of_users(words: Sequence[str], state: State) -> Iterator[tuple[str, str
 def groups_of_users(words: Sequence[str], state: State) -> Iterator[tuple[str, str]]:
     """Return the output of `groups` for each user operand: a line, or an error.
 
-    Errors: Abstained, as in `told_of_users`.
+    Errors: Abstained, as in `id_lines`.
     """
     _, names = options_of(words, "")
     if not names:

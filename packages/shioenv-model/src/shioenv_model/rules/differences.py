@@ -51,7 +51,7 @@ def run_diff(words: Sequence[str], state: State) -> tuple[str, str, int]:
     if len(names) != 2 or "-" in names:
         raise Abstained("no two files")
     if any(state.resolve(name).startswith(("/dev/", "/proc/")) for name in names):
-        raise Abstained("files that are none on a disk")
+        raise Abstained("files that are not on a disk")
     missing = [name for name in names if state.entry(name) is None]
     if missing:
         above = [state.entry(posixpath.dirname(name.rstrip("/"))) for name in missing]
@@ -70,7 +70,7 @@ def run_diff(words: Sequence[str], state: State) -> tuple[str, str, int]:
 def _entry(name: str, state: State) -> FileEntry:
     entry = state.entry(name)
     if entry is None or entry.perms[0] not in "-d":
-        raise Abstained("what is neither a file nor a directory")
+        raise Abstained("a path that is neither a file nor a directory")
     return entry
 
 
@@ -113,7 +113,7 @@ class _Told:
     def _files(self, old: str, new: str, *, asked: bool) -> None:
         contents = [self.state.read(name) for name in (old, new)]
         if None in contents:
-            raise Abstained("what a file holds")
+            raise Abstained("an unknown content")
         before, after = (content or b"" for content in contents)
         spend((len(before) + len(after)) // 10)
         if before == after:
@@ -177,13 +177,13 @@ def _changes(these: Sequence[str], those: Sequence[str]) -> list[_Change]:
     spend(4 * (len(a) + 1) * (len(b) + 1))
     counts = Counter(a), Counter(b)
     if any(max(counted[line] for counted in counts) > _MANY for line in counts[0] & counts[1]):
-        raise Abstained("a line that is there too often")
+        raise Abstained("a line that occurs too often")
     answers = {
         tuple(_slid(change, a, b) for change in _grouped(pairs, len(a), len(b)))
         for pairs in _matched(a, b)
     }
     if len(answers) > 1:
-        raise Abstained("several changes are as good")
+        raise Abstained("several changes are equally short")
     (found,) = answers
     for (_, one), (other, _) in pairwise(found):
         if one.stop >= other.start and one.last >= other.first:
@@ -217,7 +217,7 @@ def _matched(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[tuple[int, in
                 if a[k] == b[m] and lengths[k + 1][m + 1] == left - 1:
                     open_.append((*pairs, (k, m)))
         if len(open_) > _ALIKE or steps > _TRIED:
-            raise Abstained("too many changes are as good")
+            raise Abstained("too many changes are equally short")
 
 
 def _grouped(pairs: Sequence[tuple[int, int]], old: int, new: int) -> list[_Change]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import OF_DATE
-from shioenv.domain.modes import changed_mode, format_mode, mode_of
+from shioenv.domain.readable import changed_mode, format_mode, mode_of
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.work import COPIED, spend
@@ -60,7 +60,7 @@ def _found(made: Effects, path: str) -> str:
     else:
         whole = made.place(path)
     if made.entry(whole) is None:
-        raise Abstained(f"{path!r:.40} is not there")
+        raise Abstained(f"{path!r:.40} does not exist")
     return whole
 
 
@@ -85,9 +85,9 @@ def _chmod(made: Effects, words: Sequence[str]) -> bytes:
         recurses = True
         rest.pop(0)
     if len(rest) < 2 or (rest[0].startswith("-") and not re.fullmatch("-[rwxXst]+", rest[0])):
-        raise Abstained("a chmod that is beyond it")
+        raise Abstained("a chmod that is not supported")
     if any(word.startswith("-") for word in rest[1:]):
-        raise Abstained("a chmod that is beyond it")
+        raise Abstained("a chmod that is not supported")
     umask = umask_of(made.state)
     for path in rest[1:]:
         for whole in _reached(made, path, recurses=recurses, follows=True):
@@ -99,7 +99,7 @@ def _chmod(made: Effects, words: Sequence[str]) -> bytes:
             old = mode_of(entry["perms"])
             mode = changed_mode(rest[0], old, umask, directory=kind == "d")
             if mode is None or (rest[0].startswith("-") and umask & old & ~mode):
-                raise Abstained("no mode, or one that the umask makes another one")
+                raise Abstained("a missing mode, or one that the umask changes")
             made.put(whole, {**entry, "perms": format_mode(kind, mode)})
     return b""
 
@@ -109,7 +109,7 @@ def _chown(made: Effects, words: Sequence[str], *, group_alone: bool = False) ->
     owner, colon, group = ("", ":", who) if group_alone else who.partition(":")
     users, groups = parse_accounts(made.state, PASSWD), parse_accounts(made.state, GROUP)
     if not paths or (owner and owner not in users) or (group and group not in groups):
-        raise Abstained("an owner that is not there")
+        raise Abstained("an unknown owner")
     if owner and colon and not group:
         group = name_of_number(groups, users[owner][3]) or ""
         if not group:
@@ -142,20 +142,20 @@ def _mkdir(made: Effects, words: Sequence[str]) -> bytes:
             name = "/".join(parts[:end])
             if not name or parts[end - 1] in {"", ".", ".."}:
                 if end == len(parts):
-                    raise Abstained("a directory that is there")
+                    raise Abstained("an existing directory")
                 continue
             whole = made.place(name)
             entry = made.entry(whole)
             if entry is not None:
                 if "p" not in options or not made.entry(made.followed(whole))["perms"][0] == "d":  # type: ignore[index]
-                    raise Abstained("a directory that is there")
+                    raise Abstained("an existing directory")
                 continue
             last = end == len(parts)
             bits = 0o777 & ~umask if last else 0o777 & ~umask | 0o300
             if last and mode is not None:
                 made_mode = changed_mode(mode, 0o777, umask, directory=True)
                 if made_mode is None or not re.fullmatch("[0-7]{3,4}", mode):
-                    raise Abstained("a mode that is beyond it")
+                    raise Abstained("a mode that is not supported")
                 bits = made_mode
             made.put(whole, made.made("d", bits))
     return b""
@@ -167,7 +167,7 @@ def _rmdir(made: Effects, words: Sequence[str]) -> bytes:
         whole = _found(made, path)
         entry = made.entry(whole)
         if entry is None or entry["perms"][0] != "d" or _around(made, whole):
-            raise Abstained("what is no empty directory")
+            raise Abstained("a path that is not an empty directory")
         if made.inside(whole):
             raise Abstained("a directory that is not empty")
         made.put(whole, None)
@@ -192,7 +192,7 @@ def _rm(made: Effects, words: Sequence[str]) -> bytes:
         if entry is None:
             if "f" in options:
                 continue
-            raise Abstained("a file that is not there")
+            raise Abstained("a missing file")
         if entry["perms"][0] == "d":
             if not options & {"r", "R"} or _around(made, whole):
                 raise Abstained("a directory that is not removed")
@@ -234,13 +234,13 @@ def _targets(made: Effects, operands: Sequence[str]) -> list[tuple[str, str]]:
         if entry is not None and made.entry(made.followed(whole))["perms"][0] == "d":  # type: ignore[index]
             into = made.followed(whole)
     if into is None and len(sources) > 1:
-        raise Abstained("several files to what is no directory")
+        raise Abstained("several files to a target that is not a directory")
     pairs = []
     for source in sources:
         found = _found(made, source)
         name = posixpath.basename(source.rstrip("/"))
         if into is not None and name in {"", ".", ".."}:
-            raise Abstained("a directory without a name of its own")
+            raise Abstained("a directory without a separate name")
         pairs.append(
             (found, posixpath.join(into, name) if into is not None else made.place(target))
         )
@@ -285,7 +285,7 @@ def _copy(made: Effects, source: str, target: str, *, keeps: bool) -> None:
     assert entry is not None
     kind = entry["perms"][0]
     if old is not None and (kind != "-" or old["perms"][0] != "-" or source == target):
-        raise Abstained("a file that is in the way")
+        raise Abstained("an existing file at the target")
     if kind == "l":
         kept = dict(entry) if keeps else {**entry, **new_file_attributes(made)}
         made.put(target, {**kept, "links": 1})
@@ -300,7 +300,7 @@ def _copy(made: Effects, source: str, target: str, *, keeps: bool) -> None:
         return
     content = made.state.read(source) if source not in made.files else None
     if kind != "-" or content is None or len(content) != entry["size"]:
-        raise Abstained("a content that nobody knows")
+        raise Abstained("an unknown content")
     copied = made.made("-", mode & 0o777 & ~umask_of(made.state), size=entry["size"])
     if old is not None:
         copied = {
@@ -319,7 +319,7 @@ def _mv(made: Effects, words: Sequence[str]) -> bytes:
     for source, target in _targets(made, operands):
         entry = made.entry(source)
         if entry is None or made.entry(target) is not None or _around(made, source):
-            raise Abstained("a file that is in the way")
+            raise Abstained("an existing file at the target")
         if f"{target}/".startswith(f"{source}/"):
             raise Abstained("a directory that would be in itself")
         paths = sorted(made.inside(source)) if entry["perms"][0] == "d" else []
@@ -353,9 +353,9 @@ def _ln(made: Effects, words: Sequence[str]) -> bytes:
             whole = posixpath.join(into, posixpath.basename(source.rstrip("/")))
             old = made.entry(whole)
     if old is not None and ("f" not in options or "s" not in options or old["perms"][0] == "d"):
-        raise Abstained("a file that is in the way")
+        raise Abstained("an existing file at the target")
     if old is not None and (old["links"] > 1 or old["perms"][0] != "l"):
-        raise Abstained("a file that is in the way")
+        raise Abstained("an existing file at the target")
     if "s" in options:
         if not source:
             raise Abstained("a link to nothing")
@@ -368,10 +368,10 @@ def _ln(made: Effects, words: Sequence[str]) -> bytes:
     found = _found(made, source)
     entry = made.entry(found)
     if entry is None or entry["perms"][0] != "-":
-        raise Abstained("what is no regular file")
+        raise Abstained("a file that is not regular")
     content = made.state.read(found)
     if content is None:
-        raise Abstained("a content that nobody knows")
+        raise Abstained("an unknown content")
     if entry["links"] > 1:
         raise Abstained("a file with more names")
     more = {**entry, "links": entry["links"] + 1}
@@ -388,7 +388,7 @@ def _tee(made: Effects, words: Sequence[str]) -> bytes:
         appends = "a" in options and made.entry(whole) is not None
         before = made.state.read(whole) if appends else b""
         if before is None:
-            raise Abstained("a content that nobody knows")
+            raise Abstained("an unknown content")
         made.write(path, before + made.state.stdin)
     return made.state.stdin
 
@@ -402,9 +402,9 @@ def _dd(made: Effects, words: Sequence[str]) -> bytes:
     """
     given = dict(word.partition("=")[::2] for word in words)
     if len(given) < len(words) or not given.keys() <= {"if", "of", "bs", "count", "skip", "status"}:
-        raise Abstained("an operand that is beyond it")
+        raise Abstained("an operand that is not supported")
     if given.get("status", "none") != "none":
-        raise Abstained("a status that is beyond it")
+        raise Abstained("a status that is not supported")
     block = _size(given.get("bs", "512"))
     count = _size(given["count"]) if "count" in given else None
     skip = _size(given.get("skip", "0"))
@@ -453,14 +453,14 @@ def _input(made: Effects, path: str | None, most: int | None) -> bytes:
     content = made.state.read(path)
     entry = made.state.entry(made.state.resolve(path))
     if content is None or entry is None or not entry.perms.startswith("-"):
-        raise Abstained("a content that nobody knows")
+        raise Abstained("an unknown content")
     return content
 
 
 def _size(word: str) -> int:
     match = re.fullmatch(r"(\d{1,9})([a-zA-Z]*)", word)
     if match is None or match[2] not in _UNITS:
-        raise Abstained("a number that is beyond it")
+        raise Abstained("a number that is not supported")
     return int(match[1]) * _UNITS[match[2]]
 
 
@@ -474,7 +474,7 @@ def _split(made: Effects, words: Sequence[str]) -> bytes:
     )
     source, prefix = (*operands, *("-", "x")[len(operands) :])[:2]
     if len(operands) > 2 or not (lines and 0 < length < 9):
-        raise Abstained("operands that are beyond it")
+        raise Abstained("operands that are not supported")
     content = _input(made, None if source == "-" else source, None)
     spend(len(content) // COPIED)
     letters = string.digits if "d" in given else string.ascii_lowercase

@@ -77,7 +77,7 @@ class _Search:
     def has(self, *names: str) -> bool:
         return any(name in names for name, _ in self.options)
 
-    def says_nothing_of(self, content: bytes | None) -> bool:
+    def prints_nothing_for(self, content: bytes | None) -> bool:
         """Whether the search certainly prints nothing for this content."""
         if content is None or not self.literals or self.has("-v", "-c", "-L"):
             return False
@@ -170,7 +170,7 @@ def _together(
                 printed.append(lines)
                 outputs.append(lines)
             continue
-        if search.says_nothing_of(state.read(path)):
+        if search.prints_nothing_for(state.read(path)):
             continue
         asked += 1
         if asked > MOST_FILES:
@@ -221,7 +221,7 @@ def _files(
                 continue
             below = walked(path or ".")
             if below is None:
-                raise Abstained("a tree that is not known")
+                raise Abstained("an unknown tree")
             above = path and path.rstrip("/") + "/"
             for inner, each in below:
                 if each.perms.startswith("l") and search.has("-R"):
@@ -289,14 +289,14 @@ def _replace(made: Effects, path: str, suffix: str, said: Behavior) -> None:
     """
     entry, content = made.state.entry(path), made.state.read(path)
     if entry is None or content is None or entry.links > 1:
-        raise Abstained("a file of which too little is known")
+        raise Abstained("a file with too little known content")
     if said.exit_code or said.patch or said.stderr or said.stdout is None:
         raise Abstained("an editor that does more than print")
     whole, now = made.place(path), {each: made.fresh[each] for each in OF_DATE}
     if suffix:
         kept = made.place(f"{path}{suffix}")
         if made.entry(kept) is not None:
-            raise Abstained("a file that is in the way")
+            raise Abstained("an existing file at the target")
         made.put(kept, entry.to_json())
         made.contents[made.key(kept)] = content
     else:

@@ -55,7 +55,7 @@ def parse_options(
             name, sign, value = word[2:].partition("=")
             letter = names.get(name, "")
             if not letter or (sign and letter not in valued):
-                raise Abstained(f"the option {word!r:.20} is beyond it")
+                raise Abstained(f"the option {word!r:.20} is not supported")
             options.append((letter, value if sign or letter not in valued else _next(left)))
         elif word.startswith("-") and word != "-":
             letters = word[1:]
@@ -65,7 +65,7 @@ def parse_options(
                     options.append((letter, letters or _next(left)))
                     break
                 if letter not in flags:
-                    raise Abstained(f"the option {word!r:.20} is beyond it")
+                    raise Abstained(f"the option {word!r:.20} is not supported")
                 options.append((letter, ""))
         else:
             operands.append(word)

@@ -1,8 +1,8 @@
 """Output of read-only programs, computed from their arguments and the state.
 
 They are `base64 -d`, `basename`, `bc`, `cat /dev/null`, `comm`, `diff`, `dirname`, `env`, `expr`.
-They are also `groups`, `id`, `printenv`, `readlink`, `seq`, `sort`, `which` and `yes`. Their common
-options are supported. Other uses are left to a runner.
+They are also `groups`, `id`, `printenv`, `readlink`, `seq`, `sort`, `wc`, `which` and `yes`. Their
+common options are supported. Other uses are left to a runner.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.modes import mode_of
+from shioenv.domain.readable import mode_of
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import evaluate
+from shioenv_model.bash.expressions import translated
 from shioenv_model.bash.work import spend
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.opening import NULL
 from shioenv_model.composition.variables import Variables
-from shioenv_model.memory.functions.paths import above, last_part
-from shioenv_model.rules.accounts import groups_of_users, told_of_users
+from shioenv_model.memory.functions.counting import figures, row
+from shioenv_model.memory.functions.families import above, last_part
+from shioenv_model.rules.accounts import groups_of_users, id_lines
 from shioenv_model.rules.differences import run_diff
 from shioenv_model.rules.options import options_of, parse_options, words_of
 from shioenv_model.rules.sorting import common_lines, sorted_text
@@ -118,16 +120,16 @@ def _bc(words: Sequence[str], state: State) -> Behavior:
 
 def _base64(words: Sequence[str], state: State) -> Behavior:
     if words not in (["-d"], ["--decode"]):
-        raise Abstained("what records show")
+        raise Abstained("a form that is left to records")
     try:
         return _output(base64.b64decode(state.stdin.replace(b"\n", b""), validate=True))
     except binascii.Error:
-        raise Abstained("what is no base64") from None
+        raise Abstained("invalid base64") from None
 
 
 def _cat(words: Sequence[str], state: State) -> Behavior:
     if not words or set(words) != {NULL}:
-        raise Abstained("what records show")
+        raise Abstained("a form that is left to records")
     return _output(b"")
 
 
@@ -165,8 +167,33 @@ def _expr(words: Sequence[str], state: State) -> Behavior:
         return _refused("expr: non-integer argument", 2)
     if computes and words[1] in {"/", "%"} and re.fullmatch("0+", words[2]):
         return _refused("expr: division by zero", 2)
+    if len(words) == 3 and words[1] == ":":
+        return _matched(words[2], words[0])
+    if len(words) == 3 and words[1] in {"=", "!="} and all(map(_PLAIN.fullmatch, words[::2])):
+        same = (words[0] == words[2]) == (words[1] == "=")
+        return _said([str(int(same))], int(not same))
     value = _computed(["==" if word == "=" else word for word in words])
     return _said([str(value)], int(not value))
+
+
+def _matched(pattern: str, text: str) -> Behavior:
+    """Match a basic expression at the start of a text (expr(1)): its group, or its length."""
+    if not text.isascii() or "\n" in text or _searches_long(pattern):
+        raise Abstained("a pattern that is beyond it")
+    try:
+        found = re.match(translated(pattern, "basic"), text)
+    except (ValueError, re.error):
+        raise Abstained("a pattern that is beyond it") from None
+    if "\\(" in pattern:
+        shown = (found[1] or "") if found else ""
+    else:
+        shown = str(found.end()) if found else "0"
+    return _said([shown], int(shown in ("", "0")))
+
+
+def _searches_long(pattern: str) -> bool:
+    """Whether matching a pattern may take long: it has alternatives, or repeats a group."""
+    return len(pattern) > 100 or re.search(r"\\\||\\\)[*\\]|\\\d", pattern) is not None
 
 
 def _computed(tokens: Sequence[str]) -> int:
@@ -208,7 +235,7 @@ def _sort(words: Sequence[str], state: State) -> Behavior:
 
 def _env(words: Sequence[str], state: State) -> Behavior:
     if words:
-        raise Abstained("a command of its own")
+        raise Abstained("a separate command")
     variables = _environment(state, "env")
     return _said(f"{name}={value}" for name, value in variables.items())
 
@@ -274,11 +301,52 @@ def _readlink(words: Sequence[str], state: State) -> Behavior:
         raise Abstained("files of processes")
     there = state.entry_at(whole)
     if there is not None and there.target is not None:
-        raise Abstained("links in a circle")
+        raise Abstained("circular links")
     around = state.entry_at(posixpath.dirname(whole))
     if around is None or not around.perms.startswith("d") or ("e" in options and there is None):
         return _said([], 1)
     return _said([whole])
+
+
+def _wc(words: Sequence[str], state: State) -> Behavior:
+    """Count in several files of which some cannot be read (wc(1)); records show other uses."""
+    options, names = options_of(words, "clmwL")
+    entries = [state.entry(state.resolve(name)) for name in names]
+    wrong = {
+        name: "No such file or directory" if entry is None else "Is a directory"
+        for name, entry in zip(names, entries, strict=True)
+        if entry is None or entry.perms[0] == "d"
+    }
+    if not wrong or not all(map(_NAME.fullmatch, names)):
+        raise Abstained("what records show")
+    kinds = [kind for letter, kind in _COUNTED.items() if letter in (options or "lwc")]
+    rows, size, least = list[tuple[str, dict[str, int]]](), 0, 1
+    for name, entry in zip(names, entries, strict=True):
+        content = b"" if entry is None or name in wrong else state.read(name)
+        if content is None or not content.isascii() or re.search(rb"[^\t-\r -~]", content):
+            raise Abstained("a content that is unknown, or not plain text")
+        size += len(content)
+        least = 7 if entry is not None and entry.perms[0] != "-" else least
+        rows.append((name, figures(content.decode())))
+    if len(rows) > 1:
+        totals = {kind: sum(each[kind] for _, each in rows) for kind in kinds}
+        if "longest" in kinds:
+            totals["longest"] = max(each["longest"] for _, each in rows)
+        rows.append(("total", totals))
+    width = max(least, len(str(size))) if len(rows) > 1 or len(kinds) > 1 else 1
+    pieces = []
+    for name, each in rows:
+        if name in wrong:
+            pieces.append((f"wc: {name}: {wrong[name]}\n", True))
+        if wrong.get(name, "Is")[:2] == "Is":
+            pieces.append((row(each, kinds, width, (name,)), False))
+    return _pieces(pieces, 1)
+
+
+_COUNTED = {"l": "lines", "w": "words", "m": "characters", "c": "bytes", "L": "longest"}
+"""What each option of `wc` counts, in the order of its columns."""
+_NAME = re.compile(r"[\w./+@%=,:-]+", re.ASCII)
+"""Names that error messages quote unchanged."""
 
 
 def _yes(words: Sequence[str], state: State) -> Behavior:
@@ -296,9 +364,9 @@ PROGRAMS: Mapping[str, Callable[[Sequence[str], State], Behavior]] = MappingProx
         "base64": _base64, "basename": _basename, "bc": _bc, "cat": _cat, "comm": _comm,
         "diff": _diff, "dirname": _dirname,
         "env": _env, "expr": _expr, "groups": _of_users(groups_of_users),
-        "id": _of_users(told_of_users),
-        "printenv": _printenv, "readlink": _readlink, "seq": _seq, "sort": _sort, "which": _which,
-        "yes": _yes,
+        "id": _of_users(id_lines),
+        "printenv": _printenv, "readlink": _readlink, "seq": _seq, "sort": _sort, "wc": _wc,
+        "which": _which, "yes": _yes,
     }
 )  # fmt: skip
 """Compute the behavior of each program, by name. Errors: Abstained if no rule applies."""

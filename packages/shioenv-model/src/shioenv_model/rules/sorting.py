@@ -85,7 +85,7 @@ def _texts(names: Sequence[str], state: State) -> list[str]:
     texts = [state.stdin if name == "-" else state.read(name) for name in names]
     known = [text for text in texts if text is not None]
     if names.count("-") > 1 or len(known) < len(texts) or sum(map(len, known)) > _MOST:
-        raise Abstained("a text that is not known")
+        raise Abstained("an unknown text")
     spend(sum(map(len, known)) // 4)
     try:
         return [text.decode() for text in known]

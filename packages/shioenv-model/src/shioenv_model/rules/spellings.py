@@ -19,6 +19,9 @@ _BUNDLE = re.compile(r"([ctxru][vzjJpkmhO]*)(?:(f)([vzjJpkmhO]*))?")
 _SHORT = {"egrep": ("grep", "-E"), "fgrep": ("grep", "-F"), "rgrep": ("grep", "-r")}
 """Programs that are equivalent to another one with an option (grep(1))."""
 
+_BSD = re.compile(r"-[aefhjlmrsvwx]*u[aefhjlmrsvwx]+")
+"""Options of `ps` that name an unknown user `x`, and are read again without the dash (ps(1))."""
+
 _SHOWN_AT_ONCE = ("--help", "--version")
 
 _READS_ON = ("curl", "expr")
@@ -76,10 +79,12 @@ def without_name(behavior: Behavior, name: str) -> Behavior:
 def respelled(call: Call) -> str | None:
     """Return the command in its usual spelling; None if it already has it.
 
-    The first word of `tar` needs no dash.
+    The first word of `tar` needs no dash. `ps` reads `-aux` like `aux`, unless `x` is a user.
     """
     name = "".join(call.words[:1])
     words = call.words[1 : len(call.words) - len(call.closed)]
+    if name == "ps" and any(map(_BSD.fullmatch, words)):
+        return " ".join((name, *(w[1:] if _BSD.fullmatch(w) else w for w in words)))
     if name in _SHORT:
         return " ".join((*_SHORT[name], *words))
     bundle = _BUNDLE.fullmatch("".join(words[:1]))

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import OF_DATE
-from shioenv.domain.modes import format_mode, mode_of
+from shioenv.domain.context import OF_DATE, pointer
 from shioenv.domain.names import file_key, name_bytes
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import pointer
+from shioenv.domain.readable import format_mode, mode_of
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.work import spend
@@ -49,17 +48,17 @@ class Effects:
         stripped = path.rstrip("/")
         last = posixpath.basename(stripped)
         if not stripped or last in {".", ".."} or "\0" in path:
-            raise Abstained(f"{path!r:.40} is no name in a directory")
+            raise Abstained(f"{path!r:.40} is not a name in a directory")
         above = self.state.resolve(posixpath.dirname(stripped) or ".")
         whole = posixpath.join(above, last)
         if whole.startswith(_SPECIAL):
             raise Abstained("a file that no context lists")
         parent = self.entry(above)
         if parent is None or not parent["perms"].startswith("d"):
-            raise Abstained(f"{above!r:.40} is no directory")
+            raise Abstained(f"{above!r:.40} is not a directory")
         entry = self.entry(whole)
         if path != stripped and (entry is None or not entry["perms"].startswith("d")):
-            raise Abstained(f"{path!r:.40} is no directory")
+            raise Abstained(f"{path!r:.40} is not a directory")
         return whole
 
     def key(self, whole: str) -> str:
@@ -81,7 +80,7 @@ class Effects:
             return whole
         whole = self.state.resolve(whole)
         if self.entry(whole) is None:
-            raise Abstained("a link that leads nowhere")
+            raise Abstained("a dangling link")
         return whole
 
     def inside(self, whole: str) -> list[str]:
@@ -120,7 +119,7 @@ class Effects:
         whole = self.followed(self.place(path))
         old = self.entry(whole)
         if old is not None and old["perms"][0] != "-":
-            raise Abstained("what is no regular file")
+            raise Abstained("a file that is not regular")
         new = self.made("-", 0o666 & ~umask_of(self.state))
         entry = new if old is None else written_entry(old)
         self.put(whole, {**entry, **new_file_attributes(self, owner=False), "size": len(content)})

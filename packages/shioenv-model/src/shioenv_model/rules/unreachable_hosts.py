@@ -150,7 +150,7 @@ class _Network:
             return True
         hosts = self._state.read("/etc/hosts")
         if hosts is None or not _NAME.fullmatch(host):
-            raise Abstained("what may be no name")
+            raise Abstained("a word that may not be a name")
         names = hosts.decode("utf-8", "replace").lower().split()
         own = str(self._state.before.document.get("hostname", "")).lower()
         if host.lower() in {*names, own, "localhost"} or host.lower().endswith(".localhost"):
@@ -170,7 +170,7 @@ def _split(address: str) -> tuple[str, str, int, str]:
     """Split a URL into scheme, host, port and path. Errors: Abstained."""
     match = _ADDRESS.fullmatch(address)
     if match is None:
-        raise Abstained("an address that is beyond it")
+        raise Abstained("an address that is not supported")
     scheme = match[1] or "http"
     port = int(match[3]) if match[3] else 443 if scheme == "https" else 80
     return scheme, match[2], port, match[4] or "/"
@@ -196,7 +196,7 @@ def _wget(words: Sequence[str], network: _Network) -> _Said:
         refusing = network.refusing(host, port)
         known = not refusing and network.is_address(host)
         if "C" in options and network.exists(path.rpartition("/")[2] or "index.html"):
-            raise Abstained("a file that is there")
+            raise Abstained("an existing file")
         usual = port == (443 if scheme == "https" else 80)
         place = host.lower() if usual else f"{host.lower()}:{port}"
         loud = "q" not in options and "v" not in options
@@ -248,7 +248,7 @@ def _curl(words: Sequence[str], network: _Network) -> _Said:
     )  # fmt: skip
     told = options.get("w", "").replace("%{http_code}", "000").replace("\\n", "\n")
     if "%" in told or "\\" in told or (told and ("s" not in options or "S" in options)):
-        raise Abstained("what else is told of the transfer")
+        raise Abstained("other reports about the transfer")
     if len(addresses) != 1 or options.get("d", "").startswith("@"):
         raise Abstained("several addresses")
     _, host, port, _ = _split(addresses[0])
@@ -270,7 +270,7 @@ def _ping(words: Sequence[str], network: _Network) -> _Said:
     if not network.is_address(hosts[0]):
         return _Said(2, f"ping: {hosts[0]}: {_UNRESOLVED}\n")
     if options.get("c") != "1":
-        raise Abstained("what takes a time that nobody knows")
+        raise Abstained("an operation of unknown duration")
     answer = (
         "" if "q" in options else f"From {network.gateway} icmp_seq=1 Destination Net Unreachable\n"
     )

@@ -33,7 +33,9 @@ class Codec:
         names = next((each for each in (_OURS, _OF_T5) if {*each} <= vocabulary.keys()), None)
         alphabet = {letter: byte for byte, letter in _letters()}
         if names is None or tokenizer.normalizer is not None or len(vocabulary) > 0xFFFF:
-            raise ModelError("the tokenizer is none of bytes, with marks for what is no text")
+            raise ModelError(
+                "the tokenizer is not a byte-level tokenizer with the required special tokens"
+            )
         self.size: int = max(vocabulary.values()) + 1
         marks = [vocabulary[name] for name in names]
         self.pad, self.end, self.output, self.errors, self.patch = marks
@@ -62,7 +64,7 @@ class Codec:
         except ModelError:
             raise
         except Exception as error:  # the library raises plain Exception
-            raise ModelError(f"{directory} holds no tokenizer: {error}") from None
+            raise ModelError(f"{directory} contains no valid tokenizer: {error}") from None
 
     @classmethod
     def learned(cls, texts: Iterable[str], size: int) -> Codec:

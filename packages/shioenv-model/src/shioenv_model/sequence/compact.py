@@ -19,10 +19,9 @@ from typing import Any
 import regex
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import MONTHS, OF_DATE
+from shioenv.domain.context import MONTHS, OF_DATE, keys, pointer
 from shioenv.domain.names import name_bytes, name_text
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import keys, pointer
 from shioenv.errors import ContextError, PatchError
 
 OUTPUT, ERRORS, PATCH = "<output>", "<errors>", "<patch>"

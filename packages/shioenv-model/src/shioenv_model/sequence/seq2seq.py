@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from shioenv.domain.behavior import NOTHING, Behavior
-from shioenv.domain.context import MONTHS, Context
+from shioenv.domain.context import MONTHS, Context, keys
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, ContextError, MissingExtraError, ModelError, PatchError
 from shioenv.files.regular import open_regular
@@ -69,7 +68,8 @@ class Seq2seq:
             self.now = now or _moved(now_from(next(iter(systems.values()))["now"]), own, self.world)
         if shape["neighbours"] and memory is None:
             raise ModelError(
-                f"{directory} was trained with neighbours", hint="give it the memory that has them"
+                f"{directory} was trained with neighbours of a memory",
+                hint="use it together with that memory",
             )
         self._codec = Codec.read(directory)
         self._prompter = Prompter(memory if shape["neighbours"] else None, shape["neighbours"])
@@ -103,7 +103,7 @@ class Seq2seq:
             patch = ContextPatch(tuple(operations_of(target.patch, document, self.now)))
             Context(patch.apply(document))
         except (PatchError, ContextError, ValueError, KeyError) as error:
-            raise Abstained(f"the model wrote a patch that does not fit: {error}") from None
+            raise Abstained(f"the model generated an invalid patch: {error}") from None
         behavior = replace(target.behavior(patch), content_digests=_digests(patch, state))
         sure = float(np.interp(probability, *self._knots))
         return Answer(
@@ -121,7 +121,7 @@ class Seq2seq:
         try:
             numbers = self._codec.encode(prompt)[: self._source]
         except UnicodeEncodeError:
-            raise Abstained("the input is no text") from None
+            raise Abstained("the input is not text") from None
         if self._named.before is not state.before.document:
             self._named = DocumentNames(state.before.document)
         held = _Held(Writing(self._codec, self._named))
@@ -139,7 +139,7 @@ class Seq2seq:
         said = made.sequences[0, 1:].tolist()
         writing = held.writing.after(said[-1]) if said else None
         if writing is None or not writing.ended:
-            raise Abstained("the model does not come to an end")
+            raise Abstained("the model does not end its answer")
         steps = zip(made.logits, said, strict=True)
         total = sum(float(step[0].float().log_softmax(-1)[token]) for step, token in steps)
         return writing.target, math.exp(total)
@@ -170,7 +170,7 @@ class _Held:
             for token in scores.topk(count).indices.tolist():
                 if self.writing.after(token) is not None:
                     return int(token)
-        raise Abstained("nothing can stand next")
+        raise Abstained("no token is valid next")
 
 
 def answer_in_one_thread() -> None:
@@ -218,7 +218,7 @@ def _loaded(directory: Path) -> Any:
     for name in ("config.json", "generation_config.json"):
         if os.path.lexists(directory / name):
             json_member(directory / name, dict[str, Any])
-    with raise_model_errors(weights, "holds no weights that can be read"):
+    with raise_model_errors(weights, "contains no readable weights"):
         open_regular(weights).close()
         model = transformers.T5ForConditionalGeneration.from_pretrained(
             directory, dtype=torch.float32, local_files_only=True, use_safetensors=True

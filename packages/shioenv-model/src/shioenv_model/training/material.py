@@ -172,7 +172,7 @@ def find_recipe(name: str | Path) -> Path:
         return path
     if str(name) in recipe_names():
         return shipped
-    raise ModelError(f"no recipe is called {name}", hint=did_you_mean(str(name), recipe_names()))
+    raise ModelError(f"unknown recipe {name}", hint=did_you_mean(str(name), recipe_names()))
 
 
 def read_recipe(path: Path) -> Recipe:
@@ -186,7 +186,7 @@ def read_recipe(path: Path) -> Recipe:
     names = [part.name for part in recipe.part]
     wrong = [name for name in names if "/" in name or name.startswith(".") or not name]
     if recipe.schema != SCHEMA or not names or wrong or len(set(names)) < len(names):
-        raise ModelError(f"{path}: parts need a name of their own each, and schema is {SCHEMA}")
+        raise ModelError(f"{path}: each part needs a unique name, and schema must be {SCHEMA}")
     listed = (PROBES, FILTERS, CROSSED, PIPED)
     for part in recipe.part:
         if part.selection is not None and (part.inputs or part.sampler in listed):
@@ -257,8 +257,8 @@ def _listed(beside: Path, part: MaterialPart) -> list[str]:
     found = [path for path in (beside / part.inputs, Path(part.inputs)) if path.is_file()]
     if not found:
         raise ModelError(
-            f"{part.name} is made of {part.inputs}, which is not there",
-            hint="shioenv suite adapt FILE --out FILE makes one of anybody's commands",
+            f"{part.name} needs the file {part.inputs}, which does not exist",
+            hint=f"create it from a list of commands: shioenv suite adapt FILE --out {part.inputs}",
         )
     lines = lines_of(read_regular(found[0], LARGEST_LIST).decode())
     return [line for line in lines if line.strip()][: part.count]
@@ -389,7 +389,7 @@ def system_of(dataset: Path) -> System:
     if plan.system_digest != built.digest:
         raise ModelError(
             f"{dataset} was made on {plan.system} with the digest {plan.system_digest:.12}…; "
-            f"{plan.system} has the digest {built.digest:.12}… now",
+            f"{plan.system} now has the digest {built.digest:.12}…",
             hint="a model contains files of the system: generate the dataset again on this build",
         )
     return built
@@ -405,8 +405,8 @@ def world_in(dataset: Path) -> tuple[System, World]:
     context = contexts.get(start) or next(iter(contexts.values()), None)
     if context is None:
         raise ModelError(
-            f"{dataset} has no context beside its records",
-            hint="shioenv train material makes such datasets",
+            f"{dataset} has no context files next to its records",
+            hint="create such datasets with `shioenv train material`",
         )
     return built, world_of(built, context)
 

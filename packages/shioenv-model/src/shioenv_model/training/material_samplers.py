@@ -32,7 +32,7 @@ from shioenv.synthesis.mistakes import slip
 from shioenv.synthesis.sample import sample
 from shioenv.system.catalogue import catalogue, quoted_name
 from shioenv.system.store import System
-from shioenv_model.composition.composed_inputs import is_asked_whole
+from shioenv_model.composition.composed_inputs import is_single_query
 from shioenv_model.composition.reading import read_program
 
 PIPED = "stages"
@@ -80,7 +80,7 @@ def stage_inputs(
     stages = list(_stages(system, max(count // 2, 1), seed, policy))
     if not sources or not stages:
         raise ModelError(
-            "there is nothing to be piped", hint="a part of stages stands behind the others"
+            "no earlier part has output for a pipe", hint="place parts of stages after the others"
         )
     rng = generator(seed, PIPED)
     made: dict[str, None] = {}
@@ -129,7 +129,7 @@ def _is_command(text: str) -> bool:
     """Whether a text is one simple command on one line, without the pipe that `parted` finds."""
     if "\n" in text or _PIPE in text or text.startswith("#"):
         return False
-    return is_asked_whole(text) and bool(read_program(text))
+    return is_single_query(text) and bool(read_program(text))
 
 
 CROSSED = "crossed"

@@ -29,8 +29,8 @@ from shioenv.files.unfinished import Parts, keep_files, take_files, unfinished
 from shioenv.guests import package_version
 from shioenv.recording.execution_cache import sources_digest
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.composed_inputs import is_asked_whole
-from shioenv_model.composition.opening import given
+from shioenv_model.composition.composed_inputs import is_single_query
+from shioenv_model.composition.opening import read_redirected_input
 from shioenv_model.files import read_card, write_card
 from shioenv_model.memory.forms import Forms
 from shioenv_model.memory.index import Index, write_index
@@ -99,8 +99,8 @@ def _apart(
 
 def _taken(text: str, state: State, forms: Forms) -> Taken | None:
     """Parse a single command; None for several."""
-    call, _ = given(Call.parse(text), state) or (Call(text), state)
-    return taken(Call.parse(text), state, forms) if is_asked_whole(call.text) else None
+    call, _ = read_redirected_input(Call.parse(text), state) or (Call(text), state)
+    return taken(Call.parse(text), state, forms) if is_single_query(call.text) else None
 
 
 def train_memory(
@@ -223,8 +223,8 @@ class _Material:
         systems = {(each.plan.system, each.plan.system_digest) for each in manifests}
         if len(systems) != 1 or not read_contexts(datasets[0]):
             raise ModelError(
-                "a memory is of one system, whose contexts lie beside the records",
-                hint="shioenv train material makes such datasets",
+                "a memory needs records of one system, with its context files",
+                hint="create such datasets with `shioenv train material`",
             )
         (system, digest), *_ = systems
         total = sum(each.records for each in manifests)
@@ -246,9 +246,9 @@ class _Material:
 
 
 LIMITS = (
-    "It answers for one system as it was built, and guesses where that was not asked before. An "
-    "answer is no execution: do not rely on it to learn whether a command is safe, and do not "
-    "train or judge on its answers as if they were the machine's."
+    "The model answers for one build of one system. Answers to inputs that differ from its records "
+    "are guesses. Nothing is executed: do not rely on it to decide whether a command is safe, and "
+    "do not use its answers as ground truth for training or evaluation."
 )
 """The memory's limits, as stated on every card."""
 

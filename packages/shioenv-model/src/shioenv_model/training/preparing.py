@@ -23,7 +23,7 @@ from shioenv.domain.record import Record
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained, ModelError, PatchError
 from shioenv.system.declare import SystemDeclaration
-from shioenv_model.composition.composed_inputs import is_asked_whole
+from shioenv_model.composition.composed_inputs import is_single_query
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.world import World
 from shioenv_model.sequence.codec import Codec
@@ -100,7 +100,7 @@ def prepare(
     reading, of `find_system` and of `Codec` are raised too.
     """
     if bool(shape.neighbours) != (memory is not None):
-        raise ModelError("--neighbours needs --memory", hint="give both, or neither")
+        raise ModelError("--neighbours needs --memory", hint="use both, or neither")
     counts = _Counts()
     systems: dict[str, dict[str, str]] = {}
     directory.mkdir(parents=True, exist_ok=True)
@@ -269,23 +269,23 @@ def _text_of(
     if record.volatile:
         return "volatile"
     if state is None:
-        return "after a history that is not known"
+        return "after an unknown history"
     if "\0" in text:
-        return "no prompt can say it"
+        return "not representable in a prompt"
     if record.sampler == PIPED:
         first, stage = parted(text)
         stdin = printed.get((system, cwd, first))
         if stdin is None:
-            return "what is piped is not known"
+            return "unknown input of a pipe"
         state, text = replace(state, stdin=stdin), stage
-    if not is_asked_whole(text):
+    if not is_single_query(text):
         return "several commands"
     behavior = record.behavior()
     if len(behavior.patch.operations) > most:  # every operation takes at least one token
         return _LONGER
     target = _target(behavior, names(state), now)
     if target is None:
-        return "no target can say it"
+        return "not representable in a target"
     form = normal(text)
     dev = zlib.crc32((form or text).encode("utf-8", "surrogateescape")) % DEV_ONE_IN == 0
     whole = place[2]
@@ -296,7 +296,7 @@ def _text_of(
         prompt.encode()
         return _Text(prompt, target.exit_code, target.printed, target.patch, dev, whole, form)
     except (Abstained, UnicodeEncodeError):
-        return "no prompt can say it"
+        return "not representable in a prompt"
 
 
 def _target(behavior: Behavior, names: DocumentNames, now: Now) -> Target | None:

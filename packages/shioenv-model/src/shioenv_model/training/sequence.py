@@ -94,8 +94,8 @@ _LEAST_SCALE = 1e-3
 _CALIBRATED = 256
 """Maximum number of dev examples used to calibrate the model's confidence."""
 LIMITS = (
-    "It writes what seems likely. An answer is no execution: do not rely on it to learn whether a "
-    "command is safe, and do not train or judge on its answers as if they were the machine's."
+    "The model generates likely answers. Nothing is executed: do not rely on it to decide whether "
+    "a command is safe, and do not use its answers as ground truth for training or evaluation."
 )
 """The model's limits, as stated on every card."""
 
@@ -345,7 +345,7 @@ def train(
         for dev in (False, True)
     }
     if not len(batches[True]):
-        raise ModelError("there are too few examples to hold some out", hint="use more material")
+        raise ModelError("too few examples for a held-out set", hint="use more material")
     trainer = _Trainer(
         model=model,
         args=_arguments(checkpoints, plan, device),
@@ -445,7 +445,9 @@ def new_model(examples: Examples, plan: TrainingPlan) -> Any:
         except (OSError, ValueError) as error:
             raise ModelError(f"{plan.checkpoint} is not a T5 checkpoint: {error}") from None
         if model.config.vocab_size < codec.size:
-            raise ModelError(f"{plan.checkpoint} has fewer tokens than the examples")
+            raise ModelError(
+                f"the vocabulary of {plan.checkpoint} is smaller than that of the examples"
+            )
     elif plan.size in SIZES:
         settings: dict[str, Any] = dict(SIZES[plan.size])
         config = T5Config(
@@ -458,7 +460,7 @@ def new_model(examples: Examples, plan: TrainingPlan) -> Any:
         )
         model = T5ForConditionalGeneration(config)
     else:
-        raise ModelError(f"no size is called {plan.size!r}", hint=", ".join(SIZES))
+        raise ModelError(f"unknown size {plan.size!r}", hint=", ".join(SIZES))
     model.generation_config = GenerationConfig(
         pad_token_id=codec.pad, eos_token_id=codec.end, decoder_start_token_id=codec.pad
     )

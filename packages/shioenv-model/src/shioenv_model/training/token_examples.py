@@ -56,7 +56,7 @@ class Seen:
         with raise_model_errors(file):
             texts, forms = kept["texts"], kept["forms"]
             if any((each.ndim, each.dtype) != (1, np.dtype(np.uint64)) for each in kept.values()):
-                raise ValueError("it holds no hashes")
+                raise ValueError("it contains no hashes")
         return texts, forms
 
     def __len__(self) -> int:
@@ -128,7 +128,7 @@ class Examples:
             self._tokens = np.memmap(file, dtype="<u2", mode="r")
             lengths = self.rows["source"].astype(np.uint64) + self.rows["target"]
             if (self.rows["start"] > len(self._tokens) - lengths).any():
-                raise ValueError("it ends before an example that a row names")
+                raise ValueError("it ends before an example that a row refers to")
         self.directory = directory
         from shioenv_model.sequence.codec import Codec
 

@@ -9,8 +9,7 @@ import pytest
 
 from shioenv.bash.words import quoted
 from shioenv.domain.context import Context
-from shioenv.domain.runner import State
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import ScriptedRunner, State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import evaluate
 from shioenv_model.bash.arrays import Array

@@ -10,8 +10,7 @@ import pytest
 
 from shioenv.bash.program import Redirect
 from shioenv.domain.context import Context
-from shioenv.domain.runner import State
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import ScriptedRunner, State
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.opening import opening
 

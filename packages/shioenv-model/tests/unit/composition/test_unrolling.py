@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from shioenv_model.composition.callers import arguments_passed, found
+from shioenv_model.composition.callers import arguments_passed, parse_find
 
 
 @pytest.mark.parametrize(
@@ -39,14 +39,14 @@ def test_arguments_are_passed_as_xargs_does(
 
 
 def test_a_find_lists_what_it_runs_a_command_for() -> None:
-    search = found(["find", ".", "-name", "*.c", "-exec", "cp", "{}", "{}.old", ";"])
+    search = parse_find(["find", ".", "-name", "*.c", "-exec", "cp", "{}", "{}.old", ";"])
     assert search is not None
     assert search.listing == ("find", ".", "-name", "*.c", "-print0")
     assert search.calls(b"./a.c\0./b c.c\0") == [
         ("cp", "./a.c", "./a.c.old"),
         ("cp", "./b c.c", "./b c.c.old"),
     ]
-    together = found(["find", "d", "-exec", "wc", "-l", "{}", "+"])
+    together = parse_find(["find", "d", "-exec", "wc", "-l", "{}", "+"])
     assert together is not None
     assert together.calls(b"d\0d/e\0") == [("wc", "-l", "d", "d/e")]
     assert together.calls(b"") == []
@@ -67,4 +67,4 @@ def test_a_find_lists_what_it_runs_a_command_for() -> None:
     ],
 )
 def test_a_find_that_does_more_is_left_whole(words: str) -> None:
-    assert found(words.split()) is None
+    assert parse_find(words.split()) is None

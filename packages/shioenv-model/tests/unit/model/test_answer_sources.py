@@ -124,5 +124,5 @@ def test_the_predictor_takes_sources(directory: Path) -> None:
     text = f"{directory},without=rules,without=records"
     made = default(Setting(text, "debian-12", HOME))
     assert made.sources == Sources(rules=False, records=False)
-    with pytest.raises(PredictorError, match="no source of answers"):
+    with pytest.raises(PredictorError, match="unknown source of answers"):
         default(Setting(f"{directory},without=all", "debian-12", HOME))

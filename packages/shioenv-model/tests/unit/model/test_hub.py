@@ -70,7 +70,7 @@ def test_what_cannot_be_got_says_why_and_leaves_nothing(
     environment, repositories = served
     repositories["somebody/empty"] = {}
     repositories["somebody/bad"] = {"shioenv.model": b"no model at all"}
-    for name, said in [("empty", "shioenv.model"), ("bad", "no packed model"), ("gone", "gone")]:
+    for name, said in [("empty", "shioenv.model"), ("bad", "not a packed model"), ("gone", "gone")]:
         got = called(environment, "get", f"somebody/{name}")
         assert got.returncode != 0
         assert said in got.stderr, got.stderr

@@ -14,9 +14,8 @@ import zstandard
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.runner import State
-from shioenv.domain.runner_conformance import run_checks
 from shioenv.errors import Abstained, ModelError
-from shioenv.live.model_shell import AskedShell
+from shioenv.live.model_shell import ModelShell
 from shioenv_model.files import (
     SHIPPED,
     load_model,
@@ -32,6 +31,7 @@ from shioenv_model.memory.world import World
 from shioenv_model.model import Model
 from shioenv_model.rules.spellings import insert_directory, unnamed, without_name
 from shioenv_model.single_commands import GUESSED
+from support.runner_conformance import run_checks
 from support.small_world import CONTENTS, HOME, small_memory, small_world
 
 AT = b"bash: line 1: cd: ", b": No such file or directory\n"
@@ -202,7 +202,7 @@ def test_what_was_written_is_read_again(model: Model) -> None:
 
 @pytest.mark.parametrize("line", ["echo hi > new", "echo h > x; echo hi > new"])
 def test_a_shell_that_is_asked_reads_what_it_wrote(model: Model, line: str) -> None:
-    shell = AskedShell(model, model.world.state())
+    shell = ModelShell(model, model.world.state())
     shell.run(line)
     assert shell.state.read("new") == b"hi\n"
     shell.run("rm a.txt")

@@ -13,8 +13,7 @@ import pytest
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.runner import Answer, State
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import Answer, ScriptedRunner, State
 from shioenv.errors import Abstained
 from shioenv_model.composition.composed_inputs import Composition
 
@@ -91,7 +90,7 @@ def test_channels_part_where_they_go_to_different_places() -> None:
 
 
 def test_channels_that_nobody_knows_are_abstained_from() -> None:
-    with pytest.raises(Abstained, match="which channel"):
+    with pytest.raises(Abstained, match="the channel that"):
         composed("a | b", a=Behavior(0, b"something"), b=said())
 
 

@@ -173,7 +173,7 @@ def irreducibility_by_length(
     from shioenv_paper import by_length as experiment
 
     if paper_size and count is not None:
-        raise UsageError("--paper-size and --count exclude each other", hint="give one of them")
+        raise UsageError("--paper-size and --count exclude each other", hint="use only one of them")
     size = experiment.PAPER_COUNT if paper_size else count or experiment.COUNT
     return run(
         out,
@@ -351,7 +351,7 @@ def regimes(
     pools = dict(_pool(text, experiment.POOLS) for text in pool or ())
     if not all(size.isdigit() and int(size) for size in memory_sizes.split(",")):
         raise UsageError(
-            f"--memory-sizes takes numbers above 0, not {memory_sizes!r}",
+            f"--memory-sizes {memory_sizes!r}: expected numbers above 0, separated by commas",
             hint="--memory-sizes 10000,30000",
         )
     numbers = sorted({int(size) for size in memory_sizes.split(",")})
@@ -380,7 +380,9 @@ def _training(size: str, minutes: float, steps: int, device: str) -> RegimeTrain
     except ImportError:
         raise MissingExtraError("training", "train", "torch", "transformers") from None
     if size not in SIZES:
-        raise UsageError(f"no sequence model is called {size!r}", hint=", ".join(SIZES))
+        raise UsageError(
+            f"--seq2seq-size {size!r}: unknown size", hint=f"choose from {', '.join(SIZES)}"
+        )
     # a short training needs dev losses, too
     every = max(1, min(500, steps // 4))
     tokens = 2048 if device == "cpu" else 32_768
@@ -392,7 +394,7 @@ def _pool(text: str, names: Sequence[str]) -> tuple[str, Path]:
     name, sign, directory = text.partition("=")
     if name not in names or not sign or not directory:
         raise UsageError(
-            f"--pool takes NAME=DIR, not {text!r}",
+            f"--pool {text!r}: expected NAME=DIR",
             hint=f"{names[0]}=DIR; names: {', '.join(names)}",
         )
     return name, Path(directory)
@@ -409,10 +411,10 @@ def _run(
 ) -> shared.Printout:
     from shioenv.execution.local import LocalExecutor
     from shioenv.recording.execution_cache import CACHE_BYTES
-    from shioenv_paper.experiment_output import shown_command
+    from shioenv_paper.experiment_output import format_command
     from shioenv_paper.setting import ExperimentSetting
 
-    stopped = f"stopped; what is finished is kept in {out}, the same command goes on"
+    stopped = f"stopped; finished parts are saved in {out}: run the same command to resume"
     with Meter(stopped=stopped) as meter:
         setting = ExperimentSetting(
             out=out,
@@ -420,8 +422,8 @@ def _run(
             system_name=system,
             limits=limits,
             executor=LocalExecutor(workers, cache_bytes=CACHE_BYTES),
-            command=shown_command(),
-            report=meter.tell,
+            command=format_command(),
+            report=meter.update,
         )
         results = experiment(setting)
     document = {"directory": str(results.directory), **results.document}

@@ -20,15 +20,13 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
-from shioenv.dataset.export import export
 from shioenv.dataset.external import CommandList, read_list
+from shioenv.dataset.importers import kind_of
 from shioenv.dataset.input_lines import read_lines
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.record_reader import read_records
-from shioenv.dataset.records import import_records, kind_of
 from shioenv.dataset.repair import repair
 from shioenv.dataset.select import Selection, select
-from shioenv.dataset.stats import statistics
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import encode
 from shioenv.errors import (
@@ -40,7 +38,10 @@ from shioenv.errors import (
 )
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
+from shioenv_eval.export import export
+from shioenv_eval.exported_records import import_records
 from shioenv_eval.leakage import find_leaks
+from shioenv_eval.report.statistics import statistics
 from shioenv_paper.released import import_released
 from support.dataset_fakes import contents, make
 
@@ -78,7 +79,7 @@ def test_what_only_a_manifest_says_is_unknown(dataset: Path, tmp_path: Path) -> 
     described = statistics(tmp_path / "again")
     assert (described.system, described.seed) == ("fake", None)
     assert described.irreducibility == statistics(dataset).irreducibility
-    with pytest.raises(UsageError, match="does not say on which system"):
+    with pytest.raises(UsageError, match="the system and limits of its records are unknown"):
         replay(tmp_path / "again", 1)
     (tmp_path / "again/data/00000.ndjson").write_bytes(b"")
     with pytest.raises(RepairError) as caught:
@@ -101,7 +102,7 @@ def test_a_layout_whose_records_were_changed_is_refused(dataset: Path, tmp_path:
     table = pyarrow.parquet.read_table(path)
     pyarrow.parquet.write_table(table.slice(3), path)
     error = refused(tmp_path / "hub")
-    assert "not those that source-manifest.json describes" in error.message
+    assert "the records differ from source-manifest.json" in error.message
     (tmp_path / "hub/source-manifest.json").unlink()
     assert import_records(tmp_path / "hub", tmp_path / "again").records == 22
 
@@ -137,8 +138,8 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
         lambda rows: [rows[0], {**_without(rows[1], "stdout"), "stdou": ""}], "unknown field",
     ),
     "another type": (lambda rows: [{**rows[0], "exit_code": "0"}], "list:1: expected int"),
-    "another sampler": (lambda rows: [rows[0], {**rows[1], "sampler": "ucs"}], "its sampler is"),
-    "another system": (lambda rows: [rows[0], {**rows[1], "system": "x"}], "its system is 'x'"),
+    "another sampler": (lambda rows: [rows[0], {**rows[1], "sampler": "ucs"}], "sampler is 'ucs'"),
+    "another system": (lambda rows: [rows[0], {**rows[1], "system": "x"}], "system is 'x'"),
     "another layout": (
         lambda rows: [rows[0], {**rows[1], "schema_version": 4, "content_digests": {}}],
         "schema_version is 4",
@@ -146,17 +147,17 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     "a layout of the future": (
         lambda rows: [rows[0], {**rows[1], "schema_version": 99}], "schema version 99",
     ),
-    "another order": (lambda rows: [rows[1], rows[0]], "list:2: its session_id is 0, after 1"),
-    "two of a number": (lambda rows: [rows[0], rows[0]], "list:2: its session_id is 0, after 0"),
+    "another order": (lambda rows: [rows[1], rows[0]], "list:2: session_id 0 follows 1"),
+    "two of a number": (lambda rows: [rows[0], rows[0]], "list:2: session_id 0 follows 0"),
     "an input twice": (
-        lambda rows: [rows[0], {**rows[0], "session_id": 9}], "the same input as an earlier one",
+        lambda rows: [rows[0], {**rows[0], "session_id": 9}], "duplicate of an earlier input",
     ),
     "an input of a list": (lambda rows: [rows[0], "ls"], "list:2: not a record"),
     "an object of a list": (lambda rows: [rows[0], {"input": "ls"}], "list:2: "),
     "an exit code that is none": (
         lambda rows: [rows[0], {**rows[1], "exit_code": -5}], "list:2: exit_code is -5",
     ),
-    "a patch that is none": (
+    "invalid context_patch": (
         lambda rows: [{**rows[0], "context_patch": '[["x"]]'}], "list:1: context_patch",
     ),
     "another input than its arguments give": (
@@ -165,7 +166,7 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     "a score that its segments do not give": (
         lambda rows: [{**rows[0], "irreducibility": 0.123}], "list:1: irreducibility is 0.123",
     ),
-    "half a character": (
+    "lone surrogate": (
         lambda rows: [json.dumps({**rows[0], "input": "\ud800"})], "list:1: ",
     ),
     "nested deeply": (lambda rows: [rows[0], "[" * 100_000 + "]" * 100_000], "nested too deeply"),
@@ -190,11 +191,11 @@ def test_one_line_that_cannot_stand_there_is_an_error_with_its_place(
 def test_a_parquet_file_of_others_is_refused_by_its_columns(dataset: Path, tmp_path: Path) -> None:
     table = pyarrow.table({"input": ["ls"], "cwd": ["/tmp"]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    assert "lacks the column" in refused(tmp_path / "a.parquet").message
+    assert "has no column" in refused(tmp_path / "a.parquet").message
     export(dataset, tmp_path / "b.parquet")
     table = pyarrow.parquet.read_table(tmp_path / "b.parquet")
     pyarrow.parquet.write_table(table.append_column("x", [["y"] * 25]), tmp_path / "b.parquet")
-    assert "has another column, 'x'" in refused(tmp_path / "b.parquet").message
+    assert "has an unknown column 'x'" in refused(tmp_path / "b.parquet").message
 
 
 def test_damage_of_a_parquet_file_is_one_error_wherever_it_is(
@@ -297,7 +298,7 @@ def test_another_encoding_of_unicode_is_named(
 
 def test_lines_that_end_in_cr_alone_are_refused(tmp_path: Path, parser: InputParser) -> None:
     (tmp_path / "list").write_bytes(b"ls -a\rls -b\r")
-    with pytest.raises(ImportFileError, match="lines end in CR alone"):
+    with pytest.raises(ImportFileError, match="lines end in CR without LF"):
         read_list(CommandList(tmp_path / "list"), parser, ["/"])
     (tmp_path / "list").write_bytes(b"ls -a\r")
     assert len(read_list(CommandList(tmp_path / "list"), parser, ["/"]).samples) == 1
@@ -353,12 +354,12 @@ def test_what_bash_groups_is_an_input(tmp_path: Path, parser: InputParser) -> No
 @pytest.mark.parametrize(
     ("line", "message", "hint"),
     [
-        ('{"inptu": "ls"}', "no `input` in", "is 'inptu' meant to be `input`?"),
-        ('{"input": 5}', "expected text as `input`, got 5", "a line is an input as text"),
-        ('{"input": null, "inputs": "x"}', "expected text as `input`, got null", "a line is"),
+        ('{"inptu": "ls"}', "no `input` in", "did you mean `input` by 'inptu'?"),
+        ('{"input": 5}', "expected text as `input`, got 5", "each line must be"),
+        ('{"input": null, "inputs": "x"}', "expected text as `input`, got null", "each line"),
         ('["ls -a", "id"]', "a JSON list is not an input", "jq -r '.[]'"),
         ('[{"input": "ls"}]', "a JSON list is not an input", "jq -c '.[]'"),
-        ("{", "no JSON in one line", "jq -c ."),
+        ("{", "invalid JSON", "jq -c ."),
     ],
 )
 def test_a_hint_says_what_is_wrong_with_json(
@@ -412,13 +413,13 @@ def test_kinds_are_told_by_content(dataset: Path, tmp_path: Path, lines: list[by
     assert kind_of(tmp_path / "list.txt") == "records"
     released = b'{"input": "ls", "output": "", "exit_code": 0, "context_patch": "[]"}\n'
     (tmp_path / "released").write_bytes(released)
-    with pytest.raises(ImportFileError, match="records of another make") as caught:
+    with pytest.raises(ImportFileError, match="records of another program") as caught:
         kind_of(tmp_path / "released")
     assert "--format released" in str(caught.value.hint)
     with pytest.raises(ImportFileError, match="is a dataset, not an export") as caught:
         kind_of(dataset)
     (tmp_path / "none").mkdir()
-    with pytest.raises(ImportFileError, match="without files of records"):
+    with pytest.raises(ImportFileError, match="has no files of records"):
         kind_of(tmp_path / "none")
 
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from shioenv.dataset.export import card
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.repair import repair
 from shioenv.dataset.select import Selection, select
-from shioenv.dataset.stats import statistics
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import Record, ScoredSegment
 from shioenv.errors import ImportFileError, OutputExistsError, RepairError, UsageError
+from shioenv_eval.export import card
+from shioenv_eval.report.statistics import statistics
 from shioenv_paper.released import ImportedRelease, import_released
 
 
@@ -193,7 +193,7 @@ def test_lines_beyond_what_can_be_computed_are_left_out(tmp_path: Path) -> None:
     )
     assert [record.input for record in records] == ["ls -b"]
     assert [(one.line, one.reason) for one in done.rejected] == [
-        (1, "more arguments than a score can be computed for"),
+        (1, "too many arguments for a score"),
         (2, "nested too deeply"),
         (3, "not a context patch: nested too deeply"),
     ]
@@ -219,7 +219,7 @@ def test_other_tools_know_what_it_is(tmp_path: Path) -> None:
     assert (made.records, verify(tmp_path / "high").problems) == (1, ())
     assert "without being executed again" in card({"train": made}, "mit")
     assert "| seed | unknown |" in card({"train": made}, "mit")
-    with pytest.raises(UsageError, match="another make"):
+    with pytest.raises(UsageError, match="another program"):
         replay(dataset, 1)
     (dataset / "data/00000.ndjson").unlink()
     with pytest.raises(RepairError) as caught:

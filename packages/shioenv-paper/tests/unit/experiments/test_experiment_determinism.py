@@ -10,8 +10,7 @@ import pytest
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.runner import State
-from shioenv.domain.scripted import Asked, ScriptedRunner
+from shioenv.domain.runner import ScriptedCall, ScriptedRunner, State
 from shioenv.errors import DatasetMismatchError, UsageError
 from shioenv.execution.job import Executor
 from shioenv.execution.local import SerialExecutor
@@ -89,7 +88,7 @@ class Changing(ScriptedRunner):
         super().__init__()
         self._time = time
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         assert asked.state == State(cwd=HOME)
         texts = {
             "ls": "same",
@@ -159,7 +158,7 @@ def test_passes_that_are_there_are_not_run_again(setting: ExperimentSetting) -> 
 
 def test_passes_of_other_inputs_are_refused(setting: ExperimentSetting) -> None:
     run(setting, 5, 2)
-    with pytest.raises(DatasetMismatchError, match="inputs: 5 there, 4 asked for"):
+    with pytest.raises(DatasetMismatchError, match="inputs: 5 in the directory, 4 requested"):
         run(setting, 4, 2)
 
 

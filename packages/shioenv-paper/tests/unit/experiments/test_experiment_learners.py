@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from shioenv_paper.learners import MEASURES, Played, PolicyEpisode, learners_table
+from shioenv_paper.learners import MEASURES, PolicyEpisode, PolicyRun, learners_table
 
 GOOD = PolicyEpisode(
     regime="GCPN", seed=0, number=1, reward=0.25, irreducibility=1.0, necessary=0.25,
@@ -26,7 +26,7 @@ def test_useful_inputs_are_all_of_it(change: dict[str, object]) -> None:
 
 def test_measures_count_what_was_refused() -> None:
     failed = replace(GOOD, exit_code=2, irreducibility=None, command="df")
-    one = Played("GCPN", 0, (GOOD, GOOD, failed), ended=6)
+    one = PolicyRun("GCPN", 0, (GOOD, GOOD, failed), ended=6)
     found = {name: of(one) for name, of in MEASURES.items()}
     assert found["R"] == found["unique"] * 2 == pytest.approx(2 / 3)
     assert found["failing"] == pytest.approx(1 / 3)
@@ -35,9 +35,9 @@ def test_measures_count_what_was_refused() -> None:
 
 
 def test_table_has_a_row_for_each_regime_with_intervals_over_seeds() -> None:
-    played = [Played("UCRT", 0, (), 4)]
+    played = [PolicyRun("UCRT", 0, (), 4)]
     played += [
-        Played("GCPN", seed, (replace(GOOD, irreducibility=score),), 1)
+        PolicyRun("GCPN", seed, (replace(GOOD, irreducibility=score),), 1)
         for seed, score in enumerate((0.8, 0.9, 1.0))
     ]
     made = learners_table(played, 5000)

@@ -180,5 +180,5 @@ def test_those_of_another_plan_are_refused(tmp_path: Path, monkeypatch: pytest.M
     setting = ExperimentSetting(out=tmp_path, executor=FakeExecutor())
     scores_by_rule(setting, setting.data / "gcs", [record(0)])
     monkeypatch.setattr(Plan, "scoring", Scoring(budget=8))
-    with pytest.raises(DatasetMismatchError, match="budget: 16 there, 8 asked for"):
+    with pytest.raises(DatasetMismatchError, match="budget: 16 in the directory, 8 requested"):
         scores_by_rule(setting, setting.data / "gcs", [record(0)])

@@ -26,7 +26,7 @@ def test_a_trained_model_is_refused_where_another_plan_is_asked_for(tmp_path: Pa
     trained(tmp_path)
     for minutes in (None, 1.0):
         agree_on_training(tmp_path, PLAN, minutes)
-        with pytest.raises(DatasetMismatchError, match="steps: 20 there, 40 asked for"):
+        with pytest.raises(DatasetMismatchError, match="steps: 20 in the directory, 40 requested"):
             agree_on_training(tmp_path, {**PLAN, "steps": 40}, minutes)
 
 
@@ -47,5 +47,5 @@ def test_another_machine_leaves_nothing_to_compare_with(tmp_path: Path) -> None:
 def test_suites_of_one_name_are_refused(tmp_path: Path) -> None:
     setting = ExperimentSetting(out=tmp_path, executor=SerialExecutor())
     suites = [Path("mine/typed.jsonl"), Path("drawn.jsonl"), Path("yours/typed.jsonl")]
-    with pytest.raises(UsageError, match="two suites are called typed,"):
+    with pytest.raises(UsageError, match="several suites have the file name typed,"):
         regimes.run_regimes(setting, suites=suites, pools={})

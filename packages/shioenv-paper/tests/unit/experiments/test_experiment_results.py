@@ -15,8 +15,8 @@ from shioenv.errors import DatasetBusyError, DatasetCorruptError, MissingExtraEr
 from shioenv.execution.local import LocalExecutor
 from shioenv.files.durable import locked
 from shioenv_eval.report import chart_style
+from shioenv_eval.report.markup import Table
 from shioenv_eval.report.panels import chart
-from shioenv_eval.report.tables import Table
 from shioenv_paper import (
     by_length,
     determinism,

@@ -79,7 +79,7 @@ def test_irreducibility_by_length_compares_the_samplers(
 ) -> None:
     monkeypatch.setattr(length_groups, "RESCORED", 30)
     results = by_length.run_by_length(setting, count=240)
-    gains = next(table for table in results.tables if table.title == "GCS above UCS")
+    gains = next(table for table in results.tables if table.title == "Difference of GCS and UCS")
     assert [row[0] for row in gains.rows] == ["1", "2"]
     assert gains.rows[1] == ("2", *["+0.500 (+0.500 to +0.500)"] * 4, "+100%")
     assert results.document["counts"]["gcs"]["fail"] == 120
@@ -150,7 +150,7 @@ def test_differences_of_few_inputs_are_not_given(
 
     monkeypatch.setattr(by_length, "make_dataset", made)
     results = by_length.run_by_length(setting, count=40)
-    gains = next(table for table in results.tables if table.title == "GCS above UCS")
+    gains = next(table for table in results.tables if table.title == "Difference of GCS and UCS")
     equal = "+0.000 (+0.000 to +0.000)"
     assert gains.rows == [("2", equal, equal, "-", equal, "+0%")]
 
@@ -229,7 +229,7 @@ def test_what_people_wrote_stands_beside_the_training_sets(
     assert [row[0] for row in results.tables[2].rows] == ["UCS", "GCS", "NL2CMD"]
     assert not any("NL2CMD" in row[0] for row in results.tables[-1].rows)
     assert results.document["counts"]["nl2cmd"]["inputs"] == 12
-    with pytest.raises(DatasetMismatchError, match="budget: 64 in the dataset, 8 asked for"):
+    with pytest.raises(DatasetMismatchError, match="budget: 64 in the dataset, 8 requested"):
         training_sets.run_training_sets(
             setting, count=20, scoring=replace(THE_PAPERS, budget=8), nl2cmd=tmp_path
         )
@@ -245,7 +245,7 @@ def test_a_dataset_that_was_begun_for_more_is_finished(
 
     def generate(directory: Path, **how: Any) -> Any:
         asked.append(how["count"])
-        raise DatasetMismatchError(str(directory), ["seed: 7 in the dataset, 8 asked for"])
+        raise DatasetMismatchError(str(directory), ["seed: 7 in the dataset, 8 requested"])
 
     monkeypatch.setattr(scores, "generate", generate)
     setting = ExperimentSetting(out=tmp_path)

@@ -67,7 +67,7 @@ def _compared(done: Sequence[RepeatedLine]) -> Iterator[str]:
             operations = line.behavior.patch.operations
             yield from (f"  again:  {change}" for change in changes(operations, START))
     same = sum(line.behavior is not None and not line.differs for line in done)
-    yield f"{same} of {len(done)} lines did the same again"
+    yield f"{same} of {len(done)} lines behaved as before"
 
 
 def _changes(told: Mapping[str, Any]) -> Iterator[str]:
@@ -94,12 +94,12 @@ def _lines(visit: LoggedVisit) -> Iterator[str]:
 
 def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:
     from shioenv.errors import LogError
-    from shioenv.live.asciicast import RESET, CurrentLine, Harmless, read_cast
+    from shioenv.live.asciicast import RESET, CurrentLine, Harmless, read_asciicast
 
     for place in visit.recordings:
         now, screen, current = 0.0, Harmless(), CurrentLine()
         try:
-            for seconds, kind, text in read_cast(Path(place)):
+            for seconds, kind, text in read_asciicast(Path(place)):
                 time.sleep(min(pause, max(0.0, seconds - now)) / speed)
                 now = seconds
                 if kind == "o":

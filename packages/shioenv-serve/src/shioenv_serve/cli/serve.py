@@ -74,7 +74,7 @@ def openai(
     from shioenv.errors import MissingExtraError
 
     try:
-        from shioenv_serve.listener import Door, read_keys
+        from shioenv_serve.listener import ListenAddress, read_keys
         from shioenv_serve.openai import OpenAIFront, openai_error
         from shioenv_serve.serving import serve
     except ImportError:
@@ -86,8 +86,8 @@ def openai(
     from shioenv_serve.events import EventLog
     from shioenv_serve.visits import Visits
 
-    door, name = Door(host, port), model or "sandbox"
-    keys = read_keys(key or [], key_file, door)
+    listen_address, name = ListenAddress(host, port), model or "sandbox"
+    keys = read_keys(key or [], key_file, listen_address)
     with stoppable(), ExitStack() as stack:
         written = stack.enter_context(EventLog(log, name, _unwritten)) if log else None
         limits = Limits(wall_seconds=timeout)
@@ -100,8 +100,8 @@ def openai(
             log=written,
             note=printing.note,
         )
-        printing.note(f"the model's name is {name}; {sessions} shells at most")
-        serve(front.application(), door, printing.note, openai_error)
+        printing.note(f"model {name}, at most {sessions} shells")
+        serve(front.application(), listen_address, printing.note, openai_error)
 
 
 @shared.command(app, "shioenv serve ssh ./visits --port 2222 --passwords try:3")
@@ -164,13 +164,12 @@ def ssh(
     from shioenv.files.regular import read_regular
     from shioenv.live.shells import Shells
     from shioenv.system.store import find_system
-    from shioenv_serve.listener import Door, socket_url
-    from shioenv_serve.ssh.login_policy import policy_of
+    from shioenv_serve.listener import ListenAddress, socket_url
     from shioenv_serve.ssh.machines import LIMITS
-    from shioenv_serve.ssh.server import ServerBounds, SshServer
+    from shioenv_serve.ssh.server import ServerBounds, SshServer, policy_of
 
-    door = Door(host, port)
-    if passwords is None and not door.is_local:
+    listen_address = ListenAddress(host, port)
+    if passwords is None and not listen_address.is_local:
         raise UsageError(
             f"--passwords is required because other hosts can connect to {host}",
             hint="--passwords any, never, try:3 or list:FILE",
@@ -178,10 +177,10 @@ def ssh(
     try:
         accepted = read_regular(authorized_keys) if authorized_keys else b""
     except OSError as error:
-        raise UsageError(f"{authorized_keys} cannot be read: {error}") from None
+        raise UsageError(f"--authorized-keys {authorized_keys} cannot be read: {error}") from None
     passing = policy_of(passwords or "any")
     with stoppable(), ExitStack() as stack:
-        listening = stack.enter_context(door.opened())
+        listening = stack.enter_context(listen_address.opened())
         shells = None
         if model is not None or machine_below is not None:
             shells = stack.enter_context(Shells(model, machine_below, system, limits=LIMITS))
@@ -239,7 +238,7 @@ def replay(
     if session is None and (again or (speed, pause) != (_SPEED, _PAUSE)):
         raise UsageError(
             "--again, --speed and --pause need a session",
-            hint=f"shioenv serve replay {place} lists the sessions; name one of them",
+            hint=f"list the sessions: shioenv serve replay {place}",
         )
     visits = read_visits(place)
     if session is None:

@@ -140,8 +140,8 @@ class Daemon:
         if len(fds) != 2:
             self.close()
             raise HostError(
-                f"sshd's namespaces could not be made: {self._complaint() or said.decode()}",
-                hint="shioenv doctor lists what this host lacks",
+                f"sshd's namespaces could not be created: {self._complaint() or said.decode()}",
+                hint="`shioenv doctor` lists what this host lacks",
             )
         ours.settimeout(1.0)
         self.gate, self.sessions = (socket.socket(fileno=fd) for fd in fds)
@@ -159,7 +159,7 @@ class Daemon:
             socket.send_fds(self._control, [name.encode()], [connection.fileno(), write])
         except OSError as error:
             os.close(log)
-            raise ServingError(f"sshd's namespaces are gone: {error}") from None
+            raise ServingError(f"sshd's namespaces ended: {error}") from None
         finally:
             os.close(write)
         return log
@@ -211,7 +211,7 @@ def make_host_keys(directory: Path) -> None:
                 subprocess.run(command, check=True, capture_output=True)
             except FileNotFoundError:
                 raise HostError(
-                    "ssh-keygen is missing, which makes the server's keys",
+                    "ssh-keygen is missing, which generates the server's keys",
                     hint="apt-get install openssh-client",
                 ) from None
 

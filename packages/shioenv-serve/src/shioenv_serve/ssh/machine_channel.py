@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from shioenv.domain.behavior import Behavior
-from shioenv.live.entered import told
+from shioenv.live.entered import parse_control_line
 from shioenv.sandbox.base import Entered
 from shioenv_serve.events import LONGEST
 from shioenv_serve.ssh import wires
@@ -226,7 +226,7 @@ class CommandStream:
             *lines, kept = (kept + data).split(b"\n")
             kept = kept[-LONGEST:]
             for line in lines:
-                word, number = told(line) or ("killed", 0)
+                word, number = parse_control_line(line) or ("killed", 0)
                 if word == "status":
                     by_signal = number - 128 if killed and 128 < number < 193 else None
                     return number & 255, by_signal

@@ -17,7 +17,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import diff_documents
 from shioenv.errors import Abstained
 from shioenv.live.machine_thread import Seat
-from shioenv.live.model_shell import AskedShell, HybridShell
+from shioenv.live.model_shell import HybridShell, ModelShell
 from shioenv.live.resident import ResidentShell
 from shioenv.live.shell import Shell
 from shioenv.live.shells import answered_by
@@ -27,7 +27,7 @@ from shioenv_serve.ssh import wires
 from shioenv_serve.ssh.calls import Caller, LoginCall
 from shioenv_serve.ssh.machine_channel import connect_command
 from shioenv_serve.ssh.machines import login_words, start_command
-from shioenv_serve.ssh.model_files import AskedFiles, ScpAnswers, SftpAnswers
+from shioenv_serve.ssh.model_files import ModelFiles, ScpAnswers, SftpAnswers
 from shioenv_serve.ssh.uploads import PROTOCOL, tap_of
 from shioenv_serve.ssh.visitor_channel import Ended, House, SshChannel, Visitor, cancel_tasks
 
@@ -37,7 +37,7 @@ _ENDS = re.compile(r"\b(?:exit|exec|logout)\b")
 _EXIT = re.compile(r"\s*(?:exit|logout)(?:\s+(\d{1,3}))?\s*")
 
 
-class AskedChannel(SshChannel):
+class ModelChannel(SshChannel):
     """A channel whose lines are answered by a shell without a terminal."""
 
     def __init__(
@@ -103,7 +103,7 @@ class AskedChannel(SshChannel):
         """Whether an incomplete command, with `kept`, is too long; if so, this is logged."""
         if script.begun + len(kept) <= LONGEST_INPUT and script.parsed <= MOST_PARSED:
             return False
-        reason = "a command of more than one line is too long to be answered"
+        reason = "the command has more than one line, which a model cannot answer"
         self._tell("shioenv.abstained", input=_text(kept)[:LONGEST], reason=reason)
         return True
 
@@ -118,11 +118,11 @@ class AskedChannel(SshChannel):
             return await connect_command(
                 self, command, entered, tap, partial(self._followed, shell)
             )
-        if protocol == "rsync" or not isinstance(shell, AskedShell):
+        if protocol == "rsync" or not isinstance(shell, ModelShell):
             return await self._answer(command), None
         began, before = time.monotonic(), shell.state.before.document
-        seat = cast("Seat[AskedShell]", self._shell)
-        files = AskedFiles(shell, self._house.accounts)
+        seat = cast("Seat[ModelShell]", self._shell)
+        files = ModelFiles(shell, self._house.accounts)
         if protocol == "scp":
             scp = ScpAnswers(seat, files, self._uploads, self._heard, self._said)
             exit_code = await scp.answer(command)
@@ -133,7 +133,7 @@ class AskedChannel(SshChannel):
         self.did(command, Behavior(exit_code, b"", patch), took, "model")
         return exit_code, None
 
-    async def _sftp(self, seat: Seat[AskedShell], answers: SftpAnswers) -> int:
+    async def _sftp(self, seat: Seat[ModelShell], answers: SftpAnswers) -> int:
         """Answer an SFTP session until the visitor's input ends, and return its exit code."""
         try:
             while not answers.over and (data := await self._heard()):

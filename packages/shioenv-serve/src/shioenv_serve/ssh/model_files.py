@@ -18,10 +18,10 @@ from typing import Final
 
 from shioenv.bash.words import quoted
 from shioenv.domain.context import FileEntry, instant
-from shioenv.domain.modes import mode_of
+from shioenv.domain.readable import mode_of
 from shioenv.errors import Abstained
 from shioenv.live.machine_thread import Seat
-from shioenv.live.model_shell import AskedShell
+from shioenv.live.model_shell import ModelShell
 from shioenv_serve.ssh.machines import Account
 from shioenv_serve.ssh.uploads import (
     LARGEST,
@@ -57,13 +57,13 @@ class StatusError(Exception):
         self.status = status
 
 
-class AskedFiles:
+class ModelFiles:
     """The files in a shell's state. All methods must run in the shell's thread.
 
     Errors of all methods: StatusError.
     """
 
-    def __init__(self, shell: AskedShell, accounts: Mapping[str, Account]) -> None:
+    def __init__(self, shell: ModelShell, accounts: Mapping[str, Account]) -> None:
         self._shell, self._accounts = shell, accounts
 
     def resolve(self, path: str) -> str:
@@ -154,7 +154,7 @@ def format_entry(entry: FileEntry, name: str) -> str:
 class SftpAnswers:
     """Answer an SFTP version 3 session. All methods must run in the shell's thread."""
 
-    def __init__(self, files: AskedFiles, uploads: Uploads) -> None:
+    def __init__(self, files: ModelFiles, uploads: Uploads) -> None:
         """Begin a session; `uploads` keeps complete files."""
         self._files, self._uploads = files, uploads
         self._packets = Packets()
@@ -355,7 +355,7 @@ class ScpAnswers:
     """Answer `scp -t` and `scp -f`, the protocol without SFTP, from any thread."""
 
     def __init__(
-        self, seat: Seat[AskedShell], files: AskedFiles, uploads: Uploads, read: Reader, say: Writer
+        self, seat: Seat[ModelShell], files: ModelFiles, uploads: Uploads, read: Reader, say: Writer
     ) -> None:
         """Begin a session; `uploads` keeps complete files."""
         self._seat, self._files, self._uploads = seat, files, uploads
@@ -440,7 +440,7 @@ class ScpAnswers:
                     return 1
         return failed
 
-    def _known(self, path: str, _: AskedShell) -> tuple[bytes, int]:
+    def _known(self, path: str, _: ModelShell) -> tuple[bytes, int]:
         if self._files.is_directory(path):
             raise StatusError(_FAILURE)
         content = self._files.read(path)
@@ -451,7 +451,7 @@ class ScpAnswers:
         inside = await self._seat.do(lambda _: self._files.is_directory(target))
         return posixpath.join(target, posixpath.basename(name)) if inside else target
 
-    async def _done(self, action: Callable[[AskedFiles], None]) -> str:
+    async def _done(self, action: Callable[[ModelFiles], None]) -> str:
         """Run an action in the shell's thread, and return the error message; empty on success."""
         try:
             await self._seat.do(lambda _: action(self._files))
@@ -479,7 +479,7 @@ class ScpAnswers:
         return some
 
 
-def _make(place: str, files: AskedFiles) -> None:
+def _make(place: str, files: ModelFiles) -> None:
     if not files.is_directory(place):
         files.run(f"mkdir -- {quoted(place)}")
 

@@ -10,15 +10,17 @@ import signal
 import socket
 import struct
 import time
+from collections import OrderedDict
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from shioenv.errors import HostError, ServingError, ShioenvError
+from shioenv.errors import HostError, ServingError, ShioenvError, UsageError
 from shioenv.execution.process import adopt_orphans
+from shioenv.files.regular import LARGEST_LIST, lines_of, read_regular
 from shioenv.live.shells import Shells
 from shioenv.sandbox.base import LONGEST_IDLE, refuse_limit
 from shioenv.system.host_checks import OPEN_FILES, allow_open_files
@@ -27,13 +29,103 @@ from shioenv_serve.events import EventLog, duration, origin
 from shioenv_serve.ssh import wires
 from shioenv_serve.ssh.calls import Caller, LoginCall
 from shioenv_serve.ssh.daemon import Daemon, make_host_keys
-from shioenv_serve.ssh.login_policy import PasswordPolicy
 from shioenv_serve.ssh.machine_channel import MachineChannel
 from shioenv_serve.ssh.machines import Machines, login_accounts
-from shioenv_serve.ssh.model_channel import AskedChannel
-from shioenv_serve.ssh.sshd_log import LONGEST_LINE, Heard
+from shioenv_serve.ssh.model_channel import ModelChannel
+from shioenv_serve.ssh.sshd_log import LONGEST_LINE, SshdLogParser
 from shioenv_serve.ssh.visitor_channel import LEAVING_SECONDS, LOST, House, SshChannel, Visitor
 from shioenv_serve.visit_log import LOG
+
+REMEMBERED: Final = 10_000
+"""Maximum number of remembered addresses; the oldest is dropped first.
+
+We chose this number because each address takes about a kilobyte.
+"""
+
+
+class PasswordPolicy(Protocol):
+    """A policy that accepts or rejects passwords."""
+
+    def passes(self, address: str, user: str, password: str) -> bool:
+        """Whether this password lets this user in from this address."""
+        ...
+
+
+class Always:
+    """Accepts every login, or rejects every login."""
+
+    def __init__(self, answer: bool) -> None:
+        self._answer = answer
+
+    def passes(self, address: str, user: str, password: str) -> bool:
+        """Whether the password is accepted; see `PasswordPolicy.passes`."""
+        return self._answer
+
+
+class Listed:
+    """Accept the listed pairs of a name and a password. The name `*` matches every user."""
+
+    def __init__(self, pairs: frozenset[tuple[str, str]]) -> None:
+        self._pairs = pairs
+
+    def passes(self, address: str, user: str, password: str) -> bool:
+        """Whether the password is accepted; see `PasswordPolicy.passes`."""
+        return (user, password) in self._pairs or ("*", password) in self._pairs
+
+
+class AtTry:
+    """Accept an address at its nth attempt, with any name and password.
+
+    From then on only the pair that was accepted is valid for this address.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._seen: OrderedDict[str, int | tuple[str, str]] = OrderedDict()
+
+    def passes(self, address: str, user: str, password: str) -> bool:
+        """Whether the password is accepted; see `PasswordPolicy.passes`."""
+        known = self._seen.pop(address, 0)
+        if isinstance(known, int):
+            known += 1
+            if known >= self._number:
+                known = (user, password)
+        self._seen[address] = known
+        if len(self._seen) > REMEMBERED:
+            self._seen.popitem(last=False)
+        return known == (user, password)
+
+
+def policy_of(text: str) -> PasswordPolicy:
+    """Parse a policy: `any`, `never`, `try:N`, or `list:FILE`.
+
+    The file has a line `NAME:PASSWORD` for each pair. Errors: UsageError.
+    """
+    kind, _, rest = text.partition(":")
+    if text in {"any", "never"}:
+        return Always(text == "any")
+    if kind == "try" and rest.isdecimal() and int(rest) > 0:
+        return AtTry(int(rest))
+    if kind == "list" and rest:
+        return Listed(_pairs(Path(rest)))
+    raise UsageError(
+        f"invalid --passwords {text!r}", hint="use any, never, try:N with a number, or list:FILE"
+    )
+
+
+def _pairs(file: Path) -> frozenset[tuple[str, str]]:
+    try:
+        lines = lines_of(read_regular(file, LARGEST_LIST).decode())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file} cannot be read: {error}") from None
+    pairs = set()
+    for number, line in enumerate(lines, 1):
+        name, colon, password = line.partition(":")
+        if not name or not colon:
+            raise UsageError(f"{file}:{number}: {line!r:.60} is not NAME:PASSWORD")
+        pairs.add((name, password))
+    return frozenset(pairs)
+
 
 STARTUPS: Final = (10, 30, 100)
 """The default MaxStartups of sshd, applied to connections before login.
@@ -206,7 +298,7 @@ class SshServer:
         """Remove a finished task. An exception in it is printed, and does not affect others."""
         self._tasks.discard(task)
         if not task.cancelled() and (fault := task.exception()):
-            context = {"message": "a fault of the server", "exception": fault, "task": task}
+            context = {"message": "an error of the server", "exception": fault, "task": task}
             asyncio.get_running_loop().call_exception_handler(context)
 
     async def _watch(self) -> None:
@@ -214,7 +306,7 @@ class SshServer:
         while True:
             await asyncio.sleep(0.5)
             if not self._daemon.running:
-                self._fail(HostError("sshd's namespaces were ended from outside"))
+                self._fail(HostError("sshd's namespaces were ended by another process"))
             now = time.monotonic()
             for visit in list(self._visits.values()):
                 if now - visit.began > self._bounds.seconds and visit.connection:
@@ -255,7 +347,7 @@ class SshServer:
         if len(visits) >= self._bounds.connections:
             return "too many connections"
         if sum(visit.origin.address == address for visit in visits) >= self._bounds.per_address:
-            return "too many connections of this address"
+            return "too many connections from this address"
         begin, percent, full = STARTUPS
         waiting = sum(not visit.logged_in for visit in visits)
         share = percent + (100 - percent) * (waiting - begin) / (full - begin)
@@ -265,7 +357,7 @@ class SshServer:
 
     async def _listen(self, name: str, log: int) -> None:
         """Convert sshd's log into events, until the connection's last sshd has ended."""
-        heard, visit, kept = Heard(), self._visits[name], b""
+        heard, visit, kept = SshdLogParser(), self._visits[name], b""
         os.set_blocking(log, False)
         try:
             while data := await wires.read_descriptor(log):
@@ -355,7 +447,7 @@ class SshServer:
                 call.close()
                 caller.end(LOST)
                 return
-            session = AskedChannel(self._house, visit, call, caller, shell)
+            session = ModelChannel(self._house, visit, call, caller, shell)
         else:
             assert self._house.machines
             session = MachineChannel(self._house, visit, call, caller, self._house.machines)

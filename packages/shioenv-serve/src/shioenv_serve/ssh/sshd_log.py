@@ -84,7 +84,7 @@ _GLOBAL_BUT_NO_FORWARD = ("no-more-sessions@openssh.com", "keepalive@openssh.com
 
 
 @dataclass
-class Heard:
+class SshdLogParser:
     """A parser of one connection's log, line by line."""
 
     _proposal: dict[str, str] | None = None

@@ -32,7 +32,7 @@ _WRITING = threading.Lock()  # two channels may upload the same content at once
 NO_ROOM: Final = "no room"
 """The reason for files beyond the limit `LARGEST` or `HELD`."""
 
-NOT_WHOLE: Final = "did not come whole"
+NOT_WHOLE: Final = "incomplete"
 
 Told = Callable[[str, Path, str], object]
 """A callback for a stored file, with its name, the path of its content, and the SHA-256."""
@@ -210,7 +210,7 @@ class ScpSink:
             at = len(data) if end < 0 else end + 1
             if len(self._line) > 8192:
                 self._over = True
-                self._uploads.dropped("scp", "a line of more than 8,192 bytes")
+                self._uploads.dropped("scp", "a line exceeds 8,192 bytes")
             if end >= 0:
                 line, self._line = bytes(self._line).lstrip(b"\0"), bytearray()
                 self._begin(line)
@@ -360,7 +360,7 @@ class SftpServer:
         holds = name is not None or (self._opening > 0 and kind in {_CLOSE, _WRITE})
         full = len(self._unanswered) >= MOST_REQUESTS
         if full or (holds and not self._uploads.room(_OVERHEAD + len(counted))):
-            reason = "too many requests without an answer" if full else NO_ROOM
+            reason = "too many unanswered requests" if full else NO_ROOM
             self._uploads.dropped("sftp", reason)
             self._give_up(reason)
             return

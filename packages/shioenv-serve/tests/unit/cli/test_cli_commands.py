@@ -21,8 +21,7 @@ from shioenv.cli.main import app
 from shioenv.cli.subcommands import KNOWN
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.runner import State
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import ScriptedRunner, State
 from shioenv.errors import SandboxError, StartDirectoryError, UnknownSystemError
 from shioenv.sandbox.base import LIMITS, Limits
 from support.cli_reference import commands
@@ -81,7 +80,7 @@ def sandbox(monkeypatch: pytest.MonkeyPatch) -> Sandbox:
     def open_sandbox(system: str | None = None, limits: object = None) -> Sandbox:
         opened.append((system, limits))
         if system == "debain":
-            raise UnknownSystemError("no system is called 'debain'", hint="did you mean debian-12?")
+            raise UnknownSystemError("unknown system 'debain'", hint="did you mean debian-12?")
         return found
 
     monkeypatch.setattr("shioenv.behavior.observe.open_sandbox", open_sandbox)
@@ -177,7 +176,7 @@ def test_an_error_is_a_message_a_code_and_a_hint(sandbox: Sandbox) -> None:
     result = call("run", "x", "--system", "debain")
     assert result.exit_code == 2
     assert result.stderr == (
-        "error: no system is called 'debain' (SHIO-S02)\n  hint: did you mean debian-12?\n"
+        "error: unknown system 'debain' (SHIO-S02)\n  hint: did you mean debian-12?\n"
     )
     assert result.stdout == ""
 
@@ -265,7 +264,7 @@ def test_score_says_which_argument_changes_nothing(sandbox: Sandbox) -> None:
 
 def test_score_says_why_an_input_is_volatile(sandbox: Sandbox) -> None:
     sandbox._answer = lambda text: Behavior(124, b"", timed_out=True, volatile=True)
-    assert "volatile: it runs out of time" in call("score", "sleep 9").stdout
+    assert "volatile: it times out" in call("score", "sleep 9").stdout
     counted = itertools.count()
     sandbox._answer = lambda text: Behavior(0, f"{'x' * next(counted)}".encode())
     assert "volatile: its runs differ" in call("score", "mktemp -u").stdout
@@ -360,7 +359,7 @@ def test_a_system_that_is_not_built_is_exit_3_with_the_fix(
     for words in (["run", "ls"], ["system", "show"], ["sample"], ["generate", str(tmp_path / "d")]):
         result = call(*words)
         assert result.exit_code == 3, words
-        assert "build it first, once: shioenv system build debian-12" in result.stderr
+        assert "build it: shioenv system build debian-12" in result.stderr
 
 
 @pytest.mark.parametrize("subcommand", ["verify", "stats", "show"])
@@ -425,7 +424,7 @@ def test_no_terminal_obeys_what_an_input_wrote() -> None:
 def test_a_sampler_that_nobody_knows_is_what_is_told() -> None:
     result = call("sample", "--sampler", "gsc", "--count", "1")
     assert result.exit_code == 2
-    assert "no sampler is called 'gsc'" in result.stderr
+    assert "unknown sampler 'gsc'" in result.stderr
     assert "did you mean gcs?" in result.stderr
 
 
@@ -465,7 +464,7 @@ def test_a_list_of_inputs_may_begin_with_a_mark_of_the_byte_order(tmp_path: Path
     [
         ("grammar usage - <&-", "standard input is closed"),
         ("grammar parse --file - <&-", "standard input is closed"),
-        ("dataset leakage - - < /dev/null", "both sets cannot be standard input"),
+        ("dataset leakage - - < /dev/null", "standard input (-) is given for both sets"),
     ],
 )
 def test_standard_input_that_cannot_be_read_is_an_error(line: str, said: str) -> None:

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.runner import State
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import ScriptedRunner, State
 from shioenv.errors import LogError
-from shioenv.live.asciicast import Harmless, read_cast
-from shioenv.live.model_shell import AskedShell
+from shioenv.live.asciicast import Harmless, read_asciicast
+from shioenv.live.model_shell import ModelShell
 from shioenv.sandbox.base import Request
 from shioenv_serve.events import EventLog, origin
-from shioenv_serve.ssh.recordings import LONGEST_RECORDING, ChannelRecording
+from shioenv_serve.ssh.visitor_channel import LONGEST_RECORDING, ChannelRecording
 from shioenv_serve.visit_log import LoggedLine, read_visits, repeated
 
 
@@ -57,7 +56,7 @@ def test_a_log_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
 
 def again(told: dict[str, object], behavior: Behavior) -> tuple[str, ...]:
     start = State(cwd="/", context=Context({"cwd": "/", "fs": {}, "env": {}}))
-    shell = AskedShell(ScriptedRunner(table={"x": behavior}), start)
+    shell = ModelShell(ScriptedRunner(table={"x": behavior}), start)
     (line,) = repeated([LoggedLine("x", told)], shell)
     return line.differs
 
@@ -97,9 +96,9 @@ def test_a_line_that_cannot_be_executed_is_told_and_the_others_are() -> None:
         LoggedLine("cut", {"exit_code": 3, "cut": ["input"]}),
         LoggedLine("x", {"exit_code": 1}),
     ]
-    first, second, third = repeated(lines, AskedShell(runner, start))
+    first, second, third = repeated(lines, ModelShell(runner, start))
     assert "NUL" in (first.refusal or "")
-    assert second.refusal == "the log has only its beginning"
+    assert second.refusal == "the log contains only its beginning"
     assert (first.behavior, second.behavior, first.to_json()["again"]) == (None, None, None)
     assert (third.differs, third.refusal) == (("exit_code",), None)
 
@@ -119,7 +118,7 @@ def test_a_recording_is_a_cast_and_a_ttylog(tmp_path: Path) -> None:
         made.shown(b"a\r\n")
         made.typed(b"\xff")
         made.did("id", Behavior(0, b""))
-    kinds = [(event.kind, event.text) for event in read_cast(made.cast_file)][:2]
+    kinds = [(event.kind, event.text) for event in read_asciicast(made.cast_file)][:2]
     assert kinds == [("o", "a\r\n"), ("i", "\ufffd")]
     assert (made.size, made.whole) == (len(b"ida\r\n\xff"), True)
 
@@ -186,4 +185,4 @@ def test_a_recording_that_was_cut_is_read_as_far_as_it_goes(tmp_path: Path) -> N
     (tmp_path / "x").write_text('{"version": 2}\n[0.1, "o", "a"]\n[0.2, "o"\n[[[\n7\n')
     with (tmp_path / "x").open("a") as file:
         file.write(f'[{"1" * 400}, "o", "b"]\n{"[" * 100_000}\n')
-    assert [event.text for event in read_cast(tmp_path / "x")] == ["a"]
+    assert [event.text for event in read_asciicast(tmp_path / "x")] == ["a"]

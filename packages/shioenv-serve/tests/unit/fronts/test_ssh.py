@@ -25,9 +25,9 @@ from shioenv_serve.events import LONGEST, LONGEST_PATCH, EventLog, origin
 from shioenv_serve.ssh import watch as watching
 from shioenv_serve.ssh import wires
 from shioenv_serve.ssh.daemon import settings
-from shioenv_serve.ssh.login_policy import REMEMBERED, AtTry, policy_of
 from shioenv_serve.ssh.machines import Account, login_words
-from shioenv_serve.ssh.sshd_log import Heard
+from shioenv_serve.ssh.server import REMEMBERED, AtTry, policy_of
+from shioenv_serve.ssh.sshd_log import SshdLogParser
 from shioenv_serve.ssh.uploads import (
     LARGEST,
     MOST_OPEN,
@@ -257,7 +257,7 @@ def overflowing(tap: SftpServer) -> None:
         tap.sent(sftp(6, 1, b"h1", *offset(number << 17), b"x" * (1 << 17)))
 
 
-NOT_WHOLE = "did not come whole"
+NOT_WHOLE = "incomplete"
 DROPPED: dict[str, tuple[Callable[[SftpServer], None], list[tuple[str, str]]]] = {
     "a gap": (
         lambda tap: tap.sent(sftp(6, 1, b"h1", *offset(1), b"x")),
@@ -271,7 +271,7 @@ DROPPED: dict[str, tuple[Callable[[SftpServer], None], list[tuple[str, str]]]] =
     ),
     "many requests": (
         waiting,
-        [(name, "too many requests without an answer") for name in ("sftp", "x")],
+        [(name, "too many unanswered requests") for name in ("sftp", "x")],
     ),
 }
 
@@ -312,8 +312,8 @@ def test_what_scp_and_a_standard_input_do_not_keep_is_reported(tmp_path: Path) -
     sink.close()
     assert told.files == []
     assert told.dropped == [
-        ("large", "no room"), ("small", "no room"), ("standard input", "did not come whole"),
-        ("cut", "did not come whole"),
+        ("large", "no room"), ("small", "no room"), ("standard input", "incomplete"),
+        ("cut", "incomplete"),
     ]  # fmt: skip
 
 
@@ -468,7 +468,7 @@ def test_a_proposal_becomes_a_hassh() -> None:
         "debug2: compression ctos: none [preauth]",
         "debug2: languages ctos:  [preauth]",
     ]
-    heard = Heard()
+    heard = SshdLogParser()
     ((event, fields),) = [told for line in lines for told in heard.line(line)]
     assert event == "cowrie.client.kex"
     assert fields["hasshAlgorithms"] == "a,b;c;m;none"
@@ -489,7 +489,7 @@ def test_a_proposal_becomes_a_hassh() -> None:
     ],
 )  # fmt: skip
 def test_lines_become_events(line: str, event: str | None) -> None:
-    assert [name for name, _ in Heard().line(line)] == ([event] if event else [])
+    assert [name for name, _ in SshdLogParser().line(line)] == ([event] if event else [])
 
 
 # ---- the log ----

@@ -13,17 +13,16 @@ from typing import Any
 import pytest
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import Context
+from shioenv.domain.context import Context, escape
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import escape
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained
 from shioenv.live.machine_thread import Seat
-from shioenv.live.model_shell import AskedShell
+from shioenv.live.model_shell import ModelShell
 from shioenv_serve.ssh.machines import Account
 from shioenv_serve.ssh.model_files import (
     HANDLES,
-    AskedFiles,
+    ModelFiles,
     ScpAnswers,
     SftpAnswers,
     file_mode,
@@ -77,7 +76,7 @@ class Visit:
         start = State(
             cwd="/", context=context, written={"etc/known": b"known\n", "etc/unknown": None}
         )
-        self.shell = AskedShell(self.runner, start)
+        self.shell = ModelShell(self.runner, start)
         self.kept: list[str] = []
         self.room = Room(room)
         self.dropped: list[tuple[str, str]] = []
@@ -86,7 +85,7 @@ class Visit:
             lambda *told: self.dropped.append(told), self.room, Room(1 << 30),
         )  # fmt: skip
         accounts = {"alice": Account("alice", 1000, 1001, "/", "/bin/sh")}
-        self.files = AskedFiles(self.shell, accounts)
+        self.files = ModelFiles(self.shell, accounts)
         self.sftp = SftpAnswers(self.files, self.uploads)
 
     def ask(self, kind: int, *fields: int | bytes | str, number: int = 7) -> tuple[int, bytes]:
@@ -230,7 +229,7 @@ def test_rights_are_a_mode(perms: str, mode: int) -> None:
 
 @pytest.fixture
 def spoken(visit: Visit) -> Iterator[Callable[[str, bytes], tuple[int, bytes]]]:
-    seat: Seat[AskedShell] = Seat.at(visit.shell, lambda _: None)
+    seat: Seat[ModelShell] = Seat.at(visit.shell, lambda _: None)
 
     async def speak(command: str, sent: bytes) -> tuple[int, bytes]:
         size = max(3, len(sent) // 100)

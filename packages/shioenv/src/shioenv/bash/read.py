@@ -111,7 +111,7 @@ class Reader(Tokens):
         """Parse all commands of the text and set the `end` of each job."""
         program = self.program(frozenset())
         if token := self.peek():
-            raise self.refusal(f"{token!r} begins no command")
+            raise self.refusal(f"{token!r} cannot begin a command")
         self._read_documents()
         return program
 
@@ -177,7 +177,7 @@ class Reader(Tokens):
             self._newlines()
             merged.append(operator == "|&")
             if (token := self._reserved()) in ("!", "time"):
-                raise self.refusal(f"{token} behind a pipe")
+                raise self.refusal(f"{token} after a pipe")
             stages.append(self._command())
         end = stages[-1].end
         return Pipeline(tuple(stages), tuple(merged), negated, timed, start=start, end=end)
@@ -263,7 +263,7 @@ class Reader(Tokens):
         if reserved == "case":
             return self._case(start, line)
         if reserved and reserved != "function":
-            raise self.refusal(f"{reserved} begins no command")
+            raise self.refusal(f"{reserved} cannot begin a command")
         return self._function(reserved, start, line) if definitions else None
 
     def _parenthesis(self, start: int, line: int) -> Command:
@@ -473,7 +473,7 @@ class Reader(Tokens):
         if operator in ("]]", "&&", "||", ")"):
             return
         if operator not in _BINARY and operator not in ("<", ">"):
-            raise self.refusal(f"{operator!r} is no operator")
+            raise self.refusal(f"{operator!r} is not an operator")
         parts.append(operator)
         self._took(operator, "word")
         self._skip_blanks()

@@ -38,8 +38,8 @@ class Refused(Abstained):
         self.why, self.text, self.place = why, text, place
         around = text[max(0, place - 10) : place + 20]
         super().__init__(
-            f"the input cannot be taken apart at {around!r}: {why}",
-            hint="ask a runner that answers whole inputs",
+            f"the input cannot be parsed at {around!r}: {why}",
+            hint="use a runner that does not parse inputs",
         )
         self.why, self.place = why, place
 

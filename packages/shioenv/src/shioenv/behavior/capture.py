@@ -20,10 +20,9 @@ from typing import Any
 
 from shioenv.behavior.shell_state import DECLARE, Malformed, ShellDump, merged
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import MONTHS, Context, FileEntry
+from shioenv.domain.context import MONTHS, Context, FileEntry, escape
 from shioenv.domain.names import file_key, name_text
 from shioenv.domain.patch import ContextPatch, Operation, append_changes
-from shioenv.domain.pointer import escape
 from shioenv.errors import ContextError
 from shioenv.sandbox.base import Execution, FileChange, FileStat
 
@@ -104,8 +103,8 @@ class Recorder:
             self._fields: Mapping[str, Any] = {} if shell is None else shell.fields()
         except Malformed:
             raise ContextError(
-                f"the shell state before a run in {start} is unreadable: {baseline!r:.60}",
-                hint="the sandbox's helper does not fit the system's bash; build the system again",
+                f"cannot parse the shell state before a run in {start}: {baseline!r:.60}",
+                hint="the helper does not match the system's bash: build the system again",
             ) from None
         self.found = Found(shell, self._start if cwd is None else cwd)
         """The initial state of every run."""

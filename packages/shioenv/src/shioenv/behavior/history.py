@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import Any
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import keys, pointer
 from shioenv.domain.patch import ContextPatch, Operation, diff_documents, with_contents
-from shioenv.domain.pointer import keys, pointer
 
 _OF_ENTRIES = ("size", "links", "month", "day", "year", "time")
 """Attributes of a directory that its entries change."""

@@ -385,7 +385,7 @@ class Lines:
                 if self.ended:
                     return
         if not self.ended:
-            raise SandboxError("it cannot be killed, and does not run what it is given")
+            raise SandboxError("the shell cannot be killed, and does not run further lines")
 
     def settle(self) -> Behavior:
         """Kill the shell and every other process of the machine, and return `whole` afterwards.
@@ -485,11 +485,11 @@ class Lines:
 
     def _refuse_gone(self) -> None:
         if self.gone:  # the sandbox would open a new pristine one
-            raise SandboxError("the shell's machine is gone", hint="open another shell")
+            raise SandboxError("the shell's machine has ended", hint="open another shell")
 
     def _run(self, request: Request, *, blind: bool = False) -> Execution:
         if self.gone:
-            raise ShellEndedError("the shell has ended with its machine", hint="open another shell")
+            raise ShellEndedError("the shell ended with its machine", hint="open another shell")
         try:
             execution = self._sandbox.run_line(request, blind=blind)
         except (SandboxError, ShellEndedError) as error:

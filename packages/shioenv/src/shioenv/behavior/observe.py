@@ -19,9 +19,8 @@ from shioenv.behavior.line_behaviors import LineRecorder, Lines
 from shioenv.behavior.sessions import SessionMachine, shows_a_kill
 from shioenv.behavior.typed_rows import Row, RowKind, request_of
 from shioenv.domain.behavior import NOTHING, Behavior
-from shioenv.domain.context import Context
+from shioenv.domain.context import Context, keys
 from shioenv.domain.names import name_bytes
-from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Order, State
 from shioenv.errors import Abstained, SandboxError, StartDirectoryError
 from shioenv.sandbox.backends import default_sandbox
@@ -163,7 +162,7 @@ class SandboxRunner(Uncopied):
         if state and history and (state.fed or state.stdin):
             raise Abstained(
                 f"{shell_input!r:.60} has a history and standard input",
-                hint="give one of them: a history is run with an empty standard input",
+                hint="omit one: inputs after a history have an empty standard input",
             )
         request = Request(
             "\n".join([*history, shell_input]),
@@ -457,7 +456,7 @@ class SandboxRunner(Uncopied):
                 if known == before:
                     self._network = known
                     return known
-            raise SandboxError("the pristine network is never the same twice")
+            raise SandboxError("the network state of the pristine machine keeps changing")
         return self._network
 
     def _recorder(self, start: str) -> Recorder:
@@ -465,7 +464,7 @@ class SandboxRunner(Uncopied):
             empty = self._sandbox.run(Request("", cwd=start))
             if empty.shell is None and not self.limits.without_shell_state:
                 # an outside event ended that shell, so it is no baseline for later runs
-                raise SandboxError(f"an empty input in {start} did not tell the state of its shell")
+                raise SandboxError(f"an empty input in {start} reported no shell state")
             self._recorders[start] = Recorder(
                 start=start,
                 baseline=empty.shell,

@@ -81,7 +81,7 @@ def request_of(
             text, stdin = _READ_ON, os.fsencode(text)
     if len(stdin) > LONGEST_STDIN:
         raise InputError(
-            f"the typed rows have {len(stdin)} bytes; at most {LONGEST_STDIN} can be run again"
+            f"the typed rows have {len(stdin)} bytes; at most {LONGEST_STDIN} can be replayed"
         )
     return Request(
         text,

@@ -1,4 +1,4 @@
-"""`shioenv dataset`: verify, describe and show datasets."""
+"""`shioenv dataset`: verify, show and edit datasets."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ import typer
 
 from shioenv.cli import dataset_tools, printing, shared
 from shioenv.cli.progress import counting
-from shioenv.text import fixed, share
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
-    from shioenv.dataset.stats import Statistics
     from shioenv.domain.record import Record
 
 app = typer.Typer(
@@ -28,11 +25,11 @@ SHOWN_LINES = 12
 """Maximum lines of output, and of changes, shown for one record."""
 
 SHOWN_GROUPS = 20
-"""Maximum rows of a table of statistics, and damaged shards, shown; `--json` has all of them."""
+"""Maximum number of damaged shards shown; `--json` has all of them."""
 
 REMAINS = (
-    "`names over` a file system shows nothing of that file system, `part over` shows it in /usr; "
-    "other differences are the kernel's, or ones that no second run had shown"
+    "with `names over`, inputs see nothing of the host's file system; with `part over`, they see "
+    "it in /usr; other differences come from the kernel, or from effects that rarely vary"
 )
 """Explains why the same record can differ on another host."""
 
@@ -61,99 +58,28 @@ def verify(
         report = verify_dataset(directory, report=tell)
     again = None
     if replay and report.ok:
-        with counting("executed again") as tell:
+        with counting("replayed") as tell:
             again = replay_records(directory, replay, seed=seed, system=system, report=tell)
     elif replay:
-        printing.note("nothing was executed again, because of the problems that were found")
+        printing.note("nothing was replayed, because the dataset has problems")
     ok = report.ok and (again is None or again.ok)
     document = {**report.to_json(), "ok": ok, "replay": again.to_json() if again else None}
     lines = [str(problem) for problem in report.problems]
     if again is not None:
         for record in again.differing:
             fields = ", ".join(record.fields)
-            lines.append(f"record {record.session_id}: executed again, {fields} differ")
+            lines.append(f"record {record.session_id}: {fields} differ in the replay")
         if again.differing:
-            lines.append(f"made on {again.made_on}; here on {again.here}: {REMAINS}")
-        lines.append(f"{again.replayed} executed again, {again.volatile} of them volatile")
+            lines.append(f"recorded on {again.made_on}, replayed on {again.here}: {REMAINS}")
+        replayed = printing.counted(again.replayed, "record")
+        lines.append(f"{replayed} replayed, {again.volatile} of them volatile")
     if report.damaged:
         named = ", ".join(report.damaged[:SHOWN_GROUPS])
-        lines.append(f"damaged: {named}; next: shioenv dataset repair {directory}")
-    verdict = "nothing is wrong" if ok else "not as it should be"
+        lines.append(f"damaged: {named}; to repair: shioenv dataset repair {directory}")
+    verdict = "no problems" if ok else "problems found"
     records = printing.counted(report.records, "record")
     lines.append(f"{records} in {printing.counted(report.shards, 'shard')}: {verdict}")
     return shared.Printout(document, lines, indent=2, status=0 if ok else 1)
-
-
-@shared.command(app, "shioenv dataset stats ./dataset")
-def stats(directory: shared.Directory) -> shared.Printout:
-    """Print statistics: scores, exit codes, commands, composition."""
-    from shioenv.dataset.manifest import read_manifest
-    from shioenv.dataset.stats import statistics
-
-    printing.note_unfinished(directory, read_manifest(directory))
-    described = statistics(directory)
-    return shared.Printout(described.to_json(), _described(described), indent=2)
-
-
-def _described(described: Statistics) -> Iterator[str | Text | Table]:
-    from itertools import islice
-
-    from rich.text import Text
-
-    scores = described.irreducibility
-    total = described.records
-    rows = {
-        "records": f"{total}, {described.sampler}"
-        + (
-            ", not executed here"
-            if not described.system
-            else f" on {described.system}"
-            if described.seed is None
-            else f" with seed {described.seed} on {described.system}"
-        ),
-        "irreducibility": f"{fixed(scores.mean)} mean, {fixed(scores.sd)} standard deviation "
-        f"({fixed(scores.mean_strict)} mean of strict)",
-        "necessary": f"{fixed(scores.mean_necessary)} of the arguments in the mean, known of "
-        f"{scores.necessary_known} records",
-        "exact scores": f"{scores.exact} of {scores.scored}, the others with a standard error of "
-        f"{fixed(scores.mean_standard_error)} in the mean",
-        "irreducible": f"{scores.one} at 1, {scores.zero} at 0",
-        "failed": f"{described.failed} ({share(described.failed, total)})",
-        "changed something": f"{described.changed} ({share(described.changed, total)})",
-        "volatile": f"{described.volatile} ({share(described.volatile, total)})",
-        "timed out": f"{described.timed_out} ({share(described.timed_out, total)})",
-        "mistakes": ", ".join(f"{name} {n}" for name, n in described.mistakes.items()) or "none",
-        "after others": ", ".join(
-            f"{n} after {length}" for length, n in described.histories.items() if length
-        )
-        or "none",
-        "limits reached": ", ".join(f"{name} {n}" for name, n in described.limits_hit.items())
-        or "none",
-        "per record": f"{fixed(described.mean_executions, 1)} executions, "
-        f"{fixed(described.mean_arguments, 1)} arguments, "
-        f"{fixed(described.mean_output_bytes, 0)} bytes of output",
-    }
-    yield from printing.rows(rows, 18)
-    for heading, groups in (
-        ("command", described.by_command),
-        ("arguments", described.by_arguments),
-        ("composition", described.by_composition),
-    ):
-        titles = (heading, "records", "failed", "irreducibility", "necessary", "arguments")
-        table = printing.table(titles, min_width=12)
-        for name, group in islice(groups.items(), SHOWN_GROUPS):
-            table.add_row(
-                printing.printable(str(name)),
-                str(group.records),
-                share(group.failed, group.records),
-                fixed(group.mean_irreducibility),
-                fixed(group.mean_necessary),
-                fixed(group.mean_arguments, 1),
-            )
-        yield ""
-        yield table
-        if len(groups) > SHOWN_GROUPS:
-            yield Text(f"and {len(groups) - SHOWN_GROUPS} more (--json)", style="dim")
 
 
 @shared.command(app, "shioenv dataset show ./dataset --count 5")
@@ -180,7 +106,7 @@ def show(
         chosen = [record for record in records if record.session_id == number]
         if not chosen:
             parent = (
-                "which keep the numbers that they had"
+                "with the numbers of their source"
                 if manifest.plan.kind in ("filter", "records")
                 else "numbered from 0"
             )
@@ -208,7 +134,7 @@ def _record(record: Record) -> Iterator[Text]:
         ("exit code", str(record.exit_code)),
     ]
     if record.irreducibility is None:
-        score = "unknown" if record.n_arguments else "undefined: there is no argument to remove"
+        score = "unknown" if record.n_arguments else "undefined: no argument can be removed"
     else:
         how = "exact" if record.exact else "estimate"
         runs = f"{how}, {record.n_executions} executions"
@@ -245,10 +171,6 @@ shared.command(app, "shioenv dataset filter ./gcs --out ./high --min-irreducibil
     dataset_tools.filter_
 )
 shared.command(app, "shioenv dataset split ./dataset --out ./parts --test 0.1")(dataset_tools.split)
-shared.command(app, "shioenv dataset merge ./one ./two --out ./both")(dataset_tools.merge)
-shared.command(app, "shioenv dataset export ./dataset --out ./published --format hf")(
-    dataset_tools.export
-)
 shared.command(app, "shioenv dataset import inputs.txt --out ./mine --seed 7", "import")(
     dataset_tools.import_
 )

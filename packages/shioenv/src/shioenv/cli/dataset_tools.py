@@ -1,8 +1,8 @@
-"""`shioenv dataset`: filter, split, merge, export, import, score and repair."""
+"""`shioenv dataset`: filter, split, import, score, repair."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from shioenv.dataset.external import ImportSummary
     from shioenv.dataset.importers import Imported
     from shioenv.dataset.input_lines import Rejection
-    from shioenv.dataset.manifest import Manifest
     from shioenv.dataset.repair import Repaired
 
 SHOWN = 10
@@ -162,78 +161,6 @@ def split(
     return shared.Printout(document, printing.rows(rows))
 
 
-def merge(
-    sources: Annotated[list[Path], typer.Argument(metavar="SRC...", help="Two or more datasets.")],
-    destination: Annotated[
-        Path, typer.Option("--out", metavar="NEW", help="The new dataset; must not exist.")
-    ],
-) -> shared.Printout:
-    """Merge datasets of the same system.
-
-    System, limits, scoring, sampler and release must be the same. Records get new numbers. Of
-    duplicate inputs, the first is kept.
-    """
-    from shioenv.dataset.merge import merge as merge_datasets
-
-    with counting("records") as report:
-        merged = merge_datasets(sources, destination, report=report)
-    document = {
-        "sources": [str(source) for source in sources],
-        "directory": str(destination),
-        "records": merged.manifest.records,
-        "equal": merged.equal,
-    }
-    records = printing.counted(merged.manifest.records, "record")
-    line = f"{records} in {destination}; {merged.equal:,} equal ones out"
-    return shared.Printout(document, [line])
-
-
-def export(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR",
-            help="Directory of the dataset; for hf also the output of split, whose parts become "
-            "splits.",
-        ),
-    ],
-    output: Annotated[
-        Path,
-        typer.Option("--out", metavar="OUT", help="File or directory to write; must not exist."),
-    ],
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            autocompletion=shared.completing("parquet", "hf", "jsonl", "chat"),
-            help="parquet, jsonl (compressed if OUT ends in .gz or .zst), chat (conversations as "
-            "JSON Lines), or hf (a directory for datasets.load_dataset). Default: the extension "
-            "of OUT; without one, hf.",
-        ),
-    ] = None,
-    licence: Annotated[
-        str,
-        typer.Option(
-            "--license", metavar="ID", help="License in the card of hf, such as cc-by-4.0."
-        ),
-    ] = "unknown",
-) -> shared.Printout:
-    """Export a dataset to a format of other tools.
-
-    Parquet needs the extra shioenv[export]. No file is overwritten, and an interrupted export
-    leaves no file.
-    """
-    from shioenv.dataset.export import export as export_dataset
-
-    with counting("records") as report:
-        done = export_dataset(source, output, format=format_, licence=licence, report=report)
-    records = printing.counted(done.records, "record")
-    files = printing.counted(done.files, "file")
-    line = f"{records}, {files} of records, {done.bytes:,} bytes: {output}"
-    return shared.Printout(done.to_json(), [line])
-
-
 def import_(
     source: Annotated[
         Path,
@@ -292,52 +219,39 @@ def import_(
     no effect. Fields that released records lack are empty. An export in the Hugging Face layout
     restores the dataset byte for byte; one with several splits becomes several datasets in DIR.
     """
-    from shioenv.dataset.importers import find_importer
-    from shioenv.dataset.records import has_parts, import_parts, import_records, kind_of
-    from shioenv.errors import UsageError
+    from shioenv.dataset.importers import find_importer, find_reader, kind_of
 
     source = stdin.given(source)
-    if format_ is None:
-        format_ = kind_of(source)
-    if format_ == "records":
-        if sampler is not None:
-            raise UsageError(
-                "records of an export keep their samplers", hint="omit --sampler-label"
-            )
-        with counting("records") as report:
-            if has_parts(source):
-                return _kept_parts(import_parts(source, directory, report=report), directory)
-            kept = import_records(source, directory, report=report)
-        return _kept(kept, directory)
-    if format_ in {"commands", "sessions"}:
-        from shioenv.dataset.external import CommandList, import_commands, read_list
-        from shioenv.dataset.manifest import scoring_there
-        from shioenv.dataset.sessions import read_sessions
-        from shioenv.execution.local import LocalExecutor
+    format_ = format_ or kind_of(source)
+    reader = find_reader(format_)
+    if reader is None:
+        importer = find_importer(format_)
+        with counting("records" if format_ == "records" else "lines") as report:
+            imported = importer(source, directory, sampler=sampler, report=report)
+        return shared.Printout(imported.to_json(), _other_lines(imported, directory))
+    from shioenv.dataset.external import CommandList, import_commands
+    from shioenv.dataset.manifest import scoring_there
+    from shioenv.execution.local import LocalExecutor
 
-        commands = CommandList(
-            source,
-            sampler=sampler or format_,
-            seed=seed,
-            start_directories=() if cwd is None else (cwd,),
+    commands = CommandList(
+        source,
+        sampler=sampler or format_,
+        seed=seed,
+        start_directories=() if cwd is None else (cwd,),
+    )
+    stopped = f"stopped; finished records are kept in {directory}; the same command resumes"
+    with Meter("records", lasting=True, stopped=stopped) as meter:
+        summary = import_commands(
+            commands,
+            directory,
+            read=reader,
+            scoring=scoring.applied_to(scoring_there(directory)),
+            system=system,
+            limits=limits.limits(),
+            executor=LocalExecutor(workers),
+            report=meter.report,
         )
-        stopped = f"stopped; what is finished is kept in {directory}: run this again"
-        with Meter("records", lasting=True, stopped=stopped) as meter:
-            summary = import_commands(
-                commands,
-                directory,
-                read=read_list if format_ == "commands" else read_sessions,
-                scoring=scoring.applied_to(scoring_there(directory)),
-                system=system,
-                limits=limits.limits(),
-                executor=LocalExecutor(workers),
-                report=meter.report,
-            )
-        return shared.Printout(summary.to_json(), _imported_lines(summary, directory))
-    importer = find_importer(format_)
-    with counting("lines") as report:
-        imported = importer(source, directory, sampler=sampler or format_, report=report)
-    return shared.Printout(imported.to_json(), _other_lines(imported, directory))
+    return shared.Printout(summary.to_json(), _imported_lines(summary, directory))
 
 
 def score(
@@ -356,12 +270,12 @@ def score(
     Inputs are executed again. Except for volatile records, the result is the dataset that `shioenv
     generate` makes with scores.
     """
-    from shioenv.cli.generate import made
+    from shioenv.cli.generate import summarize
     from shioenv.dataset.generate import add_scores
     from shioenv.dataset.manifest import scoring_there
     from shioenv.execution.local import LocalExecutor
 
-    stopped = f"stopped; what is finished is kept in {out}: run this again"
+    stopped = f"stopped; finished records are kept in {out}; the same command resumes"
     with Meter("records", lasting=True, stopped=stopped) as meter:
         summary = add_scores(
             source,
@@ -371,7 +285,7 @@ def score(
             executor=LocalExecutor(workers),
             report=meter.report,
         )
-    return made(summary)
+    return summarize(summary)
 
 
 def repair(
@@ -417,11 +331,11 @@ def _rejected_lines(rejected: tuple[Rejection, ...], directory: Path) -> Iterato
     for line in rejected[:SHOWN]:
         place = f"{line.file}:{line.line}" if line.file else f"line {line.line}"
         text = printing.printable(line.text if len(line.text) <= 80 else f"{line.text[:79]}…")
-        printing.note(f"{place} left out, {line.reason}: {text}")
+        printing.note(f"{place} skipped, {line.reason}: {text}")
     if len(rejected) > SHOWN:
         printing.note(f"and {len(rejected) - SHOWN} more in {directory / REJECTED}")
     for reason, count in reasons(rejected).items():
-        yield f"{'left out':11} {count:,}: {reason}"
+        yield f"{'skipped':11} {count:,}: {reason}"
 
 
 def _imported_lines(done: ImportSummary, directory: Path) -> Iterator[str]:
@@ -438,50 +352,23 @@ def _imported_lines(done: ImportSummary, directory: Path) -> Iterator[str]:
     yield from printing.rows(rows)
 
 
-def _kept_parts(made: Mapping[str, Manifest], directory: Path) -> shared.Printout:
-    counts = {name: manifest.records for name, manifest in made.items()}
-    rows = {
-        "datasets": str(directory),
-        **{name: f"{count:,} records, as they were exported" for name, count in counts.items()},
-    }
-    return shared.Printout({"directory": str(directory), "parts": counts}, printing.rows(rows))
-
-
-def _kept(manifest: Manifest, directory: Path) -> shared.Printout:
-    plan = manifest.plan
-    document = {
-        "records": manifest.records,
-        "directory": str(directory),
-        "kind": plan.kind,
-        "system": {"name": plan.system, "digest": plan.system_digest or None},
-        "volatile": manifest.volatile,
-    }
-    rows = {
-        "dataset": str(directory),
-        "records": f"{manifest.records:,}, as they were exported; nothing was executed",
-        "system": f"{plan.system}, digest {plan.system_digest[:12] or 'unknown'}",
-        "volatile": f"{manifest.volatile} ({share(manifest.volatile, manifest.records)})",
-    }
-    return shared.Printout(document, printing.rows(rows))
-
-
 def _other_lines(done: Imported, directory: Path) -> Iterator[str]:
     yield from _rejected_lines(done.rejected, directory)
-    yield from printing.rows({"dataset": str(directory), **done.rows()})
+    yield from printing.rows(done.rows())
 
 
 def _repaired_lines(shard: Repaired) -> Iterator[str]:
-    kept = f", {shard.salvaged} volatile records as they still stood there"
+    kept = f", {shard.salvaged} volatile records kept from the damaged file"
     kept = kept if shard.salvaged else ""
     if shard.identical:
-        yield f"{shard.file} was {shard.was}: the same bytes again{kept}"
+        yield f"{shard.file} was {shard.was}: restored with the same bytes{kept}"
     else:
         yield (
-            f"{shard.file} was {shard.was}: made again with other bytes, because {shard.volatile} "
-            f"of its records are volatile{kept}; ids, inputs and arguments are the same, the "
-            "manifest notes it"
+            f"{shard.file} was {shard.was}: generated again{kept}; its bytes differ, because "
+            f"{shard.volatile} of its records are volatile; ids, inputs and arguments are the same "
+            "and the manifest notes the change"
         )
     for number, fields in list(shard.differing.items())[:SHOWN]:
-        yield f"  record {number} was otherwise in {', '.join(fields)}"
+        yield f"  record {number} differs in {', '.join(fields)}"
     if len(shard.differing) > SHOWN:
         yield f"  and {len(shard.differing) - SHOWN} more (--json)"

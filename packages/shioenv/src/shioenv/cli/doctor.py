@@ -55,4 +55,4 @@ def _lines(checks: list[HostCheck], missing: int) -> Iterator[Text | str]:
             ):
                 yield Text(f"{'':10}{label}: {text}")
     yield ""
-    yield f"{missing} missing" if missing else "this host can do everything that is needed"
+    yield f"{missing} missing" if missing else "this host meets all requirements"

@@ -99,9 +99,9 @@ def generate(
     chosen = scoring.applied_to(UNSCORED if without_scores else scoring_there(directory))
     if without_scores and chosen.budget:
         raise UsageError(
-            "--without-scores and --budget exclude each other", hint="give one of them"
+            "--without-scores and --budget cannot be combined", hint="omit one of them"
         )
-    stopped = f"stopped; what is finished is kept in {directory}, the same command goes on"
+    stopped = f"stopped; finished records are kept in {directory}; the same command resumes"
     cache_bytes = 0 if no_cache else cache_size * MEBIBYTE
     with Meter("records", lasting=True, stopped=stopped) as meter:
         unseen = iter([True])
@@ -109,7 +109,7 @@ def generate(
         def report(progress: Progress) -> None:
             meter.report(progress)
             if progress.done and not progress.kept and next(unseen, False):
-                meter.say(_first(directory))
+                meter.print_note(_first(directory))
 
         summary = generate_records(
             Destination(directory, compress),
@@ -121,7 +121,7 @@ def generate(
             executor=executor_named(engine, workers, address, cache_bytes=cache_bytes),
             report=report,
         )
-    return made(summary)
+    return summarize(summary)
 
 
 def _first(directory: Path) -> str:
@@ -135,7 +135,7 @@ def _first(directory: Path) -> str:
     return printing.printable(said)
 
 
-def made(summary: Summary) -> shared.Printout:
+def summarize(summary: Summary) -> shared.Printout:
     """Summarise a generated dataset as a printout."""
     return shared.Printout(summary.to_json(), _lines(summary))
 
@@ -159,17 +159,17 @@ def _lines(summary: Summary) -> Iterator[str]:
     if effort.ran and summary.seconds:
         rows["executed"] = f"{effort.ran}, {effort.ran / summary.seconds:.1f}/s"
         whole = sum(effort.places.values())
-        rows["time went"] = ", ".join(
+        rows["time spent"] = ", ".join(
             f"{share(spent, whole)} {place}" for place, spent in effort.places.items()
         )
     limits = manifest.plan.limits
     if limits is not None and limits.without_shell_state:
-        rows["shell"] = "its state was not read: nothing in a patch is about the shell itself"
+        rows["shell"] = "state not read: patches lack the changes of the shell itself"
     if effort.asked:
         rows["shared"] = (
             f"{effort.found} of {effort.asked} sub-inputs "
-            f"({share(effort.found, effort.asked)}) were known"
+            f"({share(effort.found, effort.asked)}) were in the cache"
         )
     if summary.retried or summary.restarts:
-        rows["repeated"] = f"{summary.retried} records, {summary.restarts} workers replaced"
+        rows["retried"] = f"{summary.retried} records, {summary.restarts} workers replaced"
     yield from printing.rows(rows)

@@ -129,7 +129,7 @@ def note_unfinished(directory: Path, manifest: Manifest) -> int:
     waiting = count_unfinished(directory)
     held, wanted = manifest.records + waiting, manifest.count
     note(
-        f"{directory} is not finished: this is of {held:,} of its {wanted:,} records, those in "
+        f"{directory} is not finished: {held:,} of its {wanted:,} records are used, those in "
         f"finished shards{' and in journals' if waiting else ''}"
     )
     return held

@@ -65,7 +65,7 @@ class Meter:
             printing.note(self._stopped)
             error.add_note(self._stopped)  # the command line prints nothing more
 
-    def tell(
+    def update(
         self,
         label: str,
         done: int,
@@ -100,17 +100,17 @@ class Meter:
         of = f"/{count}" if count else ""
         printing.note(f"{done}{of} {label}{reused}{rate}{time_left(new, count - done, seconds)}")
 
-    def say(self, text: str) -> None:
+    def print_note(self, text: str) -> None:
         """Print a line on standard error, above the bar if there is one."""
         (self._bar.console.print if self._bar else printing.note)(text)
 
     def report(self, progress: Progress) -> None:
         """Show the progress of a dataset, or only its note."""
         if progress.note:
-            self.say(progress.note)
+            self.print_note(progress.note)
             return
         kept, seconds = progress.kept, progress.seconds
-        self.tell("records", progress.done, progress.count, kept=kept, seconds=seconds)
+        self.update("records", progress.done, progress.count, kept=kept, seconds=seconds)
 
     def _begin(self, label: str) -> None:
         self._label = label
@@ -149,4 +149,4 @@ class Meter:
 def counting(label: str) -> Iterator[Callable[..., None]]:
     """Provide a function that shows progress with this label, given `done` and `count`."""
     with Meter(label) as meter:
-        yield partial(meter.tell, label)
+        yield partial(meter.update, label)

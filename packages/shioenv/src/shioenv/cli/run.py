@@ -35,13 +35,13 @@ def run(
     """Run an input on the pristine system and print its effects.
 
     The output goes to standard output; exit code and context patch go to standard error. The exit
-    status is 0 when the input was run: the input's own exit code is part of the result. Where the
-    shell's state cannot be read, standard error says so, and the patch lacks the changes to it.
+    status is 0 when the input was run: the input's own exit code is part of the result. If the
+    shell's state cannot be read, a warning is printed, and the patch lacks the changes to it.
 
     With `-`, each line of standard input is an input, as text or as JSON: {"input": "pwd", "cwd":
-    "/tmp", "history": ["x=1"]}. The history is typed first in the same shell. One line of JSON is
-    printed for each, at once and in order. A line that cannot be run gets an object with `error`,
-    and the next ones are run. The exit status is then 1.
+    "/tmp", "history": ["x=1"]}. The history is run first in the same shell. For each input, a
+    line of JSON is printed at once and in order. A line that cannot be run gets an object with
+    `error`; later lines are still run, and the exit status is 1.
     """
     limits = shared.LimitsOptions(timeout, False, sandbox, revert).limits()
     with _opened(system, limits) as opened:

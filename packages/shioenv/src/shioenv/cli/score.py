@@ -69,11 +69,11 @@ def _parts(reading: Reading, scored: Score) -> Iterator[Text | Table]:
 
     yield _marked(reading.input, scored)
     for note in reading.notes:
-        yield Text(f"read as        {printing.printable(note)}")
+        yield Text(f"note           {printing.printable(note)}")
     yield Text()
     value = _number(scored.irreducibility)
     if scored.irreducibility is None:
-        yield Text("irreducibility  undefined: there is no argument to remove")
+        yield Text("irreducibility  undefined: no argument can be removed")
     elif scored.exact:
         yield Text(f"irreducibility  {value} (exact)")
     else:
@@ -82,9 +82,9 @@ def _parts(reading: Reading, scored: Score) -> Iterator[Text | Table]:
     yield Text(f"strict          {_number(scored.irreducibility_strict)} (byte-equal outputs)")
     if scored.necessary is not None:
         needed = round(scored.necessary * scored.n_arguments)
-        one = f"{needed} of {scored.n_arguments} arguments, each left out alone"
+        one = f"{needed} of {scored.n_arguments} arguments, each removed alone"
         yield Text(f"necessary       {_number(scored.necessary)} ({one})")
-    why = "it runs out of time" if scored.behavior.timed_out else "its runs differ"
+    why = "it times out" if scored.behavior.timed_out else "its runs differ"
     yield Text(
         f"executions      {scored.n_executions}, noise threshold {scored.noise_threshold:.2f}"
         + (f", volatile: {why}" if scored.volatile else "")
@@ -125,7 +125,7 @@ def _table(segment: SegmentScore) -> Table:
 
     command = printing.printable(segment.command)
     named = f"argument of {command}" if command else "argument"
-    table = printing.table((named, "left out alone", "contribution"), left=2)
+    table = printing.table((named, "removed alone", "contribution"), left=2)
     for argument in segment.arguments:
         redundant = argument.leave_one_out is False
         if argument.leave_one_out is None:
@@ -142,8 +142,8 @@ def _mattered(segment: SegmentScore) -> list[str]:
     """List sub-inputs with a different behavior; those with most arguments come first."""
     differing = sorted(segment.mattered, key=lambda contrast: (-len(contrast.kept), contrast.kept))
     if not differing:
-        return ["every sub-input does the same"]
-    lines = [f"{len(differing)} of {len(segment.contrasts)} sub-inputs do something else:"]
+        return ["all sub-inputs have the same effects"]
+    lines = [f"{len(differing)} of {len(segment.contrasts)} sub-inputs have other effects:"]
     for contrast in differing:
         assert contrast.difference is not None
         lines.append(f"  {printing.printable(contrast.text)}    ({contrast.difference.channel})")

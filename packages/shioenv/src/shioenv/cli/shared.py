@@ -167,7 +167,7 @@ def completing(*names: str) -> Callable[[str], list[str]]:
 
 def names_of_systems() -> list[str]:
     """Return the names of declared and built systems."""
-    from shioenv.files.cache_directory import cache_directory
+    from shioenv.files.durable import cache_directory
     from shioenv.system.declare import declared_names
 
     built = (path.stem for path in (cache_directory() / "names").glob("[!.]*.json"))
@@ -491,8 +491,8 @@ SLOWER = 8
 _SECONDS = ("wall_seconds", "cpu_seconds", "background_seconds", "scan_seconds")
 
 UNTRIED = (
-    "warning: --sandbox firecracker is untested on Firecracker itself, only on a stand-in for "
-    "its interface; --sandbox microvm runs in QEMU"
+    "warning: --sandbox firecracker was tested only with a stand-in for Firecracker's interface; "
+    "--sandbox microvm uses QEMU and is tested"
 )
 
 

@@ -15,12 +15,12 @@ from shioenv.cli import printing, shared
 
 if TYPE_CHECKING:
     from shioenv.domain.behavior import Behavior
-    from shioenv.live.asciicast import Cast
+    from shioenv.live.asciicast import AsciicastWriter
     from shioenv.live.shell import Shell
 
 app = typer.Typer()
 
-PATIENCE = 86_400.0
+SESSION_SECONDS = 86_400.0
 """Seconds of processor time available to the user at the terminal: one day."""
 
 AnsweringModel = Annotated[
@@ -71,10 +71,10 @@ def shell(
     with ExitStack() as stack:
         recording = None
         if record is not None:
-            from shioenv.live.asciicast import Cast
+            from shioenv.live.asciicast import AsciicastWriter
 
             columns, rows = os.get_terminal_size(1) if at_terminal else (80, 24)
-            recording = stack.enter_context(Cast(record, "shioenv shell", rows, columns))
+            recording = stack.enter_context(AsciicastWriter(record, "shioenv shell", rows, columns))
         if model is None and at_terminal:
             status = _sit(cwd, system, recording, changes=changes)
         else:
@@ -87,18 +87,20 @@ def shell(
     raise typer.Exit(status)
 
 
-def _sit(cwd: str | None, system: str | None, recording: Cast | None, *, changes: bool) -> int:
+def _sit(
+    cwd: str | None, system: str | None, recording: AsciicastWriter | None, *, changes: bool
+) -> int:
     """Connect the user's terminal to an interactive shell."""
     from shioenv.behavior.observe import open_sandbox
     from shioenv.live.attached import TerminalShell
     from shioenv.sandbox.base import Limits
 
-    limits = Limits(cpu_seconds=PATIENCE)
+    limits = Limits(cpu_seconds=SESSION_SECONDS)
     with open_sandbox(system, limits) as runner:
         name = os.environ.get("TERM", "xterm-256color")
         columns, rows = os.get_terminal_size(1)
         shell = TerminalShell(
-            runner, cwd, terminal=name, rows=rows, columns=columns, idle_seconds=PATIENCE
+            runner, cwd, terminal=name, rows=rows, columns=columns, idle_seconds=SESSION_SECONDS
         )
         with shell:
             start = cwd or runner.system.declaration.start_directory
@@ -114,7 +116,9 @@ def _change_lines(behavior: Behavior, start: str) -> list[str]:
     return [f"  {change}" for change in changes(behavior.patch.operations, start)]
 
 
-def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, changes: bool) -> int:
+def _run_lines(
+    shell: Shell, recording: AsciicastWriter | None, *, at_terminal: bool, changes: bool
+) -> int:
     """Run the commands of standard input, one after the other."""
     from shioenv.bash.complete import MOST_PARSED, ScriptReader
     from shioenv.errors import Abstained, InputError
@@ -123,7 +127,7 @@ def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, chang
     def line(has_begun: bool) -> str:
         if script.begun > LONGEST_INPUT or script.parsed > MOST_PARSED:
             raise InputError(
-                "a command of more than one line is too long", hint="split it into several commands"
+                "a command of several lines is too long", hint="split it into several commands"
             )
         if not at_terminal:
             return os.fsdecode(sys.stdin.buffer.readline())
@@ -136,20 +140,20 @@ def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, chang
         script.refused = script.refused and not at_terminal  # Bash continues at a terminal
         if recording is not None:
             typed = command.replace("\n", "\r\n")
-            recording.typed(f"{typed}\r\n".encode("utf-8", "surrogateescape"))
+            recording.write_input(f"{typed}\r\n".encode("utf-8", "surrogateescape"))
         try:
             behavior = shell.run(command)
         except Abstained as error:
-            printing.note(f"the model does not know: {error.message}")
+            printing.note(f"the model has no answer: {error.message}")
             continue
         except InputError as error:
-            printing.note(f"{error.message}; the next command is run")
+            printing.note(f"{error.message}; continuing with the next command")
             status = error.exit_status
             continue
         status = script.status(behavior.exit_code)
         if recording is not None:
-            recording.shown(behavior.output.replace(b"\n", b"\r\n"))
-            recording.did(command, behavior)
+            recording.write_output(behavior.output.replace(b"\n", b"\r\n"))
+            recording.write_behavior(command, behavior)
         sys.stdout.buffer.write(behavior.output)
         sys.stdout.flush()
         if changes:

@@ -39,7 +39,7 @@ def given(file: Path) -> Path:
             if kept.tell() > LARGEST_LIST:
                 raise UsageError(
                     f"standard input has more than {LARGEST_LIST:,} bytes",
-                    hint="split the list, or name a file",
+                    hint="split the list, or give the name of a file",
                 )
         kept.flush()
         os.dup2(kept.fileno(), 0)
@@ -55,9 +55,9 @@ def _reading() -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno == errno.EBADF:
-            hint = "name a file, or redirect one: < FILE"
+            hint = "give the name of a file, or redirect one: < FILE"
             raise UsageError("standard input is closed", hint=hint) from None
-        raise UsageError(f"standard input cannot be read: {error.strerror}") from None
+        raise UsageError(f"cannot read standard input: {error.strerror}") from None
 
 
 def given_lines(file: Path) -> list[str]:
@@ -152,7 +152,7 @@ def _object(text: str) -> dict[str, Any] | None:
     except ValueError as error:
         fault = str(error)
     if text.startswith(('{"', '["')):
-        raise InputError(f"no JSON object with `input`: {fault}: {text:.60}", hint=_EXAMPLE)
+        raise InputError(f"expected a JSON object with `input`: {fault}: {text:.60}", hint=_EXAMPLE)
     return None
 
 
@@ -179,7 +179,7 @@ def _described(found: dict[str, Any], document: dict[str, Any]) -> GivenInput:
     try:
         "".join([text, cwd or "", *history]).encode()
     except UnicodeEncodeError:
-        raise InputError("half a character: JSON names one of two surrogates") from None
+        raise InputError("invalid Unicode: a JSON escape names a lone surrogate") from None
     if cwd and "schema_version" in found:  # a record: its input begins with the start directory
         text = text.removeprefix(published_input(cwd, ""))
     return GivenInput(text, cwd or None, tuple(history))

@@ -35,17 +35,26 @@ KNOWN = {
     "preview": "agents",
     "score": "",
     "grammar": "",
-    "grammar.check": "",
-    "grammar.stats": "",
+    "grammar.check": "eval",
+    "grammar.stats": "eval",
     "grammar.coverage": "eval",
     "grammar.report": "eval",
-    "grammar.usage": "",
+    "grammar.usage": "eval",
     "grammar.draft": "eval",
-    "grammar.parse": "",
+    "grammar.parse": "eval",
     "grammar.show": "",
     "sample": "",
     "generate": "",
     "dataset": "",
+    "dataset.stats": "eval",
+    "dataset.show": "",
+    "dataset.filter": "",
+    "dataset.split": "",
+    "dataset.merge": "eval",
+    "dataset.export": "eval",
+    "dataset.import": "",
+    "dataset.score": "",
+    "dataset.repair": "",
     "dataset.leakage": "eval",
     "dataset.report": "eval",
     "tasks": "agents",
@@ -58,6 +67,7 @@ KNOWN = {
     "suite": "eval",
     "evaluate": "eval",
     "conform": "eval",
+    "compare": "eval",
     "train": "model",
     "model": "model",
     "predict": "model",
@@ -75,7 +85,7 @@ PANELS = {
     "Datasets": ("grammar", "sample", "generate", "dataset"),
     "Agents and servers": ("tasks", "serve"),
     "Models and evaluation": (
-        *("suite", "evaluate", "conform", "train", "model", "predict", "experiment"),
+        *("suite", "evaluate", "conform", "compare", "train", "model", "predict", "experiment"),
     ),
 }
 """The panels of `shioenv --help`, with their commands."""
@@ -113,7 +123,7 @@ class Contribution:
                 commands = [each for each in there.registered_commands if name_of(each) == name]
                 made.registered_commands = commands
                 if not commands:
-                    raise LookupError(f"no command is called {name}")
+                    raise LookupError(f"it has no command {name}")
             if self.path not in KNOWN:
                 typer.main.get_command(made)  # detects faults that would break the whole help
         except ShioenvError:
@@ -251,7 +261,7 @@ class Subcommands:
                 self._leave_out(each, found[each.path].package)
             elif not re.fullmatch(r"\w[\w-]*(\.\w[\w-]*)?", each.path):
                 self.faults[each.path] = (
-                    f"{each.path!r} of {each.package} is not used: not NAME or GROUP.NAME"
+                    f"{each.path!r} of {each.package} is ignored: not NAME or GROUP.NAME"
                 )
             else:
                 found[each.path] = each
@@ -259,7 +269,7 @@ class Subcommands:
 
     def _leave_out(self, contribution: Contribution, owner: str) -> None:
         path, package = contribution.path, contribution.package
-        self.faults[path] = f"{spoken(path)} of {package} is not used: {owner} has this command"
+        self.faults[path] = f"{spoken(path)} of {package} is ignored: {owner} provides this command"
 
 
 def _owners(path: str) -> tuple[str, ...]:

@@ -39,9 +39,19 @@ def build(
     ] = None,
     called: Annotated[
         str | None,
-        typer.Option("--name", metavar="NAME", help="Name of the system; with --rootfs-tar."),
+        typer.Option(
+            "--name", metavar="NAME", help="With --rootfs-tar or --unlocked: the system's name."
+        ),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Download the packages again.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Install the packages again.")] = False,
+    packages: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Take the locked packages (.deb files) from DIR."),
+    ] = None,
+    unlocked: Annotated[
+        bool,
+        typer.Option("--unlocked", help="Install what the mirrors serve now, under another name."),
+    ] = False,
     microvm: Annotated[
         bool,
         typer.Option("--microvm", help="Also build the boot files for --sandbox microvm."),
@@ -56,7 +66,8 @@ def build(
     """Build a system in the cache, and check its shell.
 
     A system that is already built is reused. A system with the same name and another source is
-    never replaced. Packages come from the mirror that this host uses.
+    never replaced. Exactly the packages of the system's lock are installed. They come from this
+    host's package mirrors while these serve them, else from a snapshot archive.
     """
     from shioenv.errors import UsageError
     from shioenv.sandbox.backends import load_backend, prove
@@ -71,7 +82,15 @@ def build(
         built_now.append(line)
         printing.note(line)
 
-    system = build_system(name, rootfs_tar=rootfs_tar, called=called, fresh=fresh, report=report)
+    system = build_system(
+        name,
+        rootfs_tar=rootfs_tar,
+        called=called,
+        fresh=fresh,
+        packages=packages,
+        unlocked=unlocked,
+        report=report,
+    )
     was_there = any(line.startswith("already built") for line in built_now)
     prove(system, printing.note, anew=not was_there)
     if backend:
@@ -79,16 +98,97 @@ def build(
     return shared.Printout(_facts(system))
 
 
+@shared.command(app, "shioenv system lock debian-12 --same-packages")
+def lock(
+    name: Name = None,
+    build: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SYSTEM",
+            autocompletion=shared.complete_systems,
+            help="Lock the packages of this built system, not those on the mirrors.",
+        ),
+    ] = None,
+    same_packages: Annotated[
+        bool, typer.Option("--same-packages", help="Keep the packages, and update the digest.")
+    ] = False,
+) -> shared.Printout:
+    """Write a system's lock: its exact packages and their digest.
+
+    The lock is stored next to the declaration. Without options, the system is built from the
+    mirrors' current packages, as NAME-unlocked, and these packages are locked.
+    """
+    from shioenv.system.lock import lock_system
+
+    path = lock_system(name, build=build, same_packages=same_packages, report=printing.note)
+    return shared.Printout({"lock": str(path)}, [f"wrote {path}"])
+
+
+@shared.command(app, "shioenv system export debian-12 --out debian-12.oci.tar")
+def export(
+    file: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write.")],
+    name: Name = None,
+) -> shared.Printout:
+    """Write a built system to one file, the archive of an OCI layout.
+
+    `system import FILE` restores the same digest on any host, without a mirror. Exports of the same
+    system have the same bytes. The file includes the packages' licences.
+    """
+    from shioenv.files.durable import sha256_of
+    from shioenv.system.exporting import export_system
+
+    system = export_system(name, file, printing.note)
+    size, sha256 = file.stat().st_size, sha256_of(file)
+    rows = {
+        "system": f"{system.name}, digest {system.digest}",
+        "file": f"{file}, {size / 1e6:.1f} MB",
+        "sha256": sha256,
+    }
+    document = {"name": system.name, "digest": system.digest, "file": str(file), "bytes": size}
+    return shared.Printout({**document, "sha256": sha256}, printing.rows(rows), indent=2)
+
+
+@shared.command(app, "shioenv system pull https://example.org/debian-12.oci.tar")
+def pull(
+    source: Annotated[
+        str, typer.Argument(metavar="URL|FILE", help="URL or file of an exported system.")
+    ],
+    digest: Annotated[
+        str,
+        typer.Option(
+            metavar="DIGEST",
+            help="Expected digest of the system (default: that of its lock).",
+        ),
+    ] = "",
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the system on this host.")
+    ] = None,
+) -> shared.Printout:
+    """Get an exported system from a URL or a file, and check its digest."""
+    from shioenv.sandbox.backends import prove
+    from shioenv.system.importing import pull_system
+
+    system = pull_system(source, digest=digest, name=name, report=printing.note)
+    prove(system, printing.note, anew=True)
+    return shared.Printout(_facts(system))
+
+
 @shared.command(app, "shioenv system import web ./machine.tar", "import")
 def import_(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new system.")],
-    source: Annotated[
-        Path,
+    name: Annotated[
+        str,
         typer.Argument(
-            metavar="SOURCE",
-            help="Tarball of a root filesystem, or directory with an OCI layout.",
+            metavar="NAME", help="Name of the new system; optional for an exported system."
         ),
     ],
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="SOURCE",
+            show_default=False,
+            help="An exported system, a tarball of a root filesystem, or an OCI layout.",
+        ),
+    ] = None,
     profile: Annotated[
         str | None,
         typer.Option(
@@ -99,22 +199,24 @@ def import_(
         ),
     ] = None,
 ) -> shared.Printout:
-    """Make a system from a tarball or a container image.
+    """Make a system from an export, a tarball or a container image.
 
-    The image must contain Bash and `uname`. Missing commands of the shipped grammars are listed,
-    and so are omitted files. An existing system is not replaced.
+    An exported system keeps its digest. Any other image must contain Bash and `uname`. Missing
+    commands of the shipped grammars are listed, and so are omitted files. An existing system is not
+    replaced.
     """
     from shioenv.sandbox.backends import prove
     from shioenv.system.importing import import_system
 
-    imported = import_system(name, source, profile=profile, report=printing.note)
+    named, file = (None, name) if source is None else (name, source)
+    imported = import_system(named, file, profile=profile, report=printing.note)
     system = imported.system
     prove(system, printing.note, anew=True)
     lacking, lacking_rows = _lacking(system)
     rows = {
         "system": f"{system.name}, digest {system.digest[:12]}",
-        "made of": system.declaration.title,
-        "left out": str(imported.left_out),
+        "made from": system.declaration.title,
+        "omitted": str(imported.left_out),
         **lacking_rows,
         "next": f"shioenv generate ./records --system {system.name} --count 1000",
     }
@@ -135,7 +237,7 @@ def _lacking(system: System) -> tuple[dict[str, list[str]], dict[str, str]]:
     grammars = load_grammars(versions=system.versions)
     missing, unseen = lacking(system, grammars), unread(system)
     rows = {
-        "commands": f"{len(grammars) - len(missing)} of {len(grammars)} with a grammar are there",
+        "commands": f"{len(grammars) - len(missing)} of {len(grammars)} with a grammar exist",
         "lacking": ", ".join(missing) or "none",
         "unread": "; ".join(unseen) or "nothing",
     }
@@ -230,12 +332,12 @@ def verify(name: Name = None) -> shared.Printout:
     found = list(system.differences())
     document = {"name": system.name, "files": system.facts["entries"], "differences": found}
     if not found:
-        said = f"{system.name}: all {system.facts['entries']} files are as they were built"
+        said = f"{system.name}: all {system.facts['entries']} files are unchanged since the build"
         return shared.Printout(document, [said])
     made = "--rootfs-tar FILE --name " if system.source.startswith("tar:") else ""
     again = f"shioenv system remove {system.name} && shioenv system build {made}"
     again += system.name if made else name or system.name
-    hint = f"to have it as it was: {again}"
+    hint = f"to restore the original: {again}"
     lines = [*found[:_SHOWN], *([f"and {len(found) - _SHOWN} more"] if found[_SHOWN:] else [])]
     return shared.Printout(document, [*lines, hint], status=1)
 
@@ -263,9 +365,9 @@ def remove(
     built = load_declaration(name).name if name.endswith(".toml") else name
     if not remove_system(built):
         raise SystemNotBuiltError(
-            f"no system {built} is built here", hint="shioenv system list shows the built ones"
+            f"the system {built} is not built here", hint="built systems: shioenv system list"
         )
-    print(f"{built} is removed")
+    print(f"removed {built}")
 
 
 def _facts(system: System) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from shioenv.dataset.input_lines import (
     Rejection,
     read_lines,
     reasons,
-    told,
+    summarize_reasons,
     write_rejections,
 )
 from shioenv.dataset.manifest import Plan, scoring_there
@@ -82,8 +82,7 @@ def import_commands(
 ) -> ImportSummary:
     """Make a dataset in `directory` of the inputs in a list.
 
-    `read` replaces `read_list` as the reader of the file, for example for logs in
-    `shioenv.dataset.sessions`.
+    `read` replaces `read_list` as the reader of the file, for example for logs of a honeypot.
 
     Each input is parsed with the grammars of the system's versions. It is executed in the start
     directory of its line, else in one drawn with the list's seed. It is scored and recorded as in
@@ -107,8 +106,8 @@ def import_commands(
     directories = commands.start_directories or built.declaration.session.start_directories
     accepted = (read or read_list)(commands, InputParser(grammars), directories, built.is_directory)
     if not accepted.samples:
-        why = told(accepted.rejected)
-        raise ImportFileError(f"{commands.path}: no line can be recorded; {why}")
+        why = summarize_reasons(accepted.rejected)
+        raise ImportFileError(f"{commands.path}: no line can be imported; {why}")
     drawing = Drawing(
         sampler=commands.sampler,
         seed=commands.seed,
@@ -205,12 +204,12 @@ def read_list(
     return Accepted(digest.hexdigest(), number, tuple(reader.samples), tuple(reader.rejected))
 
 
-_LINES = "a line is an input as text, or a JSON object with `input` (and perhaps `cwd`)"
-_OF_OBJECTS = f"{_LINES}: jq -c '.[]' makes lines of a list of such objects"
-_OF_TEXTS = f"{_LINES}: jq -r '.[]' makes lines of a list of texts"
+_LINES = "each line must be an input as text, or a JSON object with `input` and optionally `cwd`"
+_OF_OBJECTS = f"{_LINES}; to convert a list of objects: jq -c '.[]'"
+_OF_TEXTS = f"{_LINES}; to convert a list of texts: jq -r '.[]'"
 _ONE_A_LINE = (
-    f"{_LINES}: jq -c . puts an object on a line, jq -c '.[]' the objects of a list, jq -r '.[]' "
-    "its texts"
+    f"{_LINES}; to convert an object: jq -c . , a list of objects: jq -c '.[]', a list of texts: "
+    "jq -r '.[]'"
 )
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
@@ -231,9 +230,9 @@ def _refuse_table(path: Path, first: bytes) -> None:
     named = f"its name ends in {ending}" if ending in _TABLES else f"it begins with {first!r:.60}"
     raise ImportFileError(
         f"{path} is a table, not a list of inputs: {named}",
-        hint=f"{_LINES}; python3 -c \"import csv, json, sys; [print(json.dumps({{'input': "
-        f"row['COLUMN']}})) for row in csv.DictReader(sys.stdin, delimiter={between!r})]\" "
-        f"< {path} > NEW makes such lines of a column",
+        hint=f'{_LINES}; to convert a column: python3 -c "import csv, json, sys; '
+        f"[print(json.dumps({{'input': row['COLUMN']}})) for row in csv.DictReader(sys.stdin, "
+        f'delimiter={between!r})]" < {path} > NEW',
     )
 
 
@@ -310,12 +309,12 @@ class _Reader:
             rng = generator(self._seed, "import", number)
             cwd = (document or {}).get("cwd") or rng.choice(self._directories)
             known = cwd in self._directories or self._exists(cwd)
-            reason = self._sample(text, cwd) if known else "no such start directory"
+            reason = self._sample(text, cwd) if known else "the start directory does not exist"
         if reason is not None:
             if len(self.rejected) == MOST_REJECTED:
                 raise ImportFileError(
-                    f"{self._path}:{number}: more than {MOST_REJECTED:,} lines cannot be recorded; "
-                    f"{told(self.rejected, 3)}",
+                    f"{self._path}:{number}: more than {MOST_REJECTED:,} lines cannot be imported; "
+                    f"{summarize_reasons(self.rejected, 3)}",
                     hint=_LINES,
                 )
             self.rejected.append(Rejection.of(number, content, reason))
@@ -335,7 +334,7 @@ class _Reader:
             if not _is_json(text):
                 return None
             raise ImportFileError(
-                f"{place}: no JSON in one line: {error}: {text:.60}", hint=_ONE_A_LINE
+                f"{place}: invalid JSON: {error}: {text:.60}", hint=_ONE_A_LINE
             ) from None
         if isinstance(document, list):
             if _TEST.fullmatch(_QUOTED.sub('"', text)):
@@ -349,7 +348,7 @@ class _Reader:
             close = nearest("input", document)
             raise ImportFileError(
                 f"{place}: no `input` in the JSON object: {text:.60}",
-                hint=f"is {close!r} meant to be `input`? {_LINES}" if close else _LINES,
+                hint=f"did you mean `input` by {close!r}? {_LINES}" if close else _LINES,
             )
         if not isinstance(document["input"], str):
             raise ImportFileError(
@@ -408,23 +407,23 @@ def _repeated(text: str) -> str | None:
         if text.count(f'"{name}"') > 1:
             pairs = json.loads(text, object_pairs_hook=list)  # includes the outermost object
             if sum(key == name for key, _ in pairs) > 1:
-                return f"`{name}` is there twice"
+                return f"`{name}` occurs twice"
     return None
 
 
 def _unusable(document: dict[str, Any]) -> str | None:
     """Return the reason if the input of a JSON object cannot be recorded, else None."""
     if document.get("history"):
-        return "inputs before it in the same shell"
+        return "`history` is not supported"
     cwd = document.get("cwd")
     if not isinstance(cwd, str | None):
-        return "a start directory that is no text"
+        return "the start directory is not a text"
     if cwd and not _is_plain(cwd):
-        return "a start directory that is no plain absolute path: no //, . or .., no / at its end"
+        return "the start directory is not an absolute path without //, ., .. and / at its end"
     try:
         content = document["input"].encode()
     except UnicodeEncodeError:
-        return "half a character: JSON names one of two surrogates"
+        return "invalid Unicode: a JSON escape names a lone surrogate"
     return readable(content)[1]
 
 

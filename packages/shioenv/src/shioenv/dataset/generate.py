@@ -141,7 +141,7 @@ class Destination:
     def __post_init__(self) -> None:
         if self.compression not in (None, *COMPRESSIONS):
             raise UsageError(
-                f"no compression is called {self.compression!r}",
+                f"unknown compression {self.compression!r}",
                 hint=did_you_mean(self.compression or "", COMPRESSIONS),
             )
 
@@ -150,7 +150,7 @@ def _silent(progress: Progress) -> None:
     """Report nothing."""
 
 
-def shown_progress() -> Callable[[Progress], None]:
+def progress_line() -> Callable[[Progress], None]:
     """Return a function that shows progress on one line, on a terminal or in a notebook.
 
     A terminal's line is on standard error. Elsewhere nothing is shown.
@@ -266,7 +266,7 @@ def generate(
         count=count,
         system=system or built.name,
         executor=executor,
-        report=report or shown_progress(),
+        report=report or progress_line(),
         notes=tuple(notes_on(built, drawing)),
     )
 
@@ -373,23 +373,23 @@ def run(
         plan = replace(plan, record_schema=there.record_schema, compression=compression)
     job = recording(plan, system)
     retried, restarts = executor.retried, executor.restarts
-    teller = Teller(count, report)
+    counter = ProgressCounter(count, report)
     with ExitStack() as stack:
         stack.enter_context(executor)
         if not (Path(directory) / MANIFEST).exists():
             executor.check(job)
         kernel = kernel_of(system, job.limits)
         store = stack.enter_context(
-            Store(directory, plan, count, kernel=kernel, report=teller.tell)
+            Store(directory, plan, count, kernel=kernel, report=counter.report)
         )
-        teller.kept = store.kept
+        counter.kept = store.kept
         for note in notes or (None,):
-            teller.tell(note)
+            counter.report(note)
         contexts: Iterable[tuple[int, RecordTask]] = store.missing_contexts()
-        wanted = missing(store, teller.drawn(samples), count)
+        wanted = missing(store, counter.time_drawing(samples), count)
         scored = plan.scoring is None or plan.scoring.budget
         tasks = chain(contexts, wanted if scored else in_sessions(wanted))
-        for number, answer in executor.map(job, tasks, teller.tell):
+        for number, answer in executor.map(job, tasks, counter.report):
             for kernel in executor.kernels:
                 store.made_under(kernel)
             for layer in executor.layers:
@@ -399,16 +399,16 @@ def run(
                 continue
             for line in answer:
                 store.append(line)
-                teller.add(line)
+                counter.add(line)
         return Summary(
             directory=Path(directory),
             manifest=store.manifest,
-            new=teller.new,
-            executions=teller.executions,
+            new=counter.new,
+            executions=counter.executions,
             retried=executor.retried - retried,
             restarts=executor.restarts - restarts,
-            seconds=teller.seconds,
-            effort=teller.effort,
+            seconds=counter.seconds,
+            effort=counter.effort,
         )
 
 
@@ -418,13 +418,13 @@ def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[tup
     for number in range(count):
         drawn = next(stream, None)
         if drawn is None:
-            raise UsageError(f"there are only {number} samples, but {count} are required")
+            raise UsageError(f"only {number} samples exist, but {count} are required")
         wanted = Wanted.of(drawn)
         if store.accept(number, session_text(drawn.cwd, drawn.input), wanted.input_args):
             yield number, wanted
 
 
-class Teller:
+class ProgressCounter:
     """Counts the results of a run and reports them; `count` is the number of requested records."""
 
     def __init__(self, count: int, report: Callable[[Progress], None]) -> None:
@@ -438,7 +438,7 @@ class Teller:
         """Seconds since the run started."""
         return time.monotonic() - self._started
 
-    def drawn(self, samples: Iterable[Sample]) -> Iterator[Sample]:
+    def time_drawing(self, samples: Iterable[Sample]) -> Iterator[Sample]:
         """Yield the samples, and count the processor time of drawing them."""
         stream = iter(samples)
         while True:
@@ -455,11 +455,11 @@ class Teller:
         self.volatile += line.volatile
         self.executions += line.executions
         if line.effort.trouble and not self.effort.trouble:
-            self.tell(line.effort.trouble)
+            self.report(line.effort.trouble)
         self.effort.add(line.effort)
-        self.tell()
+        self.report()
 
-    def tell(self, note: str | None = None) -> None:
+    def report(self, note: str | None = None) -> None:
         """Report the progress of the run, with a note for a person."""
         self._report(
             Progress(
@@ -502,13 +502,13 @@ def add_scores(
             hint="only records without scores can be scored",
         )
     if not scoring.budget:
-        raise UsageError("nothing can be scored with a budget of 0", hint="at least 1")
+        raise UsageError("cannot score with a budget of 0", hint="give at least 1")
     if plan.kind == "filter":
         raise UsageError(
-            f"{source} is a selection", hint="add the scores to its parent, then select again"
+            f"{source} is a selection of records", hint="score its parent, then select again"
         )
     if plan.version != package_version():
-        here = f"{plan.version!r} in the dataset, this is {package_version()!r}"
+        here = f"{plan.version!r} in the dataset, {package_version()!r} installed"
         raise DatasetMismatchError(str(source), [f"versions.shioenv: {here}"])
     return run(
         directory,

@@ -55,10 +55,10 @@ def reasons(rejected: Iterable[Rejection]) -> dict[str, int]:
     return dict(Counter(rejection.reason for rejection in rejected).most_common())
 
 
-def told(rejected: Iterable[Rejection], most: int | None = None) -> str:
+def summarize_reasons(rejected: Iterable[Rejection], most: int | None = None) -> str:
     """Return the `most` frequent reasons (None: all) as a part of a message."""
     counts = list(reasons(rejected).items())[:most]
-    return ", ".join(f"{count} lines: {reason}" for reason, count in counts) or "it is empty"
+    return ", ".join(f"{count} lines: {reason}" for reason, count in counts) or "the file is empty"
 
 
 def write_rejections(directory: Path, rejected: Sequence[Rejection]) -> None:
@@ -139,8 +139,8 @@ _LOOKED_AT = 1 << 20
 _CONTROLS = bytes({*range(32), 127} - {*b"\b\t\n\v\f\r\x1b"})
 _OTHERS = bytes({*range(256)} - {*_CONTROLS})
 _TEXT = (
-    "a text has an input on each line, as text or as JSON; shioenv dataset import also reads "
-    "exports of shioenv dataset export"
+    "the file must have an input on each line, as text or JSON; shioenv dataset import also "
+    "reads files of shioenv dataset export"
 )
 _MARKS = (BOM_UTF16_LE, BOM_UTF16_BE, BOM_UTF32_BE)
 
@@ -152,7 +152,7 @@ def _refuse_known(path: str | Path, begin: bytes) -> None:
             family = encoding[:6] if begin.startswith(_MARKS) else encoding
             raise ImportFileError(
                 f"{path} is not UTF-8 text: it is {encoding}",
-                hint=f"iconv -f {family} -t UTF-8 {path} > NEW makes UTF-8 of it",
+                hint=f"iconv -f {family} -t UTF-8 {path} > NEW converts it",
             )
     begin = begin.removeprefix(BOM_UTF8)
     kind = next((kind for sign, kind in _KNOWN if sign.match(begin)), None)
@@ -164,8 +164,8 @@ def _refuse_one_line(path: str | Path, line: bytes) -> None:
     """Raise ImportFileError for a file that is one line because its lines end in CR alone."""
     if not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
         raise ImportFileError(
-            f"{path}: lines end in CR alone",
-            hint=f"tr '\\r' '\\n' < {path} > NEW makes lines of them",
+            f"{path}: lines end in CR without LF",
+            hint=f"tr '\\r' '\\n' < {path} > NEW converts them",
         )
 
 
@@ -198,7 +198,7 @@ class Distinct:
         """Return the reason why the input is refused; None at its first occurrence."""
         key = hashlib.sha256(content).digest()[:16]
         if key in self._seen:
-            return "the same input as an earlier one"
+            return "duplicate of an earlier input"
         self._seen.add(key)
         return None
 

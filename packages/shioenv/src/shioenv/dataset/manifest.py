@@ -179,14 +179,14 @@ class Plan:
         )
 
     def differences(self, asked: Plan) -> tuple[str, ...]:
-        """Return the differences from another plan: `seed: 7 in the dataset, 8 asked for`.
+        """Return the differences from another plan: `seed: 7 in the dataset, 8 requested`.
 
         Versions of packages inside the system are not compared: the system's digest determines
         them.
         """
         here, there = (dict(_leaves(plan.to_json())) for plan in (self, asked))
         return tuple(
-            f"{name}: {_show(here.get(name))} in the dataset, {_show(there.get(name))} asked for"
+            f"{name}: {_show(here.get(name))} in the dataset, {_show(there.get(name))} requested"
             for name in {**here, **there}
             if here.get(name) != there.get(name) and not name.startswith("system.packages.")
         )
@@ -199,7 +199,7 @@ def refuse_older_records(directory: str | Path, plan: Plan) -> None:
     differ in file contents, in moves after a history, and in the `cd` before the rows.
     """
     if plan.record_schema != RECORD_SCHEMA_VERSION:
-        versions = f"{plan.record_schema} in the dataset, {RECORD_SCHEMA_VERSION} asked for"
+        versions = f"{plan.record_schema} in the dataset, {RECORD_SCHEMA_VERSION} requested"
         raise DatasetMismatchError(str(directory), [f"record_schema_version: {versions}"])
 
 
@@ -417,8 +417,8 @@ def finished_manifest(directory: str | Path) -> Manifest:
     if not manifest.complete:
         raise UsageError(
             f"{directory} is not finished: {manifest.records} of {manifest.count} records",
-            hint="run the command that made it again to resume; shioenv dataset show, stats "
-            "and report read the finished records",
+            hint="resume it with the command that made it; shioenv dataset show, stats and report "
+            "read the finished records",
         )
     return manifest
 
@@ -441,14 +441,15 @@ def decode_manifest(content: bytes, source: str) -> Manifest:
     try:
         document = parse_json(content)
         if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise DatasetCorruptError(f"{source} is not the manifest of a dataset")
+            raise DatasetCorruptError(f"{source} is not a manifest of a dataset")
         for key, known in (
             ("schema_version", READ),
             ("record_schema_version", RECORDS_READ),
         ):
             if document[key] not in known:
                 raise DatasetCorruptError(
-                    f"{source}: {key} is {document[key]!r:.60}, this is {known[-1]}",
+                    f"{source}: unsupported {key} {document[key]!r:.60}; this release reads up to "
+                    f"{known[-1]}",
                     hint="use the release that wrote it",
                 )
         manifest = Manifest(
@@ -463,18 +464,18 @@ def decode_manifest(content: bytes, source: str) -> Manifest:
         previous = -1
         for shard in manifest.shards:
             if shard.file != shard_file(shard.number, manifest.plan.compression):
-                raise ValueError(f"a shard is called {shard.file!r:.60}")
+                raise ValueError(f"invalid name of a shard: {shard.file!r:.60}")
             if shard.number <= previous:
-                raise ValueError(f"{shard.file} is listed behind shard {previous}")
+                raise ValueError(f"{shard.file} is listed after shard {previous}")
             previous = shard.number
         for context in manifest.contexts:
             if not _CONTEXT.match(context.file):
-                raise ValueError(f"a context is called {context.file!r:.60}")
+                raise ValueError(f"invalid name of a context: {context.file!r:.60}")
     except KeyError as error:
-        raise DatasetCorruptError(f"{source} lacks {error.args[0]!r}") from None
+        raise DatasetCorruptError(f"{source} has no {error.args[0]!r}") from None
     except (TypeError, ValueError, AttributeError, RecursionError, LimitsError, UsageError) as why:
         raise DatasetCorruptError(
-            f"{source} is not the manifest of a dataset: {why!s:.500}"
+            f"{source} is not a manifest of a dataset: {why!s:.500}"
         ) from None
     return manifest
 
@@ -489,11 +490,11 @@ def read_manifest(directory: str | Path) -> Manifest:
     try:
         content = read_regular(path)
     except (FileNotFoundError, NotADirectoryError):
-        why = f"holds no dataset: there is no {MANIFEST}"
+        why = f"is not a dataset: it has no {MANIFEST}"
         if not is_directory(directory):
-            why = "is no directory" if os.path.lexists(directory) else "does not exist"
+            why = "is not a directory" if os.path.lexists(directory) else "does not exist"
         raise UnknownDatasetError(
-            f"{directory} {why}", hint="shioenv generate DIR --count N makes a dataset"
+            f"{directory} {why}", hint="make a dataset: shioenv generate DIR --count N"
         ) from None
     except PermissionError as error:
         raise DatasetStorageError(
@@ -520,7 +521,7 @@ def _part(value: Any, kind: Any, place: str = "$") -> Any:
 
 def _compression(value: Any) -> str | None:
     if value is not None and value not in COMPRESSIONS:
-        raise ValueError(f"compression is {value!r:.60}")
+        raise ValueError(f"unknown compression {value!r:.60}")
     return None if value is None else str(value)
 
 
@@ -528,7 +529,7 @@ def _origin(value: Any) -> Mapping[str, Any] | None:
     if value is None:
         return None
     if not isinstance(value, dict) or value.get("kind") not in ORIGINS:
-        raise ValueError(f"origin is {value!r:.60}")
+        raise ValueError(f"invalid origin {value!r:.60}")
     if value["kind"] == "filter":
         _part(value, _Filtered, "$.origin")
     if value["kind"] == "merge":

@@ -90,7 +90,9 @@ def read_questions(inputs: str | Path) -> list[Question]:
     """
     questions = list(_read(inputs))
     if not questions:
-        raise SuiteError(f"{inputs} has no inputs", hint="give one a line, as text or JSON")
+        raise SuiteError(
+            f"{inputs} has no inputs", hint="write one input per line, as text or JSON"
+        )
     seen: set[str] = set()
     for question in questions:
         if question.id in seen:
@@ -105,7 +107,7 @@ def _read(inputs: str | Path) -> Iterator[Question]:
         part = name.removeprefix(PUBLIC).removeprefix("-")
         if part not in ("", "dev", "test"):
             raise UsageError(
-                f"no inputs are called {name}", hint="known: public, public-dev, public-test"
+                f"unknown set of inputs {name}", hint="known: public, public-dev, public-test"
             )
         lines = _lines(files("shioenv.dataset").joinpath("inputs/public.jsonl"), name)
         for question in _questions(lines, name):
@@ -136,7 +138,7 @@ def _questions(lines: Iterable[str], source: str) -> Iterator[Question]:
                 json.dumps(document, ensure_ascii=False).encode()
             except UnicodeEncodeError:
                 raise SuiteError(
-                    f"{source}:{number}: half a character: JSON names one of two surrogates"
+                    f"{source}:{number}: invalid Unicode: a JSON escape names a lone surrogate"
                 ) from None
             except ValueError:
                 document = None
@@ -144,6 +146,8 @@ def _questions(lines: Iterable[str], source: str) -> Iterator[Question]:
                 yield question_of(document, number, source)
                 continue
             if document is not None or line.startswith('{"'):
-                raise SuiteError(f"{source}:{number}: no JSON object with `input`: {line[:60]!r}")
+                raise SuiteError(
+                    f"{source}:{number}: expected a JSON object with `input`: {line[:60]!r}"
+                )
         if not line.lstrip().startswith("#"):
             yield question_of({"input": line}, number, source)

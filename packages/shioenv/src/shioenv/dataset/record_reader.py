@@ -18,7 +18,7 @@ from shioenv.files.compressed import decompressed_sha256, reading, stream_lines
 from shioenv.files.journal import sound_lines
 from shioenv.files.regular import read_regular
 
-_REPAIR = "shioenv dataset verify names every fault, shioenv dataset repair makes a shard again"
+_REPAIR = "list all faults: shioenv dataset verify; restore shards: shioenv dataset repair"
 
 
 def read_records(
@@ -108,10 +108,10 @@ def _shard(directory: Path, shard: Shard, check: bool) -> Iterator[Record]:
     except OSError as error:
         raise _corrupt(f"{path} cannot be read: {error.strerror}") from None
     if number != shard.records:
-        raise _corrupt(f"{path} has {number} records, the manifest says {shard.records}")
+        raise _corrupt(f"{path} has {number} records, but {shard.records} in the manifest")
     if digest != shard.sha256:
         raise _corrupt(
-            f"{path} was changed: its SHA-256 is {digest}, the manifest says {shard.sha256}"
+            f"{path} was changed: its SHA-256 is {digest}, but {shard.sha256} in the manifest"
         )
 
 
@@ -119,7 +119,7 @@ def _corrupt(message: str) -> DatasetCorruptError:
     return DatasetCorruptError(message, hint=_REPAIR)
 
 
-_WRITTEN_AGAIN = "shioenv dataset repair writes it again"
+_WRITTEN_AGAIN = "restore it: shioenv dataset repair"
 
 
 def read_contexts(directory: str | Path) -> dict[str, Context]:
@@ -151,15 +151,18 @@ def checked_contexts(
             content = read_regular(directory / kept.file)
             digest = hashlib.sha256(content).hexdigest()
             if digest != kept.sha256:
-                yield kept, f"was changed: its SHA-256 is {digest}, not {kept.sha256}"
+                yield (
+                    kept,
+                    f"was changed: its SHA-256 is {digest}, but {kept.sha256} in the manifest",
+                )
                 continue
             context = Context.from_json(content.decode())
             right = context.document.get("cwd") == kept.cwd
-            yield kept, context if right else f"is not of {kept.cwd}"
+            yield kept, context if right else f"is not the context of {kept.cwd}"
         except OSError as error:
             yield kept, f"cannot be read: {error.strerror}"
         except (ContextError, UnicodeDecodeError) as error:
-            yield kept, f"holds no context: {error}"
+            yield kept, f"is not a context: {error}"
 
 
 def context_problems(directory: Path, contexts: Iterable[ContextFile]) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.generate import Progress, Teller, missing, plan_of
+from shioenv.dataset.generate import Progress, ProgressCounter, missing, plan_of
 from shioenv.dataset.manifest import SHARD_RECORDS, Shard, read_manifest
 from shioenv.dataset.record_reader import context_problems
 from shioenv.dataset.record_tasks import RecordTask, recording
@@ -104,12 +104,12 @@ def repair(
         return ()
     if plan.kind != "generate":
         raise RepairError(
-            f"{directory} was not made by shioenv generate, so its records cannot be drawn again",
+            f"{directory} was not made by shioenv generate, so its inputs cannot be sampled again",
             hint=INSTEAD[plan.kind],
         )
     if plan.drawing.own_grammars and not own_grammars:
         raise UsageError(
-            f"{directory} was drawn from own grammars ({plan.drawing.own_grammars})",
+            f"{directory} was sampled from your own grammars ({plan.drawing.own_grammars})",
             hint="give their directory: --grammars DIR",
         )
     built = find_system(system or plan.system)
@@ -147,7 +147,7 @@ def repair_with(
         last = max(
             (number * SHARD_RECORDS + shard.records for number, shard in damaged.items()), default=0
         )
-        teller = Teller(sum(shard.records for shard in damaged.values()), report)
+        counter = ProgressCounter(sum(shard.records for shard in damaged.values()), report)
         finished: dict[int, list[Record]] = {number: [] for number in damaged}
         repaired = []
         with executor or LocalExecutor() as executor:
@@ -158,7 +158,7 @@ def repair_with(
                     repaired.append(_remade_context(store, session_id, answer))
                     continue
                 (line,) = answer
-                teller.add(line)
+                counter.add(line)
                 number = session_id // SHARD_RECORDS
                 if number not in damaged:
                     store.append(line)
@@ -234,8 +234,8 @@ def _best(shard: Shard, path: Path, new: list[Record], left: Mapping[int, Record
     if survived and all(old.get(record.session_id) == record for record in kept):
         return new  # all records of the file are valid, so a volatile one was changed
     raise RepairError(
-        f"{path}: other bytes than the manifest describes, though no volatile record was lost",
-        hint="shioenv dataset verify --replay 50 tells whether inputs behave differently here",
+        f"{path}: the new bytes differ from the manifest, although no volatile record was lost",
+        hint="check whether inputs behave differently here: shioenv dataset verify --replay 50",
     )
 
 

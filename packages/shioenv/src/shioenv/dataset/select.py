@@ -50,9 +50,9 @@ class Selection:
         ):
             given = [bound for bound in (low, high) if bound is not None]
             if any(bound < 0 or (most is not None and bound > most) for bound in given):
-                raise UsageError(f"{name} is never {' nor '.join(map(str, given))}")
+                raise UsageError(f"{name} out of range: {', '.join(map(str, given))}")
             if low is not None and high is not None and low > high:
-                raise UsageError(f"no record has {name} of at least {low} and at most {high}")
+                raise UsageError(f"the minimum of {name}, {low}, exceeds the maximum, {high}")
         if self.count is not None and self.count < 0:
             raise UsageError(f"cannot keep {self.count} records", hint="give a count of 0 or more")
         for code in self.exit_codes:
@@ -130,7 +130,7 @@ def select(
         if not kept:
             raise UsageError(
                 f"none of the {manifest.records:,} records of {source} meets all conditions",
-                hint="loosen one of them; shioenv dataset stats shows what the records are like",
+                hint="relax a condition; shioenv dataset stats shows the distribution of records",
             )
         return writer.finish()
 

@@ -43,7 +43,7 @@ class Shares:
         if any(not 0 <= part < 1 for part in parts) or not 0 < sum(parts) < 1:
             raise UsageError(
                 f"shares of {self.test:g} and {self.validation:g} leave one part without records",
-                hint="such as --test 0.1 --validation 0.05",
+                hint="give shares such as --test 0.1 --validation 0.05",
             )
 
     def part_of(self, group: str, seed: int) -> str:
@@ -98,8 +98,8 @@ def split(
         empty = [name for name, writer in writers.items() if not writer.written]
         if empty:
             raise UsageError(
-                f"{source} has no record for {' and '.join(empty)}: it is too small",
-                hint="larger shares, another --seed, or more records",
+                f"{source} is too small: no records for {' and '.join(empty)}",
+                hint="use larger shares, another --seed, or more records",
             )
         write_readme(top, manifest.plan, sorted(writers, key=PARTS.index))
         return {name: writer.finish() for name, writer in writers.items()}

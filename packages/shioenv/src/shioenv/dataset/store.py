@@ -117,7 +117,9 @@ class Store:
             missing = journal.values[session_id].inputs not in (None, hashlib.sha256(line).digest())
             if missing:
                 del journal.values[session_id]
-                self._report(f"{journal.path}: record {session_id} is of another input, left out")
+                self._report(
+                    f"{journal.path}: record {session_id} has another input and is skipped"
+                )
         self._stream_passed(number)
         return missing
 
@@ -153,8 +155,7 @@ class Store:
             written = write_context(self.directory, -1 - number, context)
             if self._contexts.get(written.cwd, written) != written:
                 raise DatasetCorruptError(
-                    f"{self.directory / written.file}: the context is another one now than the "
-                    "manifest describes",
+                    f"{self.directory / written.file}: the new context differs from the manifest",
                     hint="choose another directory",
                 )
             self._contexts[written.cwd] = written
@@ -174,7 +175,7 @@ class Store:
         if layer not in layers:
             if layers:
                 self._report(
-                    f"the lower layer is {layer} here, records were made over {layers[-1]}"
+                    f"note: the lower layer is {layer} here, earlier records have {layers[-1]}"
                 )
             with storage_errors(self.directory):
                 self._write_manifest(replace(self.manifest, layers=(*layers, layer)))
@@ -215,7 +216,7 @@ class Store:
         self._find_files()
         held = self._held()
         if held > self.count:
-            less = f"count: {held} records in the dataset, {self.count} asked for"
+            less = f"count: {held} records in the dataset, {self.count} requested"
             raise DatasetMismatchError(str(self.directory), [less])
         if path.exists() and self.kept < self.count:
             refuse_older_records(self.directory, plan)
@@ -225,7 +226,9 @@ class Store:
                 self._reopen(shard)
         kernels = self.manifest.kernels
         if kernel is not None and kernel not in kernels and self.kept < self.count:
-            self._report(f"this host's kernel is {kernel}, records were made under {kernels[-1]}")
+            self._report(
+                f"note: this host's kernel is {kernel}, earlier records have {kernels[-1]}"
+            )
             kernels = (*kernels, kernel)
         manifest = replace(self.manifest, count=self.count, kernels=kernels)
         if manifest != self.manifest or not path.exists():
@@ -239,9 +242,9 @@ class Store:
             if empty or entry.name.startswith(TEMPORARY):
                 continue
             raise DatasetCorruptError(
-                f"{self.directory} is not empty and holds no dataset: found {entry.name!r}, "
+                f"{self.directory} is neither empty nor a dataset: it has {entry.name!r}, "
                 f"but no {MANIFEST}",
-                hint="choose an empty or a new directory",
+                hint="choose an empty or new directory",
             )
 
     def _refuse_emptied(self, manifest: Manifest) -> None:
@@ -254,7 +257,7 @@ class Store:
             raise DatasetCorruptError(
                 f"{self.directory / MANIFEST} lists finished shards, "
                 f"but none of them is in {self._data}",
-                hint="bring the files back, or begin anew in another directory",
+                hint="restore the files, or start in another directory",
             )
 
     def _intact(self, shard: Shard, kind: str) -> bool:
@@ -263,7 +266,7 @@ class Store:
         try:
             digest = decompressed_sha256(path)
         except FileNotFoundError:
-            self._report(f"{shard.file} is gone and is made again")
+            self._report(f"{shard.file} is missing and will be generated again")
             return False
         except DamagedFile as error:
             digest = f"unknown, {error.strerror}"
@@ -271,9 +274,9 @@ class Store:
             return True
         if self._remake or _journal_path(self._data, shard.number).exists():
             return False  # a journal: the shard was recreated, but the manifest not yet written
-        again = f"remove {path} and import the same list again, or import into another directory"
+        again = f"remove {path} and import the same list again, or choose another directory"
         raise DatasetCorruptError(
-            f"{path} was changed: its SHA-256 is {digest}, the manifest says {shard.sha256}",
+            f"{path} was changed: its SHA-256 is {digest}, but {shard.sha256} in the manifest",
             hint=f"shioenv dataset repair {self.directory}" if kind == "generate" else again,
         )
 
@@ -289,7 +292,7 @@ class Store:
             if number not in journals:
                 raise DatasetCorruptError(
                     f"{path} is not in {self.directory / MANIFEST}",
-                    hint=f"remove {path} and run this again: it is then made again",
+                    hint=f"remove {path}, then run the same command to generate it again",
                 )
             path.unlink()
         for number in sorted(journals):
@@ -347,8 +350,8 @@ class Store:
             and self._tallies[number].inputs_sha256 != listed.inputs_sha256
         ):
             raise DatasetCorruptError(
-                f"{self.directory / listed.file} holds other inputs than its seed and sampler give",
-                hint="the manifest itself may be damaged; generate into another directory",
+                f"{self.directory / listed.file} differs from the inputs of its seed and sampler",
+                hint="the manifest may be damaged; choose another directory",
             )
         if self._passed == self._end(number):
             if self._finished(number):

@@ -106,7 +106,7 @@ class Problem:
         return self.file if self.line is None else f"{self.file}:{self.line}"
 
     def __str__(self) -> str:
-        more = f" (and {self.count - 1:,} more like it, the last at {self.last})"
+        more = f" (and {self.count - 1:,} more of this kind, the last at {self.last})"
         return f"{self.place}: {self.message}" + (more if self.count > 1 else "")
 
 
@@ -173,7 +173,7 @@ class _Check:
         self.records = 0
         self.damaged: list[str] = []
         self._directory, self._manifest, self._report = directory, manifest, report
-        self._again = f"run the same `{_MADE_BY[manifest.plan.kind]}` again"
+        self._again = f"to resume, run the same `{_MADE_BY[manifest.plan.kind]}`"
         self._seen: dict[bytes, int] = {}
         self._previous = -1
         self._contexts: dict[str, Mapping[str, Any]] = {}
@@ -209,7 +209,7 @@ class _Check:
             known = {context.cwd for context in manifest.contexts}
             for cwd in manifest.plan.drawing.start_directories:
                 if cwd not in known:
-                    yield Problem(MANIFEST, None, f"holds no context of {cwd}")
+                    yield Problem(MANIFEST, None, f"has no context of {cwd}")
 
     def _others(self) -> Iterator[Problem]:
         known = {shard.file for shard in self._manifest.shards}
@@ -218,7 +218,7 @@ class _Check:
             name = f"{DATA}/{path.name}"
             if path.suffix == ".journal":
                 if self._manifest.complete:
-                    yield Problem(name, None, f"left over; {self._again}")
+                    yield Problem(name, None, f"unfinished journal; {self._again}")
             elif name not in known:
                 yield Problem(name, None, "is not in the manifest")
 
@@ -246,10 +246,11 @@ class _Check:
             return
         if shard.sha256 != tally.sha256:
             self.damaged.append(shard.file)
-        for what, is_so in structs.asdict(tally.shard(shard.file)).items():
-            says = getattr(shard, what)
-            if says != is_so:
-                yield Problem(shard.file, None, f"{what} is {is_so}, the manifest says {says}")
+        for name, actual in structs.asdict(tally.shard(shard.file)).items():
+            listed = getattr(shard, name)
+            if listed != actual:
+                message = f"{name} is {actual}, but {listed} in the manifest"
+                yield Problem(shard.file, None, message)
 
     def _before(self, record: Record) -> Mapping[str, Any] | None:
         """Return the context to which a record's patch applies; None if it is unknown."""
@@ -260,26 +261,26 @@ class _Check:
 
     def _record(self, record: Record, line: bytes, expected: int) -> Iterator[str]:
         if encode(record) != line:
-            yield "is not written as records are: order of fields, blanks or escapes"
+            yield "is not in canonical form: order of fields, blanks or escapes"
         if self._manifest.plan.kind not in ("filter", "records"):
             if record.session_id != expected:
                 yield f"session_id is {record.session_id}, expected {expected}"
         elif record.session_id <= self._previous:
-            yield f"session_id is {record.session_id}, after {self._previous}"
+            yield f"session_id {record.session_id} follows {self._previous}"
         self._previous = record.session_id
         typed = (record.input, *record.history)
         key = hashlib.sha256("\n".join(typed).encode()).digest()[:16]
         first = self._seen.setdefault(key, record.session_id)
         if first != record.session_id:
-            yield f"input is the same as record {first}'s"
+            yield f"input is a duplicate of record {first}"
         plan = self._manifest.plan
         if record.system != plan.system or record.sampler != plan.drawing.sampler:
             yield (
-                f"is of {record.sampler} on {record.system}, "
-                f"the manifest says {plan.drawing.sampler} on {plan.system}"
+                f"sampler and system are {record.sampler} on {record.system}, "
+                f"but {plan.drawing.sampler} on {plan.system} in the manifest"
             )
         if record.cwd not in plan.drawing.start_directories:
-            yield f"cwd is {record.cwd!r}, no start directory of the manifest"
+            yield f"cwd is {record.cwd!r}, not a start directory in the manifest"
         before = self._before(record)
         if before is not None and not record.patch_truncated:
             try:
@@ -287,7 +288,7 @@ class _Check:
                 if not record.volatile:
                     self._row = (record.cwd, (*record.history, record.typed)), after
             except PatchError as error:
-                yield f"context_patch does not fit the context of {record.cwd}: {error.message}"
+                yield f"context_patch does not apply in {record.cwd}: {error.message}"
         yield from record_problems(record, plan.scoring, executed=plan.executed)
 
 
@@ -325,23 +326,23 @@ def _input_problems(record: Record) -> Iterator[str]:
         return
     text = session_text(record.cwd, shell_input)
     if record.input != text:
-        yield f"input is {record.input!r}, input_args and cwd give {text!r}"
+        yield f"input is {record.input!r}, but {text!r} by input_args and cwd"
     if record.n_arguments != shell_input.n_arguments:
         yield (
-            f"n_arguments is {record.n_arguments}, input_args has {shell_input.n_arguments} "
-            "removable arguments"
+            f"n_arguments is {record.n_arguments}, but input_args has "
+            f"{shell_input.n_arguments} removable arguments"
         )
     counts = [(segment.command, len(segment.arguments)) for segment in shell_input.segments]
     segments = [(segment.command, segment.n_arguments) for segment in record.segments]
     if counts != segments:
-        yield f"segments are {segments}, input_args gives {counts}"
+        yield f"segments are {segments}, but {counts} by input_args"
 
 
 def _behavior_problems(record: Record) -> Iterator[str]:
     if not 0 <= record.exit_code <= 255:
         yield f"exit_code is {record.exit_code}, not 0 to 255"
     if record.timed_out and (record.exit_code != TIMEOUT_EXIT or not record.volatile):
-        yield f"timed_out asks for exit_code {TIMEOUT_EXIT} and volatile"
+        yield f"timed_out requires exit_code {TIMEOUT_EXIT} and volatile"
     yield from _limit_problems(record)
     try:
         patch = ContextPatch.from_json(record.context_patch)
@@ -356,27 +357,27 @@ def _behavior_problems(record: Record) -> Iterator[str]:
             yield "output_b64 is not base64"
         else:
             if output_text(content) != (record.output, record.output_b64):
-                yield "output is not what output_b64 decodes to"
+                yield "output differs from the decoded output_b64"
     for one in record.content_digests:
         if not _SHA256.match(one.sha256):
-            yield f"content_digests: {one.name!r} has {one.sha256!r}, which is no SHA-256"
+            yield f"content_digests: invalid SHA-256 {one.sha256!r} of {one.name!r}"
     names = [one.name for one in record.content_digests]
     if names != sorted(set(names)):
-        yield "content_digests are not sorted, or have a name twice"
+        yield "content_digests are not sorted, or have a duplicate name"
 
 
 def _limit_problems(record: Record) -> Iterator[str]:
     unknown = [name for name in record.limits_hit if name not in _LIMITS]
     if unknown:
-        yield f"limits_hit has {unknown[0]!r}, which is no limit"
+        yield f"limits_hit has the unknown limit {unknown[0]!r}"
     elif record.limits_hit != [name for name in _LIMITS if name in record.limits_hit]:
-        yield f"limits_hit is {record.limits_hit}: not each once, in the order of limits"
-    for flag, says, name in (
+        yield f"limits_hit is {record.limits_hit}: duplicate names or wrong order"
+    for flag, is_set, name in (
         ("timed_out", record.timed_out, "wall_seconds"),
         ("output_truncated", record.output_truncated, "output_bytes"),
     ):
-        if says != (name in record.limits_hit):
-            yield f"{flag} is {says}, limits_hit is {record.limits_hit}"
+        if is_set != (name in record.limits_hit):
+            yield f"{flag} is {is_set}, but limits_hit is {record.limits_hit}"
     if "drain_bytes" in record.limits_hit and "output_bytes" not in record.limits_hit:
         yield "limits_hit has drain_bytes without output_bytes"
 
@@ -386,42 +387,42 @@ def _unscored_problems(record: Record) -> Iterator[str]:
     bare = [ScoredSegment(command=s.command, n_arguments=s.n_arguments) for s in record.segments]
     for name, nothing in (*_OF_SCORES.items(), ("segments", bare)):
         if getattr(record, name) != nothing:
-            yield f"{name} is {getattr(record, name)}, though nothing was scored"
+            yield f"{name} is {getattr(record, name)}, but the record is not scored"
 
 
 def _score_problems(record: Record, scoring: Scoring | None) -> Iterator[str]:
     scores = (record.irreducibility, record.irreducibility_strict)
     if any((score is None) != (record.n_arguments == 0) for score in scores):
-        yield f"irreducibility is {scores} with {record.n_arguments} arguments"
+        yield f"irreducibility is {scores}, but n_arguments is {record.n_arguments}"
     if any(score is not None and not 0 <= score <= 1 for score in scores):
         yield f"irreducibility is {scores}, not 0 to 1"
     elif scores[0] is not None and scores[1] is not None and scores[1] < scores[0] - _CLOSE:
         yield f"irreducibility_strict is {scores[1]}, less than irreducibility {scores[0]}"
     if record.necessary != _necessary(record):
-        yield f"necessary is {record.necessary}, its leave-one-outs give {_necessary(record)}"
+        yield f"necessary is {record.necessary}, but {_necessary(record)} by its leave-one-outs"
     if record.noise_threshold is not None and not 0 <= record.noise_threshold <= CAP:
         yield f"noise_threshold is {record.noise_threshold}, not 0 to {CAP}"
     if record.n_executions < 1:
-        yield f"n_executions is {record.n_executions}"
+        yield f"n_executions is {record.n_executions}, less than 1"
     if record.exact and record.standard_error not in (0, None):
-        yield f"exact with a standard error of {record.standard_error}"
+        yield f"exact, but standard_error is {record.standard_error}"
     for name, score in zip(("irreducibility", "irreducibility_strict"), scores, strict=True):
         yield from _pooled_problem(name, score, record)
     for number, segment in enumerate(record.segments):
         effects = segment.arguments
         if effects is UNSET or len(effects) != segment.n_arguments:
-            yield f"segments[{number}] does not hold an effect of each argument"
+            yield f"segments[{number}] does not have one effect per argument"
         elif not all(_is_effect(effect) for effect in effects):
-            yield f"segments[{number}] holds an effect that cannot be"
+            yield f"segments[{number}] has an invalid effect"
         elif segment.necessary != share_necessary(effects):
-            yield f"segments[{number}]: necessary is {segment.necessary}, its effects say otherwise"
+            yield f"segments[{number}]: necessary is {segment.necessary}, contrary to its effects"
     if scoring is not None and not record.timed_out and len(record.segments) == 1:
         budget = scoring.budget
         exact = record.n_arguments < (budget + 1).bit_length()  # 2^n - 1 <= budget
         if exact != record.exact and (
             record.exact or (scoring.target_se is None and not scoring.process_budget)
         ):
-            yield f"exact is {record.exact} with {record.n_arguments} arguments and budget {budget}"
+            yield f"exact is {record.exact}: {record.n_arguments} arguments, budget {budget}"
 
 
 def _necessary(record: Record) -> float | None:
@@ -450,12 +451,12 @@ def _pooled_problem(name: str, score: float | None, record: Record) -> Iterator[
         total = sum(n for n, _ in scored)
         pooled = math.fsum(n * value for n, value in scored) / total if total else None
     except TypeError:
-        yield f"segments do not hold {name} each"
+        yield f"not every segment has {name}"
         return
     if (pooled is None) != (score is None) or (
         pooled is not None and score is not None and abs(pooled - score) > _CLOSE
     ):
-        yield f"{name} is {score}, its segments give {pooled}"
+        yield f"{name} is {score}, but {pooled} by its segments"
 
 
 @dataclass(frozen=True, slots=True)
@@ -511,18 +512,15 @@ def replay(
     earlier schema version. The errors of `read_records` and of opening a sandbox are raised too.
     """
     if count < 1:
-        raise UsageError(f"cannot replay {count} records", hint="at least 1")
+        raise UsageError(f"cannot replay {count} records", hint="give at least 1")
     manifest = read_manifest(directory)
     plan = manifest.plan
     if not plan.executed:
-        raise UsageError(
-            f"{directory} holds records of another make: nothing here can execute them again"
-        )
+        raise UsageError(f"cannot replay {directory}: its records were made by another program")
     if plan.limits is None:
         raise UsageError(
-            f"{directory} does not say on which system and with which limits its records were "
-            "made, so they cannot be executed again",
-            hint="an export with --format hf keeps that",
+            f"cannot replay {directory}: the system and limits of its records are unknown",
+            hint="an export with --format hf keeps both",
         )
     refuse_older_records(directory, plan)
     numbers = range(manifest.records)
@@ -532,8 +530,15 @@ def replay(
     differing = []
     with closing(Lane(partial(opener, job.system, plan.limits))) as lane:
         if lane.system.digest != plan.system_digest:
-            here = f"{plan.system_digest} in the dataset, {lane.system.digest} is built here"
-            raise DatasetMismatchError(str(directory), [f"system.digest: {here}"])
+            here = f"{plan.system_digest} in the dataset, {lane.system.digest} built here"
+            other = f"{plan.system}-{plan.system_digest[:8]}"
+            raise DatasetMismatchError(
+                str(directory),
+                [
+                    f"system.digest: {here}; to replay, get the other build: shioenv system pull "
+                    f"URL|FILE --digest {plan.system_digest} --name {other}; then: --system {other}"
+                ],
+            )
         for place, record in enumerate(read_records(directory)):
             if place not in wanted:
                 continue

@@ -46,17 +46,18 @@ def behavior_of(document: Mapping[str, Any]) -> Behavior:
     try:
         output = _output(document)
     except (TypeError, ValueError, binascii.Error) as error:
-        raise AnswerError(f"an output that is none: {error}") from None
+        raise AnswerError(f"invalid output: {error}") from None
     exit_code = document.get("exit_code", 0)
     if type(exit_code) is not int or not 0 <= exit_code <= 255:
         raise AnswerError(
-            f"an exit code of {exit_code!r:.40}", received=Behavior(exit_code=1, output=output)
+            f"invalid exit_code {exit_code!r:.40}, not 0 to 255",
+            received=Behavior(exit_code=1, output=output),
         )
     received = Behavior(exit_code=exit_code, output=output)
     try:
         patch = ContextPatch.from_json(document.get("context_patch") or [])
     except (PatchError, TypeError, AttributeError) as error:
-        raise AnswerError(f"a patch that is none: {error}", received=received) from None
+        raise AnswerError(f"invalid context_patch: {error}", received=received) from None
     digests = document.get("content_digests") or {}
     flags: dict[str, Any] = {name: bool(document.get(name)) for name in FLAGS}
     return replace(
@@ -93,17 +94,17 @@ def answer_from(document: Any) -> Answer:
     if not isinstance(document, dict):
         raise AnswerError(f"expected a JSON object, got {document!r:.60}")
     if document.get("abstained"):
-        raise Abstained(str(document.get("source") or "it declines"))
+        raise Abstained(str(document.get("source") or "it abstained"))
     for name in document:
         if name not in SAID and (meant := _meant(name)) not in (None, *document):
-            raise AnswerError(f"it says {name!r:.40}; did you mean {meant}?")
+            raise AnswerError(f"unknown key {name!r:.40}; did you mean {meant}?")
     if not {"output", "output_b64"} & set(document):
-        said = ", ".join(map(repr, document)) or "nothing"
-        raise AnswerError(f"an answer without an output: it says {said:.120}")
+        given = ", ".join(map(repr, document)) or "none"
+        raise AnswerError(f"the answer has no output; its keys: {given:.120}")
     confidence = document.get("confidence", 1.0)
     behavior = behavior_of(document)
     if isinstance(confidence, bool) or not isinstance(confidence, int | float):
-        raise AnswerError(f"a confidence of {confidence!r:.40}", received=behavior)
+        raise AnswerError(f"confidence is {confidence!r:.40}, not a number", received=behavior)
     if not 0 <= confidence <= 1:
-        raise AnswerError(f"a confidence of {confidence}, not 0 to 1", received=behavior)
+        raise AnswerError(f"confidence is {confidence}, not 0 to 1", received=behavior)
     return Answer(behavior, float(confidence), str(document.get("source") or ""))

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from shioenv.errors import ContextError
+from shioenv.errors import ContextError, PatchError
 from shioenv.files.documents import parse_json
 from shioenv.text import short_repr
 
@@ -107,7 +107,8 @@ class Context:
         unknown = sorted(set(self.document) - set(FIELDS))
         if unknown:
             raise ContextError(
-                f"a context has no {', '.join(unknown)}", hint=f"known: {', '.join(FIELDS)}"
+                f"unknown fields of a context: {', '.join(unknown)}",
+                hint=f"known: {', '.join(FIELDS)}",
             )
 
     def __repr__(self) -> str:
@@ -146,3 +147,32 @@ def _ordered(value: Any, *, keep_attributes: bool) -> Any:
     if keep_attributes:
         return {key: value[key] for key in sorted(value)}
     return {key: _ordered(value[key], keep_attributes=False) for key in sorted(value)}
+
+
+# JSON Pointers (RFC 6901), which address a value in a context
+
+
+def escape(key: str) -> str:
+    """Escape a key for use in a pointer: `~` becomes `~0`, `/` becomes `~1`."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def unescape(token: str) -> str:
+    """Return the key that a pointer's token stands for."""
+    return token.replace("~1", "/").replace("~0", "~")
+
+
+def pointer(*keys: str) -> str:
+    """Build the pointer to the value at these keys; "", the whole document, for no keys."""
+    return "".join(f"/{escape(key)}" for key in keys)
+
+
+def keys(path: str) -> list[str]:
+    """Split a pointer into its keys. PatchError if it is not a pointer."""
+    if not path:
+        return []
+    if not path.startswith("/"):
+        raise PatchError(
+            f"not a JSON Pointer: {path!r}", hint="a pointer starts with / or is empty"
+        )
+    return [unescape(token) for token in path[1:].split("/")]

@@ -36,7 +36,7 @@ class Argument:
 
     def __post_init__(self) -> None:
         if not self.text:
-            raise InputError("an argument has no text", hint="leave an empty argument out")
+            raise InputError("an argument is empty", hint="omit empty arguments")
 
     @property
     def marked(self) -> str:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from shioenv.domain.context import Context
-from shioenv.domain.pointer import escape, keys, pointer
+from shioenv.domain.context import Context, escape, keys, pointer
 from shioenv.errors import PatchError
 from shioenv.files.documents import parse_json
 from shioenv.text import html_table
@@ -157,7 +156,7 @@ def _check(operation: Operation) -> None:
         if not isinstance(path, str) or (path and not path.startswith("/")):
             raise PatchError(
                 f"not a JSON Pointer in {operation!r:.80}: {path!r:.60}",
-                hint="it starts with / or is empty",
+                hint="a pointer starts with / or is empty",
             )
 
 
@@ -197,7 +196,7 @@ def _compress(item: Mapping[str, Any]) -> Operation:
     except KeyError as error:
         raise PatchError(f"an operation lacks {error}: {dict(item)!r:.80}") from None
     raise PatchError(
-        f"not a known operation: {dict(item)!r:.80}", hint=f"known: {', '.join(sorted(_CODES))}"
+        f"unknown operation: {dict(item)!r:.80}", hint=f"known: {', '.join(sorted(_CODES))}"
     )
 
 
@@ -238,7 +237,7 @@ class _Editor:
         for key in outer:
             inner = _value(operation, node, key)
             if not isinstance(inner, Mapping):
-                raise _misfit(operation, f"{key!r} holds no further values")
+                raise _misfit(operation, f"{key!r} is not an object")
             node[key] = inner = self._own(inner)
             node = inner
         return node, last
@@ -258,7 +257,7 @@ class _Editor:
     def _set(self, operation: Operation, path: str, value: Any, *, new: bool) -> None:
         if not path:
             if not isinstance(value, Mapping):
-                raise _misfit(operation, "a document is an object")
+                raise _misfit(operation, "the document must be an object")
             self.root = value
             return
         node, last = self._parent(operation, path)
@@ -270,11 +269,11 @@ class _Editor:
 def _value(operation: Operation, node: Any, key: str) -> Any:
     if isinstance(node, Mapping) and key in node:
         return node[key]
-    raise _misfit(operation, f"nothing is called {key!r}")
+    raise _misfit(operation, f"there is no key {key!r}")
 
 
 def _misfit(operation: Operation, why: str) -> PatchError:
-    return PatchError(f"{json.dumps(operation, ensure_ascii=False)[:120]} does not fit: {why}")
+    return PatchError(f"{json.dumps(operation, ensure_ascii=False)[:120]} does not apply: {why}")
 
 
 def diff(before: Context, after: Context) -> ContextPatch:

@@ -122,7 +122,7 @@ def find_predictor(name: str) -> EntryPoint:
     for extra, brought in BROUGHT_BY.items():
         if head in brought.split():
             raise MissingExtraError(f"the predictor {head}", extra, f"shioenv-{extra}")
-    raise PredictorError(f"no predictor is called {head!r}", hint=did_you_mean(head, installed))
+    raise PredictorError(f"unknown predictor {head!r}", hint=did_you_mean(head, installed))
 
 
 def make_predictor(name: str, system: str, start: str, **bounds: float) -> Predictor:
@@ -142,10 +142,10 @@ def level_of(predictor: Any) -> PatchLevel:
 
     Errors: PredictorError for a level other than `full` and `files`.
     """
-    said = getattr(predictor, "patch_level", PatchLevel.FULL)
-    if said not in (PatchLevel.FULL, PatchLevel.FILES):
-        raise PredictorError(f"a patch level is full or files, not {said!r}")
-    return PatchLevel(said)
+    level = getattr(predictor, "patch_level", PatchLevel.FULL)
+    if level not in (PatchLevel.FULL, PatchLevel.FILES):
+        raise PredictorError(f"patch_level is {level!r}, not full or files")
+    return PatchLevel(level)
 
 
 def unable(error: BaseException) -> str:

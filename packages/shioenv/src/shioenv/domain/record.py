@@ -44,7 +44,7 @@ Unscored: TypeAlias = Number | UnsetType | None
 """A `Number`, null, or absent."""
 
 
-def says(meaning: str) -> Meta:
+def describe(meaning: str) -> Meta:
     """Return the description of a field, for its annotation."""
     return Meta(description=meaning)
 
@@ -52,8 +52,8 @@ def says(meaning: str) -> Meta:
 class ContentDigest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The digest of one file's content."""
 
-    name: Annotated[str, says("the file's name in the context")]
-    sha256: Annotated[str, says("SHA-256 of the content, hexadecimal")]
+    name: Annotated[str, describe("the file's name in the context")]
+    sha256: Annotated[str, describe("SHA-256 of the content, hexadecimal")]
 
 
 class Effect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,14 +61,14 @@ class Effect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     leave_one_out: Annotated[
         bool | None,
-        says("whether leaving out it alone changes the behavior; null where that was not run"),
+        describe("whether omitting it alone changes the behavior; null if that was not executed"),
     ]
-    channel: Annotated[str | None, says("the channel that differs then; null where none does")]
+    channel: Annotated[str | None, describe("the channel that differs then; null if none does")]
     contribution: Annotated[
         Number | None,
-        says(
-            "how much oftener the behavior differs without the argument than with it, "
-            "-1 to 1, over the sub-inputs looked at; null where they all have it, or none does"
+        describe(
+            "frequency of a different behavior without the argument minus that with it, -1 to 1, "
+            "over the evaluated sub-inputs; null if all of them have the argument, or none has it"
         ),
     ]
 
@@ -79,104 +79,110 @@ class ScoredSegment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     Records released elsewhere have only the first three fields; the others are absent.
     """
 
-    command: Annotated[str, says("its name")]
-    n_arguments: Annotated[Whole, says("its arguments that can be removed")]
-    executed: Annotated[
-        bool | None, says("whether the shell ran it; null where that is not known")
-    ] = None
-    irreducibility: Annotated[Unscored, says("0 to 1; null where no argument can be removed")] = (
+    command: Annotated[str, describe("name of the command")]
+    n_arguments: Annotated[Whole, describe("number of its removable arguments")]
+    executed: Annotated[bool | None, describe("whether the shell executed it; null if unknown")] = (
+        None
+    )
+    irreducibility: Annotated[Unscored, describe("0 to 1; null if no argument can be removed")] = (
         UNSET
     )
-    irreducibility_strict: Annotated[Unscored, says("the same from byte-equal outputs")] = UNSET
+    irreducibility_strict: Annotated[
+        Unscored, describe("the same, where outputs must be equal byte for byte")
+    ] = UNSET
     necessary: Annotated[
-        Unscored, says("share of its arguments whose omission alone changes the behavior, or null")
+        Unscored,
+        describe("share of its arguments whose omission alone changes the behavior, or null"),
     ] = UNSET
-    exact: Annotated[
-        bool | UnsetType, says("every proper sub-input was looked at, not a sample")
-    ] = UNSET
-    standard_error: Annotated[Unscored, says("of `irreducibility`; 0 where exact")] = UNSET
-    noise_threshold: Annotated[Unscored, says("of the input up to this command")] = UNSET
-    volatile: Annotated[bool | UnsetType, says("its noise runs disagree")] = UNSET
-    arguments: Annotated[list[Effect] | UnsetType, says("one for each argument, in order")] = UNSET
+    exact: Annotated[bool | UnsetType, describe("whether all proper sub-inputs were evaluated")] = (
+        UNSET
+    )
+    standard_error: Annotated[Unscored, describe("of `irreducibility`; 0 if exact")] = UNSET
+    noise_threshold: Annotated[Unscored, describe("for the input up to this command")] = UNSET
+    volatile: Annotated[bool | UnsetType, describe("whether its noise runs differ")] = UNSET
+    arguments: Annotated[list[Effect] | UnsetType, describe("one for each argument, in order")] = (
+        UNSET
+    )
 
 
 class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One executed and scored input. Fields are in the order on disk, the paper's seven first."""
 
-    session_id: Annotated[Whole, says("identifies the sample in its dataset")]
+    session_id: Annotated[Whole, describe("number of the sample, unique in its dataset")]
     input: Annotated[
         str,
-        says("the whole input behind `cd DIR; `, which is not executed: the shell starts in DIR"),
+        describe("the input, after `cd DIR; `, which is not executed: the shell starts in DIR"),
     ]
     input_args: Annotated[
-        list[str], says("its tokens with no-space marks, the command first; without the `cd`")
+        list[str],
+        describe("tokens of the input with no-space marks, command first; without the `cd`"),
     ]
-    exit_code: Annotated[Whole, says("of the last command; 124 where the wall time ran out")]
+    exit_code: Annotated[Whole, describe("of the last command; 124 at the limit of wall time")]
     output: Annotated[
-        str, says("standard output and error in arrival order; undecodable bytes are U+FFFD")
+        str, describe("standard output and error in order of arrival; undecodable bytes are U+FFFD")
     ]
     context_patch: Annotated[
-        str, says("what changed: minified JSON list of `a`, `=`, `r`, `m` operations")
+        str, describe("all changes: minified JSON list of `a`, `=`, `r`, `m` operations")
     ]
-    irreducibility: Annotated[Number | None, says("0 to 1; null where no argument can be removed")]
-    irreducibility_strict: Annotated[Number | None, says("the same from byte-equal outputs")] = None
+    irreducibility: Annotated[Number | None, describe("0 to 1; null if no argument can be removed")]
+    irreducibility_strict: Annotated[
+        Number | None, describe("the same, where outputs must be equal byte for byte")
+    ] = None
     necessary: Annotated[
         Number | None,
-        says(
-            "share of the arguments whose omission alone changes the behavior, 0 to 1; null where "
-            "no argument can be removed, or one's omission was not run"
+        describe(
+            "share of the arguments whose omission alone changes the behavior, 0 to 1; null if no "
+            "argument can be removed, or an omission was not executed"
         ),
     ] = None
-    exact: Annotated[bool, says("every proper sub-input was looked at, not a sample")] = False
+    exact: Annotated[bool, describe("whether all proper sub-inputs were evaluated")] = False
     standard_error: Annotated[
         Number | None,
-        says("of `irreducibility`; 0 where exact, null where undefined or from one draw"),
+        describe("of `irreducibility`; 0 if exact, null if undefined or from one draw"),
     ] = None
-    n_arguments: Annotated[Whole, says("arguments that can be removed")] = 0
+    n_arguments: Annotated[Whole, describe("number of removable arguments")] = 0
     n_executions: Annotated[
-        Whole, says("runs the score rests on; the same whether or not a cache had some of them")
+        Whole, describe("number of executions for the score, including those answered by a cache")
     ] = 0
     noise_threshold: Annotated[
-        Number | None, says("similarity above which outputs count as the same; of the full input")
+        Number | None, describe("similarity above which outputs count as equal, for the full input")
     ] = None
     segments: Annotated[
-        list[ScoredSegment], says("per command: its scores, and the effect of each argument")
+        list[ScoredSegment], describe("per command: its scores, and the effect of each argument")
     ] = field(default_factory=list)
-    stdout: Annotated[
-        str | None, says("standard output; null where the runs did not do the same")
-    ] = None
-    stderr: Annotated[str | None, says("standard error; null where `stdout` is")] = None
+    stdout: Annotated[str | None, describe("standard output; null if the runs differ")] = None
+    stderr: Annotated[str | None, describe("standard error; null if `stdout` is")] = None
     output_b64: Annotated[
-        str | None, says("the output's bytes in base64, where `output` cannot hold them")
+        str | None, describe("bytes of the output in base64, if `output` cannot represent them")
     ] = None
     content_digests: Annotated[
         list[ContentDigest],
-        says("SHA-256 of each file added or modified, sorted by its name in the context"),
+        describe("SHA-256 of each added or modified file, sorted by name in the context"),
     ] = field(default_factory=list)
-    timed_out: Annotated[bool, says("the wall time ran out")] = False
-    output_truncated: Annotated[bool, says("more was written than is kept")] = False
-    limits_hit: Annotated[list[str], says("the limits of the run that it reached, by name")] = (
-        field(default_factory=list)
+    timed_out: Annotated[bool, describe("whether the run reached the limit of wall time")] = False
+    output_truncated: Annotated[bool, describe("whether the output was truncated")] = False
+    limits_hit: Annotated[list[str], describe("names of the limits that the run reached")] = field(
+        default_factory=list
     )
-    patch_truncated: Annotated[bool, says("more changed than a patch may hold")] = False
+    patch_truncated: Annotated[bool, describe("whether the patch lacks changes")] = False
     shell_state_known: Annotated[
-        bool, says("what it changed of the shell itself is known, and in `context_patch`")
+        bool, describe("whether `context_patch` includes changes of the shell's state")
     ] = False
-    volatile: Annotated[bool, says("another run may do something else")] = False
-    cwd: Annotated[str, says("the start directory")] = ""
-    system: Annotated[str, says("the system's name")] = ""
-    sampler: Annotated[str, says("what wrote the input")] = ""
+    volatile: Annotated[bool, describe("whether the behavior may vary between runs")] = False
+    cwd: Annotated[str, describe("the start directory")] = ""
+    system: Annotated[str, describe("name of the system")] = ""
+    sampler: Annotated[str, describe("source of the input: the sampler, or a label")] = ""
     mistake: Annotated[
-        str | None, says("the class of the mistake that was put into the input; null for none")
+        str | None, describe("class of the mistake that was inserted into the input, or null")
     ] = None
     history: Annotated[
         list[str],
-        says(
-            "the inputs that were typed before it in the same shell, from the start directory on: "
-            "`context_patch` applies to the context after theirs"
+        describe(
+            "earlier inputs of the same shell, from the start directory on; `context_patch` "
+            "applies to the context after them"
         ),
     ] = field(default_factory=list)
-    schema_version: Annotated[Whole, says("of this layout")] = SCHEMA_VERSION
+    schema_version: Annotated[Whole, describe("version of this format")] = SCHEMA_VERSION
 
     def __repr__(self) -> str:
         names = ("session_id", "input", "exit_code", "irreducibility", "n_arguments")
@@ -324,7 +330,7 @@ def _utf8(text: str, session_id: Any) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise RecordError(
-            f"record {session_id}: UTF-8 cannot hold {error.object[error.start]!r}"
+            f"record {session_id}: not valid UTF-8: {error.object[error.start]!r}"
         ) from None
 
 
@@ -385,12 +391,12 @@ def _refusal(line: bytes | str, error: Exception) -> RecordError:
     if not isinstance(document, dict):
         return RecordError(f"not a record: expected an object, got {type(document).__name__}")
     if "schema_version" not in document:
-        return RecordError("not a record: it lacks 'schema_version'")
+        return RecordError("not a record: it has no 'schema_version'")
     version = document["schema_version"]
     if version not in READ:
         return RecordError(
-            f"record of schema version {version!r}, this is {SCHEMA_VERSION}",
-            hint="read it with the release that wrote it",
+            f"unsupported schema version {version!r}; this release reads up to {SCHEMA_VERSION}",
+            hint="use the release that wrote it",
         )
     try:
         _utf8(json.dumps(document, ensure_ascii=False), document.get("session_id"))
@@ -400,21 +406,21 @@ def _refusal(line: bytes | str, error: Exception) -> RecordError:
         return RecordError(fault(error), hint=did_you_mean(unknown[1], _KNOWN))
     for name in _names(version):
         if name not in document:
-            return RecordError(f"a record lacks {name!r}")
+            return RecordError(f"a record has no field {name!r}")
     return RecordError(fault(error))
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text:.40} is no finite number")
+        raise ValueError(f"{text:.40} is not a finite number")
     return number
 
 
 def _whole(text: str) -> int:
     number = int(text)
     if not -(2**63) <= number < 2**63:
-        raise ValueError(f"{text:.40} does not fit into 64 bits")
+        raise ValueError(f"{text:.40} exceeds 64 bits")
     return number
 
 

@@ -122,7 +122,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         super().__init__(system, MAX_ARGUMENT_LENGTH, self.max_arguments, **options)
         if isinstance(commands, str):
             raise EnvironmentOptionError(
-                f"commands are names, not {commands!r}", hint=f"such as {[commands]!r}"
+                f"commands must be a list, got {commands!r}", hint=f"such as {[commands]!r}"
             )
         self.sampler = "env-grammar" if sampler == GCS else f"env-grammar-{sampler}"
         self._grammatical = sampler == GCS
@@ -166,7 +166,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
             if command == UNIFORM:
                 command = list(place.commands)[drawn]
         if command is not None and command not in place.commands:
-            raise EnvironmentOptionError(f"nothing can be written with {command} in {cwd}")
+            raise EnvironmentOptionError(f"no input with {command} can be derived in {cwd}")
         self._table = place.table
         self._state = PartialInput.initial(START)
         self._derivation = Derivation(self._table, START)
@@ -183,7 +183,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         if command is None or command in {*names, UNIFORM}:
             return command
         hint = did_you_mean(str(command), [*names, UNIFORM])
-        raise EnvironmentOptionError(f"no input begins with the command {command!r}", hint=hint)
+        raise EnvironmentOptionError(f"unknown command {command!r}", hint=hint)
 
     def _take(self, action: SupportsInt) -> Step[Observation]:
         number = number_of(action, len(self.productions))
@@ -308,4 +308,6 @@ def number_of(action: SupportsInt, count: int) -> int:
     value: Any = action.item() if isinstance(action, np.ndarray) and action.ndim == 0 else action
     if isinstance(value, (int, np.integer)) and 0 <= value < count:
         return int(value)
-    raise ActionError(f"{action!r} is no action", hint=f"actions are the integers below {count}")
+    raise ActionError(
+        f"{action!r} is not an action", hint=f"actions are the integers below {count}"
+    )

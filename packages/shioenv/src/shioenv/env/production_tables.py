@@ -149,7 +149,7 @@ def _bound(grammars: Sequence[Grammar], values: Catalogue) -> list[Grammar]:
             missing = error
     if not bound:
         raise missing or EnvironmentOptionError(
-            "there is no grammar to write with", hint="name at least one command"
+            "no grammar was chosen", hint="give at least one command"
         )
     return bound
 
@@ -168,7 +168,7 @@ def place_named(places: Mapping[str, Place], cwd: str) -> Place:
     """Return the place of a start directory. Errors: EnvironmentOptionError for others."""
     if cwd not in places:
         raise EnvironmentOptionError(
-            f"{cwd!r} is none of this environment's start directories",
+            f"{cwd!r} is not a start directory of this environment",
             hint=did_you_mean(cwd, places),
         )
     return places[cwd]

@@ -64,7 +64,7 @@ def paper_v1(margin: float = 0.0) -> Reward:
     reward lacks only that. Errors: EnvironmentOptionError for a margin that is not 0 to 1.
     """
     if not 0 <= margin <= 1:
-        raise EnvironmentOptionError(f"the margin is {margin!r}", hint="it is 0 to 1")
+        raise EnvironmentOptionError(f"margin is {margin!r}", hint="give a number from 0 to 1")
     return partial(_paper_v1, margin)
 
 

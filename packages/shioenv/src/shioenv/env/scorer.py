@@ -95,11 +95,11 @@ class ScoredSession:
         """Return the value of `function` for this session."""
         return float(function(self))
 
-    def shown(self) -> str:
+    def to_text(self) -> str:
         """Return the result for people: the output, then exit code and score in one line."""
         score, behavior = self.score, self.behavior
         if score.irreducibility is None:
-            value = "irreducibility undefined, nothing to remove"
+            value = "irreducibility undefined, no argument can be removed"
         else:
             error = score.standard_error
             spread = "" if error is None else f", standard error {error:.3f}"
@@ -142,7 +142,7 @@ class Outcome(Protocol):
         """Return the reward of the step that executed the session."""
         ...
 
-    def shown(self) -> str:
+    def to_text(self) -> str:
         """Return the outcome as text for people."""
         ...
 
@@ -298,7 +298,7 @@ def scoring_of(options: ScoringOptions) -> Scoring:
     named = ", ".join(f"{name}={value!r}" for name, value in given.items())
     if scoring is not None:
         raise EnvironmentOptionError(
-            f"{' and '.join((*given, 'scoring'))} are both given", hint=f"Scoring({named}, ...)"
+            f"{' and '.join((*given, 'scoring'))} cannot be combined", hint=f"Scoring({named}, ...)"
         )
     if "budget" in given:
         require_count("budget", given["budget"])
@@ -315,7 +315,7 @@ def limits_of(options: ScoringOptions) -> Limits | None:
         return limits
     if limits is not None:
         raise EnvironmentOptionError(
-            "wall_seconds and limits are both given",
+            "wall_seconds and limits cannot be combined",
             hint=f"Limits(wall_seconds={wall_seconds}, ...)",
         )
     return Limits(wall_seconds=wall_seconds)
@@ -327,5 +327,7 @@ def require_count(name: str, value: object) -> int:
     Errors: EnvironmentOptionError otherwise.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise EnvironmentOptionError(f"{name} is {value!r}", hint="it is a whole number from 1 up")
+        raise EnvironmentOptionError(
+            f"{name} is {value!r}", hint="give a whole number of at least 1"
+        )
     return value

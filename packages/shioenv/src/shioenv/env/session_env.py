@@ -78,7 +78,7 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
         self.rewards = options.pop("rewards", rewards.irreducibility)
         modes = METADATA["render_modes"]
         if render_mode is not None and render_mode not in modes:
-            message = f"no render mode is called {render_mode!r}"
+            message = f"unknown render mode {render_mode!r}"
             raise EnvironmentOptionError(message, hint=did_you_mean(render_mode, modes))
         self.scorer: Scorer = SessionScorer(system, **options)  # type: ignore[misc]
         self.render_mode = render_mode
@@ -145,9 +145,9 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
         if self.render_mode is None:
             if self.spec is not None:
                 made = f'gymnasium.make({self.spec.id!r}, render_mode="ansi")'
-                gymnasium.logger.warn(f"nothing is rendered without a mode: {made}")
+                gymnasium.logger.warn(f"render() needs a render mode: {made}")
             return None
-        after = "" if self._scored is None else self._scored.shown()
+        after = "" if self._scored is None else self._scored.to_text()
         return f"$ cd {self._cwd}\n{self._written()}{after}"
 
     def close(self) -> None:
@@ -237,12 +237,12 @@ def checked_directories(directories: Iterable[str], max_length: int) -> tuple[st
     """
     named = (directories,) if isinstance(directories, str) else tuple(directories)
     if not named:
-        raise EnvironmentOptionError("there is no start directory", hint="name at least one")
+        raise EnvironmentOptionError("start_directories is empty", hint="give at least one")
     for directory in named:
         valid = isinstance(directory, str) and directory.startswith("/")
         if not valid or len(directory) > max_length or not is_shell_text(directory):
             raise EnvironmentOptionError(
-                f"{directory!r} is no start directory",
-                hint=f"it is an absolute path of at most {max_length} characters on one line",
+                f"invalid start directory {directory!r}",
+                hint=f"give an absolute path of at most {max_length} characters on one line",
             )
     return named

@@ -195,19 +195,19 @@ def read_action(action: Action) -> tuple[str, bool, bool]:
     if isinstance(action, Mapping):
         for name in (*ACTION_FIELDS, *action):
             if name not in action:
-                raise ActionError(f"an action lacks {name!r}", hint=f"it has {_FIELDS}")
+                raise ActionError(f"an action has no field {name!r}", hint=f"fields: {_FIELDS}")
             if name not in ACTION_FIELDS:
                 hint = did_you_mean(str(name), ACTION_FIELDS)
-                raise ActionError(f"an action has no field {name!r}", hint=hint)
+                raise ActionError(f"unknown field {name!r} of an action", hint=hint)
         text, execute, begin_row = (action[name] for name in ACTION_FIELDS)
     elif isinstance(action, (tuple, list)) and len(action) == len(ACTION_FIELDS):
         text, execute, begin_row = action
     else:
         raise ActionError(
-            f"{action!r} is no action", hint=f"it is a dictionary or triple of {_FIELDS}"
+            f"invalid action {action!r}", hint=f"give a dictionary or triple of {_FIELDS}"
         )
     if not isinstance(text, str):
-        raise ActionError(f"input_addition is {text!r}", hint="it is a text")
+        raise ActionError(f"input_addition is {text!r}", hint="give a text")
     return str(text), _flag("exec_action", execute), _flag("new_global", begin_row)
 
 
@@ -219,4 +219,4 @@ def _flag(name: str, value: Any) -> bool:
         for flag in (0, 1):
             if value == flag:
                 return bool(flag)
-    raise ActionError(f"{name} is {value!r}", hint="it is 0 or 1")
+    raise ActionError(f"{name} is {value!r}", hint="give 0 or 1")

@@ -48,7 +48,7 @@ class SharedScorer:
     def __init__(self, system: str | None, sandboxes: int, options: ScoringOptions) -> None:
         if is_open(options.get("runner")):
             raise EnvironmentOptionError(
-                "several sandboxes cannot be one runner", hint="pass what opens one: a callable"
+                "several sandboxes cannot share one runner", hint="pass a callable that opens one"
             )
         cache = MemoryCache()
         self._scorers = [SessionScorer(system, cache, **options) for _ in range(sandboxes)]
@@ -121,7 +121,7 @@ class PendingSession:
         """Return a placeholder that may be passed on, but raises an error when used."""
         return _UNSCORED
 
-    def shown(self) -> str:
+    def to_text(self) -> str:
         """Return a line for a session that is being scored."""
         return "[being scored]\n"
 
@@ -162,7 +162,7 @@ class GrammarVectorEnv(SameStepVectorEnv):
         require_count("num_envs", num_envs)
         count = 2 * len(os.sched_getaffinity(0)) if sandboxes is None else sandboxes
         if options.get("render_mode") is not None:
-            raise EnvironmentOptionError("a vector is not rendered", hint="leave render_mode out")
+            raise EnvironmentOptionError("a vector cannot be rendered", hint="omit render_mode")
         self.defer = defer
         self._inner = [GrammarEnv(system, **options) for _ in range(num_envs)]
         scoring = {name: options[name] for name in _SCORING if name in options}

@@ -47,7 +47,7 @@ class IntegerObservation(
         RecordConstructorArgs.__init__(self, encoding=encoding)
         gymnasium.ObservationWrapper.__init__(self, env)
         if encoding not in ENCODINGS:
-            message = f"no encoding is called {encoding!r}"
+            message = f"unknown encoding {encoding!r}"
             raise EnvironmentOptionError(message, hint=did_you_mean(encoding, ENCODINGS))
         space: Any = env.observation_space
         try:
@@ -55,7 +55,9 @@ class IntegerObservation(
         except (TypeError, IndexError, KeyError):
             cell = None
         if not isinstance(cell, ShellText):
-            raise EnvironmentOptionError(f"{env} does not observe a grid of shell texts")
+            raise EnvironmentOptionError(
+                f"{env} has no observations that are a grid of shell texts"
+            )
         self.encoding = encoding
         if encoding == CODE_POINTS:
             self._units = cell.max_length
@@ -228,7 +230,7 @@ class MaskedObservation(
             self._unmasked = spaces.Dict(others)
         flat: Any = spaces.flatten_space(self._unmasked)
         if not (isinstance(flat, spaces.Box) and flat.is_bounded()):
-            raise EnvironmentOptionError(f"{env} observes what has no bounds")
+            raise EnvironmentOptionError(f"{env} has unbounded observations")
         self._low = flat.low.astype(np.float64)  # (numbers,)
         self._range = np.maximum(flat.high - self._low, 1)
         actions: Any = env.action_space
@@ -263,5 +265,5 @@ def grammar_env_of(env: Wrapped) -> GrammarEnv:
     """
     inner = env.unwrapped
     if not isinstance(inner, GrammarEnv):
-        raise EnvironmentOptionError(f"{env} does not write by productions of grammars")
+        raise EnvironmentOptionError(f"{env} has no grammar environment inside")
     return inner

@@ -60,11 +60,10 @@ class NumberedJob(Generic[T, A]):
         sandbox = opener(self.system, self.limits)
         if self.digest not in (None, sandbox.system.digest):
             raise SystemMismatchError(
-                f"{self.made} was made on another build of the system {self.system}, or the system "
-                f"was built anew meanwhile: its digest is {sandbox.system.digest} here, and was "
-                f"{self.digest}",
-                hint=f"make {self.made} again on this system, or copy the system here from where "
-                "it was built: docs/how-to/cluster.md",
+                f"{self.made} was made with another build of the system {self.system}: digest "
+                f"{self.digest}, here {sandbox.system.digest}",
+                hint=f"make {self.made} again with this system, or copy the original system to "
+                "this host: docs/how-to/cluster.md",
             )
         return sandbox
 
@@ -162,7 +161,7 @@ def processors_of_their_own(
 def processes(workers: int | None) -> int:
     """Return the number of worker processes; None: one per processor. UsageError below 1."""
     if workers is not None and workers < 1:
-        raise UsageError(f"cannot run {workers} workers", hint="give at least 1")
+        raise UsageError(f"invalid number of workers: {workers}", hint="give at least 1")
     return workers or len(os.sched_getaffinity(0))
 
 
@@ -175,10 +174,10 @@ def processes_here(workers: int | None) -> int:
     most = max(1, memory_here() // WORKER_BYTES)
     if workers is not None and wanted > most:
         raise UsageError(
-            f"{wanted:,} workers take some {wanted * WORKER_BYTES / 2**30:.1f} GiB of memory, and "
-            f"there are {memory_here() / 2**30:.1f}",
-            hint=f"at most {most:,} here; more than one a processor, of which there are "
-            f"{processes(None)}, is hardly faster",
+            f"{wanted:,} workers need about {wanted * WORKER_BYTES / 2**30:.1f} GiB of memory; "
+            f"this host has {memory_here() / 2**30:.1f}",
+            hint=f"give at most {most:,}; more than {processes(None)}, one per processor, are "
+            "hardly faster",
         )
     return wanted
 

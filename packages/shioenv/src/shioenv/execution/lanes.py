@@ -30,7 +30,7 @@ LANES = 16
 """The maximum number of sandboxes of a worker (our choice, since waiting takes ten times as long in
 total as computing). Each sandbox is opened on first use."""
 
-PATIENCE = (0.005, 0.05)
+WAITING_SECONDS = (0.005, 0.05)
 """Minimum and maximum seconds after which an unfinished execution counts as waiting, so that the
 next one may start in parallel.
 
@@ -283,7 +283,7 @@ class Turns:
         finally:
             with self._lock:
                 now = time.monotonic()
-                took = min(now - began, self._patience())
+                took = min(now - began, self._waiting_seconds())
                 self._usual += (took - self._usual) / 32
                 if self._holder == task:
                     self._since = now
@@ -316,15 +316,15 @@ class Turns:
             return None
         if self._holder is None:
             return 0.0
-        return self._since + self._patience() - time.monotonic()
+        return self._since + self._waiting_seconds() - time.monotonic()
 
     def _wake(self) -> None:
         """Wake the first waiting task, so that it checks the time of its turn again."""
         if self._waiting:
             self._waiting[0][1].notify()
 
-    def _patience(self) -> float:
-        least, most = PATIENCE
+    def _waiting_seconds(self) -> float:
+        least, most = WAITING_SECONDS
         return min(most, max(least, 2 * self._usual))
 
 

@@ -265,7 +265,7 @@ class Crew:
         if not worker.ready:
             self._dead_starts += 1
             if self._dead_starts >= STARTS:
-                raise GenerationError(f"{STARTS} workers in a row did not start: {why}")
+                raise GenerationError(f"{STARTS} consecutive workers failed to start: {why}")
         for number in worker.tasks[self.job.lanes :]:  # not started
             schedule.back(number)
         for number in worker.tasks[: self.job.lanes]:
@@ -306,7 +306,7 @@ def executor_named(
     raised too.
     """
     if name not in ENGINES:
-        raise UsageError(f"no engine is called {name!r}", hint=did_you_mean(name, ENGINES))
+        raise UsageError(f"unknown engine {name!r}", hint=did_you_mean(name, ENGINES))
     if name == "ray":
         kind = load_guest(GROUP, name, feature=f"--engine {name}", extra="backends")
         return cast("Executor", kind(workers, address=address, cache_bytes=cache_bytes))

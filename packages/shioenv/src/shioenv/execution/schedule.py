@@ -99,7 +99,7 @@ class Schedule(Generic[T]):
         self.retried += 1
         if self._attempts[number] >= ATTEMPTS:
             raise GenerationError(
-                f"{self.what} {number} could not be made in {ATTEMPTS} attempts: {why}",
+                f"{self.what} {number} failed in {ATTEMPTS} attempts: {why}",
                 hint=f"its input: {self._shown(number)}",
             )
         self.back(number)

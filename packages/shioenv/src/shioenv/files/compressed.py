@@ -147,7 +147,7 @@ class _Content(io.RawIOBase):
         return b"".join(made)
 
     def _damaged(self, why: str) -> DamagedFile:
-        return DamagedFile(0, f"it is no sound Zstandard file: {why}", self._file.name)
+        return DamagedFile(0, f"damaged Zstandard file: {why}", self._file.name)
 
 
 class _Unzipped(io.RawIOBase):
@@ -164,4 +164,4 @@ class _Unzipped(io.RawIOBase):
         try:
             return self._content.readinto(buffer)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise DamagedFile(0, f"it is no sound gzip file: {error}", self._name) from None
+            raise DamagedFile(0, f"damaged gzip file: {error}", self._name) from None

@@ -82,13 +82,13 @@ def storage_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         place = error.filename or path
-        again = "then run the same command again: nothing finished is lost"
+        again = "then run the same command to resume"
         hints = {
             errno.ENOSPC: f"free some space, {again}",
             errno.EDQUOT: f"free some of your quota, {again}",
             errno.EACCES: f"make it writable for this user, {again}",
             errno.EPERM: f"make it writable for this user, {again}",
-            errno.EROFS: "it lies on a read-only file system: choose another directory",
+            errno.EROFS: "its file system is read-only: choose another directory",
             errno.ENOTDIR: "choose a directory, not a file",
             errno.EEXIST: "choose a directory, not a file",
         }
@@ -112,7 +112,7 @@ def locked(directory: Path) -> Iterator[int]:
         except BlockingIOError:
             raise DatasetBusyError(
                 f"another process is writing into {directory}",
-                hint="wait until it has ended, or choose another directory",
+                hint="wait until it ends, or choose another directory",
             ) from None
         yield handle
     finally:
@@ -145,7 +145,7 @@ def refuse_existing(path: Path) -> None:
         if path.samefile("."):
             raise UsageError(
                 f"{path} is the current directory, which cannot be replaced",
-                hint="name a directory inside it",
+                hint="choose a directory inside it",
             )
         return
     _refuse(path)
@@ -157,7 +157,7 @@ def _refuse(path: Path) -> None:
 
 
 def _exists(path: Path) -> OutputExistsError:
-    return OutputExistsError(f"{path} exists already", hint="choose another name, or remove it")
+    return OutputExistsError(f"{path} already exists", hint="choose another name, or remove it")
 
 
 @contextmanager
@@ -221,3 +221,12 @@ def _take_name(temporary: Path, path: Path) -> None:
     except OSError:  # a file system without hard links
         _refuse(path)
         temporary.rename(path)
+
+
+def cache_directory() -> Path:
+    """Return `$SHIOENV_CACHE`, else `shioenv` in `$XDG_CACHE_HOME` or `~/.cache`. May not exist."""
+    if chosen := os.environ.get("SHIOENV_CACHE"):
+        return Path(chosen).absolute()
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base).absolute() / "shioenv"
+    return Path.home() / ".cache" / "shioenv"

@@ -90,7 +90,7 @@ class Journal(Generic[Value]):
         offset, length = self._places[number]
         content = _content(os.pread(self._file, length, offset))
         if content is None:
-            raise OSError(errno.EIO, "the journal was changed by somebody else", str(self.path))
+            raise OSError(errno.EIO, "the journal was changed by another process", str(self.path))
         return content
 
     def close(self) -> None:
@@ -126,11 +126,13 @@ class Journal(Generic[Value]):
                 else:
                     self._keep(*known, len(line))
         if damaged:
-            those = "a line is" if damaged == 1 else f"{damaged} lines are"
-            report(f"{self.path}: {those} damaged and left out; the others are kept")
+            lines = "1 damaged line" if damaged == 1 else f"{damaged} damaged lines"
+            report(f"{self.path}: skipped {lines}; the others are kept")
         size = os.fstat(self._file).st_size
         if size > self._size:
-            report(f"{self.path}: the last {size - self._size} bytes are torn and are left out")
+            report(
+                f"{self.path}: removed an incomplete line of {size - self._size} bytes at the end"
+            )
             os.ftruncate(self._file, self._size)
 
 

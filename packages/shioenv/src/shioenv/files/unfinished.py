@@ -16,8 +16,7 @@ from typing import Any, Generic, Self, TypeVar
 from msgspec import MsgspecError
 
 from shioenv.errors import DatasetBusyError, ShioenvError
-from shioenv.files.cache_directory import cache_directory
-from shioenv.files.durable import atomic_write, locked, sha256_of, storage_errors
+from shioenv.files.durable import atomic_write, cache_directory, locked, sha256_of, storage_errors
 from shioenv.files.journal import Journal
 
 Task = TypeVar("Task")

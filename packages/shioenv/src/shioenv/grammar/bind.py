@@ -83,8 +83,8 @@ def bind(grammar: Grammar, catalogue: Mapping[str, Sequence[str]]) -> Grammar:
     if grammar.start not in kept:
         names = ", ".join(f"<{name}>" for name in dict.fromkeys(missing))
         raise UnboundTokenError(
-            f"no input of {grammar.name} can be written: the system has no value for {names}",
-            hint="give the catalogue values for these tokens, or the command an alternative",
+            f"no input of {grammar.name} can be derived: the system has no value for {names}",
+            hint="add such files or names to the system, or an alternative to the grammar",
         )
     pipe = grammar.pipe if grammar.pipe in kept else None
     return replace(grammar, productions=kept, pipe=pipe)

@@ -9,15 +9,17 @@ from dataclasses import dataclass, field, replace
 from shioenv.domain.inputs import Argument
 from shioenv.errors import InputError
 from shioenv.files.regular import lines_of
-from shioenv.grammar.faults import Fault, FaultKind, suggestion
 from shioenv.grammar.kinds import CLOSED, KINDS
 from shioenv.grammar.notation import (
     Alternative,
     Attributes,
+    Fault,
+    FaultKind,
     LiteralText,
     NotationReader,
     NotationWord,
     Piece,
+    suggestion,
 )
 from shioenv.grammar.symbols import Example, Omission, OptionSpec
 from shioenv.grammar.traits import RoleChange, read_effect
@@ -186,8 +188,8 @@ class LineParser:
             self.example, self.open = (number, words), "example"
         else:
             known = [*_KEYWORDS, "<name> ="]
-            hint = suggestion(keyword, known) or f"; a line begins with {', '.join(known)}"
-            self.fault(number, 1, f"`{keyword}` begins no line{hint}")
+            hint = suggestion(keyword, known) or f"; known: {', '.join(known)}"
+            self.fault(number, 1, f"unknown keyword `{keyword}`{hint}")
 
     def definition(self, number: int, line: str, match: re.Match[str]) -> None:
         """Parse `<name> =` or `<name> : kind =` with the alternatives on its line."""
@@ -195,13 +197,13 @@ class LineParser:
         definition = Definition(name, number, 1, match[2])
         if match[2] and match[2] not in {*KINDS, CLOSED}:
             hint = suggestion(match[2], (*KINDS, CLOSED))
-            self.fault(number, match.start(2) + 1, f"`{match[2]}` is no kind of value{hint}")
+            self.fault(number, match.start(2) + 1, f"unknown kind of value `{match[2]}`{hint}")
             definition.kind = None
         if name[0].isupper():
             message = "capitalised names are system tokens and cannot be defined"
             self.fault(number, 2, f"<{name}> cannot be defined: {message}")
         elif name in {"ns", "start", "pipe"}:
-            self.fault(number, 2, f"<{name}> has a meaning of its own and cannot be defined")
+            self.fault(number, 2, f"<{name}> is predefined and cannot be defined")
         elif name in self.source.definitions or name in self.source.blocks:
             self.fault(number, 2, f"<{name}> is defined twice")
         else:
@@ -220,7 +222,7 @@ class LineParser:
         inherited = self.inherited(number, reader)
         words, attributes = reader.sequence()
         if words:
-            self.fault(number, words[0].column, "after `options` comes a name: options <mode>")
+            self.fault(number, words[0].column, "expected a name after `options`: options <mode>")
         self.known_flags(number, attributes, {"no-clusters"})
         block = Block(name, number, 1, clusters="no-clusters" not in attributes.flags)
         block.options.extend(inherited)
@@ -240,7 +242,7 @@ class LineParser:
         base = self.source.blocks.get(match[1])
         if base is None:
             hint = self.source.suggestion(match[1], self.source.blocks, "<{}>")
-            self.fault(number, column, f"<{match[1]}> is no option block above this one{hint}")
+            self.fault(number, column, f"no option block <{match[1]}> above this one{hint}")
             return []
         without = {name.strip() for name in (match[2] or "").split(",") if name.strip()}
         self.source.inherited += len(base.options)
@@ -304,7 +306,7 @@ class LineParser:
             message = "an indented line continues one input; write another `start` or `pipe` line"
             self.fault(number, reader.column, message)
         if attributes != Attributes():
-            message = "attributes of an input stand on its first line, not on an indented one"
+            message = "attributes of an input must be on its first line, not on an indented one"
             self.fault(number, 1, message)
         into[-1].alternative.words.extend(words)
 
@@ -319,7 +321,7 @@ class LineParser:
     def known_flags(self, number: int, attributes: Attributes, known: set[str]) -> None:
         """Record a fault for each attribute that is not valid in its place."""
         for flag in sorted(attributes.flags - known):
-            self.fault(number, 1, f"%{flag} means nothing here")
+            self.fault(number, 1, f"%{flag} is not valid here")
 
     def option_line(self, number: int, line: str, position: int, block: Block) -> None:
         """Parse one line of an option block: an option, or an ordinary alternative."""
@@ -349,7 +351,7 @@ class LineParser:
         option = OptionLine(number, spec, shown)
         self.option_value(reader, option)
         if spec.words and option.spec.joined:
-            message = f"-{spec.words[0]} has several letters: its value stands behind a blank"
+            message = f"-{spec.words[0]} has several letters: write a blank before its value"
             self.fault(number, position + 1, message)
             option.spec = replace(option.spec, joined=False)
         words, option.attributes = reader.sequence()
@@ -359,7 +361,7 @@ class LineParser:
             for word in words:
                 option.value += [LiteralText(" "), *word.pieces]
         elif words or reader.peek():
-            self.fault(number, reader.column, "cannot read this option; one option to a line")
+            self.fault(number, reader.column, "cannot parse this option; write one option per line")
         known = {"alone", "separate", "joined", "repeats", "volatile", "clock"}
         self.known_flags(number, option.attributes, known)
         flags = option.attributes.flags
@@ -381,7 +383,7 @@ class LineParser:
             option.value = reader.word(stop="]").pieces
             option.spec = replace(option.spec, value="optional")
             if reader.peek() != "]":
-                reader.report(FaultKind.SYNTAX, "`[` is never closed", reader.column)
+                reader.report(FaultKind.SYNTAX, "`[` is not closed", reader.column)
             reader.position += 1
             return
         attached, joined = reader.peek() == "=", reader.peek() in {"<", "("}
@@ -401,7 +403,7 @@ class LineParser:
         keyword, _, rest = line[position:].rstrip().partition(" ")
         if keyword not in {"exit", "prints", "contains", "after"}:
             hint = suggestion(keyword, ("exit", "prints", "contains", "after"))
-            self.fault(number, position + 1, f"`{keyword}` is no expectation{hint}")
+            self.fault(number, position + 1, f"unknown expectation `{keyword}`{hint}")
         elif keyword == "exit" and not rest.strip().isdigit():
             self.fault(number, position + 1, "exit needs a number: exit 1")
         else:
@@ -416,7 +418,7 @@ class LineParser:
         texts: list[str] = []
         for word in words:
             if not all(isinstance(piece, LiteralText) for piece in word.pieces):
-                message = "an example is finished text: no nonterminal, no group"
+                message = "an example must be plain text, without nonterminals and groups"
                 self.source.report(number, word.column, FaultKind.EXAMPLE, message)
                 return
             texts.append(

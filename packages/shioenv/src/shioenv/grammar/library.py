@@ -20,11 +20,10 @@ from typing import Final
 
 from shioenv.errors import UnknownGrammarError, UsageError, did_you_mean, nearest
 from shioenv.files.regular import read_regular
-from shioenv.grammar.examples import check_examples, check_values
-from shioenv.grammar.faults import Fault, FaultyGrammarError
 from shioenv.grammar.load import Loaded, read_grammar, read_header
+from shioenv.grammar.notation import Fault, FaultyGrammarError
 from shioenv.grammar.symbols import Grammar, Header
-from shioenv.grammar.validation import check, check_traits
+from shioenv.grammar.validation import check
 
 COMMANDS = Path(__file__).parent / "commands"
 
@@ -63,7 +62,7 @@ def chosen_grammars(chosen: Iterable[str] = (), own: OwnGrammars | None = None) 
     if own and not set(SETS).isdisjoint(own.names):
         raise UsageError(
             f"a grammar in {own.directory} has the name of a set of grammars",
-            hint=f"{' and '.join(SETS)} stand for several grammars; rename the file",
+            hint=f"{' and '.join(SETS)} are sets of grammars; rename the file",
         )
     names: dict[str, None] = {}
     for name in tuple(chosen) or ("paper",):
@@ -74,6 +73,14 @@ def chosen_grammars(chosen: Iterable[str] = (), own: OwnGrammars | None = None) 
         else:
             names[name] = None
     return tuple(names)
+
+
+def place_of_grammar(name: str, own: OwnGrammars | None = None) -> tuple[str, Path]:
+    """Return name and directory of a grammar, given by name or path; user grammars come first."""
+    path = Path(name)
+    if path.suffix == ".grammar" or "/" in name:
+        return path.name.removesuffix(".grammar"), path.parent
+    return name, own.directory if own and name in own.names else COMMANDS
 
 
 def choosable() -> tuple[str, ...]:
@@ -88,23 +95,26 @@ def load_grammar(
 
     `versions` is `System.versions` of the target system. For a package that `versions` lacks, the
     version in the grammar's `manual` line is assumed. Shipped grammars are cached, and only their
-    syntax is checked; `check_grammars` checks everything. Errors: UnknownGrammarError with the
+    syntax is checked. Errors: UnknownGrammarError with the
     nearest name. FaultyGrammarError with all faults of the grammar.
     """
     if directory == COMMANDS:
         return _shipped(name, frozenset((versions or {}).items()))
-    return _checked(name, versions, directory)
+    return checked_grammar(name, versions, directory)
 
 
 @lru_cache(maxsize=512)  # all shipped grammars for two systems
 def _shipped(name: str, versions: frozenset[tuple[str, str]]) -> Grammar:
-    return _checked(name, dict(versions), COMMANDS, whole=False)
+    return checked_grammar(name, dict(versions), COMMANDS, whole=False)
 
 
-def _checked(
+def checked_grammar(
     name: str, versions: Mapping[str, str] | None, directory: Path, *, whole: bool = True
 ) -> Grammar:
-    """Parse a grammar and raise its faults; `whole` adds checks that span several lines."""
+    """Parse a grammar and raise its faults; `whole` adds checks that span several lines.
+
+    Errors: those of `load_grammar`.
+    """
     path = directory / f"{name}.grammar"
     if not path.is_file():
         raise _unknown(name, directory)
@@ -130,13 +140,15 @@ def _unknown(name: str, directory: Path, own: OwnGrammars | None = None) -> Unkn
     if directory == COMMANDS:
         hint = did_you_mean(name, known)
         if nearest(name, known) is None and re.fullmatch(r"[\w.+-]+", name):
-            hint = f"shioenv grammar draft {name} > DIR/{name}.grammar, then --grammars DIR"
-        return UnknownGrammarError(f"no grammar is called {name!r}", hint=hint)
+            hint = (
+                f"draft one: shioenv grammar draft {name} > DIR/{name}.grammar, then --grammars DIR"
+            )
+        return UnknownGrammarError(f"unknown grammar {name!r}", hint=hint)
     path, like = directory / f"{name}.grammar", nearest(name, known)
-    hint = f"shioenv grammar draft {name} > {path} writes a first one"
+    hint = f"draft one: shioenv grammar draft {name} > {path}"
     if like is not None:
         hint = f"did you mean {directory / like}.grammar?"
-    return UnknownGrammarError(f"there is no file {path}", hint=hint)
+    return UnknownGrammarError(f"no such file: {path}", hint=hint)
 
 
 def _read(path: Path, versions: Mapping[str, str] | None) -> Loaded:
@@ -209,27 +221,6 @@ def shipped_headers() -> Mapping[str, Header]:
     }
 
 
-def check_grammars(
-    names: Iterable[str] | None = None,
-    *,
-    versions: Mapping[str, str] | None = None,
-    directory: Path = COMMANDS,
-) -> tuple[Fault, ...]:
-    """Return all faults of these grammars (default: all), including examples and headers.
-
-    `versions` is as for `load_grammar`. Nothing is executed. Errors: UnknownGrammarError.
-    """
-    faults: list[Fault] = []
-    for name in names if names is not None else names_of_grammars(directory):
-        try:
-            grammar = _checked(name, versions, directory)
-        except FaultyGrammarError as error:
-            faults += error.faults
-            continue
-        faults += [*check_examples(grammar), *check_values(grammar), *check_traits(grammar)]
-    return tuple(faults)
-
-
 VARIABLE = "SHIOENV_GRAMMARS"
 """The environment variable for the default directory of user-supplied grammars."""
 
@@ -270,23 +261,21 @@ def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
     except OSError as error:
         raise UsageError(
             f"the grammars in {place} cannot be read: {error.strerror}",
-            hint="--grammars names a directory of files NAME.grammar",
+            hint="give --grammars a directory with files NAME.grammar",
         ) from None
     if not files:
         raise UsageError(
-            f"{place} holds no grammar",
-            hint=f"shioenv grammar draft COMMAND > {place}/COMMAND.grammar writes a first one",
+            f"{place} has no grammars",
+            hint=f"draft one: shioenv grammar draft COMMAND > {place}/COMMAND.grammar",
         )
     if len(files) > MOST:
-        raise UsageError(
-            f"{place} holds {len(files):,} grammars", hint=f"a directory may have at most {MOST:,}"
-        )
+        raise UsageError(f"{place} has {len(files):,} grammars", hint=f"the maximum is {MOST:,}")
     digest = hashlib.sha256()
     for file in files:
         if not _NAME.match(file.stem):
             raise UsageError(
-                f"{str(file)!r}: no command has this name",
-                hint="letters, digits and _ . + - [ make a name of at most 64 characters",
+                f"{str(file)!r}: not a valid name of a command",
+                hint="use at most 64 letters, digits and _ . + - [",
             )
         content = read_grammar_file(file)
         digest.update(f"{file.stem}\0{len(content)}\0".encode() + content)
@@ -307,11 +296,11 @@ def read_grammar_file(file: Path) -> bytes:
     except OSError as error:
         raise UsageError(
             f"the grammar {file} cannot be read: {error.strerror}",
-            hint="a grammar is a regular file of text",
+            hint="a grammar must be a regular text file",
         ) from None
     if not inside:
         raise UsageError(
-            f"the grammar {file} is a link that leads out of its directory",
-            hint="copy the file, or name the directory where it is",
+            f"the grammar {file} is a link to a file outside its directory",
+            hint="copy the file, or use the directory of its target",
         )
     return content

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from shioenv.grammar.faults import Fault, FaultKind, FaultyGrammarError, suggestion
 from shioenv.grammar.grammar_lines import (
     HEADER,
     WITH,
@@ -19,7 +18,17 @@ from shioenv.grammar.grammar_lines import (
     PlacedAlternative,
 )
 from shioenv.grammar.kinds import KINDS
-from shioenv.grammar.notation import ChoiceGroup, LiteralText, NotationWord, Piece, Reference
+from shioenv.grammar.notation import (
+    ChoiceGroup,
+    Fault,
+    FaultKind,
+    FaultyGrammarError,
+    LiteralText,
+    NotationWord,
+    Piece,
+    Reference,
+    suggestion,
+)
 from shioenv.grammar.symbols import (
     Body,
     Grammar,
@@ -131,7 +140,7 @@ class _Scope:
         existing = self.head(head)
         if (head, production.body) in self.bodies:
             if place is not None:
-                message = f"{production} is there twice"
+                message = f"duplicate production {production}"
                 self.source.report(*place, FaultKind.DUPLICATE, message)
             return
         existing.append(production)
@@ -182,7 +191,7 @@ class _Scope:
         if name[0].isupper():
             if name not in SYSTEM_TOKENS:
                 hint = self.source.suggestion(name, SYSTEM_TOKENS, "<{}>")
-                self.undefined(line, reference, f"is no system token{hint}")
+                self.undefined(line, reference, f"is not a system token{hint}")
             return Nonterminal(f"'{name}" if reference.quoted else name)
         base, dot, part = name.partition(".")
         if name in self.source.definitions or name in self.source.blocks:
@@ -266,7 +275,7 @@ class _BlockCompiler:
         self.scope.specs |= dict.fromkeys(form for form in specs if form.names)
         for name in spec.names:
             if name in self.seen:
-                message = f"{name} is there twice, first on line {self.seen[name]}"
+                message = f"duplicate option {name}, first on line {self.seen[name]}"
                 self.scope.source.report(option.number, 1, FaultKind.DUPLICATE, message)
                 place = None  # report it only once
             self.seen[name] = option.number
@@ -425,7 +434,7 @@ def _header(source: GrammarSource, host_clock: bool) -> Header:
 
     def value(keyword: str, example: str) -> str:
         if keyword not in source.header:
-            message = f"the header lacks `{keyword}`, for example: {keyword} {example}"
+            message = f"the header has no `{keyword}`; example: {keyword} {example}"
             source.report(1, 1, FaultKind.HEADER, message)
             return ""
         return source.header[keyword][0]
@@ -439,13 +448,13 @@ def _header(source: GrammarSource, host_clock: bool) -> Header:
     answer, _, reason = value("volatile", "no").partition(":")
     stem = Path(source.path).stem
     if command and command != stem:
-        fault("command", f"the command is {command} but the file is called {stem}.grammar")
+        fault("command", f"the command is {command}, but the file name is {stem}.grammar")
     version = manual.split()[-1] if manual else "0"
     if manual and not version[0].isdigit():
-        fault("manual", "the manual line ends with a version: ls(1), GNU coreutils 9.1")
+        fault("manual", "the manual line must end with a version: ls(1), GNU coreutils 9.1")
     answer, reason = answer.strip(), reason.strip()
     if answer not in {"", "no", "yes", "clock"} or (answer in {"yes", "clock"} and not reason):
-        fault("volatile", "volatile is `no`, `yes: REASON` or `clock: REASON`")
+        fault("volatile", "volatile must be `no`, `yes: REASON` or `clock: REASON`")
     return Header(
         command=stem,
         manual=manual,
@@ -464,7 +473,7 @@ def _is_yes(source: GrammarSource, keyword: str, otherwise: str = "no") -> bool:
     """Whether a line has the value `yes`; record a fault for values other than yes and no."""
     answer, line = source.header.get(keyword, (otherwise, 0))
     if answer not in {"yes", "no"}:
-        source.report(line, 1, FaultKind.HEADER, f"{keyword} is `yes` or `no`")
+        source.report(line, 1, FaultKind.HEADER, f"{keyword} must be `yes` or `no`")
     return answer == "yes"
 
 
@@ -475,7 +484,7 @@ def _runs(source: GrammarSource) -> int | None:
     if word == "after" and count.isdecimal():
         return int(count)
     if answer not in {"yes", "no"}:
-        source.report(line, 1, FaultKind.HEADER, "runs is `yes`, `no` or `after N` operands")
+        source.report(line, 1, FaultKind.HEADER, "runs must be `yes`, `no` or `after N` (operands)")
     return 0 if answer == "yes" else None
 
 
@@ -485,8 +494,10 @@ def _traits(source: GrammarSource) -> Traits:
     def one_of(keyword: str, known: Collection[str]) -> str:
         answer, line = source.header.get(keyword, ("", 0))
         if keyword in source.header and answer not in known:
-            hint = suggestion(answer, known) or f"; it is one of {', '.join(known)}"
-            source.report(line, 1, FaultKind.HEADER, f"`{answer}` is nothing it {keyword}{hint}")
+            hint = suggestion(answer, known) or f"; known: {', '.join(known)}"
+            source.report(
+                line, 1, FaultKind.HEADER, f"unknown value `{answer}` of `{keyword}`{hint}"
+            )
         return answer
 
     operands: tuple[OperandSpec, ...] = ()

@@ -9,13 +9,60 @@ docs/reference/grammar-format.md describes the notation for authors.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import groupby
 from typing import TypeAlias
 
 from shioenv.bash.words import CLOSING, OPENINGS, quotation_end
-from shioenv.grammar.faults import FaultKind, suggestion
+from shioenv.errors import GrammarError, nearest
+
+
+class FaultKind(StrEnum):
+    """The kinds of fault, each with its stable code (documented in docs/errors.md)."""
+
+    SYNTAX = "SHIO-G10"
+    HEADER = "SHIO-G11"
+    UNDEFINED = "SHIO-G12"
+    UNREACHABLE = "SHIO-G13"
+    ENDLESS = "SHIO-G14"
+    DUPLICATE = "SHIO-G15"
+    TOO_LONG = "SHIO-G16"
+    SEVERAL_ARGUMENTS = "SHIO-G17"
+    EXAMPLE = "SHIO-G18"
+    KIND = "SHIO-G19"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fault:
+    """One fault in a file. Lines and columns count from 1."""
+
+    path: str
+    line: int
+    column: int
+    message: str
+    kind: FaultKind = field(compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}: {self.message} ({self.kind.value})"
+
+
+class FaultyGrammarError(GrammarError):
+    """All faults found in one or more grammar files, in the order of the files."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults: Sequence[Fault] = sorted(set(faults))
+        count = len(self.faults)
+        heading = f"{count} fault{'s' * (count != 1)} in the grammar"
+        super().__init__("\n".join([heading, *map(str, self.faults)]))
+
+
+def suggestion(word: str, known: Iterable[str], show: str = "{}") -> str:
+    """Return `; did you mean X?` if a known word resembles `word`, else ""."""
+    match = nearest(word, known)
+    return f"; did you mean {show.format(match)}?" if match else ""
+
 
 NO_SPACE = "<ns>"
 _REFERENCE = re.compile(r"<([A-Za-z][A-Za-z0-9.-]*)>")
@@ -166,7 +213,9 @@ class NotationReader:
             if words or depth:
                 alternatives.append(Alternative(words, attributes, start))
             elif not edge:
-                self.report(FaultKind.SYNTAX, "empty alternative; write () for nothing", start)
+                self.report(
+                    FaultKind.SYNTAX, "empty alternative; write () for the empty text", start
+                )
             if self.peek() != "|":
                 return alternatives
             self.position += 1
@@ -181,7 +230,7 @@ class NotationReader:
             if not character or character == "|" or (character == ")" and depth):
                 return words, attributes
             if character == ")":
-                self.report(FaultKind.SYNTAX, "`)` closes nothing", self.column)
+                self.report(FaultKind.SYNTAX, "unmatched `)`", self.column)
                 self.position += 1
             elif character == "%" and _ATTRIBUTE.match(self.text, self.position):
                 self.attribute(attributes)
@@ -215,7 +264,7 @@ class NotationReader:
             attributes.flags.add(name)
         else:
             hint = suggestion(name, ATTRIBUTES, "%{}")
-            message = f"%{name} is no attribute{hint}; quote it if it is text"
+            message = f"unknown attribute %{name}{hint}; quote it if it is text"
             self.report(FaultKind.SYNTAX, message, column)
 
     def word(self, depth: int = 0, stop: str = "") -> NotationWord:
@@ -228,7 +277,7 @@ class NotationReader:
         pieces = self.pieces(depth, end, stop="", braces=True)
         self.position = end + 1
         if self.peek() in {"*", "+", "?"}:
-            message = f"`{self.peek()}` cannot repeat braces; put them into parentheses"
+            message = f"`{self.peek()}` cannot repeat braces; use parentheses"
             self.report(FaultKind.SYNTAX, message, self.column)
             self.position += 1
         return NotationWord(pieces, column)
@@ -345,7 +394,7 @@ class NotationReader:
         if self.peek() == ")":
             self.position += 1
         else:
-            self.report(FaultKind.SYNTAX, "`(` is never closed", column)
+            self.report(FaultKind.SYNTAX, "`(` is not closed", column)
         return ChoiceGroup(alternatives, column, repeat=self.repetition())
 
     def literal(self) -> list[Piece]:
@@ -358,7 +407,7 @@ class NotationReader:
         quoted = self.text[start:end]
         closing = {"'": "'", '"': '"', "`": "`", "$": ")}'", "<": ")", ">": ")"}.get(quoted[0])
         if closing and (len(quoted) < 2 or quoted[-1] not in closing):
-            self.report(FaultKind.SYNTAX, f"`{quoted[0]}` is never closed", self.column)
+            self.report(FaultKind.SYNTAX, f"`{quoted[0]}` is not closed", self.column)
         self.position = end
         if quoted[0] == "\\":
             return [LiteralText(quoted)]

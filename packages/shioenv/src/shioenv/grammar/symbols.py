@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from shioenv.domain.inputs import Argument
+from shioenv.domain.inputs import Argument, render
 from shioenv.grammar.traits import Traits
 
 MAX_ARGUMENT_LENGTH = 64
@@ -166,6 +166,12 @@ class Example:
     prints: tuple[str, ...] = ()
     contains: tuple[str, ...] = ()
     after: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The whole input, with the pipe before it."""
+        text = render(self.command, self.arguments)
+        return text if self.after is None else f"{self.after} | {text}"
 
 
 @dataclass(frozen=True, slots=True)

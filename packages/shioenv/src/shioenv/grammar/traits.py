@@ -13,15 +13,15 @@ from types import MappingProxyType
 
 PATHS: Mapping[str, str] = MappingProxyType(
     {
-        "file": "a file, no directory",
+        "file": "a file, not a directory",
         "path": "a file or a directory",
-        "tree": "the same; a directory where its name does not tell",
+        "tree": "a file or a directory; a directory if its name does not indicate which",
         "directory": "a directory",
-        "new": "what is made, where nothing of that name is",
-        "output": "a file that is written, and made where there is none",
-        "target": "a file or a directory that is written, and made where there is none",
-        "made": "what is made, with all directories above it",
-        "any": "a path that need not lead anywhere",
+        "new": "a new path, which must not exist",
+        "output": "a file that is written, and created if missing",
+        "target": "a file or a directory that is written, and created if missing",
+        "made": "a path that is created, with all parent directories",
+        "any": "a path that need not exist",
     }
 )
 """The roles of operands that are paths, and their meanings."""
@@ -31,29 +31,29 @@ VALUE = "value"
 
 MAKES: Mapping[str, str] = MappingProxyType(
     {
-        "archive": "an archive, or what is in one",
-        "copy": "a copy of what it reads",
+        "archive": "an archive, or files of one",
+        "copy": "a copy of a file",
         "directory": "a directory",
         "download": "a file from a server",
         "fifo": "a named pipe",
-        "file": "a file of what it is given",
-        "link": "another name of a file",
-        "pieces": "several files of one",
+        "file": "a file with given contents",
+        "link": "a link to a file",
+        "pieces": "several files with parts of one",
     }
 )
 """The things that commands create, with descriptions."""
 
 CHANGES: Mapping[str, str] = MappingProxyType(
     {
-        "content": "what a file holds",
-        "mode": "who may do what with a file",
-        "name": "what a file is called, or where it is",
-        "owner": "whom a file belongs to",
-        "size": "how long a file is",
-        "time": "when a file was changed or read",
-        "cwd": "where the shell is",
-        "env": "what programs inherit of the shell",
-        "limits": "what the shell permits",
+        "content": "the contents of a file",
+        "mode": "the permissions of a file",
+        "name": "the name or directory of a file",
+        "owner": "the owner or group of a file",
+        "size": "the size of a file",
+        "time": "the times of a file",
+        "cwd": "the working directory of the shell",
+        "env": "the environment of the shell's programs",
+        "limits": "the limits of the shell's programs",
         "network": "interfaces, addresses, routes",
     }
 )
@@ -64,8 +64,8 @@ PROCESSES, MACHINE = "processes", "machine"
 
 SHOWS: Mapping[str, str] = MappingProxyType(
     {
-        PROCESSES: "what runs, with its numbers, times and memory",
-        MACHINE: "the kernel, the file system, limits or the network, whatever the files are",
+        PROCESSES: "running processes, with their ids, times and memory",
+        MACHINE: "the kernel, the file system, limits or the network",
     }
 )
 """The things that commands print without reading them from a file, with descriptions."""
@@ -209,12 +209,12 @@ def read_operands(text: str, kinds: Collection[str]) -> tuple[OperandSpec, ...] 
     for word in text.split():
         match = _OPERAND.fullmatch(word)
         if match is None or not _is_role(match[2], kinds):
-            return f"`{word}` is no operand; it is {_ROLES}, perhaps with `*`, `+` or `?`"
+            return f"unknown operand `{word}`; expected {_ROLES}, optionally with `*`, `+` or `?`"
         name, role, sign = match.groups()
         operands.append(OperandSpec(role, int(sign in {"", "+"}), sign in {"*", "+"}, name or ""))
     if sum(operand.many for operand in operands) > 1:
-        return "only one operand may be there any number of times"
-    return tuple(operands) or "operands needs what they name: operands path*"
+        return "only one operand may be repeated"
+    return tuple(operands) or "operands needs roles: operands path*"
 
 
 def read_effect(options: tuple[str, ...], text: str, kinds: Collection[str]) -> RoleChange | str:
@@ -227,7 +227,7 @@ def read_effect(options: tuple[str, ...], text: str, kinds: Collection[str]) -> 
     if match and all(_is_role(role, kinds) for role in roles):
         no, value, what, role = match.groups()
         return RoleChange(options, no or what or VALUE, value or role or "")
-    return f"`{text}` is no effect; write `value ROLE`, `no ROLE` or `ROLE as ROLE`"
+    return f"unknown effect `{text}`; write `value ROLE`, `no ROLE` or `ROLE as ROLE`"
 
 
 def _is_role(word: str, kinds: Collection[str]) -> bool:

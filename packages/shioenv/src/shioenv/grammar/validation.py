@@ -1,24 +1,19 @@
-"""Validation of a whole grammar: faults, unsuitable traits, shortest expansions."""
+"""Validation of a whole grammar: faults, shortest expansions."""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice
 
-from shioenv.domain.inputs import REDIRECTIONS, Argument
-from shioenv.grammar.arguments import ArgumentSplitter
-from shioenv.grammar.faults import Fault, FaultKind
-from shioenv.grammar.kinds import KINDS, TOKEN_KINDS
+from shioenv.grammar.kinds import KINDS
 from shioenv.grammar.load import Loaded
-from shioenv.grammar.notation import NO_SPACE
+from shioenv.grammar.notation import NO_SPACE, Fault, FaultKind
 from shioenv.grammar.spelling import received_form
 from shioenv.grammar.symbols import (
     MAX_ARGUMENT_LENGTH,
-    Grammar,
     Nonterminal,
     Production,
     Productions,
@@ -26,10 +21,8 @@ from shioenv.grammar.symbols import (
     TerminalText,
     leading_to,
     reachable,
-    show_argument,
 )
 from shioenv.grammar.system_tokens import FALLBACK, STAND_IN, SYSTEM_TOKENS, VOCABULARY
-from shioenv.grammar.traits import OF_FILES, PATHS, PROCESSES, VALUE
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -220,7 +213,7 @@ def _closed_lists(loaded: Loaded) -> Iterator[Fault]:
             if all(kind.language.fullmatch(text) for text in texts):
                 message = (
                     f"{_plain(head)} lists values of the kind {kind.name}; write "
-                    f"`{_plain(head)} : {kind.name} =`, or `: closed` where there are no others"
+                    f"`{_plain(head)} : {kind.name} =`, or `: closed` if no others exist"
                 )
                 yield _fault(loaded, head, FaultKind.KIND, message)
                 break
@@ -267,14 +260,14 @@ def _unreachable(loaded: Loaded) -> Iterator[Fault]:
     used = met | {_block_of(head) for head in met}
     for head in loaded.lines:
         if head not in used and head in grammar.productions:
-            message = f"{_plain(head)} is never used; no start line leads to it"
+            message = f"{_plain(head)} is not used by any start line"
             yield _fault(loaded, head, FaultKind.UNREACHABLE, message)
 
 
 def _endless(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterator[Fault]:
     for head, bodies in loaded.grammar.own.items():
         if head not in shortest and bodies:
-            message = f"{_plain(head)} never ends: each alternative leads to one that never ends"
+            message = f"{_plain(head)} never ends: every alternative is endless"
             yield _fault(loaded, head, FaultKind.ENDLESS, message)
 
 
@@ -303,7 +296,9 @@ def _doubling(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Itera
             else:
                 path += missing
         if steps[start] > MOST_STEPS:
-            message = f"{_plain(start)} takes more than {MOST_STEPS:,} productions to be written"
+            message = (
+                f"{_plain(start)} needs more than {MOST_STEPS:,} productions for its shortest text"
+            )
             yield _fault(loaded, start, FaultKind.ENDLESS, message)
             return
 
@@ -335,14 +330,15 @@ def _before_text(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> It
     for head in leads:
         if head in own and head in recursive:
             message = (
-                f"{_plain(head)} comes back to itself before any text; "
+                f"{_plain(head)} is left-recursive; "
                 "write the repetition with `*`, or put the text first"
             )
             yield _fault(loaded, head, FaultKind.ENDLESS, message)
     deep = (head for head in loaded.lines if depth.get(head, 0) > MOST_BEFORE_TEXT)
     for head in islice(deep, 1):
         message = (
-            f"{_plain(head)} leads through more than {MOST_BEFORE_TEXT} definitions before any text"
+            f"{_plain(head)} expands through more than {MOST_BEFORE_TEXT} definitions "
+            "before any text"
         )
         yield _fault(loaded, head, FaultKind.ENDLESS, message)
 
@@ -397,7 +393,7 @@ def _several_inside_words(loaded: Loaded, several: frozenset[Nonterminal]) -> It
         for symbol in argument:
             if isinstance(symbol, Nonterminal) and symbol in several:
                 message = (
-                    f"{_plain(symbol)} can be several arguments but stands inside one "
+                    f"{_plain(symbol)} can be several arguments, but is part of one "
                     f"in {_plain(head)}; put text with blanks into braces: {{wc -l}}"
                 )
                 yield _fault(loaded, head, FaultKind.SEVERAL_ARGUMENTS, message, production)
@@ -411,97 +407,7 @@ def _too_long(loaded: Loaded, several: frozenset[Nonterminal]) -> Iterator[Fault
         if length > MAX_ARGUMENT_LENGTH and several.isdisjoint(argument):
             text, head = "".join(map(str, argument)), production.head
             message = (
-                f"{text} in {_plain(head)} can be {length} characters long; "
-                f"an argument has at most {MAX_ARGUMENT_LENGTH}"
+                f"{text} in {_plain(head)} can have {length} characters; "
+                f"the maximum of an argument is {MAX_ARGUMENT_LENGTH}"
             )
             yield _fault(loaded, head, FaultKind.TOO_LONG, message, production)
-
-
-_PATH_KINDS = frozenset({"path", "name"})
-"""The kinds of value that a path can have."""
-
-_ASSIGNED = re.compile(r"(?:<EnvVar>|[A-Za-z_]\w*)\+?=")
-
-
-def check_traits(grammar: Grammar) -> Iterator[Fault]:
-    """Yield faults of headers whose traits contradict the grammar.
-
-    A role requires an operand of its kind. Options of an effect must be options of the command. A
-    trait about files requires an operand or value that names a file. A command that shows processes
-    must be declared volatile. An example with exit code 0 has no more operands than the header
-    permits.
-    """
-    traits, kinds = grammar.header.traits, operand_kinds(grammar)
-
-    def fault(keyword: str, message: str, line: int = 0) -> Fault:
-        line = line or traits.lines.get(keyword, 1)
-        return Fault(grammar.source, line, 1, message, FaultKind.HEADER)
-
-    for operand in traits.operands:
-        wanted = _PATH_KINDS if operand.role in PATHS else {operand.role}
-        if kinds.isdisjoint(wanted):
-            shown = (
-                f"<x> : {min(wanted, key=len)} =" if operand.role not in PATHS else "<x> : path ="
-            )
-            message = f"no operand can be {operand.role}; define one as `{shown} …`"
-            yield fault("operands", message)
-    splitter = ArgumentSplitter(grammar)
-    for effect in traits.effects:
-        for option in splitter.unknown(map(Argument, effect.options)):
-            yield fault("with", f"{option} is no option of {grammar.name}")
-        if effect.what not in {VALUE, *traits.roles}:
-            yield fault("with", f"no operand is {effect.what}, so options can make nothing of it")
-    about_files = {
-        "makes": bool(traits.makes), "changes": traits.changes in OF_FILES,
-        "removes": traits.removes, "opens": traits.opens,
-    }  # fmt: skip
-    named = traits.paths or any(effect.what == VALUE for effect in traits.effects)
-    named = named or not kinds.isdisjoint({*_PATH_KINDS, "url"})
-    for keyword, said in about_files.items():
-        if said and not named:
-            yield fault(keyword, f"{keyword} is about files, and no operand is a path")
-    if traits.shows == PROCESSES and not grammar.header.volatile:
-        yield fault("shows", f"what shows {traits.shows} is volatile; say so")
-    if traits.operands and not any(operand.many or operand.name for operand in traits.operands):
-        most = len(traits.operands)
-        for example in grammar.examples:
-            if not example.exit_code and _n_operands(example.arguments) > most:
-                message = f"the example has more operands than `operands` permits: {most}"
-                yield fault("operands", message, example.line)
-
-
-def operand_kinds(grammar: Grammar) -> frozenset[str]:
-    """Return the names of the value kinds that operands, or parts of them, can have."""
-    kinds: set[str] = set()
-    met: set[Nonterminal] = set()
-    pending = list(grammar.starts)
-    while pending:
-        head = pending.pop()
-        if head in met:
-            continue
-        met.add(head)
-        kinds.add(grammar.kinds.get(head) or TOKEN_KINDS.get(head.token, ""))
-        for production in grammar.productions.get(head, ()):
-            for argument in production.body if not production.wrong else ():
-                if not _is_option(argument):
-                    if _ASSIGNED.match(show_argument(argument)):
-                        kinds.add("assignment")
-                    pending += [one for one in argument if isinstance(one, Nonterminal)]
-    return frozenset(kinds - {""})
-
-
-def _is_option(argument: Sequence[Symbol]) -> bool:
-    """Whether an argument begins with a text that makes it an option."""
-    first = argument[0] if argument else None
-    return isinstance(first, TerminalText) and first.text.startswith(("-", NO_SPACE))
-
-
-def _n_operands(arguments: Sequence[Argument]) -> int:
-    end = next((i for i, one in enumerate(arguments) if one.text in REDIRECTIONS), len(arguments))
-    arguments = arguments[:end]
-    dashes = next((i for i, one in enumerate(arguments) if one.text == "--"), len(arguments))
-    before = [
-        one for one in arguments[:dashes]
-        if not one.joins_left and (one.text == "-" or not one.text.startswith("-"))
-    ]  # fmt: skip
-    return len(before) + len(arguments[dashes + 1 :])

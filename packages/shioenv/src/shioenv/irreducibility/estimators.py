@@ -71,7 +71,7 @@ at most the budget.
 def estimator_named(name: str) -> Estimator:
     """Return the estimator of this name. Errors: UsageError."""
     if name not in ESTIMATORS:
-        raise UsageError(f"no estimator is called {name!r}", hint=did_you_mean(name, ESTIMATORS))
+        raise UsageError(f"unknown estimator {name!r}", hint=did_you_mean(name, ESTIMATORS))
     return ESTIMATORS[name]
 
 

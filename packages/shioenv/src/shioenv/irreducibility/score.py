@@ -298,15 +298,15 @@ def estimate_irreducibility(
     """
     rows = (shell_input,) if isinstance(shell_input, Input) else tuple(shell_input)
     if not rows:
-        raise UsageError("a session without rows cannot be scored", hint="it has one at least")
+        raise UsageError("a session without rows cannot be scored", hint="give at least one row")
     if not scoring.budget:
-        raise UsageError("nothing can be scored with a budget of 0", hint="at least 1")
+        raise UsageError("cannot score with a budget of 0", hint="give at least 1")
     runs = scoring.noise_runs
     targets = [target for number in range(len(rows)) for target in _targets(rows, number)]
     if (most := max((target.n for target in targets), default=0)) > MOST_ARGUMENTS:
         raise UsageError(
             f"a command of {most:,} arguments cannot be scored",
-            hint=f"{MOST_ARGUMENTS} at most; shioenv run executes it without a score",
+            hint=f"the maximum is {MOST_ARGUMENTS}; shioenv run executes it without a score",
         )
     whole = _Trial(behave, "\n".join(row.text for row in rows), runs, cache)
     scoring = scoring.within(whole.full.processes)

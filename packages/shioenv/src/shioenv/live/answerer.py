@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from shioenv.domain.runner import Guesser, Runner, State
 from shioenv.errors import MissingExtraError
 from shioenv.guests import find_guest, installed_points
+
+if TYPE_CHECKING:
+    from shioenv.live.model_shell import ModelShell
 
 GROUP = "shioenv.answerers"
 """The entry-point group of packages that provide models: `default`, a function like `load_model`,
@@ -44,6 +47,10 @@ class Answerer(Runner, Guesser, Protocol):
     @property
     def world(self) -> DescribedMachine:
         """The machine that the model predicts."""
+        ...
+
+    def session(self, cwd: str | None = None) -> ModelShell:
+        """Return a shell of which the model answers each line, in the state after earlier ones."""
         ...
 
 

@@ -22,7 +22,7 @@ from shioenv.files.regular import open_regular
 from shioenv.live.shell import Closing
 
 
-class Cast(Closing):
+class AsciicastWriter(Closing):
     """A recording that is written as events happen.
 
     Errors: OutputExistsError for an existing file, DatasetStorageError here and later.
@@ -37,19 +37,19 @@ class Cast(Closing):
         header = {"version": 2, "width": columns, "height": rows, "title": title}
         self._write({**header, "timestamp": int(time.time())})
 
-    def shown(self, data: bytes) -> None:
+    def write_output(self, data: bytes) -> None:
         """Record bytes that the shell wrote."""
         self._event("o", data)
 
-    def typed(self, data: bytes) -> None:
+    def write_input(self, data: bytes) -> None:
         """Record bytes that were typed."""
         self._event("i", data)
 
-    def did(self, line: str | None, behavior: Behavior) -> None:
+    def write_behavior(self, line: str | None, behavior: Behavior) -> None:
         """Record a line's behavior; `line` is None for all changes up to a prompt."""
-        self.marked(marker(line, behavior))
+        self.write_marker(marker(line, behavior))
 
-    def marked(self, text: str) -> None:
+    def write_marker(self, text: str) -> None:
         """Record a marker with a text."""
         self._write([self._now(), "m", text])
 
@@ -72,11 +72,11 @@ class Cast(Closing):
 
 
 def marker(line: str | None, behavior: Behavior) -> str:
-    """Return the text of the marker for a line's behavior; see `Cast.did`."""
+    """Return the text of the marker for a line's behavior; see `AsciicastWriter.write_behavior`."""
     return json.dumps({"line": line, **behavior_json(behavior)})
 
 
-class CastEvent(NamedTuple):
+class AsciicastEvent(NamedTuple):
     """An event of a recording."""
 
     seconds: float
@@ -86,7 +86,7 @@ class CastEvent(NamedTuple):
     text: str
 
 
-def read_cast(file: Path) -> Iterator[CastEvent]:
+def read_asciicast(file: Path) -> Iterator[AsciicastEvent]:
     """Iterate over a recording's events. Malformed lines, such as a cut one, are skipped.
 
     Errors: OSError as `open_regular` raises it.
@@ -95,7 +95,7 @@ def read_cast(file: Path) -> Iterator[CastEvent]:
         for line in lines:
             try:
                 seconds, kind, text = parse_json(line)
-                yield CastEvent(float(seconds), str(kind), str(text))
+                yield AsciicastEvent(float(seconds), str(kind), str(text))
             except (ValueError, TypeError, OverflowError):
                 continue
 

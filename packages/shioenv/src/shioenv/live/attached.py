@@ -16,7 +16,7 @@ from typing import Final
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
-from shioenv.live.asciicast import Cast, CurrentLine
+from shioenv.live.asciicast import AsciicastWriter, CurrentLine
 from shioenv.live.shell import IDLE_SECONDS, Closing, nothing
 from shioenv.text import short_repr
 
@@ -118,7 +118,7 @@ class TerminalShell(Closing):
         keyboard: int,
         screen: int,
         *,
-        recording: Cast | None = None,
+        recording: AsciicastWriter | None = None,
         at_prompt: Callable[[Behavior], Sequence[str]] | None = None,
     ) -> None:
         """Connect the shell with a terminal of the caller, until the shell ends.
@@ -141,14 +141,14 @@ class TerminalShell(Closing):
                     _write_all(screen, shown)
                     self._line.follow(shown.decode("utf-8", "surrogateescape"))
                     if recording is not None:
-                        recording.shown(shown)
+                        recording.write_output(shown)
                     due = None if due is None else time.monotonic() + QUIET_SECONDS
                 if keyboard in ready:
                     typed = os.read(keyboard, _PIECE)
                     if not typed:
                         return
                     if recording is not None:
-                        recording.typed(typed)
+                        recording.write_input(typed)
                     if any(key in typed for key in _ENTER):
                         due = time.monotonic() + QUIET_SECONDS
                 elif due is not None and time.monotonic() >= due and not self._over:
@@ -170,7 +170,7 @@ class TerminalShell(Closing):
     def _tell(
         self,
         screen: int,
-        recording: Cast | None,
+        recording: AsciicastWriter | None,
         at_prompt: Callable[[Behavior], Sequence[str]] | None,
     ) -> float | None:
         """Report the changes; return when to look again where a program is in the foreground."""
@@ -179,7 +179,7 @@ class TerminalShell(Closing):
         behavior = self.look()
         if behavior.patch or behavior.content_digests:
             if recording is not None:
-                recording.did(None, behavior)
+                recording.write_behavior(None, behavior)
             if at_prompt is not None:
                 shown = self._line.above(at_prompt(behavior))
                 _write_all(screen, shown.encode("utf-8", "surrogateescape"))

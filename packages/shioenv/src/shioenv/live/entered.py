@@ -53,12 +53,12 @@ command's words never appear on the control channel.
 SAY_STATUS: Final = "printf 'status %d\\n' $? >&9"
 """Reports the previous command's exit status on the control channel."""
 
-_TOLD = re.compile(rb"(group|status) ([0-9]{1,10})\s*")
+_CONTROL_LINE = re.compile(rb"(group|status) ([0-9]{1,10})\s*")
 
 
-def told(line: bytes) -> tuple[str, int] | None:
+def parse_control_line(line: bytes) -> tuple[str, int] | None:
     """Parse a line of the control channel: `group` or `status`, and its number; None for others."""
-    found = _TOLD.fullmatch(line)
+    found = _CONTROL_LINE.fullmatch(line)
     return (found[1].decode(), int(found[2])) if found else None
 
 
@@ -108,7 +108,7 @@ class EnteredMachine(Closing):
     ) -> None:
         """Open the machine. Errors: those of `open_sandbox`; UsageError for a microVM's limits."""
         if limits.sandbox != "namespaces" or limits.without_shell_state:
-            raise UsageError("commands enter a machine in namespaces alone")
+            raise UsageError("commands can be started only with the sandbox namespaces")
         self.system, self._idle_seconds = system, idle_seconds
         self._sandbox = cast("ShellSandbox", default_sandbox(system, limits))
 
@@ -188,7 +188,7 @@ def send_first(entered: Entered, order: bytes) -> None:
             talk.setblocking(False)
     except OSError as error:
         close(entered)
-        raise SandboxError(f"the command could not be started: {error}") from error
+        raise SandboxError(f"cannot start the command: {error}") from error
 
 
 def end_group(group: int, enter: Callable[[str], Entered]) -> None:
@@ -277,14 +277,14 @@ class Running:
             ended = await asyncio.gather(*feeding, *kept, return_exceptions=True)
             both = [one[0] for one in ended[len(feeding) :] if isinstance(one, tuple)]
             self.printed = (both[0], both[1]) if len(both) == 2 else self.printed
-        (told, whole), (wrong, errors_whole) = (task.result() for task in kept)
-        return Finished(exit_code, told, wrong, whole, errors_whole)
+        (out, whole), (err, errors_whole) = (task.result() for task in kept)
+        return Finished(exit_code, out, err, whole, errors_whole)
 
     async def _status(self, reader: asyncio.StreamReader) -> int:
         """Return the exit code from the control channel. Root inside the machine can forge it."""
         with suppress(ValueError, ConnectionError):  # a line is too long
             while line := await reader.readline():
-                word, number = told(line) or ("", 0)
+                word, number = parse_control_line(line) or ("", 0)
                 if word == "status":
                     return number & 0xFF
                 if word:
@@ -343,7 +343,7 @@ def group_of(entered: Entered) -> int | None:
         talk.settimeout(START_SECONDS)
         # unbuffered: the bytes after that line stay in the channel
         with suppress(OSError), talk.makefile("rb", buffering=0) as lines:
-            word, number = told(lines.readline(32)) or ("", 0)
+            word, number = parse_control_line(lines.readline(32)) or ("", 0)
             return number if word == "group" else None
     return None
 

@@ -16,7 +16,7 @@ from shioenv.sandbox.base import LARGEST, refuse_limit
 from shioenv.text import short_repr
 
 
-class AskedShell(Closing):
+class ModelShell(Closing):
     """A shell whose lines a runner answers, each in the state that the lines before it left.
 
     A model answers from the state. Only the contents of the state persist between lines.

@@ -39,7 +39,7 @@ untrusted)."""
 _FORMAT = "shioenv shell 1"
 
 
-class Told(msgspec.Struct, frozen=True):
+class SavedLine(msgspec.Struct, frozen=True):
     """A line that was run, with a digest of its output and exit status."""
 
     line: str
@@ -54,7 +54,7 @@ class Saved(msgspec.Struct, frozen=True):
     system: str
     system_digest: str
     cwd: str
-    lines: list[Told]
+    lines: list[SavedLine]
     whole: str
     """A digest of the combined changes of all lines."""
 
@@ -82,7 +82,7 @@ class ResidentShell(Closing):
         self._state = runner.state(cwd)
         self._bookkeeping = RLock()  # guards the state, and is never held while a line runs
         self._waiting: list[tuple[tuple[str, ...], Behavior]] = []  # not yet applied to the state
-        self._told: list[Told] = []
+        self._saved: list[SavedLine] = []
         self._did: str | None = None  # digest of all changes, if computed since the last line
 
     def __repr__(self) -> str:
@@ -113,7 +113,7 @@ class ResidentShell(Closing):
             self._did = None
             behavior = self._lines.run(line, wall_seconds=timeout)
             self._waiting.append(((line,), behavior))
-            self._told.append(Told(line, _digest(behavior), timeout))
+            self._saved.append(SavedLine(line, _digest(behavior), timeout))
             return behavior
 
     def beside(self, text: str, *, timeout: float | None = None) -> Behavior:
@@ -159,8 +159,8 @@ class ResidentShell(Closing):
         shell = ResidentShell(self._runner, self._cwd, idle_seconds=self._idle_seconds)
         try:
             with self._lines.turn(closed=True):
-                told, whole = list(self._told), self._whole() if exact else None
-            shell._repeat(told, whole, seconds)
+                lines, whole = list(self._saved), self._whole() if exact else None
+            shell._repeat(lines, whole, seconds)
         except BaseException:
             shell.close()
             raise
@@ -174,8 +174,8 @@ class ResidentShell(Closing):
         """
         system = self._runner.system
         with self._lines.turn(closed=True):
-            told, whole = list(self._told), self._whole()
-        saved = Saved(_FORMAT, system.name, system.digest, self._cwd, told, whole)
+            lines, whole = list(self._saved), self._whole()
+        saved = Saved(_FORMAT, system.name, system.digest, self._cwd, lines, whole)
         text = json.dumps(msgspec.to_builtins(saved), indent=1)
         with storage_errors(Path(file)):
             atomic_write(Path(file), f"{text}\n".encode())
@@ -190,33 +190,33 @@ class ResidentShell(Closing):
         close, self._close = self._close, nothing
         close()
 
-    def _repeat(self, lines: list[Told], whole: str | None, seconds: float = math.inf) -> None:
+    def _repeat(self, lines: list[SavedLine], whole: str | None, seconds: float = math.inf) -> None:
         """Run the lines of another shell; with `whole`, each has to do the same as there."""
         behavior = Behavior(0, b"")
         end = time.monotonic() + seconds
-        for number, told in enumerate(lines, 1):
+        for number, each in enumerate(lines, 1):
             if self.ended:
-                raise ForkError(f"the shell had ended before line {number}: {told.line!r:.60}")
+                raise ForkError(f"the shell ended before line {number}: {each.line!r:.60}")
             run = self._lines.run if number == len(lines) else self._lines.repeat
-            allowed = told.timeout or self._runner.limits.wall_seconds
+            allowed = each.timeout or self._runner.limits.wall_seconds
             left = end - time.monotonic()
             if left > 0:
-                behavior = run(told.line, wall_seconds=min(allowed, left))
+                behavior = run(each.line, wall_seconds=min(allowed, left))
             if time.monotonic() >= end:
-                raise ForkError(f"lines 1 to {number} of {len(lines)} took over {seconds:g} s")
-            if whole and _digest(behavior) != told.did:
+                raise ForkError(f"lines 1 to {number} of {len(lines)} took more than {seconds:g} s")
+            if whole and _digest(behavior) != each.did:
                 raise ForkError(
-                    f"line {number} did something else when it was run again: {told.line!r:.60}",
-                    hint="with exact=False the other shell goes its own way",
+                    f"line {number} behaved differently in the replay: {each.line!r:.60}",
+                    hint="to accept differences, use exact=False",
                 )
-        self._told = list(lines)
+        self._saved = list(lines)
         if lines:  # the last line's behavior has the changes of all lines
-            self._waiting.append((tuple(told.line for told in lines), behavior))
+            self._waiting.append((tuple(each.line for each in lines), behavior))
             self._did = _digest(behavior, changes=True)
         if whole and self._whole() != whole:
             raise ForkError(
-                "the lines changed something else when they were run again",
-                hint="with exact=False the other shell goes its own way",
+                "the replayed lines made other changes",
+                hint="to accept differences, use exact=False",
             )
 
     def _whole(self) -> str:
@@ -285,8 +285,8 @@ def restore(
         here = shell._runner.system
         if here.digest != saved.system_digest:
             raise SavedShellError(
-                f"{path} is of another system: {saved.system} {saved.system_digest[:16]}",
-                hint=f"the system here is {here.name} {here.digest[:16]}",
+                f"{path} belongs to another system: {saved.system} {saved.system_digest[:16]}",
+                hint=f"the system of this host is {here.name} {here.digest[:16]}",
             )
         shell._repeat(saved.lines, saved.whole, seconds)
     except ForkError as error:
@@ -301,22 +301,22 @@ def restore(
 def _read(path: Path) -> Saved:
     try:
         saved = msgspec.convert(parse_json(read_regular(path, LARGEST_SAVED)), Saved)
-        for told in saved.lines:
-            if told.timeout is not None:
-                refuse_limit("timeout", told.timeout)
+        for each in saved.lines:
+            if each.timeout is not None:
+                refuse_limit("timeout", each.timeout)
     except (OSError, ValueError, LimitsError) as error:
-        raise SavedShellError(f"{path} is no saved shell: {error}") from None
+        raise SavedShellError(f"{path} is not a saved shell: {error}") from None
     if saved.format != _FORMAT:
-        raise SavedShellError(f"{path} is of another format: {saved.format!r:.60}")
+        raise SavedShellError(f"{path} has an unknown format: {saved.format!r:.60}")
     return saved
 
 
 def _digest(behavior: Behavior, *, changes: bool = False) -> str:
     """Return a digest of a behavior's output and exit status, or of its `changes`."""
-    told: list[object] = [behavior.exit_code, behavior.timed_out, behavior.died_by_signal]
+    parts: list[object] = [behavior.exit_code, behavior.timed_out, behavior.died_by_signal]
     if changes:
-        told = [behavior.patch.operations, sorted(behavior.content_digests.items())]
-        told.append(behavior.patch_digest)
+        parts = [behavior.patch.operations, sorted(behavior.content_digests.items())]
+        parts.append(behavior.patch_digest)
     else:
-        told.append(behavior.output.hex())
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        parts.append(behavior.output.hex())
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

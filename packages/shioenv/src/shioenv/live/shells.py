@@ -10,7 +10,7 @@ from typing import Final
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.errors import StartDirectoryError, UsageError
 from shioenv.live.answerer import load_model
-from shioenv.live.model_shell import AskedShell, HybridShell
+from shioenv.live.model_shell import HybridShell, ModelShell
 from shioenv.live.resident import ResidentShell, shell_of
 from shioenv.live.shell import Closing, Shell
 from shioenv.sandbox.base import Limits
@@ -65,7 +65,7 @@ class Shells(Closing):
                     raise StartDirectoryError(f"{cwd!r} is not a directory of the model's system")
                 start = loaded.world.state(cwd)
                 start.before  # noqa: B018 - it is read once, before there are threads
-                self._make = lambda: AskedShell(loaded, start)
+                self._make = lambda: ModelShell(loaded, start)
         if model is None or machine_below is not None:
             self._machines = open_sandbox(self.system, limits)
             try:
@@ -108,8 +108,8 @@ class Shells(Closing):
 
 def answered_by(shell: Shell) -> tuple[str, float | None]:
     """Return the newest answer's source, `model` or `machine`, and the model's confidence."""
-    answer = shell.answer if isinstance(shell, AskedShell | HybridShell) else None
-    if answer is not None or isinstance(shell, AskedShell):
+    answer = shell.answer if isinstance(shell, ModelShell | HybridShell) else None
+    if answer is not None or isinstance(shell, ModelShell):
         return "model", answer.confidence if answer else None
     return "machine", None
 

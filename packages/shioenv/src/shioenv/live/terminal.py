@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import time
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -46,6 +47,12 @@ ROWS: Final = 100
 
 _PROCESSES: Final = 1 << 16
 """Limit in bytes on the listing of all processes."""
+
+_ENDING_SECONDS: Final = 1.0
+"""Seconds allowed for a command's processes to end after it reported its status."""
+
+_LOOK_SECONDS: Final = 0.02
+"""Seconds between two snapshots meanwhile."""
 
 
 def for_rows(limits: Limits | None) -> Limits:
@@ -129,6 +136,12 @@ class _Seen:
     def is_as(self, other: _Seen | None) -> bool:
         """Whether two snapshots of the machine are equal, as far as it can be read."""
         return self.unrecorded is not None and self == other
+
+    def has_only_more_processes(self, other: _Seen) -> bool:
+        """Whether this snapshot differs from another only in additional processes."""
+        return self.processes > other.processes and replace(self, processes=other.processes).is_as(
+            other
+        )
 
 
 class Terminal:
@@ -243,9 +256,9 @@ class Terminal:
 
         Errors: UsageError if there are fewer; TerminalError if a command entered.
         """
-        self._refuse_entered("taken back")
+        self._refuse_entered("undone")
         if not 0 <= count <= len(self._rows):
-            raise UsageError(f"{count} rows cannot be taken back: there are {len(self._rows)}")
+            raise UsageError(f"cannot undo {count} rows: there are {len(self._rows)}")
         if count:
             del self._rows[len(self._rows) - count :]
             self._lines = None
@@ -359,7 +372,7 @@ class Terminal:
                     raise
 
     def _typed_in(self, lines: Lines, row: str) -> Behavior:
-        if self.entered and not self._rows and self._seen().is_as(self._found):
+        if self.entered and not self._rows and self._is_as_found():
             lines.close()
             self.entered = False
             lines = self._shell()
@@ -403,6 +416,19 @@ class Terminal:
         lines = self._shell()
         return lines.enter(text, wall_seconds=START_SECONDS, idle_seconds=LENT_SECONDS)
 
+    def _is_as_found(self) -> bool:
+        """Whether the commands that entered left the machine as it was.
+
+        A command reports its status shortly before its process has ended.
+        """
+        last, over = time.monotonic() + _ENDING_SECONDS, False
+        while not (seen := self._seen()).is_as(self._found):
+            if over or self._found is None or not seen.has_only_more_processes(self._found):
+                return False
+            time.sleep(_LOOK_SECONDS)
+            over = time.monotonic() > last
+        return True
+
     def _seen(self) -> _Seen:
         """Return a snapshot of the machine without its typed shell: changes and processes."""
         lines = self._shell()
@@ -420,7 +446,7 @@ class Terminal:
         if self.entered:
             raise TerminalError(
                 f"the rows cannot be {what}: a command entered the machine",
-                hint="open another terminal, and type the rows there",
+                hint="open another terminal and type the rows there",
             )
 
     def _asked(self, row: str, *, separate: bool, seconds: float | None) -> Behavior:
@@ -494,8 +520,8 @@ def _was_killed(behavior: Behavior) -> bool:
 
 def _killed(row: str) -> TerminalError:
     return TerminalError(
-        f"the shell that was to run {row!r:.60} was killed",
-        hint="by what was typed before it: undo takes rows back",
+        f"the shell was killed before it ran {row!r:.60}",
+        hint="an earlier row killed it: call undo to remove rows",
     )
 
 
@@ -521,8 +547,8 @@ def _kill(lines: Lines) -> None:
 
 def _not_ended(error: SandboxError) -> TerminalError:
     return TerminalError(
-        f"the typed shell could not be ended: {error.message}",
-        hint="by what was typed there: undo takes rows back",
+        f"the shell could not be ended: {error.message}",
+        hint="an earlier row prevents it: call undo to remove rows",
     )
 
 

@@ -28,7 +28,7 @@ import msgspec
 
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import ShioenvError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.irreducibility.score import Cache
 from shioenv.protocols import EXECUTION
 from shioenv.recording.effort import Effort
@@ -238,8 +238,8 @@ class ExecutionCache:
     def _give_up(self, error: Exception) -> None:
         if self.trouble is None:
             self.trouble = (
-                f"executions are not shared: {self._file} cannot be used ({error}); "
-                "where it is damaged, remove it"
+                f"continuing without the cache {self._file}: {error}; if the file is damaged, "
+                "remove it"
             )
         self.close()
 
@@ -285,7 +285,7 @@ def sources_digest(*names: str) -> str:
     for name in names:
         spec = find_spec(name)
         if spec is None:
-            raise ModuleNotFoundError(f"there is no module {name}", name=name)
+            raise ModuleNotFoundError(f"no module named {name}", name=name)
         places = map(Path, spec.submodule_search_locations or [str(spec.origin)])
         for place in places:
             for path in sorted(place.rglob("*")) if place.is_dir() else [place]:

@@ -23,7 +23,7 @@ from shioenv.domain.runner import Executing, Order
 from shioenv.irreducibility.score import Cache, Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.execution_cache import SessionExecutions
-from shioenv.recording.time_budget import Alone, Patience, at_once
+from shioenv.recording.time_budget import Alone, TimedRuns, at_once
 from shioenv.recording.volatility import (
     FOUND_BY_LOOKING,
     dated,
@@ -57,9 +57,9 @@ class _Whole:
     """The runs of a whole session: the noise runs, and with `piped` the run with two pipes."""
 
     def __init__(
-        self, patience: Patience, first: Behavior, noise_runs: int, *, piped: bool
+        self, timed_runs: TimedRuns, first: Behavior, noise_runs: int, *, piped: bool
     ) -> None:
-        self._patience, self._first, self._noise_runs = patience, first, noise_runs
+        self._timed_runs, self._first, self._noise_runs = timed_runs, first, noise_runs
         self._piped = piped
         self._asked = 0
         self._channels = None if piped else first
@@ -68,7 +68,7 @@ class _Whole:
     def channels(self) -> Behavior:
         """The run with two pipes; without `piped` the first run, whose channels are unknown."""
         if self._channels is None:  # a cached property locks all threads before Python 3.12
-            self._channels = self._patience.channels()
+            self._channels = self._timed_runs.channels()
         return self._channels
 
     def again(self) -> Behavior:
@@ -85,7 +85,7 @@ class _Whole:
             ordered = not (channels.stdout and channels.stderr)
             if ordered and not disagree(self._first, channels, ordered=True):
                 return channels
-        return self._patience.whole()
+        return self._timed_runs.whole()
 
 
 ROW_END = "\n"
@@ -183,7 +183,7 @@ class SessionRecorder:
     the written files. Without these runs `stdout` and `stderr` stay unknown. A session whose files
     contain the date is not detected as volatile then."""
     alone: Alone = at_once
-    """Calls a run while no other run competes for its resources; see `Patience`."""
+    """Calls a run while no other run competes for its resources; see `TimedRuns`."""
     clock: Callable[[], float] = time.time
     """Seconds since 1970 on the host, as seen by programs that ask its kernel (D-4)."""
 
@@ -218,17 +218,17 @@ class SessionRecorder:
         run. The result is the same for the same runner and state of `rng`. Exceptions of the runner
         are not caught, so nothing is recorded that did not happen.
         """
-        patience = Patience(session, runner, alone=self.alone, volatile=volatile)
-        executions = SessionExecutions(self.cache, lambda: patience.hurried is None)
+        timed_runs = TimedRuns(session, runner, alone=self.alone, volatile=volatile)
+        executions = SessionExecutions(self.cache, lambda: timed_runs.hurried is None)
         started = self.clock()
-        first = patience.begin()
+        first = timed_runs.begin()
         full, scoring = session.body, self.scoring
-        whole = _Whole(patience, first, scoring.noise_runs, piped=self.thorough)
-        if patience.hangs and scoring.budget:
+        whole = _Whole(timed_runs, first, scoring.noise_runs, piped=self.thorough)
+        if timed_runs.hangs and scoring.budget:
             scoring = replace(scoring, budget=min(scoring.budget, TIMED_OUT_BUDGET))
 
         def behave(text: str) -> Behavior:
-            return whole.again() if text == full else patience.part(text)
+            return whole.again() if text == full else timed_runs.part(text)
 
         score = None
         if scoring.budget:
@@ -241,15 +241,15 @@ class SessionRecorder:
         channels = whole.channels
         volatile = (
             volatile
-            or patience.hangs
+            or timed_runs.hangs
             or first.volatile
             or unsteady
             or disagree(first, channels)
-            or not patience.limits_reached.isdisjoint(FOUND_BY_LOOKING)
+            or not timed_runs.limits_reached.isdisjoint(FOUND_BY_LOOKING)
             or dated(first, (started, self.clock()))
             or unsettled(first.output, full)
-            or (self.thorough and self._writes_date(session, first, patience, started))
-            or self._races(session, first, patience)
+            or (self.thorough and self._writes_date(session, first, timed_runs, started))
+            or self._races(session, first, timed_runs)
         )
         if self.cache is not None and not volatile:
             moments = (started, self.clock())
@@ -259,7 +259,7 @@ class SessionRecorder:
         return Recorded(session, behavior, score)
 
     def _writes_date(
-        self, session: Session, first: Behavior, patience: Patience, started: float
+        self, session: Session, first: Behavior, timed_runs: TimedRuns, started: float
     ) -> bool:
         """Whether a written file contains the date of the run, or is `unsettled`.
 
@@ -270,23 +270,23 @@ class SessionRecorder:
         paths = [str(PurePosixPath(session.cwd, name)) for name in filled]
         if not paths:
             return False
-        room = LONGEST_INPUT - patience.length
+        room = LONGEST_INPUT - timed_runs.length
         lines = list(_shown(paths, room))
         if len(lines) > LOOKS or any(len(os.fsencode(line)) >= room for line in lines):
             return True
         for line in lines:
-            shown = patience.followed_by(line).output
+            shown = timed_runs.followed_by(line).output
             if unsettled(shown, session.body) or any(
                 shows_date(shown, moment) for moment in (started, self.clock())
             ):
                 return True
         return False
 
-    def _races(self, session: Session, first: Behavior, patience: Patience) -> bool:
+    def _races(self, session: Session, first: Behavior, timed_runs: TimedRuns) -> bool:
         """Whether an input has concurrent processes and differs in a run with another order."""
         if not races("\n".join([*session.history, session.body])):
             return False
-        return any(disagree(first, patience.whole(order), ordered=True) for order in self.orders)
+        return any(disagree(first, timed_runs.whole(order), ordered=True) for order in self.orders)
 
 
 def _shown(paths: Iterable[str], room: int) -> Iterator[str]:

@@ -33,10 +33,10 @@ class Reading:
     def notes(self) -> list[str]:
         """Return a note on each uncertain argument; none where the grammars cover everything."""
         return [
-            f"{command} has no {', '.join(options)}: each is read as an option without a value"
+            f"{command} has no option {', '.join(options)}; assumed to take no value"
             for command, options in self.unknown
         ] + [
-            f"{command or 'an input'} has no grammar: every word is an argument"
+            f"{command or 'an input'} has no grammar: each word is one argument"
             for command in self.words
         ]
 

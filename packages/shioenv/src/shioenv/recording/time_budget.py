@@ -12,7 +12,7 @@ from shioenv.domain.inputs import Session
 from shioenv.domain.runner import Executing, Order, State
 
 HURRIED_SECONDS = 0.25
-"""Minimum wall time of hurried sub-inputs (`Patience`), in seconds. They are hurried because an
+"""Minimum wall time of hurried sub-inputs (`TimedRuns`), in seconds. They are hurried because an
 input that hangs without an argument hangs without further arguments too: `ping` without its count
 (our choice)."""
 
@@ -34,7 +34,7 @@ def at_once(run: Callable[[], Behavior]) -> Behavior:
     return run()
 
 
-class Patience:
+class TimedRuns:
     """Executes a session and its sub-inputs, and decides their limits of wall time.
 
     The first run of the session is repeated once through `alone` if it timed out, and the second

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from shioenv.errors import SandboxError, ShellStateError, ShioenvError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.guests import find_guest, load_guest
 from shioenv.sandbox.base import MACHINES, Limits, Request, Sandbox, ShellMode
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
@@ -186,7 +186,7 @@ def _sandbox(system: System | None) -> HostCheck:
             name=f"system {DEFAULT_SYSTEM}",
             ok=False,
             detail="not built yet",
-            why="inputs run on it",
+            why="inputs run on this system",
             fix="shioenv system build",
             needed=False,
             next_step=True,
@@ -194,10 +194,10 @@ def _sandbox(system: System | None) -> HostCheck:
 
     def attempt() -> str:
         with default_sandbox(system, Limits(without_shell_state=True)) as sandbox:
-            said = sandbox.run(Request("echo ready")).output.decode("utf-8", "replace").strip()
-        return f"{system.name} answers: {said}"
+            answer = sandbox.run(Request("echo ready")).output.decode("utf-8", "replace").strip()
+        return f"{system.name} answers: {answer}"
 
-    return try_it("sandbox", attempt, "everything that was tried above, put together")
+    return try_it("sandbox", attempt, "it combines all features above")
 
 
 def _shell_state(system: System) -> HostCheck:
@@ -205,8 +205,8 @@ def _shell_state(system: System) -> HostCheck:
         with default_sandbox(system) as sandbox:
             state = sandbox.run(Request("")).shell
         if state is None:
-            raise SandboxError("an empty input did not tell the state of its shell")
+            raise SandboxError("an empty input reported no shell state")
         return f"{len(state)} bytes, from a fork server in the bash of {system.name}"
 
-    why = "what inputs change of their shell is part of their patch, and of their score"
+    why = "patches and scores include changes of the shell itself"
     return try_it("shell state", attempt, why)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
@@ -120,13 +121,13 @@ class Limits:
     def __post_init__(self) -> None:
         if self.sandbox not in SANDBOXES:
             raise LimitsError(
-                f"no sandbox is called {self.sandbox!r}",
+                f"unknown sandbox {self.sandbox!r}",
                 hint=did_you_mean(str(self.sandbox), SANDBOXES),
             )
         if self.sandbox == BARE:
             if self.revert != 1:
                 raise LimitsError(
-                    f"a {BARE} is restored before every input: revert cannot be {self.revert}",
+                    f"revert is {self.revert}, but a {BARE} is restored before every input",
                     hint="omit revert, or use microvm",
                 )
             object.__setattr__(self, "without_shell_state", True)
@@ -147,7 +148,7 @@ def refuse_limit(name: str, value: object, most: float = LARGEST["wall_seconds"]
         return
     raise LimitsError(
         f"the limit {name} is {value!r}",
-        hint=f"limits are above 0 and at most {most:,}; leave it out for the default",
+        hint=f"give more than 0 and at most {most:,}, or omit it for the default",
     )
 
 
@@ -195,16 +196,12 @@ class Request:
         if self.wall_seconds is not None:
             refuse_limit("wall_seconds", self.wall_seconds)
         if self.tty and self.separate:
-            raise InputError(
-                "a terminal has one output channel", hint="give separate or tty, not both"
-            )
+            raise InputError("a terminal has one output channel", hint="omit separate or tty")
         if self.tty and self.stdin:
-            raise InputError(
-                "a run on a terminal has no standard input", hint="give stdin or tty, not both"
-            )
+            raise InputError("a run on a terminal has no standard input", hint="omit stdin or tty")
         if len(self.stdin) > LONGEST_STDIN:
             raise InputError(
-                f"standard input has {len(self.stdin)} bytes; at most {LONGEST_STDIN} are passed on"
+                f"standard input has {len(self.stdin)} bytes; the maximum is {LONGEST_STDIN}"
             )
 
     def argument(self) -> bytes:
@@ -214,7 +211,7 @@ class Request:
         except UnicodeEncodeError as error:
             raise InputError(f"the input cannot be encoded: {error}") from error
         if b"\0" in text:
-            raise InputError("the input has a NUL byte, which a shell argument cannot have")
+            raise InputError("the input has a NUL byte, which shell arguments cannot contain")
         if len(text) > LONGEST_INPUT:
             raise InputError(
                 f"the input has {len(text)} bytes; Linux allows at most {LONGEST_INPUT}"
@@ -228,7 +225,7 @@ class Uncopied:
     def __getstate__(self) -> object:
         """Refuse a copy and a pickle. Errors: EpisodeError."""
         raise EpisodeError(
-            f"a {type(self).__name__} holds an open machine and cannot be copied or pickled",
+            f"a {type(self).__name__} has an open machine and cannot be copied or pickled",
             hint="open another one in the process that uses it",
         )
 
@@ -527,7 +524,7 @@ class CallLock:
         """The lock, for a `with` block. Errors: SandboxError in another process."""
         if os.getpid() != self._owner:
             raise SandboxError(
-                "the sandbox was opened by another process", hint="open one in each process"
+                "the sandbox was opened by another process", hint="open a sandbox in each process"
             )
         return self._lock
 
@@ -546,3 +543,62 @@ class CallLock:
             yield
         finally:
             self._lock.release()
+
+
+CHANGE = struct.Struct("=4IQqIQ2I")
+_LENGTH = struct.Struct("=I")
+
+
+def scan_error(why: str) -> SandboxError:
+    """Return the error for bytes that do not follow the protocol."""
+    return SandboxError(
+        f"cannot parse the supervisor's reply: {why}",
+        hint="if it happens again, reinstall: pip install --force-reinstall shioenv",
+    )
+
+
+def parse_changes(data: memoryview) -> tuple[FileChange, ...]:
+    """Parse the supervisor's change records (`scan.c`), joining the two sides of each path."""
+    try:
+        return _changes(data)
+    except (struct.error, IndexError, OverflowError, ValueError) as error:
+        raise scan_error(f"change records of {len(data)} bytes: {error}") from error
+
+
+def _changes(data: memoryview) -> tuple[FileChange, ...]:
+    sides: dict[bytes, list[FileStat | None]] = {}
+    at, end = 0, len(data)
+    while at < end:
+        kind = data[at]
+        (length,) = _LENGTH.unpack_from(data, at + 1)
+        at += 5
+        path = bytes(data[at : at + length])
+        at += length
+        mode, uid, gid, links, size, seconds, nanoseconds, inode, major, minor = CHANGE.unpack_from(
+            data, at
+        )
+        at += CHANGE.size
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += 4
+        target = bytes(data[at : at + length]) if length else None
+        at += length
+        has_digest = data[at]
+        at += 1
+        digest = bytes(data[at : at + 32]).hex() if has_digest else None
+        at += 32 if has_digest else 0
+        entry = FileStat(
+            mode,
+            uid,
+            gid,
+            size,
+            links,
+            seconds * 1_000_000_000 + nanoseconds,
+            inode,
+            os.makedev(major, minor),
+            target,
+            digest,
+        )
+        sides.setdefault(path, [None, None])[b"BA".index(kind)] = entry
+    if at > end:
+        raise ValueError("the last one is incomplete")
+    return tuple(FileChange(path, before, after) for path, (before, after) in sides.items())

@@ -53,7 +53,7 @@ class Composites:
                 f"a composite share of {self.share} is out of range", hint="give 0 to 1"
             )
         if self.max_segments < 1:
-            raise UsageError(f"{self.max_segments} segments: an input has at least one command")
+            raise UsageError(f"max_segments is {self.max_segments}; give at least 1")
 
 
 def compose_input(

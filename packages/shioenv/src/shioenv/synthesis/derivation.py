@@ -358,10 +358,14 @@ class Derivation:
         place = -1
         for place, choice in enumerate(trace):
             if self.leftmost == BREAK:
-                raise TraceError(f"the trace goes on after the input has ended, at choice {place}")
+                raise TraceError(
+                    f"the trace continues after the end of the input, at choice {place}"
+                )
             if isinstance(choice, str):
                 if put is None:
-                    raise TraceError(f"choice {place} of the trace, {choice!r}, is no production")
+                    raise TraceError(
+                        f"choice {place} of the trace, {choice!r}, is not a production"
+                    )
                 put(choice, self)
             elif choice == FINISHED_SHORTEST:
                 self.expand(self._table.finishing(self.leftmost), 0)
@@ -373,5 +377,7 @@ class Derivation:
                     )
                 self.expand(choices, choice)
         if self.leftmost != BREAK:
-            raise TraceError(f"the trace ends after {place + 1} choices, before the input does")
+            raise TraceError(
+                f"the trace ends after {place + 1} choices, before the input is complete"
+            )
         return tuple(self.words)

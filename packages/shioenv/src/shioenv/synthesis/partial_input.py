@@ -62,7 +62,7 @@ class PartialInput:
         ValueError if there are nonterminals.
         """
         if self.leftmost is not None:
-            raise ValueError(f"{self} still holds {self.leftmost}")
+            raise ValueError(f"{self} still has the nonterminal {self.leftmost}")
         return tuple("".join(map(str, argument)) for argument in self.arguments)
 
     def expand(self, production: Production) -> PartialInput:
@@ -73,7 +73,7 @@ class PartialInput:
         """
         place = self._leftmost_place()
         if place is None:
-            raise ValueError(f"{self} holds no nonterminal")
+            raise ValueError(f"{self} has no nonterminal")
         index, offset = place
         argument = self.arguments[index]
         left, right = argument[:offset], argument[offset + 1 :]

@@ -130,7 +130,7 @@ class LengthPolicy:
 
     def __init__(self, lengths: Sequence[int] = LENGTHS, base: Policy | None = None) -> None:
         if not lengths or min(lengths) < 0:
-            raise UsageError(f"{list(lengths)} are no lengths of inputs")
+            raise UsageError(f"invalid lengths of inputs: {list(lengths)}")
         self.lengths = tuple(dict.fromkeys(lengths))
         self.base = base or WeightedPolicy()
         self.steering = SteeredPolicy(self.base)
@@ -211,7 +211,7 @@ class PolicySettings:
 
     def __post_init__(self) -> None:
         if not 0 < self.stop <= 1:
-            raise UsageError(f"a stop probability of {self.stop} is not in (0, 1]")
+            raise UsageError(f"stop is {self.stop}, not a probability in (0, 1]")
         for name in ("values", "usage_share", "utility_share", "new_sets"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name} is {getattr(self, name)}, not a share from 0 to 1")
@@ -259,8 +259,8 @@ NAMED: Mapping[str, PolicySettings] = {
 """The named policies; the first is the default of `gcs`."""
 
 POLICIES: Mapping[str, str] = {
-    "mixed": "half as people write, half as the grammars say, each option once",
-    "people": "shape, commands, options, operands and spelling as people write",
+    "mixed": "half as people type, half by the grammars' weights, each option once",
+    "people": "shape, commands, options, operands and spelling as people type",
     "paper": "productions by the grammars' weights; each repetition stops with probability 0.25",
     "uniform": "every production equally likely; each repetition stops with probability 0.25",
     "lengths": "every length from 0 to 12 equally often",
@@ -277,8 +277,8 @@ def settings_named(name: str) -> PolicySettings:
         return _settings(Path(name))
     if name not in NAMED:
         raise UsageError(
-            f"no policy is called {name!r}",
-            hint=did_you_mean(name, NAMED) or "a file of settings ends with .json",
+            f"unknown policy {name!r}",
+            hint=did_you_mean(name, NAMED) or "the name of a file of settings ends in .json",
         )
     return NAMED[name]
 
@@ -308,8 +308,8 @@ def _settings(path: Path) -> PolicySettings:
         raise UsageError(f"{path} is not a JSON object with settings")
     for name, value in document.items():
         if name not in known:
-            hint = did_you_mean(name, known) or f"settings are {', '.join(known)}"
-            raise UsageError(f"{path}: no setting is called {name!r}", hint=hint)
+            hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
+            raise UsageError(f"{path}: unknown setting {name!r}", hint=hint)
         if known[name] is bool and not isinstance(value, bool):
             raise UsageError(f"{path}: {name} is {value!r}, not true or false")
         if known[name] is float and (isinstance(value, bool) or not isinstance(value, int | float)):

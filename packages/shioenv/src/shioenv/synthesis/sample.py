@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
+import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from random import Random
 from typing import Unpack
@@ -30,14 +32,13 @@ from shioenv.synthesis.compose import (
     OPERATOR_WEIGHTS,
     Composites,
 )
-from shioenv.synthesis.digest_set import DigestSet
 from shioenv.synthesis.drawing import Drawing, DrawingSettings
 from shioenv.synthesis.mistakes import mistaken
 from shioenv.synthesis.plans import PlanMaker, plans_kept
 from shioenv.synthesis.policy import LengthPolicy, Policy, PolicySettings, settings_named
 from shioenv.synthesis.row_sessions import TypedSoFar
 from shioenv.synthesis.samplers import Sampler, check_sampler
-from shioenv.synthesis.stream import SampleStream
+from shioenv.synthesis.stream import DigestSet, SampleStream
 from shioenv.synthesis.traces import Catalogue, DrawingPlace, Sample
 from shioenv.synthesis.usage_sampler import People
 from shioenv.system.catalogue import catalogue as system_catalogue
@@ -48,6 +49,9 @@ LONGEST_HISTORY = 32
 
 WAITING = 200
 """Maximum number of samples waiting to fit into a session; beyond it the oldest are dropped."""
+
+LONGEST_TEXT = 65_536
+"""Maximum number of bytes of a file that are searched for a pattern (our choice)."""
 
 RARE = 1e-6
 """Maximum weight of a production that serves only inputs drawn by a usage table."""
@@ -92,8 +96,8 @@ def grammars_for(system: System, drawing: Drawing) -> tuple[Grammar, ...]:
     named = set(missing).intersection(drawing.commands)
     if named or (missing and len(missing) == len(grammars)):
         raise UsageError(
-            f"the system {system.name} has no {' and no '.join((sorted(named) or missing)[:8])}",
-            hint="`shioenv system show` lists the commands that a system lacks",
+            f"the system {system.name} lacks {', '.join((sorted(named) or missing)[:8])}",
+            hint="list missing commands: shioenv system show",
         )
     return tuple(grammar for grammar in grammars if grammar.name not in missing)
 
@@ -114,8 +118,8 @@ def _policy_settings(drawing: Drawing) -> PolicySettings:
     settings = settings_named(drawing.chosen_policy)
     if settings.free and drawing.sampler != "gcs":
         raise UsageError(
-            f"the policy {drawing.chosen_policy} works with gcs, not with {drawing.sampler}",
-            hint="--policy paper",
+            f"the policy {drawing.chosen_policy} supports gcs, not {drawing.sampler}",
+            hint="use --policy paper",
         )
     return settings
 
@@ -130,10 +134,10 @@ def notes_on(system: System, drawing: Drawing) -> Iterator[str]:
     names = [*{*chosen_grammars(drawing.commands, own)}.difference(drawing.commands)]
     missing = lacking(system, load_grammars(sorted(names), versions=system.versions, own=own))
     if missing:
-        yield f"left out, because {system.name} lacks them: {', '.join(missing)}"
+        yield f"note: skipping commands that {system.name} lacks: {', '.join(missing)}"
     replaced = set(own.names).intersection(names_of_grammars()) if own else ()
     if own and replaced:
-        yield f"in place of shipped grammars, from {own.directory}: {', '.join(sorted(replaced))}"
+        yield f"note: {own.directory} replaces shipped grammars: {', '.join(sorted(replaced))}"
 
 
 def sample(
@@ -163,6 +167,7 @@ def sample(
         catalogue=lambda directory: system_catalogue(built, directory),
         versions=built.versions,
         grammars=grammars_for(built, drawing) if grammars is None else grammars,
+        text=partial(_text, built),
     )
 
 
@@ -174,6 +179,7 @@ def draw_samples(
     versions: Mapping[str, str] | None = None,
     grammars: Sequence[Grammar] | None = None,
     policy: Policy | None = None,
+    text: Callable[[str], str | None] = lambda path: None,
 ) -> Iterator[Sample]:
     """Draw `count` distinct samples (None: an endless stream), determined by the arguments.
 
@@ -182,7 +188,8 @@ def draw_samples(
 
     `catalogue` maps tokens to the system's values, or returns such a mapping for a start directory,
     since paths are relative to it. `versions` are the target system's packages. `grammars` and
-    `policy` replace those named by the drawing.
+    `policy` replace those named by the drawing. `text` returns the text of a file of the
+    system by its absolute path, or None.
 
     - Each draw takes a start directory and a command, both uniformly. After 200 consecutive draws
       without a new input, a command occurs in composite inputs only. With a composite share of 0,
@@ -219,7 +226,10 @@ def draw_samples(
         prepare_drawing, sampler, grammars, InputParser(grammars), settings, plans=plans_kept()
     )
     if callable(catalogue):
-        places = {directory: place(catalogue(directory)) for directory in start_directories}
+        places = {
+            directory: place(catalogue(directory), text=_text_in(directory, text))
+            for directory in start_directories
+        }
     else:
         places = dict.fromkeys(start_directories, place(catalogue))
     lengths: Sequence[int] = ()
@@ -317,6 +327,7 @@ def prepare_drawing(
     catalogue: Catalogue,
     *,
     plans: PlanMaker | None = None,
+    text: Callable[[str], str | None] = lambda name: None,
 ) -> DrawingPlace:
     """Prepare drawing with a catalogue's values and a policy's settings.
 
@@ -346,7 +357,21 @@ def prepare_drawing(
         people=people,
         settings=settings,
         plans=plans or plans_kept(),
+        text=text,
     )
+
+
+def _text(system: System, path: str) -> str | None:
+    """Return the beginning of a file that every user may read, else None."""
+    entry = system.index.get(system.resolve(path) or "")
+    if entry is None or not stat.S_ISREG(entry.mode) or not entry.mode & stat.S_IROTH:
+        return None
+    return system.read(entry.path)[:LONGEST_TEXT].decode(errors="replace")
+
+
+def _text_in(directory: str, text: Callable[[str], str | None]) -> Callable[[str], str | None]:
+    """Return a function for the text of a file by its name in a directory; it reads each once."""
+    return cache(lambda name: text(posixpath.join(directory, name)))
 
 
 def _is_piped(grammar: Grammar) -> bool:

@@ -88,9 +88,7 @@ SAMPLERS: Mapping[str, Callable[[Sequence[Grammar]], Permitted]] = {
 def check_sampler(name: str) -> None:
     """Raise UnknownSamplerError if no sampler has this name."""
     if name not in SAMPLERS:
-        raise UnknownSamplerError(
-            f"no sampler is called {name!r}", hint=did_you_mean(name, SAMPLERS)
-        )
+        raise UnknownSamplerError(f"unknown sampler {name!r}", hint=did_you_mean(name, SAMPLERS))
 
 
 def permitted_by(sampler: str, grammars: Sequence[Grammar]) -> Permitted:
@@ -116,7 +114,7 @@ class Sampler:
         horizon: int = HORIZON,
     ) -> None:
         if horizon < 1:
-            raise UnknownSamplerError(f"a horizon of {horizon} arguments leaves no room for any")
+            raise UnknownSamplerError(f"horizon is {horizon}; give at least 1")
         self.name = sampler
         self.horizon = horizon
         self.policy = policy or WeightedPolicy()

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from random import Random
 
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role, Token
@@ -20,7 +21,6 @@ from shioenv.synthesis.compose import (
     token,
 )
 from shioenv.synthesis.derivation import Drawn
-from shioenv.synthesis.digest_set import DigestSet
 from shioenv.synthesis.policy import PolicySettings
 from shioenv.synthesis.traces import DrawingPlace, Sample, SegmentTrace
 from shioenv.synthesis.usage_sampler import LONGEST_SHAPE, is_shape_operator
@@ -36,12 +36,12 @@ COMPOSITES = "composites"
 
 USUAL = "usual"
 
-FED = 0.9
+FED = 0.95
 """Share of commands that get an operand or a file as standard input if they would read nothing (our
 choice)."""
 
 SUITED_ATTEMPTS = 4
-"""Attempts to write a command that names a file to read, or that can be made to fail."""
+"""Attempts to write a command that finds something, names a file, or can be made to fail."""
 
 FREE_ATTEMPTS = 8
 """Attempts per draw to write a command with each option once."""
@@ -92,7 +92,7 @@ class SampleStream:
             names = self.names if composite else fresh
             if not names:
                 raise SamplesExhaustedError(
-                    f"{', '.join(self.names)}: no more than {len(seen)} different inputs",
+                    f"{', '.join(self.names)}: only {len(seen)} different inputs exist",
                     hint="allow more commands, start directories or composites",
                 )
             name = _pick(random, names)
@@ -124,7 +124,7 @@ class SampleStream:
             fresh = {length: names for length, names in fresh.items() if names}
             if not fresh:
                 raise SamplesExhaustedError(
-                    f"{', '.join(self.names)}: no more than {len(seen)} different inputs "
+                    f"{', '.join(self.names)}: only {len(seen)} different inputs exist "
                     f"of {min(lengths)} to {max(lengths)} arguments",
                     hint="allow more commands, start directories or lengths",
                 )
@@ -169,12 +169,16 @@ class SampleStream:
         if name not in place.grammars:
             return None
         traces: list[SegmentTrace] = []
+        before: Sequence[str] = ()
 
         def draw(name: str, *, piped: bool) -> Sequence[str]:
+            nonlocal before
             grammar = place.grammars[name]
             start = grammar.pipe if piped and grammar.pipe is not None else grammar.start
             if self.settings.free:
-                return self._free(random, place, name, start, piped=piped, traces=traces)
+                source = before if piped else None
+                before = self._free(random, place, name, start, source=source, traces=traces)
+                return before
             if length is None or traces:
                 drawn = place.sampler.draw(start, random)
             elif (of_length := place.sampler.draw_length(start, random, length)) is not None:
@@ -214,10 +218,13 @@ class SampleStream:
         name: str,
         start: Nonterminal,
         *,
-        piped: bool,
+        source: Sequence[str] | None,
         traces: list[SegmentTrace],
     ) -> Sequence[str]:
-        """Draw the words of a command by weights, with each option at most once."""
+        """Draw the words of a command by weights, with each option at most once.
+
+        `source`: the words of the command before the pipe, if there is one.
+        """
         writer = place.writer(name)
         plan = writer.options.plan(start, None)
 
@@ -228,7 +235,8 @@ class SampleStream:
         for _ in range(FREE_ATTEMPTS if plan is not None else 0):
             drawn = write()
             if drawn is not None:
-                drawn, words = (drawn, drawn.words) if piped else _fed(place, drawn, write, random)
+                drawn, words = _suited(place, drawn, write, random, source)
+                piped = source is not None
                 traces.append(SegmentTrace(name, piped, drawn.trace, drawn.volatile))
                 return words
         raise _NothingWrittenError
@@ -243,10 +251,11 @@ class SampleStream:
         if composite:
             parts = people.shape(random, LONGEST_SHAPE if most >= 3 else most)
         elif most > 1 and place.reads_only_input(parts[0]) and random.random() < FED:
-            source = people.source(parts[0], random)
-            parts = parts if source is None else (source, "|", *parts)
+            reader = people.source(parts[0], random)
+            parts = parts if reader is None else (reader, "|", *parts)
         tokens: list[Token] = []
         traces: list[SegmentTrace] = []
+        source: Sequence[str] | None = None
         before = ""
         for number, part in enumerate(parts):
             if is_shape_operator(part):
@@ -277,10 +286,9 @@ class SampleStream:
                     return None
                 if [*parts[number + 1 : number + 2]] == ["||"]:
                     words = place.failing(random, drawn.words)
-                elif piped:
-                    words = drawn.words
                 else:
-                    drawn, words = _fed(place, drawn, write, random)
+                    source = source if piped else None
+                    drawn, words = _suited(place, drawn, write, random, source)
                 if words is not None:
                     break
             if drawn is None or words is None:
@@ -290,17 +298,29 @@ class SampleStream:
                     return None
                 tokens, traces = [], []  # it reads nothing
             traces.append(SegmentTrace(part, piped, drawn.trace, drawn.volatile))
+            source = words
             tokens += command_tokens(words)
         return _sample(place, directory, Input(tuple(tokens)), traces)
 
 
-def _fed(
-    place: DrawingPlace, drawn: Drawn, write: Callable[[], Drawn | None], random: Random
+def _suited(
+    place: DrawingPlace,
+    drawn: Drawn,
+    write: Callable[[], Drawn | None],
+    random: Random,
+    source: Sequence[str] | None,
 ) -> tuple[Drawn, Sequence[str]]:
-    """Give a command something to read, if it would read an empty standard input.
+    """Draw a command again by `write` if it would find or read nothing.
 
-    Another draw by `write` may name a file; otherwise the command gets `< FILE`.
+    `source`: the words of the command before the pipe, if there is one. A command that would read
+    an empty standard input, and again names no file, gets `< FILE`.
     """
+    for _ in range(SUITED_ATTEMPTS):
+        if not place.finds_nothing(drawn.words, source or ()) or random.random() >= FED:
+            break
+        drawn = write() or drawn
+    if source is not None:
+        return drawn, drawn.words
     if not place.reads_nothing(drawn.words) or random.random() >= FED:
         return drawn, drawn.words
     for _ in range(SUITED_ATTEMPTS):
@@ -321,3 +341,62 @@ def _sample(
 
 def _pick(random: Random, items: Sequence[str]) -> str:
     return items[int(random.random() * len(items))]
+
+
+_SIZE = 16
+"""Bytes of a digest. A billion texts contain a collision with a probability of 1 in 10^21."""
+
+_FULL = 64
+"""Maximum average number of digests per bucket."""
+
+
+class DigestSet:
+    """A set of texts, stored as digests.
+
+    A Python set of as many `bytes` takes six times the memory. This is a linear hash table with a
+    row of digests per bucket. Buckets are split one by one as the set grows, so that no insertion
+    copies the whole set.
+    """
+
+    __slots__ = ("_buckets", "_count", "_round")
+
+    def __init__(self) -> None:
+        self._buckets = [bytearray()]
+        self._count = 0
+        self._round = 1
+        """The number of buckets at the start of this round of splits; a power of 2."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, *texts: str) -> bool:
+        """Add a sequence of texts without NUL; return whether it was new."""
+        whole = "\0".join(texts).encode("utf-8", "surrogatepass")
+        digest = blake2b(whole, digest_size=_SIZE).digest()
+        bucket = self._buckets[self._place(digest)]
+        at = bucket.find(digest)
+        while at > 0 and at % _SIZE:  # the match crosses the border of two digests
+            at = bucket.find(digest, at + 1)
+        if at >= 0:
+            return False
+        bucket += digest
+        self._count += 1
+        if self._count > _FULL * len(self._buckets):
+            self._split()
+        return True
+
+    def _place(self, digest: bytes | bytearray) -> int:
+        number = int.from_bytes(digest[:8], "little")
+        place = number & (2 * self._round - 1)
+        return place if place < len(self._buckets) else place & (self._round - 1)
+
+    def _split(self) -> None:
+        """Split the next bucket."""
+        old = len(self._buckets) - self._round
+        digests, self._buckets[old] = self._buckets[old], bytearray()
+        self._buckets.append(bytearray())
+        for start in range(0, len(digests), _SIZE):
+            digest = digests[start : start + _SIZE]
+            self._buckets[self._place(digest)] += digest
+        if len(self._buckets) == 2 * self._round:
+            self._round *= 2

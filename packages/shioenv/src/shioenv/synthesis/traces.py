@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fnmatch
+import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from random import Random
 from typing import TypeAlias
 
-from shioenv.bash.words import split_words
+from shioenv.bash.words import split_words, unquoted
 from shioenv.domain.inputs import OPERATORS, Input, Session
 from shioenv.grammar.arguments import on_files
 from shioenv.grammar.parse import NESTED_DEPTH, InputParser
@@ -31,6 +34,15 @@ from shioenv.synthesis.samplers import Sampler
 from shioenv.synthesis.usage_sampler import People, n_operands
 from shioenv.synthesis.usage_tables import ABOUT_ITSELF
 from shioenv.synthesis.writer import CommandWriter
+
+_SIMPLE = re.compile(r"(?:\\[.$\[\]^*]|\[\^?[\w-]+\]|[\w ,:;@/'\"#=<>.*^$-])*", re.ASCII)
+"""Regular expressions with the same meaning in all of grep's languages and in Python."""
+
+LONGEST_LINE = 500
+"""Number of characters of a line that are searched (our choice; it bounds the time)."""
+
+_FILES = ("File", "Directory", "Symlink")
+"""Tokens of the system whose names together are all paths below the start directory."""
 
 Catalogue: TypeAlias = Mapping[str, Sequence[str]]
 
@@ -95,6 +107,8 @@ class DrawingPlace:
     writers: dict[str, CommandWriter] = field(default_factory=dict)
     inner: dict[str, CommandWriter] = field(default_factory=dict)
     """Writers of nested commands, by grammar."""
+    text: Callable[[str], str | None] = lambda name: None
+    """The text of a file of the system, by its name in the start directory, if it is known."""
 
     @cached_property
     def traits(self) -> Mapping[str, Traits]:
@@ -132,6 +146,50 @@ class DrawingPlace:
             return True
         roles = traits.with_options(options).roles_of(n_operands(words))
         return not MUST_EXIST.isdisjoint(roles)
+
+    def finds_nothing(self, words: Sequence[str], before: Sequence[str] = ()) -> bool:
+        """Whether a command searches for a file name, or for a text, that is not there.
+
+        `before` are the words of the command whose output it reads. Only simple searches are
+        recognised: a glob for names (an option's value with the role "glob"), and a pattern without
+        special characters.
+        """
+        grammar = self._by_word.get(words[0])
+        if grammar is None or not ABOUT_ITSELF.isdisjoint(words):
+            return False
+        traits = grammar.header.traits
+        if traits.roles == {"directory"}:
+            return any(
+                not fnmatch.filter(self._names_below(words), glob) for glob in _globs(traits, words)
+            )
+        options = [word for word in words[1:] if word.startswith(("-", "<ns>"))]
+        operands = [word for word in words[1:] if word not in options]
+        roles = traits.with_options(options).roles_of(len(operands))
+        if not roles or roles[0] != "pattern":
+            return False
+        texts = [self.text(name) for name in operands[1:]] or self._printed(before)
+        matches = _matcher(unquoted(operands[0]), options)
+        if matches is None or not texts or None in texts:
+            return False
+        return not any(matches(line) for text in texts if text for line in text.splitlines())
+
+    def _printed(self, words: Sequence[str]) -> list[str | None]:
+        """Return the texts that a command prints, about: its words, or the files that it reads."""
+        traits = self.traits.get(words[0], Traits()) if words else Traits()
+        operands = [word for word in words[1:] if not word.startswith(("-", "<ns>"))]
+        if traits.roles == {"text"}:
+            return [" ".join(map(unquoted, operands))]
+        return [self.text(name) for name in operands] if traits.roles == {"file"} else []
+
+    def _names_below(self, words: Sequence[str]) -> Sequence[str]:
+        """Return the last parts of all known paths below a command's operands."""
+        known = [path for token in _FILES for path in self.values.get(token, ())]
+        tops = [word for word in words[1:] if word in known]
+        return [
+            posixpath.basename(path)
+            for path in known
+            if not tops or any(f"{path}/".startswith(f"{top}/") or top == "." for top in tops)
+        ]
 
     def fed(self, words: Sequence[str], random: Random) -> Sequence[str]:
         """Return a command's words with a file as standard input."""
@@ -199,3 +257,32 @@ class DrawingPlace:
         writer = self.inner[program]
         starts = [writer.grammar.start]
         return self.people.write(writer, starts, random, horizon=NESTED_HORIZON, piped=False)
+
+
+def _globs(traits: Traits, words: Sequence[str]) -> Iterator[str]:
+    """Yield the values of a command's options whose role is "glob", unless they are negated."""
+    for before, word in pairwise(words):
+        option, _, value = word.partition(" ")
+        negated = before in {"-not", "!", "\\!"}
+        if value and not negated and traits.role_of_value(option) == "glob":
+            yield unquoted(value)
+
+
+def _matcher(pattern: str, options: Sequence[str]) -> Callable[[str], bool] | None:
+    """Return whether a line matches a simple pattern; None if the pattern is not simple.
+
+    Of the options, only -v, -x and their long forms count; letters always match in both cases.
+    """
+    pattern = re.sub(r"\[\[:(alpha|lower|upper):\]\]", "[a-z]", pattern)
+    pattern = pattern.replace("[[:digit:]]", "[0-9]").replace("[[:space:]]", "[\\t ]")
+    if not _SIMPLE.fullmatch(pattern):
+        return None
+    letters = {letter for word in options if not word.startswith("--") for letter in word}
+    whole = "x" in letters or "--line-regexp" in options
+    inverted = "v" in letters or "--invert-match" in options
+    try:
+        compiled = re.compile(pattern, re.IGNORECASE | re.ASCII)
+    except re.error:
+        return None
+    match = compiled.fullmatch if whole else compiled.search
+    return lambda line: (match(line[:LONGEST_LINE]) is not None) is not inverted

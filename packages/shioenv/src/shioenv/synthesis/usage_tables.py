@@ -10,23 +10,16 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import accumulate, combinations
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from shioenv.errors import UsageError
-from shioenv.grammar.describe import (
-    ArgumentKind,
-    DescribedArgument,
-    DescribedSegment,
-    Description,
-)
 from shioenv.grammar.spelling import SUBSTITUTION, VARIABLE, received_form
 
 Item = TypeVar("Item")
@@ -46,7 +39,7 @@ OF_COMMAND = (
 """The parts of one command's usage that are counts by name. The counts of `operands`, `piped` and
 `styles` are indexed by option set, or by option, and then by name."""
 
-_DEEP = frozenset({"operands", "piped", "styles"})
+INDEXED = frozenset({"operands", "piped", "styles"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,20 +140,22 @@ def shipped_usage() -> Usage:
 def usage_from(document: object, source: str) -> Usage:
     """Parse a table from JSON; error messages call the document `source`. Errors: UsageError."""
     if not isinstance(document, dict):
-        raise UsageError(f"{source}: a table of usage is an object")
+        raise UsageError(f"{source}: a table of usage must be an object")
     unknown = document.keys() - {"about", "by_command", *COUNTS}
     if unknown:
-        raise UsageError(f"{source}: a table of usage has no {', '.join(sorted(unknown))}")
+        raise UsageError(
+            f"{source}: unknown keys of a table of usage: {', '.join(sorted(unknown))}"
+        )
     by_command = document.get("by_command", {})
     if not isinstance(by_command, dict):
         raise UsageError(f"{source}: by_command is not an object")
     commands = {}
     for command, parts in by_command.items():
         if not isinstance(parts, dict) or parts.keys() - set(OF_COMMAND):
-            raise UsageError(f"{source}: {command} has something else than {', '.join(OF_COMMAND)}")
+            raise UsageError(f"{source}: {command} has other keys than {', '.join(OF_COMMAND)}")
         made: dict[str, Any] = {}
         for name, part in parts.items():
-            if name in _DEEP:
+            if name in INDEXED:
                 deep = _object(part, source).items()
                 made[name] = {key: counts_from(inner, source) for key, inner in deep}
             else:
@@ -188,39 +183,6 @@ def counts_from(value: object, source: str) -> Mapping[str, float]:
     return MappingProxyType(dict(counts))
 
 
-# Counting ---------------------------------------------------------------------------------------
-
-
-def option_set(segment: DescribedSegment) -> str:
-    """Return the options of a command, each once, sorted and joined by blanks."""
-    return " ".join(sorted(set(option_names(segment))))
-
-
-def option_names(segment: DescribedSegment) -> Iterator[str]:
-    """Yield the options of a command in order, named as in a table: `-5` is `-NUM`."""
-    for argument in segment.arguments:
-        if argument.option is not None:
-            known = _NUMBER.fullmatch(argument.text) and argument.spelling == "short"
-            single = known and len(argument.text) == 2 and segment.digits
-            yield "-NUM" if known and not single else argument.option
-
-
-_NUMBER = re.compile(r"-[0-9]+[a-zA-Z]?")
-
-
-def shape(description: Description) -> str:
-    """Return an input's grammars and operators: `du | sort >`; "" if a grammar is unknown."""
-    parts: list[str] = []
-    for segment in description.segments:
-        if segment.grammar is None:
-            return ""
-        if segment.operator is not None:
-            parts.append(segment.operator)
-        parts.append(segment.grammar)
-        parts += [operator for operator, _ in segment.redirections]
-    return " ".join(parts)
-
-
 def form(word: str) -> str:
     """Return the form of an operand: "name", "file name", "absolute path", "glob", "text" etc."""
     text = received_form(word)
@@ -242,60 +204,3 @@ def form(word: str) -> str:
     if "/" in text:
         return ("absolute path" if text.startswith("/") else "relative path") + quoted
     return ("file name" if re.fullmatch(r"[\w.-]*\w\.\w{1,4}", text) else "name") + quoted
-
-
-def count_usage(descriptions: Iterable[Description], about: str) -> Usage:
-    """Count usage in inputs, except `substitutions`.
-
-    Commands without a grammar are omitted, and so are the shapes of their inputs.
-    """
-    counts: dict[str, Counter[str]] = {name: Counter() for name in COUNTS}
-    commands: dict[str, dict[str, Any]] = defaultdict(
-        lambda: {name: defaultdict(Counter) if name in _DEEP else Counter() for name in OF_COMMAND}
-    )
-    for description in descriptions:
-        segments = description.segments
-        counts["commands"][str(len(segments))] += 1
-        if (whole := shape(description)) and " " in whole:
-            counts["shapes"][whole] += 1
-        for index, segment in enumerate(segments):
-            before = segments[index - 1].grammar if index else None
-            if segment.grammar is None:
-                continue
-            counts["utilities"][segment.grammar] += 1
-            if before is not None:
-                counts["follows"][f"{before} {segment.operator} {segment.grammar}"] += 1
-            for operator, target in segment.redirections:
-                if target is not None:
-                    counts["targets"][f"{operator} {form(target)}"] += 1
-            _count_command(commands[segment.grammar], segment)
-    made = {
-        name: CommandUsage(**{part: dict(counted) for part, counted in parts.items()})
-        for name, parts in sorted(commands.items())
-    }
-    return Usage(about=about, by_command=made, **{name: dict(counts[name]) for name in COUNTS})
-
-
-def _count_command(parts: dict[str, Any], segment: DescribedSegment) -> None:
-    names = list(option_names(segment))
-    options = option_set(segment)
-    parts["option_sets"][options] += 1
-    parts["n_options"][str(len(set(names)))] += 1
-    parts["options"].update(set(names))
-    parts["pairs"].update(map(" ".join, combinations(options.split(), 2)))
-    for argument in segment.arguments:
-        if argument.option is not None:
-            spelling, _, style = (argument.spelling or "short").partition(" ")
-            parts["spellings"][spelling] += 1
-            if style:
-                parts["styles"][argument.option][style] += 1
-    parts["nested"].update(one.grammar for one in segment.nested if one.grammar is not None)
-    place = "piped" if segment.operator == "|" else "operands"
-    parts[place][options][" + ".join(map(form, operand_texts(segment.arguments)))] += 1
-
-
-def operand_texts(arguments: Iterable[DescribedArgument]) -> Iterator[str]:
-    """Yield the texts of the operands (including assignments) among arguments."""
-    for argument in arguments:
-        if argument.kind in {ArgumentKind.OPERAND, ArgumentKind.ASSIGNMENT}:
-            yield argument.text

@@ -213,7 +213,7 @@ class CommandWriter:
             return derivation.replay(trace, self._put)
         seed = str(trace[-1]) if trace else ""
         if not seed.isdigit():
-            raise TraceError("the trace does not end with the seed of a spelling")
+            raise TraceError("the last choice of the trace must be the seed of a spelling")
         words = derivation.replay(trace[:-1], self._put)
         return self.spelling.respelt(words, int(seed), spelling)
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from email import message_from_string
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from shioenv.errors import (
 )
 from shioenv.system import image
 from shioenv.system.declare import Distribution, SystemDeclaration
+from shioenv.system.packages import Lock, obtain, write_repository
 
 LAYOUT_VERSION = 3
 """Version of the cache directory's layout. Changing it causes every system to be rebuilt."""
@@ -48,62 +50,111 @@ Others can change the result: one once decided whether Python's bytecode was kep
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """The packages to install."""
+
+    lock: Lock | None
+    """The lock to install exactly, or None for whatever the mirrors serve."""
+    directory: Path | None = None
+    """Where the locked packages are, or None to download them."""
+    fresh: bool = False
+    """Whether to install them again if a base of the same packages is in the cache."""
+
+
 def bootstrap(
-    declaration: SystemDeclaration, cache: Path, work: Path, fresh: bool, report: Progress
+    declaration: SystemDeclaration, packages: Packages, cache: Path, work: Path, report: Progress
 ) -> tuple[Path, str]:
     """Make the base with mmdebstrap, and return its path and source (`mmdebstrap:KEY`).
 
-    The base of an earlier build with the same packages is reused unless `fresh` is true. Errors:
-    BuildToolError, HostError, SystemBuildError, SystemStorageError.
+    The base of an earlier build with the same packages is reused unless they shall be fresh.
+    Errors: BuildToolError, HostError, SystemBuildError, SystemStorageError.
     """
-    distribution = declaration.distribution
+    distribution, lock = declaration.distribution, packages.lock
     time = image.base_time(declaration)
-    key = hashlib.sha256(
-        repr((LAYOUT_VERSION, distribution, time, _ENVIRONMENT)).encode()
-    ).hexdigest()[:16]
+    facts: list[object] = [LAYOUT_VERSION, distribution, time, _ENVIRONMENT]
+    if lock:
+        facts.append(lock.packages)
+        _check_lock(distribution, lock)
+    key = hashlib.sha256(repr(tuple(facts)).encode()).hexdigest()[:16]
     base = cache / "bases" / f"{distribution.suite}-{key}.tar"
     source = f"mmdebstrap:{key}"
-    if base.exists() and not fresh:
+    if base.exists() and not packages.fresh:
         report(f"reusing the packages of {distribution.suite} from {base}")
         return base, source
     if shutil.which("mmdebstrap") is None:
         raise BuildToolError(
             "mmdebstrap is not installed; it builds root filesystems",
-            hint="apt-get install mmdebstrap (Debian, Ubuntu); elsewhere give a ready root "
-            "filesystem with --rootfs-tar FILE",
+            hint="apt-get install mmdebstrap (Debian, Ubuntu); elsewhere give a root filesystem "
+            "with --rootfs-tar FILE",
         )
     _refuse_full_disk(cache)
-    part = base.with_suffix(".part")
     sources = apt_sources(distribution)
-    report(f"downloading and installing {distribution.suite} with mmdebstrap")
-    for line in sources:
-        report(f"  {line}")
-    command = mmdebstrap_command(distribution, part, sources)
-    environment = {name: os.environ[name] for name in os.environ if _OF_THE_HOST.fullmatch(name)}
-    environment |= {"SOURCE_DATE_EPOCH": str(time), **_ENVIRONMENT}
-    log: list[str] = []
+    if lock:
+        addresses, store = archives(sources), cache / "packages"
+        files = obtain(lock, addresses, store, packages.directory, _proxies(), report)
+        sources = [write_repository(files, work / "repository", distribution.suite)]
+        report(f"installing the {len(files)} locked packages with mmdebstrap")
+    else:
+        report(f"downloading and installing {distribution.suite} with mmdebstrap")
+        for line in sources:
+            report(f"  {line}")
+    part = base.with_suffix(".part")
     try:
-        with subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, text=True, errors="replace", process_group=0,
-        ) as process:  # fmt: skip
-            assert process.stderr is not None
-            try:
-                for line in process.stderr:
-                    log.append(line.rstrip())
-                    if line.startswith("I: ") and "tempdir" not in line:
-                        report(f"  {line[3:].rstrip()}")
-                status = process.wait()
-            except BaseException:  # on SIGTERM, mmdebstrap unmounts and removes its files
-                os.killpg(process.pid, signal.SIGTERM)
-                process.wait()
-                raise
-        if status != 0:
-            _bootstrap_failed(status, log, sources, cache)
+        run_mmdebstrap(mmdebstrap_command(distribution, part, sources), time, cache, report)
+        if lock:
+            _check_installed(part, lock, time)
         part.rename(base)
     finally:
         part.unlink(missing_ok=True)
     return base, source
+
+
+def _check_lock(distribution: Distribution, lock: Lock) -> None:
+    """Raise SystemBuildError if declared packages are not in the lock."""
+    missing = sorted({*distribution.packages} - {package.name for package in lock.files})
+    if missing:
+        raise SystemBuildError(
+            f"the lock was made for other packages: it has no {', '.join(missing)}",
+            hint="update the lock: shioenv system lock NAME",
+        )
+
+
+def _check_installed(base: Path, lock: Lock, time: int) -> None:
+    """Raise SystemBuildError if other packages are installed than those of the lock."""
+    with base.open("rb") as content:
+        installed = image.package_versions(image.read_base(base, time), content)
+    different = set(installed.items()) ^ {(one.name, one.version) for one in lock.files}
+    if different:
+        names = ", ".join(sorted({f"{name} {version}" for name, version in different}))
+        raise SystemBuildError(
+            f"mmdebstrap did not install exactly the locked packages: {names}",
+            hint="update the lock: shioenv system lock NAME",
+        )
+
+
+def run_mmdebstrap(command: list[str], time: int, cache: Path, report: Progress) -> None:
+    """Run mmdebstrap with files dated at most `time`. Errors as for `bootstrap`."""
+    environment = {name: os.environ[name] for name in os.environ if _OF_THE_HOST.fullmatch(name)}
+    environment |= {"SOURCE_DATE_EPOCH": str(time), **_ENVIRONMENT}
+    log: list[str] = []
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True, errors="replace", process_group=0,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        try:
+            for line in process.stderr:
+                log.append(line.rstrip())
+                if line.startswith("I: ") and "tempdir" not in line:
+                    report(f"  {line[3:].rstrip()}")
+            status = process.wait()
+        except BaseException:  # on SIGTERM, mmdebstrap unmounts and removes its files
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+            raise
+    if status != 0:
+        _bootstrap_failed(status, log, command[-1], cache)
 
 
 _CACHE_BYTES, _UNPACKED_BYTES = 800_000_000, 700_000_000
@@ -126,27 +177,27 @@ def _refuse_full_disk(cache: Path, failed: bool = False) -> None:
     if free < needed or (failed and together):
         raise SystemStorageError(
             f"the disk is full: {cache} has {free / 1e6:,.0f} MB free",
-            hint=f"building takes {needed / 1e6:,.0f} MB for a moment; SHIOENV_CACHE=DIR puts "
-            "built systems elsewhere",
+            hint=f"a build temporarily needs {needed / 1e6:,.0f} MB; use SHIOENV_CACHE=DIR for "
+            "another disk",
         )
     free = shutil.disk_usage(temporary).free
     if not together and (failed or free < _UNPACKED_BYTES):
         raise SystemStorageError(
             f"the disk is full: {temporary}, where mmdebstrap unpacks packages, has "
             f"{free / 1e6:,.0f} MB free",
-            hint=f"it takes {_UNPACKED_BYTES / 1e6:,.0f} MB for a moment; TMPDIR=DIR puts it "
-            "elsewhere",
+            hint=f"a build temporarily needs {_UNPACKED_BYTES / 1e6:,.0f} MB there; use TMPDIR=DIR "
+            "for another disk",
         )
 
 
-def _bootstrap_failed(status: int, log: list[str], sources: list[str], cache: Path) -> None:
+def _bootstrap_failed(status: int, log: list[str], source: str, cache: Path) -> None:
     text = "\n".join(log[-25:])
     if re.search(r"No space left on device|Disk quota exceeded|enough free space", text):
         _refuse_full_disk(cache, failed=True)
     if re.search(r"uid_map|newuidmap|subuid|unshare.*(denied|not permitted)", text):
         raise HostError(
-            f"mmdebstrap cannot make a user namespace:\n{text}",
-            hint="run `shioenv doctor`; or build as root; or give --rootfs-tar FILE",
+            f"mmdebstrap cannot create a user namespace:\n{text}",
+            hint="run `shioenv doctor`, build as root, or give --rootfs-tar FILE",
         )
     hint = "see the lines above"
     if re.search(r"NO_PUBKEY|not signed|isn't signed", text):
@@ -155,7 +206,7 @@ def _bootstrap_failed(status: int, log: list[str], sources: list[str], cache: Pa
     elif re.search(
         r"Could not (resolve|connect)|Temporary failure|Failed to fetch|timed out", text
     ):
-        hint = f"no mirror answered; tried {sources[0]!r}; --rootfs-tar FILE needs none"
+        hint = f"no mirror replied, such as {source!r}; --rootfs-tar FILE needs none"
     raise SystemBuildError(f"mmdebstrap failed with status {status}:\n{text}", hint=hint)
 
 
@@ -172,6 +223,7 @@ def mmdebstrap_command(distribution: Distribution, target: Path, sources: list[s
         f"--include={','.join(distribution.packages)}",
     ]  # fmt: skip
     command += [f"--aptopt={option}" for option in _apt_options()]
+    command.append('--aptopt=APT::Sandbox::User "root"')
     command += [f"--dpkgopt=path-exclude={pattern}" for pattern in distribution.leave_out]
     command += [f"--dpkgopt=path-include={pattern}" for pattern in distribution.keep]
     if distribution.keyring and Path(distribution.keyring).exists():
@@ -195,6 +247,19 @@ def _apt_options() -> list[str]:
         re.IGNORECASE,
     )
     return [line.rstrip(";") for line in dump.splitlines() if wanted.match(line)]
+
+
+def _proxies() -> dict[str, str]:
+    """Return the addresses of the proxies of the host's apt, by scheme."""
+    pattern = re.compile(r'Acquire::(https?)::Proxy "(https?://[^"]+)"', re.IGNORECASE)
+    matches = (pattern.fullmatch(line) for line in _apt_options())
+    return {match[1].lower(): match[2] for match in matches if match}
+
+
+def archives(sources: list[str]) -> list[str]:
+    """Return the archives of one-line apt sources: addresses, or directories of this host."""
+    words = (re.sub(r"\[[^\]]*\]", "", line).split()[1] for line in sources)
+    return list(dict.fromkeys(re.sub(r"copy:/*", "/", word) for word in words))
 
 
 def apt_sources(distribution: Distribution, etc: Path = Path("/etc")) -> list[str]:

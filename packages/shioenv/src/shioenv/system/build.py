@@ -21,7 +21,7 @@ import json
 import os
 import shutil
 import stat
-import subprocess
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -38,8 +38,7 @@ from shioenv.errors import (
     SystemBuildError,
     SystemStorageError,
 )
-from shioenv.files.durable import atomic_write, sha256_of
-from shioenv.files.regular import open_regular
+from shioenv.files.durable import atomic_write
 from shioenv.system import (
     answers,
     elf,
@@ -53,12 +52,11 @@ from shioenv.system import (
     profile,
     templates,
 )
-from shioenv.system.bootstrap import LAYOUT_VERSION, Progress, bootstrap, os_release
-from shioenv.system.contents import tree_sum, write_contents
+from shioenv.system.bootstrap import LAYOUT_VERSION, Packages, Progress, bootstrap, os_release
+from shioenv.system.contents import resolve, tree_sum, write_contents
 from shioenv.system.declare import SystemDeclaration, declared_names, systems_directory
 from shioenv.system.idmap import find_idmap, run_mapped
-from shioenv.system.links import resolve
-from shioenv.system.oci import MOST_BYTES
+from shioenv.system.oci import MOST_BYTES, name_components, plain_tar
 
 PROGRAMS = {"ip": "iproute2", "nft": "nftables", "uname": "coreutils"}
 """Programs run inside a system to record an input's changes, each with its Debian package."""
@@ -134,17 +132,17 @@ def system_storage_errors(cache: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise SystemStorageError(
                 f"the disk is full: {where}",
-                hint=f"a system needs about 520 MB in {cache}; SHIOENV_CACHE=DIR puts it elsewhere",
+                hint=f"a system needs about 520 MB in {cache}; set SHIOENV_CACHE for another disk",
             ) from error
         if not cache.is_dir() and os.path.lexists(cache):
             raise SystemStorageError(
-                f"{cache} is no directory, and built systems are kept in it",
-                hint="SHIOENV_CACHE names a directory",
+                f"the cache {cache} is not a directory",
+                hint="set SHIOENV_CACHE to a directory",
             ) from error
         if isinstance(where, (str, Path)) and Path(where).is_relative_to(cache):
             raise SystemStorageError(
                 f"{where} cannot be used: {error.strerror}",
-                hint="SHIOENV_CACHE=DIR puts the cache of systems elsewhere",
+                hint="choose another cache directory: SHIOENV_CACHE=DIR",
             ) from error
         raise
 
@@ -168,8 +166,7 @@ def build(
     *,
     tree: tuple[home_files.HomeEntry, ...],
     cache: Path,
-    tar: TarBase | None,
-    fresh: bool,
+    base: TarBase | Packages,
     report: Progress,
 ) -> str:
     """Build or reuse the system of a declaration read from `text`, and return its digest.
@@ -177,6 +174,13 @@ def build(
     The caller holds the build lock. `tree` is loaded by the caller, so that a faulty home tree is
     reported before packages are downloaded.
     """
+    with _workplace(cache) as work:
+        return _build(declaration, text, tree, cache, work, base, report)
+
+
+@contextmanager
+def _workplace(cache: Path) -> Iterator[Path]:
+    """Make a temporary directory for a build in the cache, and remove it at the end."""
     for name in ("systems", "names", "bases"):
         (cache / name).mkdir(exist_ok=True)
     for name in ("systems", "bases"):  # no other user may run the setuid programs in these
@@ -184,7 +188,7 @@ def build(
     _sweep(cache)
     work = Path(tempfile.mkdtemp(prefix=".build-", dir=cache / "systems"))
     try:
-        return _build(declaration, text, tree, cache, work, tar, fresh, report)
+        yield work
     finally:
         remove_tree(work)
 
@@ -195,20 +199,19 @@ def _build(
     tree: tuple[home_files.HomeEntry, ...],
     cache: Path,
     work: Path,
-    tar: TarBase | None,
-    fresh: bool,
+    origin: TarBase | Packages,
     report: Progress,
 ) -> str:
-    if tar is None:
+    tar = origin if isinstance(origin, TarBase) else None
+    lock = origin.lock if isinstance(origin, Packages) else None
+    if isinstance(origin, Packages):
         _keep_other(declaration.name, cache, "mmdebstrap:")
-        base_path, source = bootstrap(declaration, cache, work, fresh, report)
+        base_path, source = bootstrap(declaration, origin, cache, work, report)
     else:
-        report(f"reading {tar.path}")
-        base_path, source = plain_tar(tar.path, work, MOST_BYTES)
+        report(f"reading {origin.path}")
+        base_path, source = plain_tar(origin.path, work, MOST_BYTES)
         _keep_other(declaration.name, cache, source)
     report("adding the home tree and the machine profile")
-    final = work / "system"
-    final.mkdir()
     with base_path.open("rb") as base, (work / "rootfs.tar").open("wb") as out:
         base_entries = image.read_base(base_path, image.base_time(declaration))
         if tar is not None and declaration.name in declared_names():
@@ -223,25 +226,86 @@ def _build(
         )
         entries, told = answers.install(declaration, entries, base)
         entries, told = processor.install(declaration, entries, base, told)
-        rootfs_digest = image.write_tar(entries, base, out)
-        accounts = image.read_accounts(entries, base)
+        image.write_tar(entries, base, out)
     _check_programs(declaration, entries, source, tar.needed if tar else PROGRAMS)
     if told.clock != declaration.clock:
-        report(f"programs of this system are told the host's time and kernel: {told.why}")
-    in_proc = proc.proc_files(declaration, told)
-    own = processes.process_files(declaration)
-    site = profile.web_files(declaration, tree)
-    digest = _digest(
-        declaration, rootfs_digest, in_proc | {f"/{name}": own[name] for name in own}, site, told
+        report(f"programs of this system see the host's time and kernel: {told.why}")
+    made = SystemFiles(
+        proc=proc.proc_files(declaration, told),
+        processes=processes.process_files(declaration),
+        web=profile.web_files(declaration, tree),
+        answers=told,
     )
+
+    def check(digest: str) -> None:
+        if lock and lock.digest not in (digest, ""):
+            raise SystemBuildError(
+                f"the locked packages give the digest {digest}, and the lock of "
+                f"{declaration.name} names {lock.digest}",
+                hint="after a meant change of the declaration or of ShIOEnv: shioenv system lock "
+                f"{declaration.name} --same-packages; else this host builds it otherwise",
+            )
+
+    return _install(declaration, text, made, cache, work, source, check, report)
+
+
+def build_from(
+    declaration: SystemDeclaration,
+    text: str,
+    made: SystemFiles,
+    rootfs: Path,
+    source: str,
+    cache: Path,
+    check: Callable[[str], None],
+    report: Progress,
+) -> str:
+    """Install a system from its canonical tar, and return its digest, which `check` accepts."""
+    with _workplace(cache) as work:
+        rootfs.rename(work / "rootfs.tar")
+        return _install(declaration, text, made, cache, work, source, check, report)
+
+
+@dataclass(frozen=True, slots=True)
+class SystemFiles:
+    """What a system consists of besides its root filesystem and its declaration."""
+
+    proc: Mapping[str, bytes]
+    processes: Mapping[str, bytes]
+    web: Mapping[str, bytes]
+    answers: answers.Answers
+
+
+def _install(
+    declaration: SystemDeclaration,
+    text: str,
+    made: SystemFiles,
+    cache: Path,
+    work: Path,
+    source: str,
+    check: Callable[[str], None],
+    report: Progress,
+) -> str:
+    """Install a system whose canonical tar is `work`/rootfs.tar, and return its digest.
+
+    `check` raises an error for a digest that is not expected, before anything is installed.
+    """
+    tar, final = work / "rootfs.tar", work / "system"
+    final.mkdir()
+    entries = list(read_canonical(tar))
+    with tar.open("rb") as content:
+        rootfs_digest = hashlib.file_digest(content, "sha256").hexdigest()
+        accounts = image.read_accounts(entries, content)
+        packages = image.package_versions({entry.path: entry for entry in entries}, content)
+    digest = _digest(declaration, rootfs_digest, made)
+    check(digest)
     where = cache / "systems" / digest
     if damage(where) is not None:
         report("unpacking")
-        _unpack(work / "rootfs.tar", final)
+        _unpack(tar, final)
         _set_access_times(entries, work, final, int(declaration.instant.timestamp()))
-        _write_files(final / "proc", in_proc, declaration)
-        _write_files(final / "processes", own, declaration)
-        _write_files(final / "web", site, declaration)
+        _write_files(final / "proc", made.proc, declaration)
+        _write_files(final / "processes", made.processes, declaration)
+        _write_files(final / "web", made.web, declaration)
         # mtime=0: the file is the same for the same system
         with (
             (final / "index.json.gz").open("wb") as raw,
@@ -249,7 +313,7 @@ def _build(
         ):
             rows = list(image.index_rows(entries))
             index.write(json.dumps(rows, separators=(",", ":")).encode())
-        write_contents(final, work / "rootfs.tar")
+        write_contents(final, tar)
         (final / "declaration.toml").write_text(text, encoding="utf-8")
         facts = {
             "layout": LAYOUT_VERSION,
@@ -263,8 +327,9 @@ def _build(
             "groups": {name: int(row[2]) for name, row in accounts.groups.items()},
             "login_users": accounts.login_users(),
             "session_groups": accounts.groups_of(declaration.session.user),
-            "answers": asdict(told),
+            "answers": asdict(made.answers),
             "packages": packages,
+            "holes": [entry.path for entry in entries if entry.holes],
             "tree_sums": {
                 "names": tree_sum(row for row in rows if row[0] != "/"),
                 "part": tree_sum(
@@ -278,13 +343,37 @@ def _build(
             remove_tree(where)
         final.rename(where)
     else:
-        report("the same system is already there")
+        report("the same system is already built")
     named = {"digest": digest, "fingerprint": fingerprint(declaration, text), "source": source}
     write_json(cache / "names" / f"{declaration.name}.json", named)
     return digest
 
 
-_ANOTHER_NAME = "give the new one a name of its own: --rootfs-tar FILE --name NAME"
+_LARGEST_SPARSE = 64 << 20
+
+
+def read_canonical(path: Path) -> Iterator[image.ImageEntry]:
+    """Yield the entries of a tar that `image.write_tar` wrote."""
+    kinds = {tarfile.DIRTYPE: stat.S_IFDIR, tarfile.SYMTYPE: stat.S_IFLNK}
+    kinds |= {tarfile.FIFOTYPE: stat.S_IFIFO}
+    with tarfile.open(path, "r:", encoding="utf-8", errors="surrogateescape") as archive:
+        for member in archive:
+            data = None
+            if member.issparse():
+                if member.size > _LARGEST_SPARSE:
+                    raise ValueError(f"{member.name!r} is a sparse file of {member.size:,} bytes")
+                file = archive.extractfile(member)
+                data = file.read() if file else b""
+            yield image.ImageEntry(
+                "/".join(name_components(member.name)),
+                kinds.get(member.type, stat.S_IFREG),
+                member.mode, member.uid, member.gid, int(member.mtime),
+                target=member.linkname, size=member.size, data=data,
+                offset=member.offset_data, holes=member.issparse(),
+            )  # fmt: skip
+
+
+_ANOTHER_NAME = "give the new one another name: --rootfs-tar FILE --name NAME"
 
 
 def _keep_other(name: str, cache: Path, source: str) -> None:
@@ -296,7 +385,7 @@ def _keep_other(name: str, cache: Path, source: str) -> None:
         return
     if path.exists() and not there.startswith(source):
         raise SystemBuildError(
-            f"a system {name} is built already, and from something else ({there[:20]})",
+            f"a system {name} from another source ({there[:20]}) is already built",
             hint=f"{_ANOTHER_NAME}; or first: shioenv system remove {name}",
         )
 
@@ -314,7 +403,7 @@ def _check_distribution(
     meant = [distribution.family, distribution.suite]
     if any(is_it) and is_it != meant:
         raise RootfsTarError(
-            f"the tarball holds {' '.join(filter(None, is_it))}, and {declaration.name} is "
+            f"the tarball contains {' '.join(filter(None, is_it))}, but {declaration.name} is "
             f"{' '.join(meant)}",
             hint=_ANOTHER_NAME,
         )
@@ -341,18 +430,19 @@ def _check_programs(
     missing = {program: needed[program] for program in needed if not runs(program)}
     if not missing:
         return
-    said = (
-        f"the system has no {' and no '.join(missing)} in its session's PATH ({path}): "
-        "without, nobody could tell what inputs change"
+    message = (
+        f"the system has no {' and no '.join(missing)} in its session's PATH ({path}), "
+        "required for recording the changes of inputs"
     )
     packages = ", ".join(dict.fromkeys(missing.values()))
     if source.startswith("tar:"):
         hint = f"give a tarball of a system with these packages installed: {packages}"
-        raise RootfsTarError(said, hint=hint)
-    raise SystemBuildError(said, hint=f"add to `packages` of its declaration: {packages}")
+        raise RootfsTarError(message, hint=hint)
+    hint = f"add to `packages` of its declaration: {packages}"
+    raise SystemBuildError(message, hint=hint)
 
 
-def _write_files(top: Path, files: dict[str, bytes], declaration: SystemDeclaration) -> None:
+def _write_files(top: Path, files: Mapping[str, bytes], declaration: SystemDeclaration) -> None:
     """Write files beneath `top`, readable by all users and dated at the system's instant."""
     moment = declaration.instant.timestamp()
     for name, data in files.items():
@@ -365,13 +455,7 @@ def _write_files(top: Path, files: dict[str, bytes], declaration: SystemDeclarat
         path.chmod(0o755)
 
 
-def _digest(
-    declaration: SystemDeclaration,
-    rootfs: str,
-    proc: dict[str, bytes],
-    site: dict[str, bytes],
-    told: answers.Answers,
-) -> str:
+def _digest(declaration: SystemDeclaration, rootfs: str, made: SystemFiles) -> str:
     """Return the SHA-256 (hex) of all that affects inputs: files, /proc, web, session, machine."""
     session = {
         "user": declaration.session.user,
@@ -379,11 +463,12 @@ def _digest(
         "environment": dict(declaration.session.environment),
         "limits": {name: list(pair) for name, pair in declaration.session.limits.items()},
     }
-    machine = declaration.machine
+    machine, told = declaration.machine, made.answers
+    shown = {**made.proc, **{f"/{name}": data for name, data in made.processes.items()}}
     document = {
         "rootfs": rootfs,
-        "proc": {name: hashlib.sha256(data).hexdigest() for name, data in proc.items()},
-        "web": {path: hashlib.sha256(data).hexdigest() for path, data in site.items()},
+        "proc": {name: hashlib.sha256(data).hexdigest() for name, data in shown.items()},
+        "web": {path: hashlib.sha256(data).hexdigest() for path, data in made.web.items()},
         "session": session,
         "instant": declaration.instant.isoformat(),
         "hostname": machine.hostname,
@@ -411,7 +496,7 @@ def damage(path: Path) -> str | None:
         return str(error)
     for name in ("rootfs", "proc", "processes", "contents.json.gz"):
         if not (path / name).exists():
-            return f"{name} is gone"
+            return f"{name} is missing"
     rootfs = os.fsencode(path / "rootfs")
     files_first = sorted(rows, key=lambda row: stat.S_ISDIR(row[1]))
     for name, mode, _, _, size, _, mtime, _ in files_first:
@@ -420,7 +505,7 @@ def damage(path: Path) -> str | None:
         except PermissionError:
             continue
         except OSError:
-            return f"{name} is gone"
+            return f"{name} is missing"
         regular = stat.S_ISREG(mode)
         other_size = regular and status.st_size != size
         if status.st_mode != mode or other_size or status.st_mtime_ns != mtime * 10**9:
@@ -437,7 +522,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read the object written by `write_json`. Errors: OSError; ValueError for other content."""
     value = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(value, dict):
-        raise ValueError(f"{path} holds no object")
+        raise ValueError(f"{path} is not a JSON object")
     return value
 
 
@@ -500,79 +585,3 @@ def _set_access_times(
         status, errors = _mapped(command, directory / "rootfs", stdin)
     if status != 0:
         raise SystemBuildError(f"setting times of access failed: {errors[-2000:]}")
-
-
-# ---------------------------------------------------------------------------------------------
-# The base tarball
-
-
-def plain_tar(path: Path, work: Path, most_bytes: int) -> tuple[Path, str]:
-    """Return the decompressed tarball and its source, `tar:` followed by the tarball's SHA-256.
-
-    Errors: RootfsTarError if the tarball cannot be read or decompressed, or decompresses to more
-    than `most_bytes`; BuildToolError if zstd is missing; OSError.
-    """
-    import bz2
-    import lzma
-    import zlib
-
-    try:
-        with open_regular(path) as raw:
-            magic = raw.read(6)
-        source = f"tar:{sha256_of(path)}"
-    except OSError as error:
-        raise RootfsTarError(f"{path} cannot be read: {error.strerror}") from error
-    if magic.startswith(b"\x28\xb5\x2f\xfd"):
-        return _unzstd(path, work, most_bytes), source
-    openers: dict[bytes, Callable[[Path], Any]] = {
-        b"\x1f\x8b": gzip.open,
-        b"BZh": bz2.open,
-        b"\xfd7zXZ\x00": lzma.open,
-    }
-    opener = next((open_ for start, open_ in openers.items() if magic.startswith(start)), None)
-    if opener is None:
-        return path, source
-    plain = work / "base.tar"
-    try:
-        with opener(path) as compressed, plain.open("wb") as out:
-            _copy(compressed, out, path, most_bytes)
-    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # an I/O error, not faulty compressed data
-        raise RootfsTarError(f"{path} cannot be decompressed: {error}") from error
-    return plain, source
-
-
-def _unzstd(path: Path, work: Path, most_bytes: int) -> Path:
-    plain = work / "base.tar"
-    words = ["zstd", "-q", "-d", "-c", str(path)]
-    with plain.open("wb") as out, tempfile.TemporaryFile() as errors:
-        try:
-            process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors)
-        except FileNotFoundError as error:
-            raise BuildToolError(
-                "zstd is not installed, and the tarball is compressed with it",
-                hint="apt-get install zstd",
-            ) from error
-        assert process.stdout is not None
-        with process:
-            try:
-                _copy(process.stdout, out, path, most_bytes)
-            except BaseException:
-                process.kill()
-                raise
-        if process.returncode:
-            errors.seek(0)
-            said = errors.read(1000).decode("utf-8", "replace").strip()
-            raise RootfsTarError(f"{path} cannot be decompressed: {said}")
-    return plain
-
-
-def _copy(content: IO[bytes], out: IO[bytes], path: Path, most_bytes: int) -> None:
-    """Copy decompressed content to `out`; raise RootfsTarError beyond `most_bytes`."""
-    left = most_bytes
-    while piece := content.read(1 << 20):
-        left -= len(piece)
-        if left < 0:
-            raise RootfsTarError(f"{path} unpacks to more than {most_bytes:,} bytes")
-        out.write(piece)

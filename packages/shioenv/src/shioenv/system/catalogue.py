@@ -68,7 +68,7 @@ def catalogue(system: System, cwd: str | None = None) -> Mapping[str, tuple[str,
     here = default if cwd is None else system.resolve(cwd) if cwd.startswith("/") else None
     if here is None or not system.is_directory(here):
         raise StartDirectoryError(
-            f"{cwd!r} is no directory of the system {system.name}",
+            f"{cwd!r} is not a directory of the system {system.name}",
             hint=f"start directories: {', '.join(system.declaration.session.start_directories)}",
         )
     nearby = _beneath(system, here, here)

@@ -1,4 +1,8 @@
-"""Digests of a built system's files, written by the build and compared to verify the system."""
+"""The files of a built system's tree.
+
+Their digests are written by the build and compared to verify the system. Links are resolved as the
+kernel resolves them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import struct
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -74,7 +78,7 @@ def read_contents(directory: Path) -> Mapping[str, str]:
     with gzip.open(directory / _FILE) as packed:
         digests = json.loads(packed.read())
     if not isinstance(digests, dict):
-        raise ValueError(f"{_FILE} holds no object")
+        raise ValueError(f"{_FILE} is not a JSON object")
     return digests
 
 
@@ -106,4 +110,36 @@ def current_files(directory: Path) -> Iterator[tuple[str, tarfile.TarInfo, str]]
             process.stdout.close()
             said = process.stderr.read().decode("utf-8", "replace").strip()
     if process.returncode:
-        raise SandboxError(f"the files of {directory} cannot all be read: {said}")
+        raise SandboxError(f"some files of {directory} cannot be read: {said}")
+
+
+_MOST_STEPS = 400
+
+
+def resolve(path: str, target: Callable[[str], str | None]) -> str | None:
+    """Return the absolute path that `path` resolves to; None for a missing file or a link loop.
+
+    `target` maps an absolute path to the target of the symbolic link there. It returns "" for any
+    other file, and None if there is no file.
+    """
+    left = [part for part in path.split("/") if part][::-1]
+    done: list[str] = []
+    for _ in range(_MOST_STEPS):
+        if not left:
+            return "/" + "/".join(done)
+        part = left.pop()
+        if part == ".":
+            continue
+        if part == "..":
+            done = done[:-1]
+            continue
+        leads = target("/" + "/".join([*done, part]))
+        if leads is None:
+            return None
+        if leads:
+            if leads.startswith("/"):
+                done = []
+            left += [step for step in leads.split("/") if step][::-1]
+        else:
+            done.append(part)
+    return None

@@ -31,15 +31,15 @@ def _socket_contradictions(machine: Machine) -> Iterator[str]:
         if socket.process not in numbers:
             yield f"{place}.process: no process {socket.process} is declared"
         if bool(socket.peer) != bool(socket.peer_port):
-            yield f"{place}: peer and peer_port stand together, or neither does"
+            yield f"{place}: peer and peer_port must both be given, or neither"
         allowed = own if socket.peer else own | {"0.0.0.0", "127.0.0.1", "::", "::1"}
         if socket.address not in allowed:
             yield f"{place}.address: the machine has no address {socket.address}"
         if socket.peer and socket.banner:
-            yield f"{place}.banner: only a socket that listens says one"
+            yield f"{place}.banner: only a listening socket can have one"
         named = (socket.address, socket.port, socket.peer, socket.peer_port)
         if named in listening:
-            yield f"{place}: it is declared already"
+            yield f"{place}: duplicate socket"
         listening.add(named)
 
 
@@ -66,17 +66,17 @@ def contradictions(declaration: SystemDeclaration) -> list[str]:
         ("$.groups", [group.name for group in declaration.groups]),
     ):
         if "root" in names:
-            problems.append(f"{place}[{names.index('root')}]: root is there already")
+            problems.append(f"{place}[{names.index('root')}]: root is predefined")
     distribution = declaration.distribution
     for index, package in enumerate(distribution.packages):
         _, _, architecture = package.partition("=")[0].partition(":")
         if architecture not in ("", distribution.architecture):
             problems.append(
-                f"$.distribution.packages[{index}]: {package!r} is of another architecture than "
-                f"the system, which is {distribution.architecture}"
+                f"$.distribution.packages[{index}]: the architecture of {package!r} is not the "
+                f"system's, {distribution.architecture}"
             )
     if declaration.boot_time.year < YEARS[0]:
-        problems.append(f"$.machine.uptime: it would have been booted before {YEARS[0]}")
+        problems.append(f"$.machine.uptime: the boot time would be before {YEARS[0]}")
     user_names = {"root", *(user.name for user in users)}
     group_names = {"root", *(group.name for group in declaration.groups)}
     references = [
@@ -91,7 +91,7 @@ def contradictions(declaration: SystemDeclaration) -> list[str]:
     parents = {process.pid: process.parent for process in machine.processes}
     numbers = parents.keys()
     if 1 not in numbers:
-        problems.append("$.machine.processes: none has the number 1")
+        problems.append("$.machine.processes: no process has pid 1")
     if declaration.session.parent not in numbers:
         problems.append(f"$.session.parent: no process {declaration.session.parent} is declared")
     for index, process in enumerate(machine.processes):
@@ -100,21 +100,21 @@ def contradictions(declaration: SystemDeclaration) -> list[str]:
         if process.parent not in numbers and (process.pid, process.parent) != (1, 0):
             problems.append(f"{place}.parent: no process {process.parent} is declared")
         if process.pid in _above(process.pid, parents):
-            problems.append(f"{place}.parent: the process would be above itself")
+            problems.append(f"{place}.parent: the process would be its own ancestor")
         if process.session not in numbers | {0}:
             problems.append(f"{place}.session: no process {process.session} is declared")
         if process.started > machine.uptime:
-            problems.append(f"{place}.started: lies after the instant")
+            problems.append(f"{place}.started: after the instant")
     problems += _socket_contradictions(machine)
     for index, login in enumerate(machine.logins):
         place = f"$.machine.logins[{index}]"
         if login.end is None and login.user != "reboot" and login.pid not in numbers:
-            problems.append(f"{place}.pid: nobody is logged in there, no process has this number")
+            problems.append(f"{place}.pid: no process has this pid")
         references.append(("user", f"{place}.user", login.user, user_names | {"reboot"}))
         if login.end is not None and login.end < login.begin:
-            problems.append(f"{place}.end: lies before the login's begin")
+            problems.append(f"{place}.end: before the login's begin")
         if max(login.begin, login.end or login.begin) > instant:
-            problems.append(f"{place}: lies after the instant {instant:%Y-%m-%d %H:%M}")
+            problems.append(f"{place}: after the instant {instant:%Y-%m-%d %H:%M}")
     for kind, place, name, known in references:
         if name not in known:
             hint = did_you_mean(name, known)

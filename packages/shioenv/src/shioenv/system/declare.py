@@ -92,9 +92,9 @@ class Distribution:
     pockets: tuple[Suite, ...] = ()
     """Additional suites of the same release, such as `bookworm-security`."""
     components: tuple[Component, ...]
-    architecture: Annotated[str, like("[a-z0-9]{2,16}", "amd64 or its like")] = "amd64"
+    architecture: Annotated[str, like("[a-z0-9]{2,16}", "a value such as amd64")] = "amd64"
     """Debian's name for the architecture, such as `amd64`."""
-    os_family: Annotated[str, like("[a-z0-9][a-z0-9.-]{0,63}", "debian-12 or its like")]
+    os_family: Annotated[str, like("[a-z0-9][a-z0-9.-]{0,63}", "a value such as debian-12")]
     """The system's name in a context (the paper's `os_family`), such as `ubuntu-24`."""
     mirrors: Annotated[tuple[Mirror, ...], Meta(min_length=1, description="at least one source")]
     """One-line apt sources, used if the host has no sources for this suite. Options are not
@@ -181,7 +181,7 @@ class Cpu:
     family: Byte
     model: Byte
     stepping: Byte
-    microcode: Annotated[str, like("0x[0-9a-f]{1,8}", "0x1 or its like")] = "0x1"
+    microcode: Annotated[str, like("0x[0-9a-f]{1,8}", "a value such as 0x1")] = "0x1"
     mhz: Frequency
     bogomips: Frequency
     caches: Annotated[Mapping[str, Size], Keys(("L1d", "L1i", "L2", "L3"), required=True)]
@@ -204,7 +204,7 @@ class Kernel:
         str,
         like(
             rf"[^#{CONTROL}]{{0,900}}#[^#{CONTROL}]{{1,63}}",
-            "one line that ends in the version, from its # on",
+            "one line that ends in the version, which begins with #",
         ),
     ]
     """The part of /proc/version after the release: builder, compiler and build version."""
@@ -270,7 +270,8 @@ class Login:
 
     user: Annotated[str, like("[A-Za-z0-9_][A-Za-z0-9_.@-]{0,31}", "a user's name")]
     line: Annotated[
-        str, like(r"~|(?=.{1,32}\Z)[a-z]+[0-9]*([:/][a-z0-9]+)?", "~, tty1, pts/0 or its like")
+        str,
+        like(r"~|(?=.{1,32}\Z)[a-z]+[0-9]*([:/][a-z0-9]+)?", "a terminal such as ~, tty1 or pts/0"),
     ]
     host: Annotated[str, host]
     """The remote host, empty for the console."""
@@ -305,7 +306,7 @@ class Process:
     user: AccountName = "root"
     """The owner: root or a declared user."""
     terminal: Annotated[
-        str, like("|tty[1-9]|ttyS[0-3]|pts/[0-9]{1,3}", "tty1, pts/0 or its like")
+        str, like("|tty[1-9]|ttyS[0-3]|pts/[0-9]{1,3}", "a terminal such as tty1 or pts/0")
     ] = ""
     """The controlling terminal, or empty."""
     session: Annotated[int, Meta(ge=0, le=999)] = 0
@@ -435,7 +436,7 @@ def declared_names() -> tuple[str, ...]:
 def reason(error: OSError | ValueError) -> str:
     """Return a message that explains why a file could not be read."""
     if isinstance(error, UnicodeDecodeError):
-        return "it is no UTF-8 text"
+        return "it is not UTF-8 text"
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -454,12 +455,12 @@ def read_text(name: str | None = None) -> str:
             raise SystemDeclarationError(
                 name,
                 [f"cannot be read: {reason(error)}"],
-                hint="name a TOML file that declares a system, or one that is shipped: "
+                hint="give a TOML file that declares a system, or a shipped system: "
                 + ", ".join(declared_names()),
             ) from error
     if name not in declared_names():
         raise UnknownSystemError(
-            f"no system is called {name!r}", hint=did_you_mean(name, declared_names())
+            f"unknown system {name!r}", hint=did_you_mean(name, declared_names())
         )
     return systems_directory().joinpath(f"{name}.toml").read_text(encoding="utf-8")
 
@@ -476,7 +477,8 @@ def load_declaration(name: str | None = None) -> SystemDeclaration:
     declaration = parse_declaration(text, source=name if own else f"{name}.toml")
     if own and declaration.name in declared_names() and text != read_text(declaration.name):
         raise SystemDeclarationError(
-            name, [f"$.name: {declaration.name} is a system that ships; choose another name"]
+            name,
+            [f"$.name: {declaration.name} is the name of a shipped system; choose another name"],
         )
     return declaration
 
@@ -495,8 +497,8 @@ def parse_declaration(text: str, *, source: str = "<string>") -> SystemDeclarati
     data = parse_toml(text, source)
     version = data.get("schema")
     if type(version) is int and version != SCHEMA_VERSION:
-        problem = f"$.schema: version {version} is not one this release reads"
-        raise SystemDeclarationError(source, [problem], hint=f"it reads {SCHEMA_VERSION}")
+        problem = f"$.schema: unsupported version {version}"
+        raise SystemDeclarationError(source, [problem], hint=f"supported: {SCHEMA_VERSION}")
     problems: list[str] = []
     declaration: SystemDeclaration = checked(SystemDeclaration, data, "$", problems)
     if problems := problems or contradictions(declaration):

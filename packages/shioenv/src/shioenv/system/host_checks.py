@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from shioenv.errors import HostError, ShioenvError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.system.bootstrap import ROOM_BYTES, apt_sources
 from shioenv.system.declare import DEFAULT_SYSTEM, load_declaration
 
@@ -38,9 +38,8 @@ def allow_large_files() -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, hard))
         except (ValueError, OSError):
             raise HostError(
-                f"this process may write files of {soft:,} bytes at most, and {FILE_BYTES:,} are "
-                "needed",
-                hint="raise the limit: ulimit -f unlimited in the shell that starts it; "
+                f"the limit of file sizes is {soft:,} bytes; required: {FILE_BYTES:,}",
+                hint="raise the limit: ulimit -f unlimited in the shell that starts shioenv; "
                 f"docker run --ulimit fsize={FILE_BYTES}; in a systemd unit: "
                 f"LimitFSIZE={FILE_BYTES}",
             ) from None
@@ -55,8 +54,8 @@ def allow_open_files(needed: int = OPEN_FILES) -> None:
     if hard != resource.RLIM_INFINITY and hard < needed:
         enough = max(needed, 1024)
         raise HostError(
-            f"this process may have {hard} files open, and {needed} are needed",
-            hint=f"raise the limit: ulimit -n {enough} in the shell that starts it; "
+            f"the limit of open files is {hard}; required: {needed}",
+            hint=f"raise the limit: ulimit -n {enough} in the shell that starts shioenv; "
             f"docker run --ulimit nofile={enough}; in a systemd unit: LimitNOFILE={enough}",
         )
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -104,7 +103,7 @@ def building_checks(*, needed: bool) -> Iterator[HostCheck]:
         name="mmdebstrap",
         ok=mmdebstrap is not None,
         detail=mmdebstrap or "not installed",
-        why="it makes root filesystems from Debian's and Ubuntu's packages",
+        why="it builds root filesystems from packages of Debian and Ubuntu",
         fix="apt-get install mmdebstrap; elsewhere: shioenv system build --rootfs-tar FILE",
         needed=needed,
     )
@@ -116,7 +115,7 @@ def building_checks(*, needed: bool) -> Iterator[HostCheck]:
         name="disk",
         ok=writable and (not needed or free >= ROOM_BYTES),
         detail=f"{free / 1e9:.1f} GB free in {cache}" + ("" if writable else ", not writable"),
-        why="built systems are kept there",
+        why="built systems are stored there",
         fix="free 1 GB, or choose another directory: export SHIOENV_CACHE=DIR",
     )
     if needed:

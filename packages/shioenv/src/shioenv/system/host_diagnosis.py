@@ -125,7 +125,7 @@ def _sysctl(line: str) -> str:
 
 def _none_allowed() -> _Cause | None:
     if not Path("/proc/self/ns/user").exists():
-        return _Cause("this kernel has none", "a kernel built with CONFIG_USER_NS")
+        return _Cause("the kernel does not support them", "use a kernel built with CONFIG_USER_NS")
     if _setting("user/max_user_namespaces") == "0":
         fix = _sysctl("user.max_user_namespaces = 65536")
         return _Cause("user.max_user_namespaces is 0", fix)
@@ -143,7 +143,7 @@ def _apparmor() -> _Cause | None:
     setting = "kernel.apparmor_restrict_unprivileged_userns"
     if os.geteuid() == 0 or _setting(setting.replace(".", "/")) != "1":
         return None
-    return _Cause(f"AppArmor keeps them from ordinary programs ({setting} is 1)", apparmor_fix())
+    return _Cause(f"AppArmor denies them to unprivileged programs ({setting} is 1)", apparmor_fix())
 
 
 def apparmor_fix() -> str:
@@ -163,15 +163,15 @@ def apparmor_fix() -> str:
 def _filtered() -> _Cause | None:
     if not is_filtered():
         return None
-    return _Cause("a system-call filter, as containers have it, refuses them", CONTAINER_FIX)
+    return _Cause("a system-call filter, as in containers, denies them", CONTAINER_FIX)
 
 
 def _changed_root() -> _Cause | None:
     if "/" in _mount_points():
         return None
     return _Cause(
-        "this process is in a chroot, from which Linux gives none",
-        "run it outside, or enter the directory with systemd-nspawn -D instead of chroot",
+        "this process is in a chroot, where Linux denies them",
+        "run shioenv outside, or enter the directory with systemd-nspawn -D instead of chroot",
     )
 
 
@@ -183,8 +183,8 @@ def _few_rights() -> _Cause | None:
         return None
     options = " ".join(f"--cap-add {name}" for name in lacking)
     return _Cause(
-        f"this root has no CAP_{' and no CAP_'.join(lacking)}",
-        f"docker run {options} (or podman), or run it as an ordinary user",
+        f"root lacks CAP_{' and CAP_'.join(lacking)} here",
+        f"docker run {options} (or podman), or run shioenv as an ordinary user",
     )
 
 
@@ -196,9 +196,9 @@ def _few_ids() -> _Cause | None:
         return _few_rights()
     count = _mapped_ids()
     return _Cause(
-        f"this root is in a user namespace, of {count:,} ids",
-        "run it outside, as the user who made the namespace or container; or give that 131,072 "
-        "ids and write root:65536:65536 into its /etc/subuid and /etc/subgid",
+        f"root is in a user namespace of only {count:,} ids",
+        "run shioenv outside, as the user who created the namespace or container; or give the "
+        "namespace 131,072 ids and write root:65536:65536 into its /etc/subuid and /etc/subgid",
     )
 
 
@@ -206,8 +206,8 @@ def _no_new_privileges() -> _Cause | None:
     if _status("NoNewPrivs") != "1":
         return None
     return _Cause(
-        "this process may not gain rights (no_new_privs), as newuidmap has to",
-        "in a container: leave out --security-opt no-new-privileges; in a systemd unit: "
+        "newuidmap must gain privileges, which no_new_privs forbids",
+        "in a container: omit --security-opt no-new-privileges; in a systemd unit: "
         "NoNewPrivileges=no",
     )
 
@@ -240,8 +240,8 @@ def _nameless() -> _Cause | None:
         pwd.getpwuid(os.geteuid())
     except KeyError:
         return _Cause(
-            f"user {os.geteuid()} has no line in /etc/passwd, which newuidmap asks for",
-            f"as root: useradd --uid {os.geteuid()} NAME, or run it as a user who has one",
+            f"user {os.geteuid()} has no line in /etc/passwd, which newuidmap requires",
+            f"as root: useradd --uid {os.geteuid()} NAME, or run shioenv as a user that has one",
         )
     return None
 
@@ -251,7 +251,7 @@ def _bounded() -> _Cause | None:
         return None
     uid, gid = _helpers()
     return _Cause(
-        "a setuid newuidmap needs CAP_SYS_ADMIN, which no process of this container may have",
+        "a setuid newuidmap needs CAP_SYS_ADMIN, which this container forbids",
         f"as root: chmod u-s {uid} {gid} && setcap cap_setuid=ep {uid} && setcap cap_setgid=ep "
         f"{gid}; or docker run --cap-add SYS_ADMIN",
     )

@@ -7,35 +7,48 @@ import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from shioenv.errors import OutputExistsError, RootfsTarError, UsageError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.system import build as building
 from shioenv.system import image
 from shioenv.system.bootstrap import Progress, os_release
 from shioenv.system.build import PROGRAMS, TarBase
 from shioenv.system.declare import (
-    SystemDeclaration,
     declared_names,
     load_declaration,
     parse_declaration,
     read_text,
 )
+from shioenv.system.exporting import exported, install_exported
 from shioenv.system.home import load_home
-from shioenv.system.oci import MOST_BYTES, find_image, is_layout, name_components, write_flat
+from shioenv.system.oci import (
+    MOST_BYTES,
+    Image,
+    find_image,
+    is_layout,
+    name_components,
+    plain_tar,
+    unpack_layout,
+    write_flat,
+)
+from shioenv.system.packages import download, lock_text, parse_lock
 from shioenv.system.store import System, find_system
 from shioenv.system.values import SystemName, checked
+
+_LARGEST_EXPORT = 4 << 30
 
 NEEDED = {"uname": PROGRAMS["uname"]}
 """Programs that an imported system must contain in addition to bash. Without `ip` or `nft`, network
 or firewall changes are not recorded (`NamespaceSandbox`)."""
 
 UNREAD = {
-    "ip": "links, addresses and routes are not read: it has no ip",
-    "nft": "rules of the firewall are not read: it has no nft",
+    "ip": "links, addresses and routes (the system has no ip)",
+    "nft": "firewall rules (the system has no nft)",
 }
 """Messages on changes that are not recorded, by the program that an imported system lacks."""
 
@@ -64,15 +77,21 @@ class ImportedSystem:
 
 
 def import_system(
-    name: str,
+    name: str | None,
     source: str | Path,
     *,
     profile: str | None = None,
+    digest: str = "",
+    pinned: bool = False,
     report: Progress = building.silent,
 ) -> ImportedSystem:
-    """Build a system called `name` from a tarball or from the directory of an OCI layout.
+    """Build a system called `name` from a tarball, an OCI layout or its archive, or an export.
 
-    The new system takes its machine, accounts, session and home tree from `profile`, a shipped
+    An exported system (`export_system`) keeps its digest, and by default its name. `digest` is the
+    expected digest; with `pinned`, it may be missing only if a lock names it. A shipped name is
+    kept only if the system's lock has this digest.
+
+    Any other system takes its machine, accounts, session and home tree from `profile`, a shipped
     system or a TOML file (default: `debian-12`). The distribution is read from the tarball's
     `os-release`.
 
@@ -81,101 +100,195 @@ def import_system(
     BuildToolError, SystemBuildError, SystemStorageError, HostError, and the errors of
     `load_declaration` and `load_home`.
     """
-    _check_free(name)
+    if name is not None:
+        _check_name(name)
     source = Path(source).absolute()
     base = load_declaration(profile)
-    text = read_text(profile)
-    tree = load_home(base)
     cache = cache_directory()
     with (
         building.system_storage_errors(cache),
         building.build_lock(cache, report),
-        tempfile.TemporaryDirectory(prefix=building.IMPORTING, dir=cache) as scratch,
+        tempfile.TemporaryDirectory(prefix=building.IMPORTING, dir=cache) as directory,
     ):
-        _check_free(name)  # again: another build may have finished in the meantime
-        plain, origin = _plain(source, Path(scratch), base, report)
-        entries = image.read_base(plain, image.base_time(base))
-        with plain.open("rb") as content:
-            said = _release(entries, content)
-        text = _renamed(text, name, origin, said)
-        declaration = parse_declaration(text, source=f"{name}.toml")
-        if declaration.name != name:
+        scratch = Path(directory)
+        layout = source if source.is_dir() else scratch / "layout"
+        found = None
+        if source.is_dir() or _is_archive(source, layout):
+            if not is_layout(layout):
+                raise RootfsTarError(
+                    f"the directory {source} is not an OCI layout",
+                    hint=f"for a root directory, make a tarball: tar -C {source} -cf machine.tar .",
+                )
+            found = find_image(layout, base.distribution.architecture)
+        part = exported(found.config, source) if found else None
+        if found and part:
+            name = name or part.name
+            if pinned and not digest and name not in declared_names():
+                raise UsageError(
+                    f"the expected digest of {name} is unknown", hint="give --digest DIGEST"
+                )
+            if _is_there(name, part.digest):
+                report(f"{name} is already built with this digest")
+            else:
+                blob = layout / "blobs" / "sha256" / found.layers[0].removeprefix("sha256:")
+                plain = plain_tar(blob, scratch, MOST_BYTES)[0]
+                install_exported(part, plain, name, f"export:{found.digest}", digest, report)
+            left_out = LeftOut(())
+        elif name is None or pinned:
             raise UsageError(
-                f"{profile} does not give its name on a line of its own",
-                hint='its first line of the kind name = "..." is the system\'s name',
+                f"{source} is not an exported system",
+                hint="shioenv system import NAME SOURCE imports any other",
             )
-        building.build(
-            declaration,
-            text,
-            tree=tree,
-            cache=cache,
-            tar=TarBase(plain, NEEDED),
-            fresh=False,
-            report=report,
+        else:
+            _check_free(name)
+            left_out = _build_from_foreign(name, source, layout, found, profile, scratch, report)
+    return ImportedSystem(find_system(name), left_out)
+
+
+def pull_system(
+    source: str,
+    *,
+    digest: str = "",
+    name: str | None = None,
+    report: Progress = building.silent,
+) -> System:
+    """Import an exported system from an http address or a file, and check its digest.
+
+    Without `digest`, only a shipped system with a lock is accepted, because its lock names one.
+    Errors: RootfsTarError if the address serves nothing or too much, and those of `import_system`.
+    """
+    if digest and not re.fullmatch("[0-9a-f]{64}", digest):
+        raise UsageError(
+            f"invalid digest {digest!r}", hint="give 64 hex digits, as `system show` prints"
         )
-        left_out = LeftOut(tuple(_counted(plain, entries)))
-    system = find_system(name)
-    return ImportedSystem(system, left_out)
+    with ExitStack() as stack:
+        file: str | Path = source
+        if re.match("https?://", source):
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="shioenv-pull-"))
+            file = Path(scratch) / "system.tar"
+            report(f"downloading {source}")
+            download(source, file, _LARGEST_EXPORT)
+        return import_system(name, file, digest=digest, pinned=True, report=report).system
 
 
-def _check_free(name: str) -> None:
+def _is_archive(source: Path, layout: Path) -> bool:
+    try:
+        return unpack_layout(source, layout)
+    except OSError as error:
+        if error.filename == str(source):
+            raise RootfsTarError(f"{source} cannot be read: {error.strerror}") from error
+        raise
+
+
+def _is_there(name: str, digest: str) -> bool:
+    """Whether the exported system is built under this name.
+
+    Errors: OutputExistsError if another build has the name, or if a shipped system of this name has
+    another digest.
+    """
+    _check_name(name)
+    hint = f"choose another name: shioenv system import {name}-{digest[:8]} FILE"
+    locked = lock_text(name) if name in declared_names() else None
+    if name in declared_names() and (
+        locked is None or parse_lock(locked, f"{name}.lock").digest != digest
+    ):
+        raise OutputExistsError(f"the shipped system {name} has another digest", hint=hint)
+    try:
+        named = building.read_json(cache_directory() / "names" / f"{name}.json")
+        there = str(named["digest"])
+    except (OSError, ValueError, KeyError):
+        return False
+    if there == digest:
+        return building.damage(cache_directory() / "systems" / digest) is None
+    if locked is None:
+        raise OutputExistsError(f"a system {name} already exists", hint=hint)
+    return False
+
+
+def _build_from_foreign(
+    name: str,
+    source: Path,
+    layout: Path,
+    found: Image | None,
+    profile: str | None,
+    scratch: Path,
+    report: Progress,
+) -> LeftOut:
+    """Build a system from a tarball or an image, with the profile's machine and accounts."""
+    base = load_declaration(profile)
+    tree = load_home(base)
+    if found:
+        plain = _flatten(layout, found, scratch, report)
+        origin = f"imported from an image, {found.digest}"
+    else:
+        (scratch / "tar").mkdir()
+        plain, digest = plain_tar(source, scratch / "tar", MOST_BYTES)
+        _refuse_archives(source, plain)
+        origin = f"imported from a tarball, {digest.removeprefix('tar:')[:16]}"
+    entries = image.read_base(plain, image.base_time(base))
+    with plain.open("rb") as content:
+        said = _release(entries, content)
+    text = _renamed(read_text(profile), name, origin, said)
+    declaration = parse_declaration(text, source=f"{name}.toml")
+    if declaration.name != name:
+        raise UsageError(
+            f"{profile} does not define its name on a separate line",
+            hint='begin the file with a line name = "..."',
+        )
+    building.build(
+        declaration,
+        text,
+        tree=tree,
+        cache=cache_directory(),
+        base=TarBase(plain, NEEDED),
+        report=report,
+    )
+    return LeftOut(tuple(_counted(plain, entries)))
+
+
+def _check_name(name: str) -> None:
     problems: list[str] = []
     checked(SystemName, name, "the name", problems)
     if problems:
         raise UsageError(problems[0], hint="such as my-debian")
+
+
+def _check_free(name: str) -> None:
     cache = cache_directory()
-    with building.system_storage_errors(cache):
-        taken = name in declared_names() or (cache / "names" / f"{name}.json").exists()
-    if taken:
+    if name in declared_names() or (cache / "names" / f"{name}.json").exists():
         raise OutputExistsError(
-            f"a system is called {name} already",
+            f"a system {name} already exists",
             hint=f"choose another name; or first: shioenv system remove {name}",
         )
 
 
-def _plain(
-    source: Path, scratch: Path, base: SystemDeclaration, report: Progress
-) -> tuple[Path, str]:
-    """Convert the source to an uncompressed tarball; return it with a description of the source."""
-    if not source.is_dir():
-        (scratch / "tar").mkdir()
-        plain, digest = building.plain_tar(source, scratch / "tar", MOST_BYTES)
-        _refuse_archives(source, plain)
-        return plain, f"imported from a tarball, {digest.removeprefix('tar:')[:16]}"
-    if not is_layout(source):
-        raise RootfsTarError(
-            f"{source} is a directory, and no OCI layout",
-            hint=f"of a root directory: tar -C {source} -cf machine.tar . makes a tarball",
-        )
-    found = find_image(source, base.distribution.architecture)
+def _flatten(layout: Path, found: Image, scratch: Path, report: Progress) -> Path:
+    """Flatten the layers of an image into one tarball."""
     layers: list[Path] = []
     unpacked = 0
     for number, digest in enumerate(found.layers):
         report(f"unpacking layer {number + 1} of {len(found.layers)}")
         place = scratch / f"layer{number}"
         place.mkdir()
-        blob = source / "blobs" / "sha256" / digest.removeprefix("sha256:")
-        layers.append(building.plain_tar(blob, place, MOST_BYTES - unpacked)[0])
+        blob = layout / "blobs" / "sha256" / digest.removeprefix("sha256:")
+        layers.append(plain_tar(blob, place, MOST_BYTES - unpacked)[0])
         unpacked += layers[-1].stat().st_size
         if unpacked > MOST_BYTES:
-            raise RootfsTarError(f"{source} has layers of more than {MOST_BYTES:,} bytes")
+            raise RootfsTarError(f"the layers have more than {MOST_BYTES:,} bytes")
     write_flat(layers, scratch / "flat.tar")
-    return scratch / "flat.tar", f"imported from an image, {found.digest}"
+    return scratch / "flat.tar"
 
 
 def _refuse_archives(source: Path, plain: Path) -> None:
-    """Raise RootfsTarError for an archive of an image instead of a root filesystem."""
+    """Raise RootfsTarError for what `docker save` writes instead of a root filesystem."""
     try:
         with tarfile.open(plain, "r:") as archive:
             names = {member.name.removeprefix("./") for member in islice(archive, 2000)}
     except (tarfile.TarError, OSError, EOFError, ValueError):
         return  # `read_base` reports the error
-    if "oci-layout" in names:
-        hint = f"unpack it: mkdir layout && tar -xf {source} -C layout; then import layout"
-        raise RootfsTarError(f"{source} is the archive of an OCI layout", hint=hint)
     if "manifest.json" in names and not names & {"bin", "usr", "etc"}:
-        hint = "docker export CONTAINER, or skopeo copy docker-archive:FILE oci:DIR"
-        raise RootfsTarError(f"{source} is what `docker save` writes: layers of images", hint=hint)
+        hint = "use docker export CONTAINER, or skopeo copy docker-archive:FILE oci:DIR"
+        raise RootfsTarError(f"{source} is an archive of image layers by `docker save`", hint=hint)
 
 
 def _release(entries: dict[str, image.ImageEntry], base: image.BaseStream) -> dict[str, str]:

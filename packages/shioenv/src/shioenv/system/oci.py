@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import tarfile
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from shioenv.errors import RootfsTarError
 from shioenv.files.documents import parse_json
+from shioenv.files.durable import sha256_of
 from shioenv.files.regular import open_regular, read_regular
 
 MOST_LAYERS = 128
@@ -29,6 +32,7 @@ MOST_BYTES = 16 << 30
 
 _LARGEST_DOCUMENT = 4 << 20
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+_IN_LAYOUT = re.compile(r"oci-layout|index\.json|blobs/sha256/[0-9a-f]{64}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 _MANIFESTS = frozenset(
     {
@@ -57,6 +61,7 @@ class Image:
     """`sha256:` and the digest of the image's manifest."""
     layers: tuple[str, ...]
     """Digests of the layers, lowest first."""
+    config: Mapping[str, Any]
 
 
 def find_image(layout: Path, architecture: str = "amd64") -> Image:
@@ -67,20 +72,48 @@ def find_image(layout: Path, architecture: str = "amd64") -> Image:
     """
     found = [*_manifests(layout, _document(layout, layout / "index.json"), architecture, 0)]
     if len(found) != 1:
-        said = f"{len(found)} images" if found else "no image"
+        images = f"{len(found)} images" if found else "no image"
         raise RootfsTarError(
-            f"{layout} holds {said} for {architecture}",
-            hint="skopeo copy oci:DIR:TAG oci:ONE makes a layout of one image",
+            f"{layout} contains {images} for {architecture}",
+            hint="make a layout of one image: skopeo copy oci:DIR:TAG oci:ONE",
         )
     digest, manifest = found[0]
     layers = manifest.get("layers")
     if not isinstance(layers, list) or not 0 < len(layers) <= MOST_LAYERS:
-        raise _damaged(layout, f"the manifest names no layers, or more than {MOST_LAYERS}")
+        raise _damaged(layout, f"the manifest lists no layers, or more than {MOST_LAYERS}")
     for layer in layers:
         kind = str(_described(layout, layer).get("mediaType"))
         if "nondistributable" in kind and not _blob(layout, layer).exists():
-            raise _damaged(layout, "a layer lies elsewhere (nondistributable)")
-    return Image(digest, tuple(str(_checked(layout, layer)["digest"]) for layer in layers))
+            raise _damaged(layout, "a layer is stored elsewhere (nondistributable)")
+    config = _document(layout, _blob(layout, manifest["config"]))
+    return Image(digest, tuple(str(_checked(layout, layer)["digest"]) for layer in layers), config)
+
+
+def unpack_layout(archive: Path, directory: Path) -> bool:
+    """Unpack the archive of an OCI layout; return False if the file is no such archive.
+
+    Only the files of a layout are unpacked. Errors: RootfsTarError for a damaged archive.
+    """
+    try:
+        with tarfile.open(archive, "r:") as tar:
+            members = {}
+            for member in tar:
+                name = member.name.removeprefix("./")
+                if _IN_LAYOUT.fullmatch(name) and member.isreg() and not member.issparse():
+                    members[name] = member
+                elif len(members) == 0 and not member.isdir():
+                    return False
+            if "oci-layout" not in members or "index.json" not in members:
+                return False
+            for name, member in members.items():
+                content = tar.extractfile(member)
+                assert content is not None
+                (directory / name).parent.mkdir(parents=True, exist_ok=True)
+                with (directory / name).open("wb") as out:
+                    shutil.copyfileobj(content, out)
+    except (tarfile.TarError, EOFError, ValueError) as error:
+        raise RootfsTarError(f"{archive} cannot be read as an archive: {error}") from error
+    return True
 
 
 def _manifests(
@@ -108,7 +141,7 @@ def _manifests(
 def _described(layout: Path, descriptor: Any) -> Mapping[str, Any]:
     """Return the descriptor of a blob after checking that its digest is a SHA-256."""
     if not isinstance(descriptor, dict) or not _DIGEST.match(str(descriptor.get("digest"))):
-        raise _damaged(layout, "a blob is named by no SHA-256")
+        raise _damaged(layout, "the name of a blob is not a SHA-256")
     return descriptor
 
 
@@ -137,13 +170,13 @@ def _document(layout: Path, path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise _damaged(layout, f"{path.name[:12]} cannot be read: {error}") from error
     if not isinstance(document, dict):
-        raise _damaged(layout, f"{path.name[:12]} holds no object")
+        raise _damaged(layout, f"{path.name[:12]} is not a JSON object")
     return document
 
 
 def _damaged(layout: Path, why: str) -> RootfsTarError:
     return RootfsTarError(
-        f"{layout} is no sound OCI layout: {why}", hint="copy or pull the image again"
+        f"{layout} is not a valid OCI layout: {why}", hint="copy or pull the image again"
     )
 
 
@@ -172,7 +205,7 @@ def write_flat(layers: list[Path], out: Path) -> None:
                 raise RootfsTarError(f"layer {number} cannot be read as a tar: {error}") from error
         files = (entry.member for entry in tree.values() if entry.member.isreg())
         if sum(file.size for file in files) > MOST_BYTES:
-            raise RootfsTarError(f"the layers hold files of more than {MOST_BYTES:,} bytes")
+            raise RootfsTarError(f"the layers contain files of more than {MOST_BYTES:,} bytes")
         with tarfile.open(out, "w", format=tarfile.GNU_FORMAT) as flat:
             for path in sorted(tree, key=lambda path: path.split("/")):
                 entry = tree[path]
@@ -195,7 +228,9 @@ def _apply(tree: dict[str, _Entry], archive: tarfile.TarFile, number: int) -> No
     for member in archive:
         parts = name_components(member.name)
         if ".." in parts:
-            raise RootfsTarError(f"layer {number} holds {member.name!r}, which leads out of it")
+            raise RootfsTarError(
+                f"layer {number} contains {member.name!r}, a path outside the root"
+            )
         if parts:
             members.append((parts, member))
     gone: set[str] = set()
@@ -221,7 +256,7 @@ def _apply(tree: dict[str, _Entry], archive: tarfile.TarFile, number: int) -> No
             origin = "/".join(name_components(member.linkname))
             if origin not in tree or tree[origin].member.isdir():
                 raise RootfsTarError(
-                    f"layer {number}: {path!r} is a hard link to {origin!r}, which is not there"
+                    f"layer {number}: {path!r} is a hard link to {origin!r}, which does not exist"
                 )
             entry = tree[origin]
         tree[path] = entry
@@ -236,3 +271,71 @@ def _is_covered(path: str, gone: Set[str], emptied: Set[str]) -> bool:
         if path in emptied or (path and path in gone):
             return True
     return False
+
+
+def plain_tar(path: Path, work: Path, most_bytes: int) -> tuple[Path, str]:
+    """Return the decompressed tarball and its source, `tar:` followed by the tarball's SHA-256.
+
+    Errors: RootfsTarError if the tarball cannot be read or decompressed, or decompresses to more
+    than `most_bytes`; OSError.
+    """
+    import bz2
+    import gzip
+    import lzma
+    import zlib
+
+    import zstandard
+
+    try:
+        with open_regular(path) as raw:
+            magic = raw.read(6)
+        source = f"tar:{sha256_of(path)}"
+    except OSError as error:
+        raise RootfsTarError(f"{path} cannot be read: {error.strerror}") from error
+    openers: dict[bytes, Callable[[Path], Any]] = {
+        b"\x1f\x8b": gzip.open,
+        b"BZh": bz2.open,
+        b"\xfd7zXZ\x00": lzma.open,
+        b"\x28\xb5\x2f\xfd": open_regular,
+    }
+    start = next((start for start in openers if magic.startswith(start)), None)
+    if start is None:
+        return path, source
+    plain = work / "base.tar"
+    try:
+        with openers[start](path) as compressed, plain.open("wb") as out:
+            pieces = iter(partial(compressed.read, 1 << 20), b"")
+            _copy(
+                _unzstd(pieces) if openers[start] is open_regular else pieces, out, path, most_bytes
+            )
+    except (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # an I/O error, not faulty compressed data
+        raise RootfsTarError(f"{path} cannot be decompressed: {error}") from error
+    return plain, source
+
+
+def _unzstd(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Decompress the frames of a zstd file. Errors: EOFError if it is cut off; ZstdError."""
+    import zstandard
+
+    frame = None
+    for piece in pieces:
+        left = piece
+        while left:
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            yield frame.decompress(left)
+            left = frame.unused_data
+            frame = None if frame.eof else frame
+    if frame is not None:
+        raise EOFError("it is cut off")
+
+
+def _copy(content: Iterator[bytes], out: IO[bytes], path: Path, most_bytes: int) -> None:
+    """Copy decompressed content to `out`; raise RootfsTarError beyond `most_bytes`."""
+    left = most_bytes
+    for piece in content:
+        left -= len(piece)
+        if left < 0:
+            raise RootfsTarError(f"{path} unpacks to more than {most_bytes:,} bytes")
+        out.write(piece)

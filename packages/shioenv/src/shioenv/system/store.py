@@ -24,11 +24,11 @@ from shioenv.errors import (
     UsageError,
     did_you_mean,
 )
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.system import build as building
 from shioenv.system.answers import Answers
-from shioenv.system.bootstrap import Progress
-from shioenv.system.contents import current_files, read_contents
+from shioenv.system.bootstrap import Packages, Progress
+from shioenv.system.contents import current_files, read_contents, resolve
 from shioenv.system.declare import (
     DEFAULT_SYSTEM,
     SystemDeclaration,
@@ -39,7 +39,7 @@ from shioenv.system.declare import (
 )
 from shioenv.system.home import load_home
 from shioenv.system.idmap import find_idmap, run_mapped
-from shioenv.system.links import resolve
+from shioenv.system.packages import lock_text, parse_lock
 from shioenv.system.values import SystemName, checked
 from shioenv.text import short_repr
 
@@ -170,26 +170,26 @@ class System:
         for name, member, digest in current_files(self.path):
             top, _, inside = name.partition("/")
             if digests.pop(name, "") != digest:
-                yield f"{name}: another content"
+                yield f"{name}: changed content"
             if top != "rootfs":
                 continue
             entry = index.pop(f"/{inside}", None)
             if entry is None:
-                yield f"{name}: was added"
+                yield f"{name}: added"
             elif (member.mode, member.uid, member.gid, int(member.mtime)) != (
                 stat.S_IMODE(entry.mode),
                 entry.uid,
                 entry.gid,
                 entry.mtime,
             ):
-                yield f"{name}: other permissions, owner or time"
+                yield f"{name}: changed permissions, owner or time"
             elif not member.islnk() and (
                 _KINDS.get(member.type) != stat.S_IFMT(entry.mode)
                 or member.linkname != entry.target
             ):
-                yield f"{name}: another kind of file, or link"
-        yield from (f"rootfs{path}: is gone" for path in index)
-        yield from (f"{name}: is gone" for name in digests if not name.startswith("rootfs/"))
+                yield f"{name}: changed kind of file, or link"
+        yield from (f"rootfs{path}: missing" for path in index)
+        yield from (f"{name}: missing" for name in digests if not name.startswith("rootfs/"))
 
     def read(self, path: str) -> bytes:
         """Return the content of a file of the root filesystem, by its absolute path.
@@ -307,7 +307,7 @@ def _megabytes(size: int) -> str:
 def _corrupt(name: str, path: Path, error: Exception | str) -> SystemCorruptError:
     return SystemCorruptError(
         f"the built system {name} in {path} is damaged: {error}",
-        hint=f"build it again: shioenv system build {name}",
+        hint=f"rebuild it: shioenv system build {name}",
     )
 
 
@@ -328,8 +328,8 @@ def find_system(name: str | None = None) -> System:
     """
     if not isinstance(name, str | None):
         raise UsageError(
-            f"a system is asked for by name, not by {name!r}",
-            hint=f"such as {DEFAULT_SYSTEM!r}; `shioenv system list` shows all",
+            f"the name of a system must be a text, got {name!r}",
+            hint=f"such as {DEFAULT_SYSTEM!r}; list all: shioenv system list",
         )
     name = name or DEFAULT_SYSTEM
     cache = cache_directory()
@@ -339,7 +339,7 @@ def find_system(name: str | None = None) -> System:
             return _open(declaration.name, cache, current=(declaration, text), asked=name)
         if name in (known := _known_names(cache)):
             return _open(name, cache, current=None, asked=name)
-    raise UnknownSystemError(f"no system is called {name!r}", hint=did_you_mean(name, known))
+    raise UnknownSystemError(f"unknown system {name!r}", hint=did_you_mean(name, known))
 
 
 def _known_names(cache: Path) -> set[str]:
@@ -364,7 +364,7 @@ def _open(
     `current` is the current declaration with its text. With None, the declaration stored by the
     build is used.
     """
-    hint = f"build it first, once: shioenv system build {asked}"
+    hint = f"build it: shioenv system build {asked}"
     try:
         named = building.read_json(cache / "names" / f"{name}.json")
         digest, built_from = str(named["digest"]), str(named["fingerprint"])
@@ -377,8 +377,8 @@ def _open(
     path = cache / "systems" / digest
     if not (path / "system.json").exists() or not (path / "rootfs").is_dir():
         if current is None:
-            hint = "build it again, from its TOML file: shioenv system build FILE.toml"
-        raise SystemNotBuiltError(f"the files of the system {name} are gone", hint=hint)
+            hint = "rebuild it from its TOML file: shioenv system build FILE.toml"
+        raise SystemNotBuiltError(f"the files of the system {name} are missing", hint=hint)
     if current is None:
         try:
             text = (path / "declaration.toml").read_text(encoding="utf-8")
@@ -390,7 +390,14 @@ def _open(
         declaration, text = current
         if building.fingerprint(declaration, text) != built_from:
             raise SystemNotBuiltError(
-                f"the system {name} was built from another version of its declaration", hint=hint
+                f"the declaration of {name} has changed since it was built", hint=hint
+            )
+        of = name if name in declared_names() else asked
+        locked = None if str(named["source"]).startswith("tar:") else lock_text(of)
+        if locked and parse_lock(locked, f"{asked}.lock").digest != digest:
+            raise SystemNotBuiltError(
+                f"the system {name} was built with other packages than its lock names",
+                hint=hint,
             )
     return System(name, digest, path, declaration)
 
@@ -401,14 +408,20 @@ def build_system(
     rootfs_tar: str | Path | None = None,
     called: str | None = None,
     fresh: bool = False,
+    packages: str | Path | None = None,
+    unlocked: bool = False,
     report: Progress = building.silent,
 ) -> System:
     """Return the system of this name, building it if necessary.
 
+    A system with a lock gets exactly its packages, from the directory `packages` if it is given,
+    else from the mirrors or the lock's archives. `unlocked` installs what the mirrors serve now,
+    under another name (default: the system's name and `-unlocked`).
+
     `rootfs_tar` is a tarball (plain, gzip, bzip2, xz or zstd) to use as the base, instead of one
     made by mmdebstrap. The home tree, accounts and machine profile are added in both cases.
     `called` names a system built from a tarball; the default is the declaration's name. `fresh`
-    downloads the packages again. `report` receives one line of progress per call.
+    installs the packages again. `report` receives one line of progress per call.
 
     Several processes may call this concurrently. An error or interrupt leaves no partial build. An
     existing system of the same name from another source is not replaced.
@@ -419,39 +432,48 @@ def build_system(
     """
     name = name or DEFAULT_SYSTEM
     declaration, text = load_declaration(name), read_text(name)
+    if unlocked and called is None:
+        called = f"{declaration.name}-unlocked"
+    if packages and (rootfs_tar or unlocked):
+        raise UsageError("--packages gives locked packages", hint="leave the other option out")
     if called is not None:
-        _check_name(called, with_tar=rootfs_tar is not None)
+        _check_name(called, other=unlocked or rootfs_tar is not None)
         declaration = replace(declaration, name=called)
     tree = load_home(declaration)  # report a faulty tree before the lock and the downloads
     cache = cache_directory()
-    tar = None if rootfs_tar is None else building.TarBase(Path(rootfs_tar).absolute())
+    shipped = declaration.name in declared_names()
+    locked = None if unlocked else lock_text(declaration.name if shipped else name)
+    base: building.TarBase | Packages
+    if rootfs_tar is not None:
+        base = building.TarBase(Path(rootfs_tar).absolute())
+    else:
+        lock = parse_lock(locked, f"{name}.lock") if locked else None
+        base = Packages(lock, Path(packages) if packages else None, fresh or unlocked)
     with building.system_storage_errors(cache), building.build_lock(cache, report):
-        if not fresh and tar is None:
+        if isinstance(base, Packages) and not base.fresh:
             built = _reusable(name)
-            if built is not None and built.source.startswith("mmdebstrap:"):
+            if built is not None and not built.source.startswith("tar:"):
                 report(f"already built: {built.path}")
                 return built
-        building.build(
-            declaration, text, tree=tree, cache=cache, tar=tar, fresh=fresh, report=report
-        )
+        building.build(declaration, text, tree=tree, cache=cache, base=base, report=report)
     system = find_system(called or name)
     report(f"built {system.name}: {system.path}")
     return system
 
 
-def _check_name(called: str, *, with_tar: bool) -> None:
-    """Raise UsageError if `called` is not a valid name for a system built from a tarball."""
+def _check_name(called: str, *, other: bool) -> None:
+    """Raise UsageError if `called` is not a valid name for a system that is built otherwise."""
     problems: list[str] = []
     checked(SystemName, called, "the name", problems)
     if problems:
         raise UsageError(problems[0], hint="such as my-debian")
-    if not with_tar:
+    if not other:
         raise UsageError(
-            "a name is given to what is made from a tarball",
-            hint="add --rootfs-tar FILE; else the name stands in the TOML file",
+            "a name is given to what is made from a tarball, or unlocked",
+            hint="add --rootfs-tar FILE or --unlocked; or set the name in the TOML file",
         )
     if called in declared_names():
-        raise UsageError(f"{called} is a system that ships", hint="choose another name")
+        raise UsageError(f"{called} is the name of a shipped system", hint="choose another name")
 
 
 def _reusable(asked: str) -> System | None:

@@ -53,10 +53,10 @@ def checked(annotation: Any, value: Any, place: str, problems: list[str]) -> Any
         return msgspec.convert(reader(value) if reader else value, annotation)
     except msgspec.ValidationError:
         wrong_kind = kind is str and not isinstance(value, str)
-        said = _KINDS[str] if wrong_kind else _expected(kind, notes)
+        expected = _KINDS[str] if wrong_kind else _expected(kind, notes)
     except ValueError as error:
-        said = str(error)
-    problems.append(f"{place}: expected {said}, got {shown(value)}")
+        expected = str(error)
+    problems.append(f"{place}: expected {expected}, got {shown(value)}")
     return None
 
 
@@ -218,15 +218,15 @@ def host(value: object) -> object:
 
 _SOURCE = 'a source, "deb http://HOST/PATH SUITE COMPONENT"'
 
-_OWN_SOURCE = "such a source can stand in the host's own, /etc/apt/sources.list.d"
+_OWN_SOURCE = "add such a source to the host's /etc/apt/sources.list.d"
 
 _NO_SOURCE = (
-    (r".*\[[^:\[\]]*=.*", f"without options: `architecture` says which packages; {_OWN_SOURCE}"),
+    (r".*\[[^:\[\]]*=.*", f"without options: `architecture` selects the packages; {_OWN_SOURCE}"),
     (r"deb-src .*", "not deb-src: nothing is compiled"),
-    (r"deb +(?!https?://).*", f"not of another kind than http:// and https://; {_OWN_SOURCE}"),
+    (r"deb +(?!https?://).*", f"only http:// or https://; {_OWN_SOURCE}"),
     (r"deb +https?://[^ /]*@.*", f"without user and password; {_OWN_SOURCE}"),
     (r"deb +https?://\[.*", f"without an IPv6 address: give it a name, or {_OWN_SOURCE}"),
-    (r".*#.*", "without a remark behind it"),
+    (r".*#.*", "without a comment"),
 )
 """Patterns of sources that apt accepts but a declaration may not contain, each with a hint."""
 
@@ -256,21 +256,21 @@ def _mirror(value: object) -> str:
     if wrong:
         raise ValueError(f"{_SOURCE}, not with {shown(wrong[0])}")
     if len(words) < len(_WORDS_OF_A_SOURCE):
-        raise ValueError(f"{_SOURCE}, with all of its words")
+        raise ValueError(f"{_SOURCE}, with all words")
     return " ".join(words)
 
 
-_NAMED = "a package's name, perhaps with :ARCHITECTURE or =VERSION"
+_NAMED = "a package's name, optionally with :ARCHITECTURE or =VERSION"
 
 _PACKAGE = r"[a-z0-9][a-z0-9.+-]*[a-z0-9+](:[a-z0-9]+)?(=[A-Za-z0-9][A-Za-z0-9.+~:-]*)?"
 
 _NO_PACKAGE = (
-    (r".*\.deb", "files are not installed, packages of the sources are"),
-    (r"[^/=]+/[^/]*", "=VERSION chooses one, and `pockets` name further suites"),
-    (r".*[\s,].*", "each package is an item of its own"),
-    (r"[a-z0-9.+-]+-", "nothing is taken away: `leave_out` names what is not to be unpacked"),
-    (r".*[A-Z].*", "names are of lower case letters"),
-    (r".*[][*?~!()|<>].*", "patterns and conditions are none"),
+    (r".*\.deb", "files cannot be installed, only packages of the sources"),
+    (r"[^/=]+/[^/]*", "=VERSION selects a version, and `pockets` lists further suites"),
+    (r".*[\s,].*", "each package must be a separate item"),
+    (r"[a-z0-9.+-]+-", "packages cannot be removed; `leave_out` lists files that are not unpacked"),
+    (r".*[A-Z].*", "names have lower case letters"),
+    (r".*[][*?~!()|<>].*", "patterns and conditions are not supported"),
 )
 """Patterns of common mistakes in package names, each with a hint."""
 
@@ -296,7 +296,7 @@ def _limit(value: object) -> tuple[int, int]:
         raise ValueError('a number, "unlimited", or both limits as [soft, hard]')
     soft, hard = (UNLIMITED if limit == "unlimited" else limit for limit in both)
     if hard != UNLIMITED and (soft == UNLIMITED or soft > hard):
-        raise ValueError("[soft, hard] with soft not above hard")
+        raise ValueError("[soft, hard] with soft at most hard")
     return soft, hard
 
 
@@ -403,14 +403,14 @@ Keyring: TypeAlias = Annotated[
     like(
         r"(/usr/share/keyrings/(debian|ubuntu)-archive-keyring\.gpg)?",
         "the archive's own keyring, /usr/share/keyrings/debian-archive-keyring.gpg or "
-        "ubuntu-archive-keyring.gpg (keys of one's own: /etc/apt/trusted.gpg.d of the host)",
+        "ubuntu-archive-keyring.gpg (for other keys: /etc/apt/trusted.gpg.d of the host)",
     ),
 ]
 
 Package: TypeAlias = Annotated[str, _package]
 
 PathPattern: TypeAlias = Annotated[
-    str, like(r"(/[A-Za-z0-9._+@~,*?!^\[\]-]*)+", "an absolute path, perhaps with * and ?")
+    str, like(r"(/[A-Za-z0-9._+@~,*?!^\[\]-]*)+", "an absolute path, optionally with * and ?")
 ]
 
 Module: TypeAlias = Annotated[

@@ -250,7 +250,7 @@ class TestShell:
         assert not found.patch
 
     def test_a_baseline_that_is_no_dump_is_refused(self) -> None:
-        with pytest.raises(ContextError, match="unreadable"):
+        with pytest.raises(ContextError, match="cannot parse"):
             recorder(baseline=b"")
 
 

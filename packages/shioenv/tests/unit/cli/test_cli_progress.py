@@ -56,9 +56,9 @@ def test_one_meter_shows_one_thing_after_the_other(
     monkeypatch.setattr("shioenv.cli.progress.time.monotonic", lambda: now)
     with progress.Meter() as meter:
         for label in ("inputs", "estimates"):
-            meter.tell(label, 0, 40)
+            meter.update(label, 0, 40)
             now += 10
-            meter.tell(label, 20, 40)
+            meter.update(label, 20, 40)
     assert capsys.readouterr().err.splitlines() == [
         "20/40 inputs, 10 s left",
         "20/40 estimates, 10 s left",

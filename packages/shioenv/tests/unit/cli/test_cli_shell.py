@@ -30,7 +30,7 @@ class Declining:
         return Behavior(0, b"")
 
 
-@pytest.mark.parametrize("error", [Abstained("it declines"), InputError("it is too long")])
+@pytest.mark.parametrize("error", [Abstained("it abstained"), InputError("it is too long")])
 def test_a_terminal_goes_on_after_a_refused_command_that_is_not_answered(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,7 +85,7 @@ def test_bytes_that_are_not_utf8() -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b'{"input": "ls"', "no JSON object"),
+        (b'{"input": "ls"', "expected a JSON object"),
         (b'{"input": "l\xffs"}', "not UTF-8"),
         (b'["ls"]', "got a list"),
         (b"{}", "expected text as `input`, got None"),
@@ -95,7 +95,7 @@ def test_bytes_that_are_not_utf8() -> None:
         (b'{"input": "ls", "history": [1]}', "`history`"),
         (b'{"input": "ls", "histroy": ["pwd"]}', "did you mean history?"),
         (b'{"input": "l\xef\xbf\xbd", "input_b64": "bP8="}', "input_b64 is not supported"),
-        (rb'{"input": "\ud800"}', "half a character"),
+        (rb'{"input": "\ud800"}', "lone surrogate"),
         (rb'{"input": "a\u0000b"}', "NUL"),
         (b"a\0b", "NUL"),
         (b'{"input": "ls", "history": ["\\u0000"]}', "NUL"),

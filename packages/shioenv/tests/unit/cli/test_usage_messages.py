@@ -22,7 +22,7 @@ def printed(*words: str) -> tuple[int, str]:
 def test_help_and_version_are_words_too() -> None:
     assert printed("version") == printed("--version")
     assert printed("help") == printed("--help")
-    assert printed("help", "dataset", "stats") == printed("dataset", "stats", "--help")
+    assert printed("help", "dataset", "show") == printed("dataset", "show", "--help")
     status, said = printed("help", "datset")
     assert status == 2
     assert "Did you mean 'dataset'?" in said
@@ -78,7 +78,7 @@ def test_a_result_named_as_cp_names_it() -> None:
 
 def test_what_is_not_there_ends_with_2(tmp_path: Path) -> None:
     missing = str(tmp_path / "no")
-    status, said = printed("dataset", "stats", missing)
+    status, said = printed("dataset", "show", missing)
     assert status == 2
     assert "does not exist" in said
 
@@ -97,7 +97,7 @@ def test_a_cache_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for words in (["run", "ls"], ["system", "build"], ["system", "list"]):
         status, said = printed(*words)
         assert status == 1
-        assert "file is no directory" in said
+        assert "file is not a directory" in said
         assert "build it again" not in said
 
 
@@ -127,7 +127,7 @@ def _commands(typer_app: Any) -> list[Any]:
         ("generate made --command grpe", "grep"),
         ("generate made --estimator balancd", "balanced"),
         ("score ls --estimator balancd", "balanced"),
-        ("grammar check grpe --run", "grep"),
+        ("grammar show grpe", "grep"),
     ],
 )
 def test_an_unknown_name_is_reported_before_a_missing_system(

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 import zstandard
 
-from shioenv.dataset.export import export
 from shioenv.dataset.generate import Destination
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.record_reader import read_records
 from shioenv.dataset.repair import repair_with
 from shioenv.dataset.select import Selection, select
-from shioenv.dataset.stats import statistics
 from shioenv.dataset.verify import replay, verify
 from shioenv.errors import (
     DatasetCorruptError,
@@ -60,10 +58,7 @@ def test_the_lines_are_those_of_a_plain_dataset(plain: Path, packed: Path) -> No
 def test_every_reader_reads_them(plain: Path, packed: Path, tmp_path: Path) -> None:
     assert verify(packed).ok, verify(packed).problems
     assert list(read_records(packed, check=True)) == list(read_records(plain))
-    assert statistics(packed) == statistics(plain)
     assert replay(packed, 5, system=str(tmp_path), opener=open_fake).ok
-    export(packed, tmp_path / "lines.jsonl")
-    assert (tmp_path / "lines.jsonl").read_bytes() == lines(packed)
     made = select(packed, tmp_path / "part", Selection(min_necessary=0.5))
     assert made.shards[0].file == SHARD
     assert verify(tmp_path / "part").ok
@@ -82,7 +77,7 @@ def test_another_compression_is_refused(plain: Path) -> None:
     with pytest.raises(DatasetMismatchError, match='compression: null in the dataset, "zstd"'):
         make(plain, COUNT, asked=ZSTD)
     assert contents(plain) == before
-    with pytest.raises(UsageError, match="no compression is called 'zst'") as caught:
+    with pytest.raises(UsageError, match="unknown compression 'zst'") as caught:
         Destination("x", "zst")
     assert "zstd" in str(caught.value.hint)
 

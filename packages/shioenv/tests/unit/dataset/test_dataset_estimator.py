@@ -73,13 +73,13 @@ def test_a_manifest_that_names_no_estimator_is_of_the_papers() -> None:
 
 def test_another_estimator_is_another_dataset() -> None:
     assert plan(estimator="paper").differences(plan()) == (
-        'estimator: "paper" in the dataset, "balanced" asked for',
+        'estimator: "paper" in the dataset, "balanced" requested',
     )
     assert plan(process_budget=320).differences(plan()) == (
-        "process_budget: 320 in the dataset, null asked for",
+        "process_budget: 320 in the dataset, null requested",
     )
     assert plan(target_se=0.05).differences(plan()) == (
-        "target_standard_error: 0.05 in the dataset, null asked for",
+        "target_standard_error: 0.05 in the dataset, null requested",
     )
 
 

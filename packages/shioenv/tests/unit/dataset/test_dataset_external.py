@@ -62,7 +62,7 @@ def test_every_line_that_is_left_out_has_a_reason(tmp_path: Path, parser: InputP
         (4, "only a comment"),
         (5, "a NUL byte"),
         (6, "not UTF-8"),
-        (7, "the same input as an earlier one"),
+        (7, "duplicate of an earlier input"),
         (8, "too long"),
     ]
 
@@ -84,9 +84,9 @@ def test_a_line_of_json_says_where_it_starts(tmp_path: Path, parser: InputParser
         (["{ ls; }"], HOME),
     ]
     assert [(one.line, one.reason) for one in found.rejected] == [
-        (3, "no such start directory"),
-        (4, "a start directory that is no text"),
-        (5, "inputs before it in the same shell"),
+        (3, "the start directory does not exist"),
+        (4, "the start directory is not a text"),
+        (5, "`history` is not supported"),
         (6, "empty"),
     ]
     assert found.elsewhere([HOME]) == ["/tmp"]
@@ -107,7 +107,7 @@ def test_a_start_directory_is_a_plain_absolute_path(
     found = read_list(CommandList(path), parser, [HOME], exists=lambda directory: True)
     assert len(found.samples) == 1
     (rejected,) = found.rejected
-    assert "no plain absolute path" in rejected.reason
+    assert "not an absolute path" in rejected.reason
 
 
 def test_lines_that_are_left_out_do_not_fill_the_memory(
@@ -131,7 +131,7 @@ def test_a_key_that_is_there_twice_is_not_chosen_from(tmp_path: Path, parser: In
     lines += ['{"input": "ls", "x": {"input": "id", "input": 1}}', r'{"input": "echo \"input\""}']
     found, samples = read(tmp_path, parser, "".join(f"{line}\n" for line in lines))
     assert [sample[0] for sample in samples] == [["ls"], ["echo", '"input"']]
-    reasons = ["`input` is there twice", "`cwd` is there twice"]
+    reasons = ["`input` occurs twice", "`cwd` occurs twice"]
     assert [one.reason for one in found.rejected] == reasons
 
 
@@ -141,9 +141,9 @@ def test_half_a_character_is_left_out(tmp_path: Path, parser: InputParser) -> No
     found, samples = read(tmp_path, parser, "".join(f"{line}\n" for line in lines))
     assert [sample[0] for sample in samples] == [["ls", "\U0001f600"], ["id"]]
     assert [(one.line, one.reason) for one in found.rejected] == [
-        (1, "half a character: JSON names one of two surrogates"),
-        (2, "half a character: JSON names one of two surrogates"),
-        (4, "no such start directory"),
+        (1, "invalid Unicode: a JSON escape names a lone surrogate"),
+        (2, "invalid Unicode: a JSON escape names a lone surrogate"),
+        (4, "the start directory does not exist"),
     ]
 
 

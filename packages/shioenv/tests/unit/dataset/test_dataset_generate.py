@@ -59,7 +59,7 @@ def test_a_broken_sandbox_costs_an_attempt_only(tmp_path: Path) -> None:
 
 def test_what_fails_every_time_ends_the_run_and_keeps_the_rest(tmp_path: Path) -> None:
     stream = interspersed({5: sample("echo", "always-broken")})
-    with pytest.raises(GenerationError, match="record 5 could not be made in 5 attempts") as caught:
+    with pytest.raises(GenerationError, match="record 5 failed in 5 attempts") as caught:
         make(tmp_path / "a", stream=stream)
     assert "its input: echo always-broken" in str(caught.value)
     kept: list[Progress] = []
@@ -69,7 +69,7 @@ def test_what_fails_every_time_ends_the_run_and_keeps_the_rest(tmp_path: Path) -
 
 
 def test_another_system_than_the_plans_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SystemMismatchError, match="the dataset was made on another build"):
+    with pytest.raises(SystemMismatchError, match="the dataset was made with another build"):
         run(
             tmp_path / "a", plan(system_digest="other"), samples(), count=3,
             system=str(tmp_path), executor=SerialExecutor(open_fake),

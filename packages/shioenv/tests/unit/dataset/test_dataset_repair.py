@@ -188,7 +188,7 @@ def test_lost_volatile_records_are_said_to_be_others(volatile_dataset: Path, scr
 def test_other_inputs_are_never_written(dataset: Path, scratch: str) -> None:
     (dataset / SECOND).write_bytes(b"")
     before = contents(dataset)
-    with pytest.raises(DatasetCorruptError, match="other inputs"):
+    with pytest.raises(DatasetCorruptError, match="inputs of its seed"):
         tuple(
             repair_with(
                 dataset,

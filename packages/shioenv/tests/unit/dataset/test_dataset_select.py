@@ -107,7 +107,7 @@ def test_shards_have_a_thousand_records(tmp_path: Path) -> None:
 def test_nothing_is_overwritten_and_nothing_half_done_stays(dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there/mine").write_text("x")
-    with pytest.raises(OutputExistsError, match="there exists already"):
+    with pytest.raises(OutputExistsError, match="there already exists"):
         select(dataset, tmp_path / "there", Selection())
     with pytest.raises(UsageError, match="no record has the command 'tuoch'") as caught:
         select(dataset, tmp_path / "new", Selection(commands=("tuoch",)))
@@ -128,7 +128,7 @@ def test_the_current_directory_is_not_replaced(
     for name in (".", "", f"../{tmp_path.name}"):
         with pytest.raises(UsageError, match="is the current directory") as caught:
             select(dataset, name, Selection())
-        assert caught.value.hint == "name a directory inside it"
+        assert caught.value.hint == "choose a directory inside it"
     (tmp_path / "mine").write_text("x")
     with pytest.raises(OutputExistsError):
         select(dataset, ".", Selection())

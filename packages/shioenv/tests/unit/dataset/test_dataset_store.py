@@ -160,7 +160,7 @@ def test_a_journal_changed_while_it_is_open_is_not_sealed(tmp_path: Path) -> Non
         store.append(line(1))
         journal = tmp_path / "data/00000.journal"
         journal.write_bytes(journal.read_bytes().replace(b'"output":"1', b'"output":"2'))
-        with pytest.raises(DatasetStorageError, match="changed by somebody else"):
+        with pytest.raises(DatasetStorageError, match="changed by another process"):
             store.append(line(2))
     assert fill(tmp_path, 3).complete
     assert [one.output for one in read_records(tmp_path)] == ["0\n", "1\n", "2\n"]
@@ -177,7 +177,7 @@ def test_a_damaged_line_of_a_journal_costs_only_its_record(tmp_path: Path) -> No
     notes: list[str] = []
     with Store(tmp_path / "a", plan(), 50, kernel="6.1.0", report=notes.append) as store:
         assert store.kept == 28
-    assert "3 lines are damaged and left out; the others are kept" in notes[0]
+    assert "skipped 3 damaged lines; the others are kept" in notes[0]
     fill(tmp_path / "a", 50)
     assert contents(tmp_path / "a") == contents(tmp_path / "whole")
 
@@ -223,7 +223,9 @@ def test_a_dataset_is_made_longer(tmp_path: Path) -> None:
 def test_a_dataset_is_never_cut(tmp_path: Path) -> None:
     fill(tmp_path, 300)
     before = contents(tmp_path)
-    with pytest.raises(DatasetMismatchError, match="count: 300 records in the dataset, 200 asked"):
+    with pytest.raises(
+        DatasetMismatchError, match="count: 300 records in the dataset, 200 requested"
+    ):
         fill(tmp_path, 200)
     assert contents(tmp_path) == before
 
@@ -245,14 +247,14 @@ def test_other_settings_are_refused_with_each_difference(tmp_path: Path) -> None
     with pytest.raises(DatasetMismatchError) as caught:
         fill(tmp_path, 10, asked=other)
     assert caught.value.differences == (
-        'sampler: "gcs" in the dataset, "ucs" asked for',
-        'policy: "mixed" in the dataset, "lengths" asked for',
-        "seed: 7 in the dataset, 8 asked for",
-        "budget: 8 in the dataset, 64 asked for",
-        'system.digest: "d1935" in the dataset, "eeeeeeee" asked for',
-        "composite_share: 0.25 in the dataset, 0.0 asked for",
+        'sampler: "gcs" in the dataset, "ucs" requested',
+        'policy: "mixed" in the dataset, "lengths" requested',
+        "seed: 7 in the dataset, 8 requested",
+        "budget: 8 in the dataset, 64 requested",
+        'system.digest: "d1935" in the dataset, "eeeeeeee" requested',
+        "composite_share: 0.25 in the dataset, 0.0 requested",
     )
-    assert "seed: 7 in the dataset, 8 asked for" in str(caught.value)
+    assert "seed: 7 in the dataset, 8 requested" in str(caught.value)
     assert contents(tmp_path) == before
 
 
@@ -274,7 +276,7 @@ def test_the_lock_is_the_directory_itself(tmp_path: Path) -> None:
 def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("mine")
-    with pytest.raises(DatasetCorruptError, match="not empty and holds no dataset"):
+    with pytest.raises(DatasetCorruptError, match="neither empty nor a dataset"):
         fill(tmp_path, 10)
     assert contents(tmp_path) == {name: b"mine"}
 
@@ -282,11 +284,14 @@ def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path, name: str) -
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is not the manifest"),
-        (b"{}", "is not the manifest"),
-        (b'{"name": "package"}', "is not the manifest"),
-        (b'{"format": "shioenv-dataset"}', "lacks 'schema_version'"),
-        (b'{"format": "shioenv-dataset", "schema_version": 99}', "schema_version is 99, this is 7"),
+        (b"", "is not a manifest"),
+        (b"{}", "is not a manifest"),
+        (b'{"name": "package"}', "is not a manifest"),
+        (b'{"format": "shioenv-dataset"}', "has no 'schema_version'"),
+        (
+            b'{"format": "shioenv-dataset", "schema_version": 99}',
+            "unsupported schema_version 99; this release reads up to 7",
+        ),
     ],
 )
 def test_a_damaged_manifest_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
@@ -322,8 +327,8 @@ def changed(value: object, *path: Any) -> Callable[[Any], object]:
         (changed(0.0, "limits", "cpu_seconds"), "the limit cpu_seconds is 0.0"),
         (changed(1, "shards", 0, "size"), r"unknown field size - at \$.shards\[0\]"),
         (changed(-1, "budget"), "budget is -1"),
-        (changed({"kind": "x"}, "origin"), "origin is"),
-        (without("horizon"), "lacks 'horizon'"),
+        (changed({"kind": "x"}, "origin"), "invalid origin"),
+        (without("horizon"), "has no 'horizon'"),
         (without("system", "digest"), r"missing required field digest - at \$.system"),
         (without("shards", 0, "sha256"), r"missing required field sha256 - at \$.shards\[0\]"),
     ],
@@ -370,7 +375,7 @@ def test_a_shard_that_is_gone_stays_listed_until_it_is_made_again(tmp_path: Path
     notes: list[str] = []
     with Store(tmp_path, plan(), 1200, kernel="6.1.0", report=notes.append) as store:
         assert store.kept == 200
-    assert notes == ["data/00000.ndjson is gone and is made again"]
+    assert notes == ["data/00000.ndjson is missing and will be generated again"]
     assert read_manifest(tmp_path).shards == listed
     fill(tmp_path, 1200, range(10))
     assert read_manifest(tmp_path).shards == listed
@@ -393,7 +398,7 @@ def test_a_dataset_without_any_of_its_shards_is_left_alone(tmp_path: Path, direc
     before = sorted(tmp_path.rglob("*")), contents(tmp_path / "a")
     with pytest.raises(DatasetCorruptError, match="lists finished shards, but none") as caught:
         fill(tmp_path / "a", 1200)
-    assert "bring the files back" in str(caught.value)
+    assert "restore the files" in str(caught.value)
     assert (sorted(tmp_path.rglob("*")), contents(tmp_path / "a")) == before
 
 
@@ -427,7 +432,7 @@ def test_a_shard_is_not_made_again_of_other_inputs(tmp_path: Path) -> None:
     with Store(tmp_path, plan(), 1200, kernel="6.1.0") as store:
         for number in range(1199):
             store.accept(number, record(number).input, record(number).input_args)
-        with pytest.raises(DatasetCorruptError, match="other inputs"):
+        with pytest.raises(DatasetCorruptError, match="inputs of its seed"):
             store.accept(1199, f"cd {HOME}; ls", ["ls"])
     assert read_manifest(tmp_path).shards == shards
 
@@ -464,7 +469,7 @@ def test_finished_shards_of_another_stream_are_noticed(tmp_path: Path) -> None:
     with Store(tmp_path, plan(), 3, kernel="6.1.0") as store:
         for number in range(2):
             store.accept(number, record(number).input, record(number).input_args)
-        with pytest.raises(DatasetCorruptError, match="other inputs"):
+        with pytest.raises(DatasetCorruptError, match="inputs of its seed"):
             store.accept(2, f"cd {HOME}; ls", ["ls"])
 
 
@@ -484,7 +489,7 @@ def test_a_record_of_another_input_in_a_journal_is_made_again(tmp_path: Path) ->
         ]
         assert asked == [0, 1, 2, 3, 4]
         store.append(line(4))
-    assert notes == [f"{directory}/data/00000.journal: record 4 is of another input, left out"]
+    assert notes == [f"{directory}/data/00000.journal: record 4 has another input and is skipped"]
     with Store(directory, plan(), 30, kernel="6.1.0") as store:
         for number in range(6):
             missing = store.accept(number, record(number).input, record(number).input_args)
@@ -509,7 +514,7 @@ def test_what_a_host_shows_of_the_systems_files_is_noted(tmp_path: Path) -> None
         store.made_over("names over ext4")
     assert read_manifest(tmp_path).layers == ("names over ext4", "part over xfs")
     assert notes == [
-        "the lower layer is part over xfs here, records were made over names over ext4"
+        "note: the lower layer is part over xfs here, earlier records have names over ext4"
     ]
 
 
@@ -519,7 +524,7 @@ def test_a_new_kernel_is_added_and_told(tmp_path: Path) -> None:
     store = Store(tmp_path, plan(), 10, kernel="6.9.0", report=notes.append)
     store.close()
     assert store.manifest.kernels == ("6.1.0", "6.9.0")
-    assert notes == ["this host's kernel is 6.9.0, records were made under 6.1.0"]
+    assert notes == ["note: this host's kernel is 6.9.0, earlier records have 6.1.0"]
     done = fill(tmp_path, 10)
     with Store(tmp_path, plan(), 10, kernel="7.0.0") as store:  # nothing left to do
         assert store.manifest.kernels == done.kernels
@@ -542,7 +547,7 @@ def test_a_full_disk_is_an_error_that_loses_nothing(
         patch.setattr(os, "pwrite", full)
         with pytest.raises(DatasetStorageError, match="No space left on device") as caught:
             fill(tmp_path / "a", 50)
-    assert "nothing finished is lost" in str(caught.value)
+    assert "the same command to resume" in str(caught.value)
     fill(tmp_path / "a", 50)
     assert contents(tmp_path / "a") == contents(tmp_path / "whole")
 
@@ -586,9 +591,7 @@ def test_reading_names_file_and_line(tmp_path: Path) -> None:
 def test_shards_with_fewer_records_than_listed_are_noticed(tmp_path: Path, check: bool) -> None:
     fill(tmp_path, 1200)
     (tmp_path / "data/00000.ndjson").write_bytes(b"")
-    with pytest.raises(
-        DatasetCorruptError, match=r"00000\.ndjson has 0 records, the manifest says"
-    ):
+    with pytest.raises(DatasetCorruptError, match=r"00000\.ndjson has 0 records, but"):
         list(read_records(tmp_path, check=check))
 
 
@@ -603,7 +606,7 @@ def test_checked_reading_gives_no_record_of_a_changed_shard(tmp_path: Path) -> N
     with pytest.raises(DatasetCorruptError, match=r"00001\.ndjson was changed: its SHA-256 is"):
         next(records)
     shard.write_bytes(content.replace(b'"exit_code":0', b'"exit_code":NaN', 1))
-    with pytest.raises(DatasetCorruptError, match=r"00001\.ndjson:1: .*no finite number"):
+    with pytest.raises(DatasetCorruptError, match=r"00001\.ndjson:1: .*not a finite number"):
         list(read_records(tmp_path, check=True))
 
 

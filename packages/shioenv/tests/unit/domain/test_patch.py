@@ -57,7 +57,7 @@ def test_a_value_added_is_not_changed_by_a_later_operation() -> None:
     ],
 )
 def test_an_operation_that_does_not_fit_is_named(operation: tuple[str, ...]) -> None:
-    with pytest.raises(PatchError, match="does not fit"):
+    with pytest.raises(PatchError, match="does not apply"):
         ContextPatch((operation,)).apply(DOCUMENT)
 
 

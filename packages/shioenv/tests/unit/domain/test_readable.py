@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shioenv.domain.context import pointer
 from shioenv.domain.names import file_key, name_text
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import pointer
 from shioenv.domain.readable import changes, file_name, readable_name
 from shioenv.errors import PatchError
 

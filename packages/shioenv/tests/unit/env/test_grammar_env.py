@@ -215,14 +215,14 @@ def test_start_directories_have_values_of_their_own() -> None:
             while info["leftmost"]:
                 *_, info = env.step(env.action_space.sample(mask=info["action_mask"]))
             assert f"{'ba'[cwd == '/b']}-file" not in info["input"]
-    with pytest.raises(EnvironmentOptionError, match="none of this"):
+    with pytest.raises(EnvironmentOptionError, match="not a start directory"):
         env.reset(options={"cwd": "/c"})
 
 
 def test_unknown_command_is_refused() -> None:
     with pytest.raises(UnknownGrammarError, match="did you mean ls"):
         make(commands=["lls"])
-    with pytest.raises(EnvironmentOptionError, match="names, not 'ls'"):
+    with pytest.raises(EnvironmentOptionError, match="must be a list, got 'ls'"):
         make(commands="ls")
 
 

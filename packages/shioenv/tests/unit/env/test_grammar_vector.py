@@ -14,7 +14,7 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics as VectorStatistic
 
 from shioenv import registration
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.scripted import Asked
+from shioenv.domain.runner import ScriptedCall
 from shioenv.env.grammar_env import GrammarEnv
 from shioenv.env.rewards import Gate, irreducibility, necessary
 from shioenv.env.vector import GrammarVectorEnv
@@ -114,7 +114,7 @@ def test_step_that_defers_waits_for_no_execution() -> None:
     gate = threading.Event()
 
     class Waiting(ScriptedShell):
-        def answer_to(self, asked: Asked) -> Behavior | None:
+        def answer_to(self, asked: ScriptedCall) -> Behavior | None:
             assert gate.wait(60)
             return super().answer_to(asked)
 
@@ -130,7 +130,7 @@ def test_reset_scores_nothing_more_of_what_was_written_before() -> None:
     started: list[str] = []
 
     class Waiting(ScriptedShell):
-        def answer_to(self, asked: Asked) -> Behavior | None:
+        def answer_to(self, asked: ScriptedCall) -> Behavior | None:
             started.append(asked.text)
             assert gate.wait(60)
             return super().answer_to(asked)
@@ -157,7 +157,7 @@ def test_sessions_are_scored_side_by_side_in_so_many_sandboxes() -> None:
     class Meeting(ScriptedShell):
         met = False
 
-        def answer_to(self, asked: Asked) -> Behavior | None:
+        def answer_to(self, asked: ScriptedCall) -> Behavior | None:
             if not self.met:
                 self.met = True
                 begun.append(both.wait(60))

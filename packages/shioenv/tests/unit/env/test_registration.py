@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from support.nightly import by_day
 from support.paths import ROOT
 
 MAKE = "env = gymnasium.make('ShIOEnv-v0'); assert env.spec.id == 'ShIOEnv-v0'"
@@ -74,7 +75,7 @@ IDIOMS = {
 }
 
 
-@pytest.mark.parametrize("idiom", IDIOMS)
+@pytest.mark.parametrize("idiom", by_day([*IDIOMS], 2))
 def test_gymnasiums_own_idioms_work(idiom: str) -> None:
     python(*IDIOMS[idiom])
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.scripted import Asked
+from shioenv.domain.runner import ScriptedCall
 from shioenv.env.rewards import SEES_ALONE, Gate, Reward, irreducibility, necessary, paper_v1
 from shioenv.env.scorer import ScoredSession
 from shioenv.env.shio_env import ShIOEnv
@@ -29,7 +29,7 @@ TABLE = {
 class Hashing(ScriptedShell):
     """Prints another text for every line."""
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         return Behavior(0, sha256(asked.text.encode()).digest())
 
 

@@ -556,7 +556,7 @@ def test_rendering_an_estimate_and_an_undefined_score() -> None:
     play(env, [*row("echo", *"abcd"), EXECUTE])
     assert "irreducibility 1.000 (estimated, standard error " in (env.render() or "")
     play(env, [*row("ls"), EXECUTE])
-    assert "irreducibility undefined, nothing to remove" in (env.render() or "")
+    assert "irreducibility undefined, no argument can be removed" in (env.render() or "")
 
 
 def test_rendering_without_a_mode_is_nothing() -> None:

@@ -17,7 +17,7 @@ from support.waiting import Clock, let_time_pass, wait_until
 
 
 def test_short_executions_are_one_at_a_time(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(lanes, "PATIENCE", (60.0, 60.0))
+    monkeypatch.setattr(lanes, "WAITING_SECONDS", (60.0, 60.0))
     turns, inside, most = Turns(), 0, 0
 
     def execute() -> None:
@@ -37,7 +37,7 @@ def test_short_executions_are_one_at_a_time(monkeypatch) -> None:  # type: ignor
 
 
 def test_a_task_that_does_not_wait_is_done_before_the_next_begins(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(lanes, "PATIENCE", (60.0, 60.0))
+    monkeypatch.setattr(lanes, "WAITING_SECONDS", (60.0, 60.0))
     turns, told = Turns(), []
 
     def execute() -> None:
@@ -80,7 +80,7 @@ def test_who_waited_goes_on_before_what_began_later(monkeypatch) -> None:  # typ
     """The first task waits and a second one begins. As soon as the first one can continue, the
     second one yields between two executions, and a third one does not begin.
     """
-    monkeypatch.setattr(lanes, "PATIENCE", (0.05, 0.05))
+    monkeypatch.setattr(lanes, "WAITING_SECONDS", (0.05, 0.05))
     turns, told = Turns(), []
     slept, asks = threading.Event(), threading.Event()
 
@@ -88,7 +88,7 @@ def test_who_waited_goes_on_before_what_began_later(monkeypatch) -> None:  # typ
         task = turns.begin()
         with turns.turn(task):
             assert slept.wait(30)
-        monkeypatch.setattr(lanes, "PATIENCE", (60.0, 60.0))
+        monkeypatch.setattr(lanes, "WAITING_SECONDS", (60.0, 60.0))
         asks.set()
         for _ in range(3):
             with turns.turn(task):
@@ -134,22 +134,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_patience_follows_what_executions_take(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "PATIENCE", (0.001, 0.006))
+    monkeypatch.setattr(lanes, "WAITING_SECONDS", (0.001, 0.006))
     turns = Turns()
     task = turns.begin()
-    assert turns._patience() == 0.001
+    assert turns._waiting_seconds() == 0.001
     for _ in range(200):
         with turns.turn(task):
             clock.move(0.002)
-    assert turns._patience() == pytest.approx(0.004, rel=0.01)
+    assert turns._waiting_seconds() == pytest.approx(0.004, rel=0.01)
     for _ in range(300):
         with turns.turn(task):
             clock.move(0.1)
-    assert turns._patience() == 0.006
+    assert turns._waiting_seconds() == 0.006
     for _ in range(300):
         with turns.turn(task):
             pass
-    assert turns._patience() == 0.001
+    assert turns._waiting_seconds() == 0.001
 
 
 def test_nobody_executes_beside_one_that_is_alone(tmp_path: Path) -> None:

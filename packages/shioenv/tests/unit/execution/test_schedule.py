@@ -78,7 +78,7 @@ def test_what_fails_every_time_is_named() -> None:
     for _ in range(ATTEMPTS - 1):
         schedule.take()
         schedule.again(7, "it broke")
-    with pytest.raises(GenerationError, match="record 7 could not be made in 5 attempts") as caught:
+    with pytest.raises(GenerationError, match="record 7 failed in 5 attempts") as caught:
         schedule.again(7, "it broke at last")
     assert "it broke at last" in caught.value.message
     assert caught.value.hint == "its input: echo x"

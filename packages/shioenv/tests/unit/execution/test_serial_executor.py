@@ -47,7 +47,7 @@ def test_a_task_whose_sandbox_broke_is_begun_again_in_a_new_one(tmp_path: Path) 
     assert [number for number, _ in found] == [0, 1, 2]
     assert [one.closed for one in openings.opened] == [True, True]
     assert executor.retried == 1
-    with pytest.raises(GenerationError, match="input 3 could not be made"):
+    with pytest.raises(GenerationError, match="input 3 failed"):
         list(
             executor.map(NumberedJob(run, str(tmp_path), what="input"), [(3, "echo always-broken")])
         )

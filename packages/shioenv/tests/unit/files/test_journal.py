@@ -56,8 +56,8 @@ def test_damaged_lines_and_a_torn_end_are_left_out_and_told(tmp_path: Path) -> N
     journal = opened(path, notes)
     assert journal.values == {1: "a"}
     assert notes == [
-        f"{path}: 2 lines are damaged and left out; the others are kept",
-        f"{path}: the last 17 bytes are torn and are left out",
+        f"{path}: skipped 2 damaged lines; the others are kept",
+        f"{path}: removed an incomplete line of 17 bytes at the end",
     ]
     journal.append(5, "e", b'[5, "e"]')
     journal.close()

@@ -9,12 +9,10 @@ from random import Random
 import pytest
 
 from shioenv.grammar.bind import stand_in_catalogue
-from shioenv.grammar.faults import FaultKind
 from shioenv.grammar.kinds import KINDS, TOKEN_KINDS
-from shioenv.grammar.library import load_grammar
 from shioenv.grammar.load import read_grammar
+from shioenv.grammar.notation import FaultKind
 from shioenv.grammar.parts import LONGEST, draw_number
-from shioenv.grammar.recognise import Recogniser
 from shioenv.grammar.spelling import received_form, spelt
 from shioenv.grammar.system_tokens import SYSTEM_TOKENS
 from shioenv.grammar.validation import check
@@ -110,53 +108,6 @@ def test_a_word_is_what_its_program_gets(text: str, word: str) -> None:
 @pytest.mark.parametrize("quotes", ["", "'", '"'])
 def test_a_word_that_was_spelt_reads_back(text: str, quotes: str) -> None:
     assert received_form(spelt(text, quotes)) == text.replace(" ", "\x01")
-
-
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ("head", ["-n 37", "-n37", "--lines=37", "--lines 37", "--li=37", "-37", "-c '12'"]),
-        ("cut", ["-d' '", '-d " "', r"-d\ ", "-f 2-9,14", '--fields="3"', "-d %"]),
-        ("tar", ["-z<ns>", "<ns>x<ns>", "<ns>f out/of/it.tgz", "-C /srv/www"]),
-        ("find", ['-name "*.rs"', r"-name \*.rs", "-name *.rs", "-mtime -13", "-size +73M"]),
-        ("grep", ["-A 17", "--include=*.rs", "'fo[ox]$'", '"two words"', "-e fu.*"]),
-        ("chmod", ["0711", "o-rwx", "some/where", "-x"]),
-        ("sort", ["-k 3,4n", "-k7", "-t '%'"]),
-        ("curl", ["https://example.org/a?b=c", "-o page.html", "-H 'X-Y: z'"]),
-        ("touch", ["-d '3 weeks ago'", "-t 200203040506"]),
-    ],
-)
-def test_values_and_spellings_that_no_list_holds_are_derived(
-    command: str, words: list[str]
-) -> None:
-    recogniser = Recogniser(load_grammar(command))
-    assert [word for word in words if not recogniser.derives_argument(word)] == []
-
-
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ("head", ["-n tenfold", "-J", "--lnes=3", "-q3"]),
-        ("cut", ["-d ab", "-f one"]),
-        ("tar", ["--bogus", "--no=1"]),
-        ("find", ["-naem", "-size big", "-type e"]),
-        ("chmod", ["--recursively", "-R=1"]),
-        ("df", ["--output=sauce"]),
-        ("rm", ["-a", "--a", "--all"]),
-    ],
-)
-def test_mistakes_are_not_derived(command: str, words: list[str]) -> None:
-    recogniser = Recogniser(load_grammar(command))
-    assert [word for word in words if recogniser.derives_argument(word)] == []
-
-
-def test_a_kind_stands_behind_the_name_and_an_unknown_one_is_a_fault() -> None:
-    body = "start x <a>\n<a> : {} = 1 | 2 | 3\n"
-    loaded = read_grammar(HEADER + body.format("number"), "x.grammar")
-    assert Recogniser(loaded.grammar).derives(["x", "77"])
-    assert not Recogniser(loaded.grammar).derives(["x", "y"])
-    (fault,) = read_grammar(HEADER + body.format("nubmer"), "x.grammar").faults
-    assert "did you mean number" in fault.message
 
 
 @pytest.mark.parametrize(

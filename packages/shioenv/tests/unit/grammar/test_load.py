@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from shioenv.errors import UnknownGrammarError
-from shioenv.grammar.faults import Fault, FaultKind
 from shioenv.grammar.library import load_grammar
 from shioenv.grammar.load import Loaded, read_grammar
+from shioenv.grammar.notation import Fault, FaultKind
 from shioenv.grammar.symbols import Nonterminal, TerminalText
 from shioenv.grammar.validation import check
 
@@ -240,7 +240,7 @@ def test_a_nonterminal_that_never_ends_is_a_fault() -> None:
 def test_left_recursion_is_a_fault() -> None:
     kind, message = one_fault("start x <a>\n<a> = p | <a> q\n")
     assert kind is FaultKind.ENDLESS
-    assert "comes back to itself" in message
+    assert "is left-recursive" in message
 
 
 def test_an_alternative_written_twice_is_a_duplicate() -> None:
@@ -266,7 +266,7 @@ def test_several_arguments_inside_a_word_are_a_fault() -> None:
 
 def test_misspelt_attributes_are_reported() -> None:
     assert "did you mean %weight?" in one_fault("start x p %wieght 3\n")[1]
-    assert "means nothing here" in one_fault("start x p %alone\n")[1]
+    assert "is not valid here" in one_fault("start x p %alone\n")[1]
 
 
 def test_a_command_may_be_called_like_a_shared_definition() -> None:
@@ -351,7 +351,7 @@ def test_reasons_for_options_that_help_does_not_show() -> None:
     ("name", "hint"),
     [
         ("mime", "did you mean {directory}/mine.grammar?"),
-        ("sleep", "shioenv grammar draft sleep > {directory}/sleep.grammar writes a first one"),
+        ("sleep", "draft one: shioenv grammar draft sleep > {directory}/sleep.grammar"),
     ],
 )
 def test_a_file_that_is_missing_is_named_with_what_to_do(
@@ -360,12 +360,12 @@ def test_a_file_that_is_missing_is_named_with_what_to_do(
     (tmp_path / "mine.grammar").touch()
     with pytest.raises(UnknownGrammarError) as caught:
         load_grammar(name, directory=tmp_path)
-    assert caught.value.message == f"there is no file {tmp_path}/{name}.grammar"
+    assert caught.value.message == f"no such file: {tmp_path}/{name}.grammar"
     assert caught.value.hint == hint.format(directory=tmp_path)
 
 
 def test_a_value_attached_to_an_option_of_several_letters_is_a_fault() -> None:
     (fault,) = faults("start x <option> <v>\noptions\n  -V:<v>\n<v> : text = a | b\n")
     assert fault.kind == FaultKind.SYNTAX
-    assert "-V: has several letters: its value stands behind a blank" in fault.message
+    assert "-V: has several letters: write a blank before its value" in fault.message
     assert fault.line == HEADER_LINES + 3

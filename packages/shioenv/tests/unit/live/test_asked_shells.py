@@ -9,10 +9,9 @@ import pytest
 from shioenv.behavior.typed_rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.runner import Answer, Pristine, State
-from shioenv.domain.scripted import ScriptedRunner
+from shioenv.domain.runner import Answer, Pristine, ScriptedRunner, State
 from shioenv.errors import Abstained, EpisodeError, LimitsError, ShellEndedError
-from shioenv.live.model_shell import AskedShell, HybridShell, RepeatedShell
+from shioenv.live.model_shell import HybridShell, ModelShell, RepeatedShell
 from shioenv.live.resident import ResidentShell
 from support.scripted_machine import ScriptedMachine, scripted_context
 
@@ -44,7 +43,7 @@ def start(pristine: Pristine | None = None) -> State:
 def test_a_model_answers_each_line_in_the_state_that_the_lines_before_left() -> None:
     runner = ScriptedRunner(table={"cd elsewhere": MOVES, "pwd": Behavior(0, b"/elsewhere\n")})
     closed: list[bool] = []
-    with AskedShell(runner, start(), lambda: closed.append(True)) as shell:
+    with ModelShell(runner, start(), lambda: closed.append(True)) as shell:
         assert shell.run("cd elsewhere") == MOVES
         assert shell.answer is not None
         shell.run("pwd", timeout=2)
@@ -63,7 +62,7 @@ def test_a_model_answers_each_line_in_the_state_that_the_lines_before_left() -> 
     assert closed == [True]
     with pytest.raises(ShellEndedError, match="'pwd' cannot be run"):
         shell.run("pwd")
-    with pytest.raises(EpisodeError, match="AskedShell"):
+    with pytest.raises(EpisodeError, match="ModelShell"):
         shell.__getstate__()
 
 
@@ -73,7 +72,7 @@ def test_a_model_answers_each_line_in_the_state_that_the_lines_before_left() -> 
     ids=["time", "signal"],
 )
 def test_a_line_that_ends_the_shell_ends_it_in_a_models_answer_too(behavior: Behavior) -> None:
-    shell = AskedShell(ScriptedRunner(table={"last": behavior}), start())
+    shell = ModelShell(ScriptedRunner(table={"last": behavior}), start())
     shell.run("last")
     assert shell.ended
 

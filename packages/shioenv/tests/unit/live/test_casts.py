@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import DatasetStorageError, OutputExistsError
-from shioenv.live.asciicast import Cast, CurrentLine, Harmless, marker, read_cast
+from shioenv.live.asciicast import AsciicastWriter, CurrentLine, Harmless, marker, read_asciicast
 
 SEQUENCES = [
     *("\x1b[31m", "\x1b[2J", "\x1b[?25l", "\x1b7", "\x1bM", "\x1b[1;1H", "plain", "\r\n", "é"),
@@ -28,17 +28,17 @@ HARMLESS = re.compile(r"\x1b(?:\[(?:[0-9;]*[A-HJKLMPSTXdfmr@]|\?(?:25|1049|2004)
 def test_what_was_shown_and_typed_is_read_again(events: list[tuple[str, bytes]]) -> None:
     with tempfile.TemporaryDirectory() as top:
         file = Path(top) / "cast"
-        with Cast(file, "title", rows=3, columns=9) as cast:
+        with AsciicastWriter(file, "title", rows=3, columns=9) as cast:
             for kind, data in events:
-                (cast.shown if kind == "o" else cast.typed)(data)
-            cast.marked("mark")
-            cast.did("ls", Behavior(2, b"x"))
+                (cast.write_output if kind == "o" else cast.write_input)(data)
+            cast.write_marker("mark")
+            cast.write_behavior("ls", Behavior(2, b"x"))
         cast.close()
         header = json.loads(file.read_text().splitlines()[0])
         assert {name: header[name] for name in ("version", "width", "height", "title")} == {
             "version": 2, "width": 9, "height": 3, "title": "title",
         }  # fmt: skip
-        read = list(read_cast(file))
+        read = list(read_asciicast(file))
     assert [event.text for event in read if event.kind == "m"] == [
         "mark", marker("ls", Behavior(2, b"x")),
     ]  # fmt: skip
@@ -53,11 +53,11 @@ def test_what_was_shown_and_typed_is_read_again(events: list[tuple[str, bytes]])
 def test_a_damaged_recording_is_read_as_far_as_it_is_one(tmp_path: Path) -> None:
     file = tmp_path / "cast"
     file.write_text('{"version": 2}\n[1, "o", "a"]\n[2, "o"]\n\n["x", "o", "b"]\n[3, "i", "c')
-    assert [event.text for event in read_cast(file)] == ["a"]
+    assert [event.text for event in read_asciicast(file)] == ["a"]
     with pytest.raises(OutputExistsError):
-        Cast(file, "again")
+        AsciicastWriter(file, "again")
     with pytest.raises(DatasetStorageError):
-        Cast(tmp_path / "missing" / "cast", "nowhere")
+        AsciicastWriter(tmp_path / "missing" / "cast", "nowhere")
 
 
 @given(st.lists(st.sampled_from(SEQUENCES), max_size=8), st.data())

@@ -27,9 +27,9 @@ from shioenv.live.entered import (
     Running,
     end_group,
     group_of,
+    parse_control_line,
     send_first,
     start,
-    told,
 )
 from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished, runner_seat, started
 from shioenv.sandbox.base import LONGEST_INPUT, Entered, Execution, Limits
@@ -142,7 +142,7 @@ def test_what_a_killed_command_and_its_words_say_is_no_status(machine: ScriptedM
 def test_a_line_of_the_talk_is_a_word_and_a_number(
     line: bytes, expected: tuple[str, int] | None
 ) -> None:
-    assert told(line) == expected
+    assert parse_control_line(line) == expected
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_group_is_read_and_no_byte_more() -> None:
 def test_words_that_cannot_be_sent_close_all_ends() -> None:
     entered, theirs = ends_of(b"")
     theirs.close()
-    with pytest.raises(SandboxError, match="could not be started"):
+    with pytest.raises(SandboxError, match="cannot start the command"):
         send_first(entered, b"words")
     for end in (entered.talk, entered.output, entered.errors):
         with pytest.raises(OSError, match="Bad file descriptor"):
@@ -363,5 +363,5 @@ def test_an_entered_machine_tells_a_network_that_is_not_pristine(
 
 @pytest.mark.parametrize("limits", [Limits(sandbox="microvm"), Limits(without_shell_state=True)])
 def test_a_machine_is_entered_in_namespaces_alone(limits: Limits) -> None:
-    with pytest.raises(UsageError, match="in namespaces alone"):
+    with pytest.raises(UsageError, match="only with the sandbox namespaces"):
         EnteredMachine(ScriptedMachine().system, limits)

@@ -82,7 +82,7 @@ def test_a_line_that_does_something_else_again_is_named() -> None:
     shell = opened(machine)
     shell.run("echo a")
     shell.run("count")
-    with pytest.raises(ForkError, match=r"line 2 did something else .* 'count'"):
+    with pytest.raises(ForkError, match=r"line 2 behaved differently .* 'count'"):
         shell.fork()
     assert machine.lent[1].given_back
     assert shell.fork(exact=False).state.history == ("echo a", "count")
@@ -93,7 +93,7 @@ def test_changes_that_come_out_otherwise_are_refused() -> None:
     shell = opened(machine)
     shell.run("put a one")
     machine.lent[0].files["left"] = "by a process that goes on"
-    with pytest.raises(ForkError, match="the lines changed something else"):
+    with pytest.raises(ForkError, match="the replayed lines made other changes"):
         shell.fork()
 
 
@@ -103,7 +103,7 @@ def test_lines_behind_an_end_are_refused() -> None:
     shell.run("exit 0")
     machine.lent[0].ended = False
     shell.run("echo")
-    with pytest.raises(ForkError, match="had ended before line 2"):
+    with pytest.raises(ForkError, match="ended before line 2"):
         shell.fork()
 
 
@@ -131,9 +131,9 @@ def test_a_saved_shell_is_restored_on_the_same_system_alone(
     assert all(each is not None and each <= 5 for each in machine.timeouts[4:])
     again.save(file)  # what all lines did is known already
     machine.system.digest = "1" * 64
-    with pytest.raises(SavedShellError, match="of another system: scripted 0000") as caught:
+    with pytest.raises(SavedShellError, match="belongs to another system: scripted 0000") as caught:
         restore(file)
-    assert caught.value.hint == "the system here is scripted 1111111111111111"
+    assert caught.value.hint == "the system of this host is scripted 1111111111111111"
     assert machine.closed == 2
 
 
@@ -144,9 +144,9 @@ def test_a_file_that_takes_too_long_or_does_something_else_is_refused(
     shell = opened(machine)
     shell.run("count")
     shell.save(file)
-    with pytest.raises(SavedShellError, match=r"saved: line 1 did something else"):
+    with pytest.raises(SavedShellError, match=r"saved: line 1 behaved differently"):
         restore(file)
-    with pytest.raises(SavedShellError, match=r"lines 1 to 1 of 1 took over 1e-09 s"):
+    with pytest.raises(SavedShellError, match=r"lines 1 to 1 of 1 took more than 1e-09 s"):
         restore(file, seconds=1e-9)
     with pytest.raises(LimitsError, match="seconds"):
         restore(file, seconds=0)
@@ -172,9 +172,9 @@ def test_other_errors_close_what_was_opened(machine: ScriptedMachine, tmp_path: 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"format": "other"}, "is of another format: 'other'"),
-        ({"cwd": 3}, "is no saved shell"),
-        ({"lines": [{"line": "x", "did": "", "timeout": -1}]}, "is no saved shell: the limit"),
+        ({"format": "other"}, "has an unknown format: 'other'"),
+        ({"cwd": 3}, "is not a saved shell"),
+        ({"lines": [{"line": "x", "did": "", "timeout": -1}]}, "is not a saved shell: the limit"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
@@ -185,9 +185,9 @@ def test_a_damaged_file_is_refused(tmp_path: Path, change: dict[str, Any], said:
     with pytest.raises(SavedShellError, match=said):
         restore(file)
     file.write_bytes(b"{")
-    with pytest.raises(SavedShellError, match="is no saved shell"):
+    with pytest.raises(SavedShellError, match="is not a saved shell"):
         restore(file)
-    with pytest.raises(SavedShellError, match="is no saved shell"):
+    with pytest.raises(SavedShellError, match="is not a saved shell"):
         restore(tmp_path / "missing")
 
 

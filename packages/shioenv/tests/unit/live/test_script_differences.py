@@ -6,8 +6,8 @@ from typing import Any
 
 from shioenv.live.model_shell import RepeatedShell
 from shioenv.live.resident import ResidentShell
-from shioenv.live.shell_conformance import OTHERWISE, SCRIPTS, differences, refuses_lines
 from support.scripted_machine import ScriptedMachine
+from support.shell_conformance import OTHERWISE, SCRIPTS, differences, refuses_lines
 
 SCRIPT = ("put a one", "echo $x", "put b two", "rm a", "rm a", "exit 2", "echo never")
 

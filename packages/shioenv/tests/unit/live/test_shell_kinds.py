@@ -11,7 +11,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import MissingExtraError, StartDirectoryError, UsageError
 from shioenv.live import answerer, shells
-from shioenv.live.model_shell import AskedShell, HybridShell
+from shioenv.live.model_shell import HybridShell, ModelShell
 from shioenv.live.resident import ResidentShell
 from shioenv.live.shells import SPARE, SPARE_SECONDS, Shells, answered_by, interrupt
 from support.scripted_machine import ScriptedMachine, scripted_context
@@ -75,7 +75,7 @@ def test_a_model_answers_alone(machine: ScriptedMachine) -> None:
         assert opened.system == "of-the-model"
         opened.make_ready()
         shell = opened.open()
-        assert isinstance(shell, AskedShell)
+        assert isinstance(shell, ModelShell)
         assert answered_by(shell) == ("model", None)
         shell.run("sure")
         assert answered_by(shell) == ("model", 1.0)

@@ -15,7 +15,7 @@ import pytest
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
-from shioenv.live.asciicast import Cast, read_cast
+from shioenv.live.asciicast import AsciicastWriter, read_asciicast
 from shioenv.live.attached import TerminalShell
 from support.waiting import wait_until
 
@@ -142,7 +142,7 @@ def test_keys_and_screen_are_passed_on_and_recorded(
     keyboard, keys = os.pipe()
     prompts: list[Behavior] = []
     file = tmp_path / "cast"
-    with Cast(file, "shell") as recording, opened(runner) as shell:
+    with AsciicastWriter(file, "shell") as recording, opened(runner) as shell:
         attached = Attached(shell, keyboard, recording=recording, at_prompt=prompts.append)
         os.write(keys, b"cd there\n")
         assert os.read(runner.slave, 99) == b"cd there\n"
@@ -151,7 +151,7 @@ def test_keys_and_screen_are_passed_on_and_recorded(
         runner.hang_up()
         attached.join()
     assert prompts == [CHANGED]
-    events = list(read_cast(file))
+    events = list(read_asciicast(file))
     assert "".join(event.text for event in events if event.kind == "i") == "cd there\n"
     assert "bye" in "".join(event.text for event in events if event.kind == "o")
     assert [json.loads(event.text)["line"] for event in events if event.kind == "m"] == [None]

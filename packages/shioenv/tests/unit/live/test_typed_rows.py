@@ -69,7 +69,7 @@ def test_taking_back_is_as_never_typed_and_a_fork_goes_its_own_way(
         typed.run(row)
     kept = rows[: len(rows) - count] if count <= len(rows) else None
     if kept is None:
-        with pytest.raises(UsageError, match=f"{count} rows cannot be taken back"):
+        with pytest.raises(UsageError, match=f"cannot undo {count} rows"):
             typed.undo(count)
         return
     typed.undo(count)
@@ -129,7 +129,7 @@ def test_a_row_beside_has_the_files_and_not_the_shell(keeps_shells: bool) -> Non
 
 def test_a_killed_shell_beside_is_named_and_not_kept() -> None:
     typed = terminal(ScriptedMachine(keeps_shells=False))
-    with pytest.raises(TerminalError, match="the shell that was to run 'die' was killed"):
+    with pytest.raises(TerminalError, match="the shell was killed before it ran 'die'"):
         typed.beside("die")
     assert typed.rows == []
 

@@ -20,7 +20,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.record import Record, ScoredSegment
-from shioenv.domain.scripted import Asked, ScriptedRunner
+from shioenv.domain.runner import ScriptedCall, ScriptedRunner
 from shioenv.irreducibility.scoring import UNSCORED, Scoring
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.volatility import merges, unsettled
@@ -36,7 +36,7 @@ class Says(ScriptedRunner):
         super().__init__()
         self.output = output.encode()
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         return Behavior(exit_code=0, output=self.output, patch=ContextPatch(()))
 
 
@@ -84,7 +84,7 @@ class Reaches(ScriptedRunner):
         super().__init__()
         self.name, self.reaching, self.whole = name, runs, 0
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         if asked.text.endswith(" -l"):
             self.whole += 1
             if self.whole not in self.reaching:
@@ -127,7 +127,7 @@ class Channels(ScriptedRunner):
         super().__init__()
         self.stdout, self.stderr, self.odd = stdout, stderr, odd
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         if not asked.text.endswith("-l"):
             return Behavior(0, b"other")
         if asked.separate:
@@ -172,7 +172,7 @@ class Counts(ScriptedRunner):
         super().__init__()
         self.stderr = stderr
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         number = len(self.asked)
         patch = ContextPatch((("a", f"/fs/{number}", {}),))
         if asked.separate:
@@ -203,7 +203,7 @@ class Ordered(ScriptedRunner):
         super().__init__()
         self.told = told
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         return Behavior(0, asked.order.encode() if asked.order in self.told else b"")
 
 
@@ -320,7 +320,7 @@ class Breaks(ScriptedRunner):
         super().__init__()
         self.endings, self.left = endings, times
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         if asked.text.endswith(self.endings) and self.left:
             self.left -= 1
             return Behavior(137, b"", limits_hit=("sandboxes",), volatile=True)
@@ -358,7 +358,7 @@ class Writes(ScriptedRunner):
         super().__init__()
         self.content = content.encode()
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         shown = asked.text.endswith("\ncat -- '/home/my list' /etc/b")
         return Behavior(
             exit_code=0,
@@ -379,7 +379,7 @@ class WritesMany(ScriptedRunner):
         super().__init__()
         self.names = [f"{number:0{length}}" for number in range(files)]
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         assert len(asked.text.encode()) < LONGEST_INPUT
         shown = "\ncat --" in asked.text and asked.text.endswith(self.names[-1])
         digests = dict.fromkeys(self.names, "d")
@@ -406,7 +406,7 @@ class WritesEmpty(ScriptedRunner):
         super().__init__()
         self.filled = filled
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         empty = dict.fromkeys(["new", "x" * LONGEST_INPUT], hashlib.sha256(b"").hexdigest())
         digests = empty | dict.fromkeys(self.filled, "d")
         return Behavior(exit_code=0, output=b"", content_digests=digests)
@@ -427,7 +427,7 @@ class Dates(ScriptedRunner):
         super().__init__()
         self.patch = ContextPatch(operations)
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         return Behavior(exit_code=0, output=b"", patch=self.patch)
 
 
@@ -467,7 +467,7 @@ class Hangs(ScriptedRunner):
         super().__init__()
         self.given: list[float | None] = []
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         hangs = "-c" not in asked.text
         if hangs:
             self.given.append(asked.wall_seconds)
@@ -496,7 +496,7 @@ class Waits(Says):
         self.given: list[float] = []
         self.seconds = 0.0
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         if asked.wall_seconds is not None:
             self.given.append(asked.wall_seconds)
         if "-c1" not in asked.text:
@@ -517,7 +517,7 @@ class Works(ScriptedRunner):
 
     seconds = 0.0
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         hangs, works = "-c" not in asked.text, "-q" not in asked.text
         self.waited = hangs
         given = 2.0 if asked.wall_seconds is None else asked.wall_seconds
@@ -548,7 +548,7 @@ class Lags(ScriptedRunner):
         self._always = always
         self._is_alone = False
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         late = self._always or ("-a" not in asked.text and not self._is_alone)
         said = b"" if late else b"here\n"
         reached = ("background_seconds",) if late else ()
@@ -584,7 +584,7 @@ class Among(Says):
         self._own, self._neighbours = own, neighbours
         self.waited_in_vain = False
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         if asked.separate:
             self._own.set()
             self.waited_in_vain = not self._neighbours.wait(5)
@@ -611,7 +611,7 @@ class Limited(Channels):
         super().__init__(b"", b"")
         self.pieces = pieces
 
-    def answer_to(self, asked: Asked) -> Behavior:
+    def answer_to(self, asked: ScriptedCall) -> Behavior:
         written = [b"".join(piece for at, piece in self.pieces if at == n) for n in (1, 2)]
         if not asked.separate:
             written = [b"".join(piece for _, piece in self.pieces)]
@@ -664,7 +664,7 @@ def test_runs_that_are_cut_off_and_differ_before_that_make_a_record_volatile() -
     class Varying(Limited):
         """Writes another text once it has two pipes."""
 
-        def answer_to(self, asked: Asked) -> Behavior:
+        def answer_to(self, asked: ScriptedCall) -> Behavior:
             self.pieces = ((1, b"xy"[asked.separate :] * 40), (2, b"e" * 40))
             return super().answer_to(asked)
 

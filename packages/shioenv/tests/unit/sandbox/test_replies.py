@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shioenv.errors import SandboxError
-from shioenv.sandbox import scanned
+from shioenv.sandbox import base
 from shioenv.sandbox.base import Execution, FileChange, FileStat, Limits
 from shioenv.sandbox.namespaces import wire
 from shioenv.system.host_diagnosis import failure, no_user_namespace
@@ -52,7 +52,7 @@ def record(kind: bytes, path: bytes, stat: FileStat) -> bytes:
             kind,
             struct.pack("=I", len(path)),
             path,
-            scanned.CHANGE.pack(
+            base.CHANGE.pack(
                 *(stat.mode, stat.uid, stat.gid, stat.links, stat.size, seconds, nanoseconds),
                 *(stat.inode, os.major(stat.rdev), os.minor(stat.rdev)),
             ),
@@ -157,7 +157,7 @@ def test_nothing_is_waited_for_that_no_run_can_give(field: str) -> None:
 
 
 def test_bytes_after_a_reply_are_no_part_of_it() -> None:
-    with pytest.raises(SandboxError, match="goes on"):
+    with pytest.raises(SandboxError, match="longer than announced"):
         read(reply(b"", b"", b"") + b"x")
 
 

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from shioenv.synthesis import digest_set
-from shioenv.synthesis.digest_set import DigestSet
+from shioenv.synthesis import stream
+from shioenv.synthesis.stream import DigestSet
 
 
 def test_a_text_is_new_once() -> None:
@@ -38,7 +38,7 @@ def test_a_digest_across_two_others_is_not_in_the_set(monkeypatch: pytest.Monkey
         def digest(self) -> bytes:
             return self.data
 
-    monkeypatch.setattr(digest_set, "blake2b", Chosen)
+    monkeypatch.setattr(stream, "blake2b", Chosen)
     kept = DigestSet()
     assert kept.add("0123456789abcdef")
     assert kept.add("ABCDEFGHIJKLMNOP")

@@ -138,7 +138,7 @@ def test_only_what_names_something_made_fits_after_it() -> None:
 
 @LARGER
 def test_each_of_a_row_has_those_before_it_as_its_history() -> None:
-    count = scaled(80, 200)
+    count = scaled(40, 200)
     drawn = draw(count, 4)
     assert [len(one.history) for one in drawn] == [0, 1, 2, 3] * (count // 4)
     for one, after in pairwise(drawn):
@@ -153,7 +153,7 @@ def test_each_of_a_row_has_those_before_it_as_its_history() -> None:
 @LARGER
 def test_most_rows_make_something_and_come_back_to_it() -> None:
     rows = [
-        [*row] for _, row in groupby(enumerate(draw(scaled(100, 400), 5)), lambda one: one[0] // 5)
+        [*row] for _, row in groupby(enumerate(draw(scaled(60, 400), 5)), lambda one: one[0] // 5)
     ]
     back = 0
     for row in rows:
@@ -178,10 +178,10 @@ def test_one_in_a_row_is_the_stream_as_it_is() -> None:
 
 @LARGER
 def test_mistakes_stay_as_they_were_made() -> None:
-    drawn = draw(scaled(60, 200), 3, mistakes=0.3)
+    drawn = draw(scaled(45, 200), 3, mistakes=0.3)
     alone = {one.input.text for one in draw(scaled(900, 3000), 1, mistakes=0.3) if one.mistake}
     wrong = [one for one in drawn if one.mistake]
-    assert len(wrong) > scaled(6, 20)
+    assert len(wrong) > scaled(4, 20)
     assert sum(one.input.text in alone for one in wrong) > len(wrong) * 0.9
 
 

@@ -11,7 +11,6 @@ from shioenv.errors import TraceError, UnknownSamplerError, UsageError
 from shioenv.grammar.bind import bind, stand_in_catalogue
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.load import read_grammar
-from shioenv.grammar.recognise import Recogniser
 from shioenv.grammar.symbols import Grammar, Nonterminal
 from shioenv.synthesis.policy import (
     POLICIES,
@@ -35,15 +34,6 @@ def small(body: str) -> Grammar:
 @pytest.fixture(scope="module")
 def grammars() -> tuple[Grammar, ...]:
     return tuple(bind(grammar, stand_in_catalogue()) for grammar in load_grammars(NAMES))
-
-
-def test_gcs_inputs_are_derived_by_their_grammar(grammars: tuple[Grammar, ...]) -> None:
-    sampler, random = Sampler("gcs", grammars), Random(3)
-    for grammar in grammars:
-        recogniser = Recogniser(grammar)
-        for _ in range(100):
-            drawn = sampler.draw(grammar.start, random)
-            assert recogniser.derives(drawn.words), drawn.words
 
 
 def test_ucs_opens_the_option_slots_to_every_command_and_nothing_else(

@@ -155,9 +155,9 @@ def test_a_mirror_is_a_source_without_options(mirror: str) -> None:
 @pytest.mark.parametrize(
     ("mirror", "said"),
     [
-        ("deb file:///srv/debian bookworm main", "another kind than http://.*sources.list.d"),
-        ("deb copy:/srv/debian bookworm main", "another kind than http://.*sources.list.d"),
-        ("deb cdrom:[Debian]/ bookworm main", "another kind than http://.*sources.list.d"),
+        ("deb file:///srv/debian bookworm main", "only http://.*sources.list.d"),
+        ("deb copy:/srv/debian bookworm main", "only http://.*sources.list.d"),
+        ("deb cdrom:[Debian]/ bookworm main", "only http://.*sources.list.d"),
         ("deb [arch=amd64] http://a.test/ bookworm main", "without options.*`architecture`"),
         ("deb [ trusted=yes ] http://a.test/ bookworm main", "without options.*sources.list.d"),
         ("deb [trusted=yes] file:///srv bookworm main", "without options.*sources.list.d"),
@@ -166,10 +166,10 @@ def test_a_mirror_is_a_source_without_options(mirror: str) -> None:
         ("deb http://[2001:db8::1]/debian bookworm main", "IPv6 address: give it a name, or .*"),
         ("deb http://[::1]:8080/debian bookworm main", "IPv6 address: give it a name, or .*"),
         ("deb-src http://a.test/debian bookworm main", "not deb-src"),
-        ("deb http://a.test/debian bookworm main # ours", "without a remark"),
+        ("deb http://a.test/debian bookworm main # ours", "without a comment"),
         ("deb http://a.test/debian bookworm Main", "not with 'Main'"),
         ("deb http://a.test/debian ./", "not with './'"),
-        ("deb http://a.test/debian bookworm", "with all of its words"),
+        ("deb http://a.test/debian bookworm", "with all words"),
         ("http://a.test/debian bookworm main", "not with 'http://a.test/debian'"),
     ],
 )
@@ -191,17 +191,20 @@ def test_words_of_a_source_may_stand_apart_and_a_package_may_name_the_architectu
 @pytest.mark.parametrize(
     ("package", "said"),
     [
-        ("bash/bookworm-backports", "=VERSION chooses one, and `pockets` name further suites"),
-        ("bash coreutils", "each package is an item of its own"),
-        ("bash,coreutils", "each package is an item of its own"),
-        ("bash ", "each package is an item of its own"),
-        ("bash-", "`leave_out` names"),
-        ("./bash.deb", "files are not installed"),
-        ("bash_5.2_amd64.deb", "files are not installed"),
+        (
+            "bash/bookworm-backports",
+            "=VERSION selects a version, and `pockets` lists further suites",
+        ),
+        ("bash coreutils", "each package must be a separate item"),
+        ("bash,coreutils", "each package must be a separate item"),
+        ("bash ", "each package must be a separate item"),
+        ("bash-", "`leave_out` lists"),
+        ("./bash.deb", "files cannot be installed"),
+        ("bash_5.2_amd64.deb", "files cannot be installed"),
         ("Bash", "lower case letters"),
         ("lib*", "patterns and conditions"),
-        ("bash:i386", "another architecture than the system, which is amd64"),
-        ("bash:arm64=5.2", "another architecture than the system, which is amd64"),
+        ("bash:i386", "is not the system's, amd64"),
+        ("bash:arm64=5.2", "is not the system's, amd64"),
     ],
 )
 def test_what_a_package_may_not_say_is_named_with_the_way_out(package: str, said: str) -> None:
@@ -399,7 +402,7 @@ def test_a_file_of_an_editor_elsewhere_is_read(newline: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "latin-1"])
 def test_a_file_in_another_encoding_is_said_to_be_in_one(encoding: str, tmp_path: Path) -> None:
     (tmp_path / "theirs.toml").write_bytes("title = 'é'".encode(encoding))
-    with pytest.raises(SystemDeclarationError, match="cannot be read: it is no UTF-8 text"):
+    with pytest.raises(SystemDeclarationError, match="cannot be read: it is not UTF-8 text"):
         load_declaration(str(tmp_path / "theirs.toml"))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,8 @@ from typing import Any
 import pytest
 
 from shioenv.errors import RootfsTarError
-from shioenv.system.build import plain_tar
-from shioenv.system.oci import MOST_BYTES, MOST_LAYERS, find_image, is_layout, write_flat
+from shioenv.system.oci import MOST_BYTES, MOST_LAYERS, find_image, is_layout, plain_tar, write_flat
 from support.layouts import Layer, Layout, pack
-from support.needs import needs
 
 
 def flat(tmp_path: Path, *layers: Layer) -> dict[str, bytes | None]:
@@ -57,9 +54,9 @@ def test_a_hard_link_keeps_what_a_later_layer_removes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("layer", "message"),
     [
-        ({"../x": b""}, "leads out of it"),
-        ({"a/../../.wh.x": b""}, "leads out of it"),
-        ({"x": "gone"}, "a hard link to 'gone', which is not there"),
+        ({"../x": b""}, "a path outside the root"),
+        ({"a/../../.wh.x": b""}, "a path outside the root"),
+        ({"x": "gone"}, "a hard link to 'gone', which does not exist"),
         ({"a": None, "x": "a"}, "a hard link to 'a'"),
     ],
 )
@@ -87,15 +84,11 @@ def test_hard_links_count_as_files(tmp_path: Path) -> None:
     assert not (tmp_path / "flat.tar").exists()
 
 
-@pytest.mark.parametrize("how", ["gzip", "bz2", "lzma", pytest.param("zstd", marks=needs("zstd"))])
+@pytest.mark.parametrize("how", ["gzip", "bz2", "lzma", "zstandard"])
 def test_a_compressed_layer_is_unpacked_up_to_a_bound(tmp_path: Path, how: str) -> None:
     content = bytes(1 << 22)
     packed = tmp_path / "packed"
-    if how == "zstd":
-        (tmp_path / "plain").write_bytes(content)
-        subprocess.run(["zstd", "-q", str(tmp_path / "plain"), "-o", str(packed)], check=True)
-    else:
-        packed.write_bytes(importlib.import_module(how).compress(content))
+    packed.write_bytes(importlib.import_module(how).compress(content))
     (tmp_path / "work").mkdir()
     plain, _ = plain_tar(packed, tmp_path / "work", len(content))
     assert plain.read_bytes() == content
@@ -115,13 +108,13 @@ def test_layers_are_checked_before_they_are_used(tmp_path: Path, layer: Any) -> 
         layer = {"mediaType": "nondistributable", **layer}
     manifest = json.dumps({"config": config, "layers": [layer]}).encode()
     kind = "application/vnd.oci.image.manifest.v1+json"
-    with pytest.raises(RootfsTarError, match="named by no SHA-256"):
+    with pytest.raises(RootfsTarError, match="not a SHA-256"):
         find_image(layout.index(layout.blob(manifest, kind)))
 
 
 def test_a_kind_that_is_no_text_is_of_no_image(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "image")
-    with pytest.raises(RootfsTarError, match="holds no image"):
+    with pytest.raises(RootfsTarError, match="contains no image"):
         find_image(layout.index({**layout.image(b"one"), "mediaType": []}))
 
 
@@ -141,16 +134,16 @@ def test_the_image_of_the_architecture_is_found_behind_an_index(tmp_path: Path) 
 
 def test_layouts_that_are_not_sound_are_refused(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "image")
-    with pytest.raises(RootfsTarError, match="holds no image for amd64"):
+    with pytest.raises(RootfsTarError, match="contains no image for amd64"):
         find_image(layout.index())
     ours = layout.image(b"one")
-    with pytest.raises(RootfsTarError, match="holds 2 images for amd64"):
+    with pytest.raises(RootfsTarError, match="contains 2 images for amd64"):
         find_image(layout.index(ours, layout.image(b"two")))
     many = layout.image(*(b"%d" % number for number in range(MOST_LAYERS + 1)))
     with pytest.raises(RootfsTarError, match="more than 128"):
         find_image(layout.index(many))
     for digest in ("sha256:../../../../etc/passwd", "md5:00", None):
-        with pytest.raises(RootfsTarError, match="named by no SHA-256"):
+        with pytest.raises(RootfsTarError, match="not a SHA-256"):
             find_image(layout.index({**ours, "digest": digest}))
     layer = layout.path / "blobs" / "sha256" / hashlib.sha256(b"one").hexdigest()
     layer.write_bytes(b"two")

@@ -118,7 +118,7 @@ def export_tasks(
     tasks = list(tasks)
     if twice := [name for name, count in Counter(one.id for one in tasks).items() if count > 1]:
         raise TaskError(
-            f"several tasks have the id {twice[0]!r}", hint="give each task an id of its own"
+            f"several tasks have the id {twice[0]!r}", hint="give each task a unique id"
         )
     names = {one.system for one in tasks}
     if image is not None:
@@ -181,7 +181,7 @@ def refusal(task: Task, system: System) -> str | None:
         if fact.code == "a" and fact.of_whole_file and not is_now(date_of(fact.value), instant):
             return "it is about file times"
     if task.kind is not GoalKind.STATE and in_file(task.prompt, ANSWER) is None:
-        return "its prompt asks for an output in another wording"
+        return "its prompt requests an output in an unknown wording"
     return None
 
 
@@ -195,10 +195,10 @@ def folder_of(task: Task, machine: EnteredMachine, image: str | None) -> Mapping
     if why is not None:
         raise FolderRefused(why)
     goal = _proved_goal(task, machine)
-    return {**told(task, image), GOAL: json.dumps(goal, indent=1, ensure_ascii=True) + "\n"}
+    return {**static_files(task, image), GOAL: json.dumps(goal, indent=1, ensure_ascii=True) + "\n"}
 
 
-def told(task: Task, image: str | None) -> dict[str, str]:
+def static_files(task: Task, image: str | None) -> dict[str, str]:
     """Return the files of a task's folder, by path, except for the goal, which needs a machine."""
     return {
         SETTINGS: _settings(task, image),
@@ -348,7 +348,7 @@ def _refuse_image(image: str, systems: Collection[str]) -> None:
     if not _REFERENCE.fullmatch(image):
         raise UsageError(
             f"--image {image!r} is not an image reference",
-            hint="give REPOSITORY:TAG or REPOSITORY@sha256:DIGEST",
+            hint="use REPOSITORY:TAG or REPOSITORY@sha256:DIGEST",
         )
     if len(systems) > 1:
         raise UsageError(

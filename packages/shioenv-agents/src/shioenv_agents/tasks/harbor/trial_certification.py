@@ -33,7 +33,7 @@ from shioenv.system.store import System
 from shioenv_agents.protocols import HARBOR_JUDGE
 from shioenv_agents.tasks.attacks import ATTACKS, kinds
 from shioenv_agents.tasks.certificate import Certificate, digest_of
-from shioenv_agents.tasks.certify import Court, Trial, certify_into, channel_digest
+from shioenv_agents.tasks.certify import JudgeKind, Trial, certify_into, channel_digest
 from shioenv_agents.tasks.harbor import check
 from shioenv_agents.tasks.harbor.evidence import LeftMachine, evidence_of
 from shioenv_agents.tasks.harbor.task_folders import (
@@ -50,7 +50,7 @@ from shioenv_agents.tasks.harbor.task_folders import (
     content_of,
     left_by,
     name_of,
-    told,
+    static_files,
 )
 from shioenv_agents.tasks.make import sandbox_of
 from shioenv_agents.tasks.task import Task, decode
@@ -86,7 +86,9 @@ def certify_folders(directory: Path, out: Path, **options: Any) -> list[Task]:
                 (folder / CERTIFICATE).write_text(f"{text}\n", encoding="utf-8")
 
     refuse_existing(out)
-    return certify_into(out, folders_of(directory), write, court=court(directory), **options)
+    return certify_into(
+        out, folders_of(directory), write, judge_kind=judge_kind(directory), **options
+    )
 
 
 def recheck_folders(
@@ -97,7 +99,7 @@ def recheck_folders(
     `again` is `recheck_tasks` with its options. Errors: those of `recheck_tasks` and `folders_of`.
     """
     tasks = folders_of(directory)
-    return tasks, again(tasks, court=court(directory))
+    return tasks, again(tasks, judge_kind=judge_kind(directory))
 
 
 def folders_of(directory: Path) -> list[Task]:
@@ -125,14 +127,14 @@ def folders_of(directory: Path) -> list[Task]:
     if not tasks:
         raise TaskError(
             f"{directory} contains no folder of a task",
-            hint="write some: shioenv tasks export FILE --out DIR",
+            hint="create some: shioenv tasks export FILE --out DIR",
         )
     return tasks
 
 
-def court(directory: Path) -> Court:
+def judge_kind(directory: Path) -> JudgeKind:
     """Return the judge of a directory's folders, which uses their files from outside."""
-    return Court(
+    return JudgeKind(
         trial=partial(FolderTrial, directory=directory),
         digests=folder_digests,
         attacked=partial(_attacked, directory=directory),
@@ -152,7 +154,7 @@ def altered_files(task: Task, folder: Path) -> list[str]:
     one in the folder's Dockerfile. Errors: TaskError.
     """
     found = _files(folder)
-    wanted = told(task, _image(found.get(DOCKERFILE)))
+    wanted = static_files(task, _image(found.get(DOCKERFILE)))
     names = {
         name
         for name in {*found, *wanted} - {GOAL, CERTIFICATE}
@@ -310,7 +312,7 @@ def _files(folder: Path) -> dict[str, Path]:
                 raise TaskError(
                     f"{folder} contains more than {ENTRIES:,} files and directories, or more "
                     f"than {BYTES:,} bytes",
-                    hint="remove what does not belong to the task",
+                    hint="remove files that do not belong to the task",
                 )
     except OSError as error:
         raise TaskError(f"{error.filename} cannot be read: {error.strerror}", named=error) from None

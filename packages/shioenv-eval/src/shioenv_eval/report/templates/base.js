@@ -22,7 +22,7 @@ const browse = (size, nouns, choose, card) => {
   const show = () => {
     const page = shown.slice(first, first + size);
     list.replaceChildren(...page.map(card));
-    if (!page.length) list.append(make("li", "card empty", `No ${nouns[0]} is like this.`));
+    if (!page.length) list.append(make("li", "card empty", `No ${nouns[0]} matches.`));
     byId("shown").textContent = page.length
       ? `${first + 1} to ${first + page.length} of ${shown.length.toLocaleString("en")}`
       : `0 ${nouns[1]}`;

@@ -65,10 +65,10 @@
   };
 
   const titles = {
-    m: "removing it changes something",
-    s: "removing it changes something in some sub-inputs",
-    i: "removing it changes nothing",
-    u: "not known whether it matters",
+    m: "removing it changes the behavior",
+    s: "removing it changes the behavior in some sub-inputs",
+    i: "removing it does not change the behavior",
+    u: "effect unknown",
   };
 
   const line = (one) => {
@@ -80,7 +80,7 @@
       }
       const piece = make("span", role, text);
       if (titles[role]) piece.title = titles[role];
-      if (role === "i") piece.append(make("span", "unseen", " (changes nothing)"));
+      if (role === "i") piece.append(make("span", "unseen", " (no effect)"));
       element.append(piece);
     }
     return element;
@@ -89,7 +89,7 @@
   const bytes = (count) => (count === 1 ? "1 byte" : `${count.toLocaleString("en")} bytes`);
 
   const output = (one) => {
-    if (!one.b) return [make("p", "none", "Prints nothing.")];
+    if (!one.b) return [make("p", "none", "No output.")];
     const element = make("pre", "output", one.o);
     element.tabIndex = 0;
     element.setAttribute("role", "region");

@@ -27,7 +27,8 @@ COLUMNS_OF_FIGURES = tuple(
 """Combinations of counts in the order of `wc`; those with bytes before those with characters."""
 
 
-def _figures(text: str) -> dict[str, int]:
+def figures(text: str) -> dict[str, int]:
+    """Return all counts of a text."""
     return {
         "lines": text.count("\n"),
         "words": len(text.split()),
@@ -44,25 +45,26 @@ def counts(given: Given, roles: Roles, flags: Flags) -> str:
     known beforehand, so the width is seven digits.
     """
     kinds = flags["what"].split(" and ")
-    figures = _figures(given.text or "")
-    width = 1 if len(kinds) == 1 else 7 if given.piped else len(str(figures["bytes"]))
-    return _row(figures, kinds, width, given.operands)
+    found = figures(given.text or "")
+    width = 1 if len(kinds) == 1 else 7 if given.piped else len(str(found["bytes"]))
+    return row(found, kinds, width, given.operands)
 
 
 def counts_of_each(given: Given, roles: Roles, flags: Flags) -> str:
     """Format counts of several texts, each before the name of its text, and the totals (wc(1))."""
     kinds = flags["what"].split(" and ")
-    figures = [_figures(text) for text in given.texts]
-    width = len(str(sum(each["bytes"] for each in figures)))
-    figures.append({kind: sum(each[kind] for each in figures) for kind in figures[0]})
+    found = [figures(text) for text in given.texts]
+    width = len(str(sum(each["bytes"] for each in found)))
+    found.append({kind: sum(each[kind] for each in found) for kind in found[0]})
     made = []
-    for name, each in zip((*given.operands, "total"), figures, strict=True):
-        made.append(_row(each, kinds, width, (name,)))
+    for name, each in zip((*given.operands, "total"), found, strict=True):
+        made.append(row(each, kinds, width, (name,)))
     return "".join(made)
 
 
-def _row(figures: Mapping[str, int], kinds: Sequence[str], width: int, names: Sequence[str]) -> str:
-    return " ".join((*(f"{figures[kind]:{width}}" for kind in kinds), *names)) + "\n"
+def row(found: Mapping[str, int], kinds: Sequence[str], width: int, names: Sequence[str]) -> str:
+    """Format some counts, each padded to a width, before a file name."""
+    return " ".join((*(f"{found[kind]:{width}}" for kind in kinds), *names)) + "\n"
 
 
 _TYPES = {"x1": (1, 2, "x"), "x2": (2, 4, "x"), "o1": (1, 3, "o"), "o2": (2, 6, "o"),

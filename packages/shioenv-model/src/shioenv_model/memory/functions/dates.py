@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from shioenv.domain.context import MONTHS, OF_DATE, FileEntry, date_of, instant
-from shioenv.domain.pointer import pointer
+from shioenv.domain.context import MONTHS, OF_DATE, FileEntry, date_of, instant, pointer
 from shioenv_model.memory.facts import Tree
 from shioenv_model.memory.functions.formats import format_instant
 from shioenv_model.memory.functions.language import (

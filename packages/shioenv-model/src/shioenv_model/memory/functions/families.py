@@ -8,6 +8,7 @@ family, roles and variant of a command are induced from its observed behavior
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import permutations, product
@@ -41,9 +42,39 @@ from shioenv_model.memory.functions.lines import (
 )
 from shioenv_model.memory.functions.match import matching_lines, matching_lines_of_each
 from shioenv_model.memory.functions.order import order_lines, runs_of_lines
-from shioenv_model.memory.functions.paths import path_names
 from shioenv_model.memory.functions.program import run_program
-from shioenv_model.memory.functions.space import Beside, Family, TextFunction
+from shioenv_model.memory.functions.space import (
+    Beside,
+    Family,
+    Flags,
+    Given,
+    Roles,
+    TextFunction,
+    as_lines,
+)
+
+
+def path_names(given: Given, roles: Roles, flags: Flags) -> str:
+    """Return the base name or the directory of each path (basename(1), dirname(1))."""
+    made = []
+    for each in given.operands:
+        part = above(each) if flags["part"] == "directory" else last_part(each)
+        if "suffix" in roles and part != roles["suffix"]:
+            part = part.removesuffix(roles["suffix"])
+        made.append(part)
+    return as_lines(made)
+
+
+def last_part(name: str) -> str:
+    """Return the base name (basename(1)); a slash for a name of slashes."""
+    return posixpath.basename(name.rstrip("/")) or name[:1]
+
+
+def above(name: str) -> str:
+    """Return the directory of a name (dirname(1))."""
+    directory, slash, _ = name.rstrip("/").rpartition("/")
+    return directory.rstrip("/") or ("/" if slash or name.startswith("/") else ".")
+
 
 MOST_PLACES = 3
 """Maximum number of words with roles; more have thousands of assignments."""
@@ -110,7 +141,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("lines", matching_lines, (
         "pattern", "after", "before", "around", "most",
     ), ("pattern",), variants={
-        "syntax": ("basic", "extended", "fixed"), "case": ("", "any case"),
+        "syntax": ("basic", "extended", "fixed", "perl"), "case": ("", "any case"),
         "negated": ("", "without"), "whole": ("", "words", "lines"),
         "shown": ("", "count", "numbered", "only", "nothing", "name", "name without"),
     }),
@@ -122,7 +153,7 @@ FAMILIES: tuple[Family, ...] = (
     }, several=True),
     Family("side by side", side_by_side, ("by",), several=True),
     Family("lines of each", matching_lines_of_each, ("pattern",), ("pattern",), variants={
-        "syntax": ("basic", "extended", "fixed"), "case": ("", "any case"),
+        "syntax": ("basic", "extended", "fixed", "perl"), "case": ("", "any case"),
         "negated": ("", "without"), "whole": ("", "words", "lines"),
         "shown": ("", "count", "numbered", "only", "name", "name without"),
     }, several=True),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from shioenv.domain.context import FileEntry, instant
-from shioenv.domain.modes import mode_of
+from shioenv.domain.readable import mode_of
 from shioenv_model.memory.functions.language import (
     Directive,
     FormattedFile,

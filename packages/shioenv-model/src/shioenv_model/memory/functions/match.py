@@ -34,12 +34,21 @@ The steps are estimated beforehand.
 
 @lru_cache(maxsize=256)
 def _pattern(source: str, syntax: str, folds: bool, whole: str) -> re.Pattern[str]:
-    made = re.escape(source) if syntax == "fixed" else translated(source, syntax)
+    if syntax == "perl":
+        if _PERL_ONLY.search(source):
+            raise ValueError(source)
+        made = source
+    else:
+        made = re.escape(source) if syntax == "fixed" else translated(source, syntax)
     if whole == "words":
         made = rf"(?<!\w)(?:{made})(?!\w)"
     elif whole == "lines":
         made = rf"\A(?:{made})\Z"
     return re.compile(made, re.IGNORECASE if folds else 0)
+
+
+_PERL_ONLY = re.compile(r"\\[^\W\dbBdDsSwWntrfv]|\(\?(?!:|=|!|<=|<!)|[*+?}]\+|\[\[:")
+"""What a Perl pattern may contain that Python's patterns do not, or mean otherwise."""
 
 
 @remembered

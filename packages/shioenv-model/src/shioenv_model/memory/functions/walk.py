@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
 
-from shioenv.domain.context import FileEntry, instant
-from shioenv.domain.modes import changed_mode, mode_of
-from shioenv.domain.pointer import pointer
+from shioenv.domain.context import FileEntry, instant, pointer
+from shioenv.domain.readable import changed_mode, mode_of
 from shioenv_model.bash.patterns import matches
 from shioenv_model.bash.work import spend
 from shioenv_model.memory.facts import Operand, Tree

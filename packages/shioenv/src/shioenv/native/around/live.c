@@ -33,6 +33,7 @@
 #include "usage.h"
 
 enum { IDLE_LOOK_MS = 250 };   /* between two samples of background processes between lines */
+enum { ENTERING_MS = 60000 };  /* maximum wait for the shell to enter other mounts, on a heavily loaded host */
 enum { CPU_KNOWN_MS = 500 };   /* maximum age of the value from which a line's processor time is counted */
 
 static struct {
@@ -195,11 +196,12 @@ static void freeze(struct watched *line)
     mounts_copy = mounts;
     struct stat wanted, there;
     snprintf(path, sizeof path, "%d/ns/mnt", (int)resident.shell);
-    if (answer_mounts(notices, mounts))
-        for (int tries = 0; !resident.call && tries < 1000; tries++) {
-            struct pollfd ready = {notices, POLLIN, 0};
-            if (poll(&ready, 1, 5) > 0) live.meanwhile |= attend_notice(notices);
-        }
+    if (answer_mounts(notices, mounts)) {
+        struct pollfd watched[] = {{notices, POLLIN, 0}, {line->shell, POLLIN, 0}};
+        int64_t last = now_ns(CLOCK_MONOTONIC) + ENTERING_MS * 1000000ll;
+        while (!resident.call && !watched[1].revents && now_ns(CLOCK_MONOTONIC) < last)
+            if (poll(watched, 2, 100) > 0 && watched[0].revents & POLLIN) live.meanwhile |= attend_notice(notices);
+    }
     live.meanwhile &= ~(unsigned)NOTICED_LINE;
     bool entered = resident.call && !fstat(mounts, &wanted) && !fstatat(host_proc, path, &there, 0) &&
                    wanted.st_ino == there.st_ino;

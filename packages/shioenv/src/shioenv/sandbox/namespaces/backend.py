@@ -329,7 +329,9 @@ class NamespaceSandbox(Uncopied):
     def _ends(self, count: int) -> list[int]:
         """Receive the descriptors that the supervisor holds for this process."""
         if not isinstance(self._socket, SupervisorSocket):
-            raise SandboxError("no descriptor leaves this sandbox", hint="open it in namespaces")
+            raise SandboxError(
+                "this sandbox cannot pass descriptors", hint="use the sandbox namespaces"
+            )
         self._asking = True
         self._socket.sendall(pack_request(Request(""), b"/", self.limits, Ask.HAND))
         descriptors = self._socket.receive_descriptors(count)
@@ -338,7 +340,7 @@ class NamespaceSandbox(Uncopied):
             for descriptor in descriptors:
                 os.close(descriptor)
             self._end()
-            raise SandboxError("the supervisor gave no descriptors")
+            raise SandboxError("the supervisor returned no descriptors")
         return descriptors
 
     @in_turn
@@ -350,7 +352,7 @@ class NamespaceSandbox(Uncopied):
         if meaning(reply.flags).timed_out:
             raise SandboxError(
                 "an input did not start in its machine",
-                hint="the machine may be full of processes, or stopped by one of them",
+                hint="the machine may have too many processes, or a process stopped it",
             )
         return Entered(*self._ends(3))
 
@@ -364,8 +366,8 @@ class NamespaceSandbox(Uncopied):
         reply, execution = self._exchange(request, ask, node=node)
         if reply.stage == Stage.OVER:
             raise ShellEndedError(
-                "the shell had ended before this line",
-                hint="a process in its machine ended it, or nobody gave it a line for too long",
+                "the shell ended before this line",
+                hint="a process killed it, or it was idle for too long; open another shell",
             )
         self._succeed(reply, request)
         return self._named(execution, meaning(reply.flags), Ask.APART)
@@ -405,8 +407,8 @@ class NamespaceSandbox(Uncopied):
             self._end()
             needed = " and ".join(f"{name} ({package})" for name, package in PROGRAMS.items())
             raise SandboxError(
-                f"the network could not be read: {error}",
-                hint=f"the system has to have {needed}; `shioenv system build` looks for them",
+                f"cannot read the network state: {error}",
+                hint=f"the system needs {needed}; `shioenv system build` checks for them",
             ) from None
 
     # ---- the supervisor ----
@@ -425,7 +427,7 @@ class NamespaceSandbox(Uncopied):
         directory, declaration = self.system.path, self.system.declaration
         if not self.system.rootfs.is_dir():
             raise SystemNotBuiltError(
-                f"the files of the system {self.system.name} are gone: {directory}",
+                f"the files of the system {self.system.name} are missing: {directory}",
                 hint="build it again: shioenv system build",
             )
         if self._kept is None:
@@ -434,9 +436,9 @@ class NamespaceSandbox(Uncopied):
             if self.system.tree_sums.get(self._kept.form, self._kept.sum) != self._kept.sum:
                 self._kept = None
                 raise SystemCorruptError(
-                    f"files of the system {self.system.name} were changed since it was built",
-                    hint=f"shioenv system verify {self.system.name} names them; "
-                    f"shioenv system build {self.system.name} makes them anew",
+                    f"files of the system {self.system.name} were changed after it was built",
+                    hint=f"list them: shioenv system verify {self.system.name}; "
+                    f"rebuild: shioenv system build {self.system.name}",
                 )
         kept = self._kept
         process, connection = spawn(
@@ -466,7 +468,7 @@ class NamespaceSandbox(Uncopied):
 
     def _run(self, request: Request, ask: int = 0) -> Execution:
         if self._live and not ask & Ask.APART:
-            raise SandboxError("the sandbox's machine is a shell's", hint="end the shell first")
+            raise SandboxError("a shell uses the sandbox's machine", hint="end the shell first")
         reply, execution = self._exchange(request, ask)
         self._succeed(reply, request)
         said = meaning(reply.flags)
@@ -485,10 +487,10 @@ class NamespaceSandbox(Uncopied):
         if self._closed:
             raise SandboxError("the sandbox is closed", hint="open a new one")
         if self._asking:  # called from a signal handler during this thread's own call
-            raise SandboxError("the sandbox waits for an answer", hint="call it after that")
+            raise SandboxError("the sandbox is busy with another call", hint="wait for its result")
         if self._live:
             if self._process is None:
-                raise SandboxError("the shell's machine is gone", hint="open another shell")
+                raise SandboxError("the shell's machine has ended", hint="open another shell")
         elif self._kept is not None and not self._kept.current():
             self._end()
             self._kept = None
@@ -507,7 +509,7 @@ class NamespaceSandbox(Uncopied):
             return reply, reply.execution(body, limits, separate=request.separate)
         except OSError as error:
             self._end()
-            raise SandboxError(f"the supervisor is gone: {error}") from error
+            raise SandboxError(f"lost the connection to the supervisor: {error}") from error
         except BaseException:
             self._end()  # otherwise the next run would receive this run's answer
             raise
@@ -536,9 +538,7 @@ class NamespaceSandbox(Uncopied):
             named = self._run(_HOSTNAME_PROBE, ask & Ask.APART or Ask.KEEP)
             if named.exit_code != 0:
                 self._end()
-                raise SandboxError(
-                    f"the host's name could not be read: exit code {named.exit_code}"
-                )
+                raise SandboxError(f"cannot read the host name: exit code {named.exit_code}")
             execution = replace(execution, hostname=named.output.rstrip(b"\n"))
         return execution
 
@@ -576,12 +576,12 @@ def _directory(path: str) -> bytes:
 def _no_start(path: str, reason: str) -> StartDirectoryError:
     return StartDirectoryError(
         f"cannot start in {path}: {reason}",
-        hint="a start directory is an absolute path of a directory in the system",
+        hint="give the absolute path of a directory in the system",
     )
 
 
 def _run_failed(number: int, stage: int) -> SandboxError:
     reason = os.strerror(number)
     if stage == Stage.SCAN:
-        return SandboxError(f"what the input changed could not be read: {reason}")
-    return SandboxError(f"the input could not be run: {reason} (stage {stage})")
+        return SandboxError(f"cannot read the changes of the input: {reason}")
+    return SandboxError(f"cannot run the input: {reason} (stage {stage})")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from shioenv import native
 from shioenv.errors import HostError, ShioenvError
-from shioenv.files.cache_directory import cache_directory
+from shioenv.files.durable import cache_directory
 from shioenv.sandbox.namespaces.lower import LowerForm, file_system_of, form_here
 from shioenv.system import host_diagnosis
 from shioenv.system.declare import DEFAULT_SYSTEM, SystemDeclaration, load_declaration
@@ -39,7 +39,7 @@ def host_checks() -> Iterator[HostCheck]:
     yield try_it(
         "compiled helper",
         lambda: f"{native.sandbox_program()}",
-        "it makes the namespaces and serves inputs from the system's own bash",
+        "it creates the namespaces and runs inputs in the system's bash",
     )
     idmap: list[IdMap] = []
 
@@ -48,7 +48,7 @@ def host_checks() -> Iterator[HostCheck]:
         who = "root" if os.geteuid() == 0 else "an ordinary user"
         return f"65,536 ids from {idmap[0].first_uid} for {who}"
 
-    yield try_it("subordinate ids", range_of_ids, "files of a system are owned by ids of their own")
+    yield try_it("subordinate ids", range_of_ids, "files of a system are owned by separate ids")
     if idmap:
         tried = list(_namespaces(idmap[0]))
         yield from tried
@@ -69,8 +69,8 @@ def _kernel() -> HostCheck:
     return HostCheck(
         name="kernel",
         ok=numbers >= OLDEST_KERNEL and machine == "x86_64",
-        detail=f"Linux {release} on {machine}; {oldest} or newer on x86_64 is needed",
-        why="files are changed on an overlay over memory, which needs extended attributes there",
+        detail=f"Linux {release} on {machine}; required: {oldest} or newer on x86_64",
+        why="changes of files go into an overlay in memory, which needs extended attributes",
         fix=_NEWER_KERNEL if numbers < OLDEST_KERNEL else "a machine with a 64-bit x86 processor",
     )
 
@@ -112,26 +112,26 @@ _FEATURES = (
     _Feature(
         "user namespaces",
         "true",
-        "inputs run as ids that are nobody on this host",
+        "inputs run with ids that have no rights on this host",
         host_diagnosis.CONTAINER_FIX,
         programs=(),
     ),
     _Feature(
         "overlay on tmpfs",
         f"unshare -m sh -ec '{_OVERLAY}'",
-        "what an input writes goes into a layer in memory that is thrown away",
+        "files that an input writes go into a layer in memory that is discarded",
         _overlay_fix,
     ),
     _Feature(
         "attributes on tmpfs",
         f"unshare -m sh -ec '{_OVERLAY} rm -r merged/d; mkdir merged/d; test ! -e merged/d/f'",
-        "a directory that replaces another is marked with one",
+        "the overlay marks a directory that replaces another with one",
         _mounting_fix,
     ),
     _Feature(
         "proc in a namespace",
         "unshare -m -p -f sh -ec 'mount -t proc proc /proc && test -d /proc/1'",
-        "inputs see their own processes and none of this host's",
+        "inputs see only their own processes",
         host_diagnosis.CONTAINER_FIX,
     ),
     _Feature(
@@ -143,13 +143,13 @@ _FEATURES = (
     _Feature(
         "network namespaces",
         "unshare -n test -d /proc/self/net",
-        "inputs see the declared interfaces and have no way out",
+        "inputs see the declared interfaces and cannot reach other hosts",
         "a kernel built with CONFIG_NET_NS",
     ),
     _Feature(
         "virtual ethernet",
         "unshare -n ip link add first type veth peer name second",
-        "the declared interfaces are made of it",
+        "it provides the declared interfaces",
         _module_fix("veth"),
         programs=("unshare", "ip"),
     ),
@@ -165,7 +165,7 @@ def _namespaces(idmap: IdMap) -> Iterator[HostCheck]:
         fix = feature.fix if isinstance(feature.fix, str) else feature.fix()
         missing = next((p for p in feature.programs if shutil.which(p) is None), None)
         if missing:
-            detail = f"not tried: this host has no program {missing}"
+            detail = f"not checked: the program {missing} is missing"
             fix = f"apt-get install {_PACKAGES[missing]}"
             yield HostCheck(feature.name, False, detail, feature.why, fix, needed=False)
             continue
@@ -175,13 +175,13 @@ def _namespaces(idmap: IdMap) -> Iterator[HostCheck]:
             yield HostCheck(feature.name, False, error.message, feature.why, error.hint or fix)
             return  # nothing else can be tried
         ok = tried.returncode == 0
-        detail = "tried" if ok else _reason(tried)
+        detail = "works" if ok else _reason(tried)
         if (
             not ok
             and feature.name == "proc in a namespace"
             and (hidden := host_diagnosis.covered_proc())
         ):
-            detail += f"; the kernel gives none where parts are covered: {', '.join(hidden[:3])}"
+            detail += f"; parts of /proc are masked: {', '.join(hidden[:3])}"
             fix = host_diagnosis.WHOLE_PROC_FIX
         yield HostCheck(feature.name, ok, detail, feature.why, fix)
 
@@ -195,7 +195,7 @@ def _reason(tried: subprocess.CompletedProcess[bytes]) -> str:
 
 def _tree() -> HostCheck:
     """Check how much of a system's tree is in memory, hidden from this host's file systems."""
-    name, why = "tree in memory", "the same inputs give the same bytes, whatever the cache lies on"
+    name, why = "tree in memory", "records do not depend on the file system of the cache directory"
     try:
         form = form_here()
     except ShioenvError as error:
@@ -204,11 +204,11 @@ def _tree() -> HostCheck:
     return HostCheck(
         name=name,
         ok=whole,
-        detail=f"{form}: all names and attributes, {below} gives the data alone"
+        detail=f"{form}: all names and attributes; only file contents are on {below}"
         if whole
-        else f"{form}: of /usr, order, sizes and times of access are those of {below}",
+        else f"{form}: in /usr, order, sizes and access times come from {below}",
         why=why,
-        fix="Linux 6.16 or newer, whose overlay takes layers of data alone in user namespaces",
+        fix="Linux 6.16 or newer, whose overlay supports data-only layers in user namespaces",
         needed=False,
     )
 
@@ -236,12 +236,12 @@ def inherited() -> list[str]:
     found = []
     if shown := inherited_priority():
         found.append(
-            f"inputs inherit {shown} and show it (nice, renice, ps -o ni, chrt -p), which "
-            "an ordinary user cannot put back: start shioenv without nice and chrt"
+            f"inputs inherit {shown} and can see it (nice, renice, ps -o ni, chrt -p); "
+            "an ordinary user cannot reset it: start shioenv without nice and chrt"
         )
     if "\nNoNewPrivs:\t1\n" in Path("/proc/self/status").read_text():
         found.append(
-            "set-user-id programs of inputs have no effect (no_new_privs): leave out "
+            "set-user-id programs of inputs have no effect (no_new_privs): omit "
             "--security-opt no-new-privileges of a container, NoNewPrivileges= of a systemd unit"
         )
     return found
@@ -252,9 +252,9 @@ def _priority() -> HostCheck:
     return HostCheck(
         name="priority",
         ok=not shown,
-        detail=f"this process has {shown}, and so have inputs" if shown else "the declared one",
-        why="inputs show it (`nice`, `renice`, `ps -o ni`, `chrt -p`): records differ by it",
-        fix="start it without `nice` and `chrt`; inputs are bounded by `--workers` and by limits",
+        detail=f"inputs inherit {shown} from this process" if shown else "as declared",
+        why="inputs can see it (`nice`, `renice`, `ps -o ni`, `chrt -p`), so records differ",
+        fix="start shioenv without `nice` and `chrt`; bound inputs by `--workers` and limits",
         needed=False,
     )
 
@@ -275,9 +275,10 @@ def _limits() -> HostCheck:
         name="resource limits",
         ok=not lower,
         detail=f"lower than declared: {', '.join(lower)}" if lower else "as high as declared",
-        why="inputs see and meet their limits: with others they do other things than elsewhere",
-        fix=f"in the shell that starts it: {'' if os.geteuid() == 0 else 'sudo '}prlimit --pid $$ "
-        f"{raised} (a container: docker run {of_docker})",
+        why="inputs can see and reach their limits, so their behavior depends on them",
+        fix="in the shell that starts shioenv: "
+        f"{'' if os.geteuid() == 0 else 'sudo '}prlimit --pid $$ {raised} "
+        f"(in a container: docker run {of_docker})",
         needed=False,
     )
 
@@ -288,7 +289,7 @@ def _crashes(pattern: str) -> HostCheck:
         name="core dumps",
         ok=not pattern.startswith("|"),
         detail=f"kernel.core_pattern is {pattern}",
-        why="an input that raises its own limit for core dumps and crashes starts that program",
+        why="an input that raises its core dump limit and crashes starts that program",
         fix="as root: echo 'kernel.core_pattern = core' >> /etc/sysctl.d/60-shioenv.conf "
         "&& sysctl --system",
         needed=False,
@@ -307,12 +308,12 @@ def _console(levels: str, consoles: str) -> HostCheck:
     return HostCheck(
         name="kernel console",
         ok=not slow,
-        detail=f"{', '.join(printing)} prints each overlay mounted (kernel.printk is {level})"
+        detail=f"{', '.join(printing)} prints each overlay mount (kernel.printk is {level})"
         if slow
         else f"kernel.printk is {level}"
         if printing
-        else "there is none",
-        why="an input that writes waits for that line: 1 ms and more on a serial console",
+        else "no console",
+        why="an input that writes waits for that message: 1 ms or more on a serial console",
         fix="as root: echo 'kernel.printk = 4 4 1 7' >> /etc/sysctl.d/60-shioenv.conf "
         "&& sysctl --system",
         needed=False,

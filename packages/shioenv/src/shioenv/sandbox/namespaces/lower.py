@@ -210,21 +210,21 @@ def file_system_of(path: Path) -> str:
 def opening_failed(line: str) -> HostError | SandboxError:
     """Turn a supervisor's last line ("E<errno> <step>") into an error for the user."""
     number, step = failure(line)
-    reason = os.strerror(number) if number else "it ended without a word"
-    message = f"the sandbox could not be opened: {step or 'supervisor'}: {reason}"
+    reason = os.strerror(number) if number else "it ended without an error message"
+    message = f"cannot open the sandbox: {step or 'supervisor'}: {reason}"
     if "overlay" in step or "opaque" in step:
         return HostError(
             message,
-            hint="Linux 6.6 or newer is needed (on Debian 12: apt-get install "
+            hint="install Linux 6.6 or newer (on Debian 12: apt-get install "
             "-t bookworm-backports linux-image-amd64)",
         )
     gone = number in (errno.ENOENT, errno.ESRCH)  # a process that opening needs was killed
     if re.search(r"\bproc\b", step) and not gone:
         return HostError(
             message,
-            hint="this looks like a container with a masked /proc: run it with "
+            hint="probably a container with a masked /proc: run it with "
             "--security-opt systempaths=unconfined --security-opt seccomp=unconfined",
         )
     if number in (errno.EPERM, errno.EACCES, errno.ENOSPC):
-        return HostError(message, hint="shioenv doctor names what this host forbids")
-    return SandboxError(message, hint="shioenv doctor checks each step")
+        return HostError(message, hint="find out what this host forbids: shioenv doctor")
+    return SandboxError(message, hint="check each step: shioenv doctor")

@@ -125,7 +125,7 @@ def network_document(printed: bytes, *, links: bool = True) -> bytes:
         return json.dumps({"firewall": rules}).encode()
     *listed, firewall = printed.decode("utf-8", "replace").split("\0", len(_LISTED))
     if len(listed) != len(_LISTED):
-        raise ValueError("not all of it was printed")
+        raise ValueError("the output is incomplete")
     document: dict[str, Any] = {}
     for names, text in zip(_LISTED, listed, strict=True):
         lines = [line for line in text.split("\n") if line]

@@ -96,14 +96,14 @@ def prove_shell(system: System, report: Progress = silent) -> ServingVerdict:
     for mode in (ShellMode.LATE, ShellMode.MAIN):
         reason = _unfit(system, mode)
         if reason is None:
-            report(f"shell: {len(probes())} probes, served {mode}")
+            report(f"shell: {len(probes())} probes passed, mode {mode}")
             verdict = ServingVerdict(mode, "; ".join(reasons))
             _keep(system, verdict)
             return verdict
         reasons.append(f"{mode}: {reason}")
     report(
-        "shell: NOT SERVED: what inputs change of their shell cannot be read; nothing is scored or "
-        f"recorded on this system unless told --without-shell-state ({'; '.join(reasons)})"
+        "shell: NOT SUPPORTED: the shell state cannot be read; scoring and recording on this "
+        f"system need --without-shell-state ({'; '.join(reasons)})"
     )
     return ServingVerdict(ShellMode.FRESH, "; ".join(reasons))
 
@@ -122,13 +122,13 @@ def _unfit(system: System, mode: ShellMode) -> str | None:
     try:
         with NamespaceSandbox(system, mode=mode) as sandbox:
             if sandbox.run(Request("")).shell is None:
-                return "it does not tell its state"
+                return "it does not report its state"
             told = divergences(sandbox)
     except SandboxError as error:
         return error.message
     if told:
         first = f"{told[0].probe!r:.80}"
-        return f"{len(told)} of {len(probes())} probes tell it from a fresh one, as {first}"
+        return f"{len(told)} of {len(probes())} probes differ from a fresh bash, such as {first}"
     return None
 
 

@@ -16,8 +16,16 @@ from functools import lru_cache, partial
 from typing import Final, NamedTuple, TypeVar
 
 from shioenv.domain.runner import Order
-from shioenv.sandbox.base import LONGEST_IDLE, MEBIBYTE, Execution, Limits, Request, refuse_limit
-from shioenv.sandbox.scanned import parse_changes, scan_error
+from shioenv.sandbox.base import (
+    LONGEST_IDLE,
+    MEBIBYTE,
+    Execution,
+    Limits,
+    Request,
+    parse_changes,
+    refuse_limit,
+    scan_error,
+)
 from shioenv.system import stopped
 
 
@@ -350,7 +358,7 @@ def read_reply(receive: Callable[[int, bytes], bytes], limits: Limits) -> tuple[
         raise scan_error(f"lengths of {lengths} bytes, of {longest} at most")
     body = receive(REPLY.size + sum(lengths), said)
     if len(body) > REPLY.size + sum(lengths):
-        raise scan_error("it goes on where it should have ended")
+        raise scan_error("it is longer than announced")
     return reply, memoryview(body)[REPLY.size :]
 
 
@@ -407,6 +415,6 @@ class SupervisorSocket:
             except TimeoutError:
                 silent += stopped.LOOK_SECONDS
                 if watch.is_lost(self._process):
-                    raise ConnectionAbortedError("somebody stopped it (SIGSTOP)") from None
+                    raise ConnectionAbortedError("a signal stopped it (SIGSTOP)") from None
                 if self._seconds is not None and silent >= self._seconds:
                     raise

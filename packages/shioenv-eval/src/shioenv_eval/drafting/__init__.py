@@ -1,1 +1,0 @@
-"""Drafts of grammars from help texts and manual pages, and their coverage of options."""

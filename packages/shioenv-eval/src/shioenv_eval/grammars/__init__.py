@@ -1,0 +1,1 @@
+"""Grammars checked, compared with inputs and help texts, and drafted."""

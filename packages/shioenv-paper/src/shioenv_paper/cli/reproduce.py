@@ -1,0 +1,70 @@
+"""`shioenv reproduce`: make committed values again and compare them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shioenv.cli import printing, shared
+from shioenv.cli.progress import Meter
+
+app = typer.Typer(
+    name="reproduce", no_args_is_help=True, help="Make committed values again and compare them."
+)
+
+
+@app.callback()
+def _group() -> None: ...
+
+
+@shared.command(app, "shioenv reproduce quick --out ./reproduction")
+def quick(
+    out: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Directory for records, answers and the report. Resumes."),
+    ],
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--pull",
+            metavar="URL|FILE",
+            help="Get the exported system from here instead of building it.",
+        ),
+    ] = None,
+    workers: shared.Workers = None,
+) -> shared.Printout:
+    """Reproduce 1,000 records and the table of the default model.
+
+    The default system is built from its lock if it is missing. Each record is compared with its
+    committed digest. Records that are volatile in either run are left out: the two sets may differ
+    by at most 3. The exit status is 1 for any other difference.
+    """
+    from shioenv.system.importing import pull_system
+    from shioenv.system.store import build_system
+    from shioenv_paper.reproduction import REPORT, made_values, reproduce
+
+    if source is None:
+        build_system(report=printing.note)
+    else:
+        pull_system(source, report=printing.note)
+    stopped = "stopped; what was made is kept: run this again"
+    with Meter(lasting=True, stopped=stopped) as meter:
+        made = made_values(
+            out,
+            workers=workers,
+            records=lambda progress: meter.update("records", progress.done, progress.count),
+            answers=lambda name, *counts: meter.update(f"answers of {name}", *counts),
+        )
+    found = reproduce(made, out)
+    document = found.to_json()
+    lines = [
+        f"system {document['system']}, digest {document['system_digest']}",
+        f"{document['compared_records']} of {document['records']} records compared, digest "
+        f"{document['compared_records_digest'][:16]}",
+        f"table of {document['table']['all']}",
+        *found.faults,
+        f"{'reproduced' if not found.faults else 'not reproduced'}: {out / REPORT}",
+    ]
+    return shared.Printout(document, lines, indent=2, status=1 if found.faults else 0)

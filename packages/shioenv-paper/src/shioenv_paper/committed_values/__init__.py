@@ -1,0 +1,1 @@
+"""Committed values of `shioenv reproduce`."""
