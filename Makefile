@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup setup-all demo test test-first test-rest test-alone test-nightly test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve outside evaluate answers scoreboard soak clean help
+.PHONY: setup setup-all demo test test-first test-rest test-alone test-nightly test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve outside evaluate answers leaderboard scoreboard soak clean help
 
 # Without compiled modules each command and each test process would compile them again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -149,8 +149,11 @@ evaluate: setup ## judge every predictor that runs here by the public test suite
 	@$(BIN)/shioenv evaluate table evaluation/answers > docs/experiments/evaluation.md.new
 	@mv docs/experiments/evaluation.md.new docs/experiments/evaluation.md
 
-answers: setup ## record the frozen answers anew on the built system: about five minutes on two idle cores
+answers: setup ## record the frozen answers anew on the built system, and the values of `shioenv reproduce`: 15 minutes on an idle host
 	@$(BIN)/python scripts/answers.py
+
+leaderboard: setup ## ask predictors of the leaderboard anew by the frozen answers, and write its page
+	@$(BIN)/python benchmarks/leaderboard.py record
 
 # A row that is in build/conformance is not asked again.
 scoreboard: setup ## as root: hold emulators, busybox, toybox and uutils to the machine, and write their page

@@ -13,6 +13,7 @@ MOST = 6
 BARS = {
     "evaluation.md": ("predictor", "EM", "Exact match of single commands"),
     "conformance.md": ("", "right", "Share of cases that a shell gets right"),
+    "leaderboard.md": ("predictor", "EM", "Exact match on the public test suite"),
     "modeling.md": ("", "single: EM", "Exact match of single inputs that people typed"),
 }
 """Pages without a picture of their own: the columns of names and of values, and the title."""

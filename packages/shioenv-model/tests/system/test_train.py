@@ -48,7 +48,7 @@ seed = 3
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeMaterial:
     """A recipe's material and the parts that were reported while it was made."""
 
     recipe: Path
@@ -58,7 +58,7 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, system: System) -> Made:
+def made(tmp_path_factory: pytest.TempPathFactory, system: System) -> MadeMaterial:
     directory = tmp_path_factory.mktemp("material")
     recipe, reported = directory / "recipe.toml", list[str]()
     recipe.write_text(RECIPE)
@@ -68,11 +68,11 @@ def made(tmp_path_factory: pytest.TempPathFactory, system: System) -> Made:
         SerialExecutor(),
         report=lambda part, *counts: reported.append(part),
     )
-    return Made(recipe, directory / "material", material, reported)
+    return MadeMaterial(recipe, directory / "material", material, reported)
 
 
 def test_a_model_is_made_from_a_recipe(
-    made: Made, tmp_path: Path, system: System, monkeypatch: pytest.MonkeyPatch
+    made: MadeMaterial, tmp_path: Path, system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from shioenv_model.training.memory_training import train_memory
 
@@ -93,7 +93,7 @@ def test_a_model_is_made_from_a_recipe(
     assert system.digest[:12] in model.version
 
 
-def test_a_dataset_that_no_recipe_made_says_so(made: Made, tmp_path: Path) -> None:
+def test_a_dataset_that_no_recipe_made_says_so(made: MadeMaterial, tmp_path: Path) -> None:
     shutil.copytree(made.directory, tmp_path / "material")
     people = tmp_path / "material" / "people"
     assert described(people)["recipe_sha256"] == made.material.digest

@@ -34,7 +34,8 @@ MOST_APART = 3
 Chance decides whether two runs of an input differ.
 """
 
-QUICK = "quick.json"
+VALUES = "reproduction.json"
+"""The file of the committed values, beside this module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +127,8 @@ class Reproduction:
 
 
 def committed_values() -> Reproduced:
-    """Return the committed values. Errors: FileNotFoundError if none are committed."""
-    text = files("shioenv_paper.committed_values").joinpath(QUICK).read_text(encoding="utf-8")
+    """Return the committed values."""
+    text = files("shioenv_paper").joinpath(VALUES).read_text(encoding="utf-8")
     return Reproduced.from_json(json.loads(text))
 
 

@@ -25,30 +25,18 @@ def quick(
         Path,
         typer.Option(metavar="DIR", help="Directory for records, answers and the report. Resumes."),
     ],
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--pull",
-            metavar="URL|FILE",
-            help="Get the exported system from here instead of building it.",
-        ),
-    ] = None,
     workers: shared.Workers = None,
 ) -> shared.Printout:
     """Reproduce 1,000 records and the table of the default model.
 
-    The default system is built from its lock if it is missing. Each record is compared with its
-    committed digest. Records that are volatile in either run are left out: the two sets may differ
-    by at most 3. The exit status is 1 for any other difference.
+    The default system is built from its lock if it is missing; `system pull` gets it instead.
+    Each record is compared with its committed digest. Records that are volatile in either run are
+    left out: the two sets may differ by at most 3. The exit status is 1 for any other difference.
     """
-    from shioenv.system.importing import pull_system
     from shioenv.system.store import build_system
     from shioenv_paper.reproduction import REPORT, made_values, reproduce
 
-    if source is None:
-        build_system(report=printing.note)
-    else:
-        pull_system(source, report=printing.note)
+    build_system(report=printing.note)
     stopped = "stopped; what was made is kept: run this again"
     with Meter(lasting=True, stopped=stopped) as meter:
         made = made_values(

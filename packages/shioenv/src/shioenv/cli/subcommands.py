@@ -71,6 +71,7 @@ KNOWN = {
     "train": "model",
     "model": "model",
     "predict": "model",
+    "reproduce": "paper",
     "experiment": "paper",
 }
 """The extra that provides each command, in the order of the help; "" for commands of the core.
@@ -85,7 +86,8 @@ PANELS = {
     "Datasets": ("grammar", "sample", "generate", "dataset"),
     "Agents and servers": ("tasks", "serve"),
     "Models and evaluation": (
-        *("suite", "evaluate", "conform", "compare", "train", "model", "predict", "experiment"),
+        *("suite", "evaluate", "conform", "compare", "train", "model", "predict"),
+        *("reproduce", "experiment"),
     ),
 }
 """The panels of `shioenv --help`, with their commands."""

@@ -1,1 +1,0 @@
-"""Committed values of `shioenv reproduce`."""
