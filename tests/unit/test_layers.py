@@ -29,7 +29,7 @@ LAYERS = {
     "shioenv_agents": ("", "preview", "tasks", "fronts", "mcp", "cli"),
     "shioenv_serve": ("", "ssh", "cli"),
     "shioenv_backends": ("microvm", ""),
-    "shioenv_paper": ("committed_values", "", "cli"),
+    "shioenv_paper": ("", "cli"),
 }  # fmt: skip
 """The parts of each package, from the lowest. "" holds the modules beside them."""
 

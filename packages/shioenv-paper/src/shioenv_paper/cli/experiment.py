@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from shioenv.cli import shared
+from shioenv.cli import printing, shared
 from shioenv.cli.progress import Meter
 from shioenv.errors import UsageError
 from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
@@ -455,3 +455,51 @@ def figures(
 
     paths = draw(out, seed=seed, system=system)
     return shared.Printout({"files": list(map(str, paths))}, map(str, paths))
+
+
+reproduction = typer.Typer(
+    name="reproduce", no_args_is_help=True, help="Make committed values again and compare them."
+)
+
+
+@reproduction.callback()
+def _group() -> None: ...
+
+
+@shared.command(reproduction, "shioenv reproduce quick --out ./reproduction")
+def quick(
+    out: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Directory for records, answers and the report. Resumes."),
+    ],
+    workers: shared.Workers = None,
+) -> shared.Printout:
+    """Reproduce 1,000 records and the table of the default model.
+
+    The default system is built from its lock if it is missing; `system pull` gets it instead.
+    Each record is compared with its committed digest. Records that are volatile in either run are
+    left out: the two sets may differ by at most 3. The exit status is 1 for any other difference.
+    """
+    from shioenv.system.store import build_system
+    from shioenv_paper.reproduction import REPORT, made_values, reproduce
+
+    build_system(report=printing.note)
+    stopped = "stopped; what was made is kept: run this again"
+    with Meter(lasting=True, stopped=stopped) as meter:
+        made = made_values(
+            out,
+            workers=workers,
+            records=lambda progress: meter.update("records", progress.done, progress.count),
+            answers=lambda name, *counts: meter.update(f"answers of {name}", *counts),
+        )
+    found = reproduce(made, out)
+    document = found.to_json()
+    lines = [
+        f"system {document['system']}, digest {document['system_digest']}",
+        f"{document['compared_records']} of {document['records']} records compared, digest "
+        f"{document['compared_records_digest'][:16]}",
+        f"table of {document['table']['all']}",
+        *found.faults,
+        f"{'reproduced' if not found.faults else 'not reproduced'}: {out / REPORT}",
+    ]
+    return shared.Printout(document, lines, indent=2, status=1 if found.faults else 0)
