@@ -11,10 +11,11 @@ import fnmatch
 import os
 import posixpath
 import stat
+import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -343,6 +344,7 @@ def executed(lines: Sequence[str], directory: Path) -> Done:
         ["bash", "--norc", "--noprofile", "-c", "\n".join(lines)],
         cwd=directory, env=environment(directory), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, umask=0o022,
+        preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),  # nohup ignores it
     )  # fmt: skip
     files = {
         str(file.relative_to(directory)): (
