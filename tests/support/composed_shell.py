@@ -10,8 +10,8 @@ from __future__ import annotations
 import fnmatch
 import os
 import posixpath
-import stat
 import signal
+import stat
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
