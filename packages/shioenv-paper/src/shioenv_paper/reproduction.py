@@ -22,7 +22,7 @@ from shioenv.system.store import find_system
 from shioenv_eval.evaluate import evaluate
 from shioenv_eval.results import GROUPS, SHOWN
 
-COUNT, SEED = 1000, 58
+COUNT, SEED = 1000, 60
 """Number of records, and their seed (our choice)."""
 
 MODEL, SUITE = "default", "public-test"
