@@ -60,11 +60,12 @@ def unstated_facts(
         yield OTHER_WORDING
         return
     changed = task.goal.attributes
+    prompt = re.sub("^- ", "", task.prompt, flags=re.MULTILINE)  # a bullet states no value `-`
     for fact in task.goal.facts:
         if fact.area != "fs":
-            told = _is_stated_outside_files(task.prompt, fact, before)
+            told = _is_stated_outside_files(prompt, fact, before)
         else:
-            told = _is_stated(task.prompt, fact, before, changed, instant)
+            told = _is_stated(prompt, fact, before, changed, instant)
         if not told:
             yield fact.place
     for name, digest in task.goal.digests.items():

@@ -181,6 +181,16 @@ def test_each_fact_is_in_exactly_one_line(drawn: tuple[dict[str, Any], list[list
             assert open_facts(before, task(before, goal, fewer)), lines[number]
 
 
+def test_a_bullet_does_not_state_the_target_of_a_link() -> None:
+    link = {"perms": "lrwxrwxrwx", "links": 1, "owner": "alice", "group": "staff", "size": 0}
+    before = {"fs": {"l": {**link, **NOW, "target": "x"}}, "user": "root"}
+    goal = Goal(patch=[["=", "/fs/l/group", "users"], ["=", "/fs/l/target", "-"]])
+    lines = lines_of(before, goal)
+    assert open_facts(before, task(before, goal, lines)) == []
+    kept = [line for line in lines if "group" in line]
+    assert open_facts(before, task(before, goal, kept)) != []
+
+
 @given(goals())
 def test_prompts_are_plain_english(drawn: tuple[dict[str, Any], list[list[Any]]]) -> None:
     before, operations = drawn
