@@ -1,4 +1,7 @@
-"""A system's sshd, in namespaces without a network, over a root with only its files."""
+"""A system's sshd in namespaces without a network.
+
+Its root directory has only the files that sshd needs.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,7 @@ exec /bin/keeper "$0" /usr/sbin/sshd < /dev/null
 """Create the root directory and execute the keeper.
 
 The script runs as root of a mapped user namespace, in a system's directory. Its standard input is
-an archive of the root's files.
+an archive of the files for the root directory.
 """
 
 
@@ -217,7 +220,7 @@ def make_host_keys(directory: Path) -> None:
 
 
 def settings(own: str) -> str:
-    """Return the text of an sshd_config: our options, then the others of the `own` text."""
+    """Return the text of an sshd_config: our options, then those of `own` that we do not set."""
     stated = {line.split()[0].lower() for line in _SETTINGS.splitlines()}
     kept, sftp = [], ""
     for line in own.rstrip("\n").split("\n"):

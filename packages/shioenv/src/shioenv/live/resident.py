@@ -30,7 +30,7 @@ from shioenv.system.store import System
 from shioenv.text import short_repr
 
 LARGEST_SAVED: Final = 64 * MEBIBYTE
-"""Largest size of a saved shell in bytes (our choice, because people and agents type its lines)."""
+"""Largest size of a saved shell in bytes (our choice, as typed lines need far less)."""
 
 RESTORE_SECONDS: Final = 600.0
 """Seconds that the lines of a saved shell may take together (our choice, because the file is
