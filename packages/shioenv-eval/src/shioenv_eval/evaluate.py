@@ -87,8 +87,8 @@ def evaluate(
     interrupted one. Answers of another version of a predictor are discarded. None: nothing is
     saved.
 
-    `tell` is called with messages about long waits. Errors, some before any predictor is asked:
-    SuiteError; those of `find_predictor`; UsageError if `out` holds an evaluation of another suite;
+    `tell` is called with messages about long waits. Errors: SuiteError; those of `find_predictor`,
+    before any predictor is asked. UsageError if `out` holds an evaluation of another suite.
     DatasetStorageError and DatasetBusyError for the directory `out`.
     """
     names = list(dict.fromkeys(predictors))
