@@ -482,7 +482,7 @@ def _with_trees(made: list[list[Any]], before: Mapping[str, Any]) -> list[list[A
 
 
 def _key(key: str, pairs: _Pairs) -> str:
-    """Return our counterpart of their file's key."""
+    """Return the key of our file that corresponds to their file."""
     if key in pairs.paths:
         return pairs.paths[key]
     for old, new in pairs.paths.items():

@@ -482,10 +482,10 @@ class ShellSandbox(Sandbox, Protocol):
         """Run an input that leaves background processes in the machine, without a shell that stays.
 
         The call returns once the input itself has ended. Its background processes continue until
-        `end_shell`, `look`, or a limit, so the actual work belongs in the background. Several may
-        run at once. Only the request's text, start directory and time are used. The processes are
-        ended after `idle_seconds` without a call. Errors: those of `run`; SandboxError if the input
-        does not end in its time.
+        `end_shell`, `look`, or a limit, so the actual work belongs in the background. Processes of
+        several inputs may run at once. Only the request's text, start directory and time are used.
+        The processes are ended after `idle_seconds` without a call. Errors: those of `run`;
+        SandboxError if the input does not end in its time.
         """
         ...
 
