@@ -313,9 +313,8 @@ def one_by_one(
 ) -> Answer | None:
     """Answer a command that reports an error for some of its operands.
 
-    These are files that are missing or, for `mkdir` and `rmdir`, exist.
-
-    `ask` answers the command with one operand. None for any other command.
+    These are files that are missing or, for `mkdir` and `rmdir`, exist. `ask` answers the command
+    with one operand. None for any other command.
     """
     if form.utility not in EACH | ALONG or len(form.roles) != len(operands):
         return None

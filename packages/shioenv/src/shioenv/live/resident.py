@@ -151,8 +151,8 @@ class ResidentShell(Closing):
         """Return a new shell on a separate machine, where the same lines were run.
 
         The two shells are independent from then on. The lines are run again, so processes,
-        connections and open files exist there as well. Each line has to do the same again.
-        ForkError names the first that did not, such as `date` or a race. With `exact` False such
+        connections and open files exist there as well. Each line has to repeat its behavior.
+        ForkError names the first that does not, such as `date` or a race. With `exact` False such
         differences are accepted. ForkError is raised as well where the lines take more than
         `seconds` together. Errors: those of `run`.
         """
