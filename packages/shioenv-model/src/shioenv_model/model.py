@@ -50,8 +50,8 @@ class Model:
 
     - `card`: the model's metadata.
     - `written`: a sequence model in addition to the memory; the more confident answer wins.
-    - `stages`: a runner for commands that read a pipe. The text is in `State.stdin`.
-      Every answer that used it calls it `stages_name`.
+    - `stages`: a runner for commands that read a pipe. The text is in `State.stdin`. Answers that
+      used it name it as `stages_name`.
     - `abstain_below`: the model abstains below this confidence, 0 to 1; 0: it never abstains.
     - `world`: the machine for which it answers (default: that of the memory).
     - `sources`: the sources of answers, in addition to Bash's own rules (default: all).
