@@ -99,7 +99,7 @@ def test_what_is_finished_is_not_made_again(
     made: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory, manifest = made
-    monkeypatch.setattr(sets, "_played", lambda *given: pytest.fail("a round was played again"))
+    monkeypatch.setattr(sets, "_run_round", lambda *given: pytest.fail("a round was played again"))
     before = {path: path.read_bytes() for path in directory.glob("*.jsonl")}
     assert make_set(directory, PLAN).manifest == manifest
     assert {path: path.read_bytes() for path in directory.glob("*.jsonl")} == before

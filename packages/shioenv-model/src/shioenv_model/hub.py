@@ -31,7 +31,7 @@ def get(repository: str, name: str | None = None) -> Path:
     if not called or "/" in called or called.startswith("."):
         raise ModelError(f"invalid model name {called!r}")
     with tempfile.TemporaryDirectory(prefix="shioenv-model-") as directory:
-        with _said(repository):
+        with _as_model_errors(repository):
             fetched = Path(hub.hf_hub_download(repository, FILE, local_dir=directory))
         if not read_card(opened(fetched)):
             raise ModelError(f"{repository} has no model card")
@@ -53,7 +53,7 @@ def push(model: str, repository: str, *, private: bool = False) -> str:
     if not path.is_file():
         raise ModelError(f"{path} is a directory", hint="use the model's file")
     card = read_card(opened(path))
-    with _said(repository):
+    with _as_model_errors(repository):
         api = hub.HfApi()
         made = api.create_repo(repository, private=private, exist_ok=True)
         operations = [
@@ -92,7 +92,7 @@ def page(card: dict[str, Any]) -> str:
 
 
 @contextmanager
-def _said(repository: str) -> Iterator[None]:
+def _as_model_errors(repository: str) -> Iterator[None]:
     """Convert any exception inside to a ModelError: the library's classes differ by release."""
     try:
         yield

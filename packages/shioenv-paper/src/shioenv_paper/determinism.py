@@ -91,7 +91,7 @@ def run_determinism(
     drawn = stream_of(setting.system, Drawing(policy="paper", seed=setting.seed), count)
     samples = list(drawn.samples)
     plan = {**drawn.origin, **setting.origin, "inputs": len(samples)}
-    seen, reused = _seen(setting, plan, samples, number_of_passes, executors)
+    seen, reused = _run_passes(setting, plan, samples, number_of_passes, executors)
     verdicts = list(_verdicts(setting, samples, seen, executors(0)))
     groups, shares = _by_command(verdicts), _shares(verdicts)
     return Findings(
@@ -115,7 +115,7 @@ def run_determinism(
 # ---- the passes ----
 
 
-def _seen(
+def _run_passes(
     setting: ExperimentSetting,
     plan: Mapping[str, Any],
     samples: Sequence[Sample],

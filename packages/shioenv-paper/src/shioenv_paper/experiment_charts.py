@@ -169,7 +169,7 @@ def draw_sampling_efficiency(
         mine = [row for row in rows if row["estimator"] == name]
         panel = means(mine, x, y, series, interval="rule")
         if max(by_length) >= PAPER_LENGTH:
-            panel = alt.LayerChart(layer=[panel, *_said_errors(x, y("mean"), max(by_length))])
+            panel = alt.LayerChart(layer=[panel, *_paper_errors(x, y("mean"), max(by_length))])
         panels.append(sized(panel, f"estimator: {name}", 350, 230))
     return titled(
         alt.concat(*panels, columns=2, spacing={"row": 26, "column": 30}),
@@ -182,7 +182,7 @@ def draw_sampling_efficiency(
     )
 
 
-def _said_errors(x: alt.X, y: alt.Y, longest: int) -> Iterator[alt.Chart | alt.LayerChart]:
+def _paper_errors(x: alt.X, y: alt.Y, longest: int) -> Iterator[alt.Chart | alt.LayerChart]:
     """Draw the paper's errors, as lines from 11 to 12 arguments."""
     last = min(longest, PAPER_LENGTH + 1)
     for (budget, error), dy in zip(PAPER_ERRORS.items(), (-5, 6), strict=True):

@@ -105,8 +105,8 @@ def run_learners(
     for constraint, sampler in CONSTRAINTS.items():
         for seed in range(setting.seed, setting.seed + seeds):
             regime = constraint + RANDOM
-            judged = _judged(setting, sampler, uniform(seed), evaluated, seed)
-            played.append(_played(regime, seed, *judged))
+            judged = _evaluate(setting, sampler, uniform(seed), evaluated, seed)
+            played.append(_policy_run(regime, seed, *judged))
             regime = constraint + LEARNED
             vector = _vector(setting, sampler, Gate(necessary))
             known = len(training)
@@ -118,8 +118,8 @@ def run_learners(
                 return done + len(ended)
 
             choose = train_policy(vector, seed, episodes, told)
-            judged = _judged(setting, sampler, choose, evaluated, seed)
-            played.append(_played(regime, seed, *judged))
+            judged = _evaluate(setting, sampler, choose, evaluated, seed)
+            played.append(_policy_run(regime, seed, *judged))
     names = [f.name for f in PolicyEpisode.__dataclass_fields__.values()]
     everything = [episode for one in played for episode in one.episodes]
     return Findings(
@@ -237,7 +237,7 @@ def train_policy(
     return lambda observations, masks: model.predict(observations, action_masks=masks)[0]
 
 
-def _judged(
+def _evaluate(
     setting: ExperimentSetting, sampler: str, choose: Choose, episodes: int, seed: int
 ) -> tuple[list[EndedEpisode], int]:
     """Return the executed ones of `episodes` or more episodes, and the number of episodes."""
@@ -254,7 +254,7 @@ def _judged(
         vector.close()
 
 
-def _played(regime: str, seed: int, ended: Sequence[EndedEpisode], count: int) -> PolicyRun:
+def _policy_run(regime: str, seed: int, ended: Sequence[EndedEpisode], count: int) -> PolicyRun:
     return PolicyRun(regime, seed, tuple(_episodes(regime, seed, ended, 0)), count)
 
 

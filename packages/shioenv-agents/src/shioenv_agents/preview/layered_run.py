@@ -451,7 +451,7 @@ class _Running:
         truncated = False
         with self._control.makefile("rb") as told:
             for layer, roots in zip(self._layers, self._roots, strict=True):
-                found, cut = _told(told)
+                found, cut = _parse_scan(told)
                 truncated |= cut
                 for change in found:
                     changes.append(self._placed(change, os.fsencode(layer), roots))
@@ -518,7 +518,7 @@ class _Running:
         )
 
 
-def _told(told: BinaryIO) -> tuple[tuple[FileChange, ...], bool]:
+def _parse_scan(told: BinaryIO) -> tuple[tuple[FileChange, ...], bool]:
     """Read a scan's report of one layer, and whether there is more. SandboxError if it failed."""
     head = told.readline().decode("ascii", "replace").removeprefix("S").split()
     if len(head) != 4:

@@ -62,9 +62,9 @@ def unstated_facts(
     changed = task.goal.attributes
     for fact in task.goal.facts:
         if fact.area != "fs":
-            told = _told_outside(task.prompt, fact, before)
+            told = _is_stated_outside_files(task.prompt, fact, before)
         else:
-            told = _told(task.prompt, fact, before, changed, instant)
+            told = _is_stated(task.prompt, fact, before, changed, instant)
         if not told:
             yield fact.place
     for name, digest in task.goal.digests.items():
@@ -78,7 +78,7 @@ def unstated_facts(
             yield "output"
 
 
-def _told(
+def _is_stated(
     prompt: str,
     fact: Fact,
     before: Mapping[str, Any],
@@ -93,20 +93,20 @@ def _told(
     if fact.attribute is None and fact.code == "r":
         return f"`{name}` no longer exists" in about
     if fact.attribute is None:
-        return all(_stands(value, about) for value in _needed(fact.value, instant))
+        return all(_occurs(value, about) for value in _needed(fact.value, instant))
     old = before["fs"].get(fact.names[0], {})
     entry = {**old, **changed[fact.names[0]]}
     kind = str(entry.get("perms", "-"))[0]
     if kind != str(old.get("perms", kind))[0]:
-        return all(_stands(value, about) for value in _needed(entry, instant))
+        return all(_occurs(value, about) for value in _needed(entry, instant))
     if fact.attribute in DATES:
-        is_told = is_now(date_of(entry), instant) or _stands(_minute(entry), about)
+        is_told = is_now(date_of(entry), instant) or _occurs(_minute(entry), about)
         return is_told and bool(about)
     if fact.attribute == "links" and kind == "d":
         return True  # it follows from the directories in it
     if fact.attribute == "size" and kind != "-":
         return bool(about)
-    return _stands(_TEXTS.get(fact.attribute, str)(fact.value), about)
+    return _occurs(_TEXTS.get(fact.attribute, str)(fact.value), about)
 
 
 _TEXTS: Final[Mapping[str, Callable[[Any], str]]] = {
@@ -138,23 +138,23 @@ def _minute(entry: Mapping[str, Any]) -> str:
     return f"{datetime.strptime(f'{day} {month} {year}', '%d %b %Y'):%Y-%m-%d} {clock}"
 
 
-def _told_outside(prompt: str, fact: Fact, before: Mapping[str, Any]) -> bool:
+def _is_stated_outside_files(prompt: str, fact: Fact, before: Mapping[str, Any]) -> bool:
     """Whether the prompt states a fact outside the file system."""
     if fact.code == "r":
-        return _stands((fact.area, *fact.names)[-1], prompt)
+        return _occurs((fact.area, *fact.names)[-1], prompt)
     value = fact.value
     if isinstance(value, bool):
-        return _stands("on" if value else "off", prompt)
+        return _occurs("on" if value else "off", prompt)
     if not isinstance(value, list):
         shown = word(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        return any(_stands(text, prompt) for text in (shown, str(value)))
+        return any(_occurs(text, prompt) for text in (shown, str(value)))
     old = fact.before(before)
     before_it = old if isinstance(old, list) else []
     changed = [one for one in (*before_it, *value) if (one in before_it) != (one in value)]
     return bool(changed) and all(f"`{entry_text(str(one))}`" in prompt for one in changed)
 
 
-def _stands(value: object, text: str) -> bool:
+def _occurs(value: object, text: str) -> bool:
     """Whether a value occurs in a text, as one or more whole words."""
     return re.search(rf"(?<![\w.]){re.escape(str(value))}(?!\w)", text) is not None
 

@@ -161,7 +161,7 @@ class _Gathered:
         self.counts[length, part] += 1
         for name in commands_of(task):
             self.commands[length, name] += 1
-        self.known.add(_asked(task))
+        self.known.add(_task_key(task))
 
     def chosen(
         self, drafts: Iterable[tuple[str, Task]], refused: Counter[str]
@@ -172,14 +172,14 @@ class _Gathered:
         counts = Counter({length: self.of(length) for length in LENGTHS})
         for part, task in drafts:
             length = length_of(task)
-            if _asked(task) in known:
+            if _task_key(task) in known:
                 refused["it is a duplicate"] += 1
             elif counts[length] >= self.plan.wanted(length):
                 refused["its length has enough tasks"] += 1
             elif any(commands[length, n] >= self.plan.bound(length) for n in commands_of(task)):
                 refused["its command has enough tasks"] += 1
             else:
-                known.add(_asked(task))
+                known.add(_task_key(task))
                 counts[length] += 1
                 for name in commands_of(task):
                     commands[length, name] += 1
@@ -244,7 +244,9 @@ def make_set(
     with storage_errors(directory):
         (directory / ROUNDS).mkdir(parents=True, exist_ok=True)
     with locked(directory), storage_errors(directory):
-        _begun(directory, plan, built, {one: description_of(agents[one]) for one in plan.agents})
+        _start_plan(
+            directory, plan, built, {one: description_of(agents[one]) for one in plan.agents}
+        )
         gathered = _Gathered(plan, tuple(one.name for one in grammars_for(built, Drawing())))
         means = _Means(agents, system or built.name, workers, tell, note)
         counted: list[_Round] = []
@@ -257,7 +259,7 @@ def make_set(
             place = directory / ROUNDS / f"{number:04}"
             file = place.with_suffix(".jsonl")
             if not file.exists():
-                made, about = _played(place, number, gathered, means)
+                made, about = _run_round(place, number, gathered, means)
                 _write(file, made, about)
             rmtree(place, ignore_errors=True)
             missing, before = plan.count - len(gathered.tasks), len(gathered.tasks)
@@ -278,14 +280,14 @@ def commands_of(task: Task) -> set[str]:
     return {one.command for row in task.history for one in read_arguments(row).input.segments}
 
 
-def _asked(task: Task) -> bytes:
+def _task_key(task: Task) -> bytes:
     return msgspec.json.encode([task.cwd, task.history, task.prompt, task.goal.output])
 
 
 # ---- a round
 
 
-def _played(
+def _run_round(
     place: Path,
     number: int,
     gathered: _Gathered,
@@ -444,7 +446,7 @@ def _longer(
 # ---- files
 
 
-def _begun(directory: Path, plan: SetPlan, built: System, agents: Mapping[str, str]) -> None:
+def _start_plan(directory: Path, plan: SetPlan, built: System, agents: Mapping[str, str]) -> None:
     """Store the plan of these rounds; refuse a directory of another plan, agent or build."""
     file = directory / ROUNDS / "plan.json"
     document = {

@@ -228,8 +228,8 @@ def test_wrong_usage_starts_nothing(home: Path, monkeypatch: pytest.MonkeyPatch)
 )
 def test_a_scan_that_failed_is_an_error(head: bytes, said: str) -> None:
     with pytest.raises(SandboxError, match=said):
-        layered_run._told(BytesIO(head))
-    assert layered_run._told(BytesIO(b"S0 1 0 0\nmore")) == ((), True)
+        layered_run._parse_scan(BytesIO(head))
+    assert layered_run._parse_scan(BytesIO(b"S0 1 0 0\nmore")) == ((), True)
 
 
 def test_names_that_moved_are_absolute() -> None:

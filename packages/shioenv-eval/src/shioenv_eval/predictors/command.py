@@ -47,16 +47,16 @@ class CommandPredictor:
         first = {"hello": True, **_root(setting.system)}
         self._process = LineProcess(self._words, first, setting)
         try:
-            self.version = self._said("version", self.version)
-            self.patch_level = self._said("patch_level", self.patch_level)
-            self.training = self._said("training", "")
-            self.install = self._said("install", "")
-            self.shell = self._said("shell", "")
+            self.version = self._hello_field("version", self.version)
+            self.patch_level = self._hello_field("patch_level", self.patch_level)
+            self.training = self._hello_field("training", "")
+            self.install = self._hello_field("install", "")
+            self.shell = self._hello_field("shell", "")
         except PredictorError:
             self.close()
             raise
 
-    def _said(self, name: str, default: str) -> str:
+    def _hello_field(self, name: str, default: str) -> str:
         """Return a field of the program's answer to the first line; `default` if it is missing.
 
         Errors: PredictorError if it is not printable text.

@@ -45,12 +45,16 @@ class LineProcess:
         self._first = json.dumps(first).encode() + b"\n"
         self._process: subprocess.Popen[bytes] | None = None
         self._said = bytearray()
-        self.hello = self._begun()
+        self.hello = self._start()
 
     def make_ready(self) -> None:
         """Restart the program if it has ended. Errors: PredictorError, as for the first start."""
-        if self._process is None or self._process.poll() is not None or self._says(select.POLLHUP):
-            self._begun()
+        if (
+            self._process is None
+            or self._process.poll() is not None
+            or self._has_event(select.POLLHUP)
+        ):
+            self._start()
 
     def ask(self, document: Mapping[str, Any], read: Callable[[dict[str, Any]], T]) -> T:
         """Send a question and return the answer, a JSON object, converted by `read`.
@@ -67,10 +71,10 @@ class LineProcess:
         self.make_ready()
         question = json.dumps(document).encode() + b"\n"
         try:
-            return self._asked(question, self._setting.reply_seconds, read)
+            return self._ask(question, self._setting.reply_seconds, read)
         except _UntouchedError:
-            self._begun()
-            return self._asked(question, self._setting.reply_seconds, read)
+            self._start()
+            return self._ask(question, self._setting.reply_seconds, read)
 
     def close(self) -> None:
         """End the program and all that it started.
@@ -79,7 +83,7 @@ class LineProcess:
         """
         self._end(2.0)
 
-    def _begun(self) -> dict[str, Any]:
+    def _start(self) -> dict[str, Any]:
         self._end(0.0)
         name = self._words[0]
         try:
@@ -90,7 +94,7 @@ class LineProcess:
             os.set_blocking(pipe.fileno(), False)
         seconds = self._setting.start_seconds
         try:
-            return self._asked(self._first, seconds, dict)
+            return self._ask(self._first, seconds, dict)
         except TimeoutError:
             raise PredictorError(
                 f"{name} did not answer its first line within {seconds:g} s",
@@ -106,7 +110,7 @@ class LineProcess:
                 "other messages to standard error",
             ) from None
 
-    def _asked(self, line: bytes, seconds: float, read: Callable[[dict[str, Any]], T]) -> T:
+    def _ask(self, line: bytes, seconds: float, read: Callable[[dict[str, Any]], T]) -> T:
         try:
             self._refuse_unasked()
             return read(_object(self._exchanged(line, time.monotonic() + seconds)))
@@ -120,12 +124,12 @@ class LineProcess:
 
     def _refuse_unasked(self) -> None:
         """Raise AnswerError if the program has written something since its last answer."""
-        if not self._said and self._says(select.POLLIN):
+        if not self._said and self._has_event(select.POLLIN):
             self._said += os.read(self._pipes()[1].fileno(), 1 << 16)
         if self._said:
             raise AnswerError(f"it printed a line without a question: {_beginning(self._said)}")
 
-    def _says(self, event: int) -> bool:
+    def _has_event(self, event: int) -> bool:
         """Whether the program's standard output has an event: readable data, or its end."""
         poll = select.poll()
         poll.register(self._pipes()[1], event)

@@ -47,7 +47,7 @@ _METERED = "\r  0     0    0     0    0     0      0      0 --:--:-- --:--:-- --
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Failure:
     """The exit code and the output of a program."""
 
     code: int
@@ -176,7 +176,7 @@ def _split(address: str) -> tuple[str, str, int, str]:
     return scheme, match[2], port, match[4] or "/"
 
 
-def _wget(words: Sequence[str], network: _Network) -> _Said:
+def _wget(words: Sequence[str], network: _Network) -> _Failure:
     short = {"-nc": "--no-clobber", "-nv": "--no-verbose"}
     options, addresses = _parsed(
         [short.get(word, word) for word in words], "qcNS", "OPtTU",
@@ -214,7 +214,7 @@ def _wget(words: Sequence[str], network: _Network) -> _Said:
             )
     into = options.get("O", "")
     nowhere = into in {"-", "/dev/null", "/dev/stdout"}
-    return _Said(4, error, opened="" if nowhere else into)
+    return _Failure(4, error, opened="" if nowhere else into)
 
 
 def _refused(
@@ -236,7 +236,7 @@ def _refused(
     return said
 
 
-def _curl(words: Sequence[str], network: _Network) -> _Said:
+def _curl(words: Sequence[str], network: _Network) -> _Failure:
     options, addresses = _parsed(
         words, "sSLfkOI4", "oHAXdmebuw",
         {
@@ -256,19 +256,19 @@ def _curl(words: Sequence[str], network: _Network) -> _Said:
     quiet = "s" in options
     meter = "" if quiet else _METER + _METERED + (f"{_METERED}\n" if known else "")
     if quiet and "S" not in options:
-        return _Said(7 if known else 6, output=told)
+        return _Failure(7 if known else 6, output=told)
     if not known:
-        return _Said(6, f"{meter}curl: (6) Could not resolve host: {host}\n")
+        return _Failure(6, f"{meter}curl: (6) Could not resolve host: {host}\n")
     said = f"curl: (7) Failed to connect to {host} port {port} after 0 ms"
-    return _Said(7, f"{meter}{said}: Couldn't connect to server\n", sure=False)
+    return _Failure(7, f"{meter}{said}: Couldn't connect to server\n", sure=False)
 
 
-def _ping(words: Sequence[str], network: _Network) -> _Said:
+def _ping(words: Sequence[str], network: _Network) -> _Failure:
     options, hosts = _parsed(words, "nq4", "cWi")
     if len(hosts) != 1:
         raise Abstained("several hosts")
     if not network.is_address(hosts[0]):
-        return _Said(2, f"ping: {hosts[0]}: {_UNRESOLVED}\n")
+        return _Failure(2, f"ping: {hosts[0]}: {_UNRESOLVED}\n")
     if options.get("c") != "1":
         raise Abstained("an operation of unknown duration")
     answer = (
@@ -279,10 +279,10 @@ def _ping(words: Sequence[str], network: _Network) -> _Said:
         f"--- {hosts[0]} ping statistics ---\n"
         "1 packets transmitted, 0 received, +1 errors, 100% packet loss, time 0ms\n\n"
     )
-    return _Said(1, output=output)
+    return _Failure(1, output=output)
 
 
-PROGRAMS: Mapping[str, Callable[[Sequence[str], _Network], _Said]] = MappingProxyType(
+PROGRAMS: Mapping[str, Callable[[Sequence[str], _Network], _Failure]] = MappingProxyType(
     {"curl": _curl, "ping": _ping, "wget": _wget}
 )
 """Compute the outcome of each program for an unreachable host.
