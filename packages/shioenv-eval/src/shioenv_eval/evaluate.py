@@ -60,7 +60,7 @@ class Evaluation:
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """The document of `results` with `unable`, as a JSON object."""
+        """The results (`evaluation_results`) with `unable`, as a JSON object."""
         return evaluation_results(self.suite, self.predictors) | {"unable": dict(self.unable)}
 
 
@@ -88,8 +88,8 @@ def evaluate(
     saved.
 
     `tell` is called with messages about long waits. Errors: SuiteError; those of `find_predictor`,
-    before anything is asked; UsageError if `out` holds an evaluation of another suite; those of
-    directories.
+    before any predictor is asked. UsageError if `out` holds an evaluation of another suite.
+    DatasetStorageError and DatasetBusyError for the directory `out`.
     """
     names = list(dict.fromkeys(predictors))
     for name in names:
@@ -126,7 +126,7 @@ def read_evaluation(directory: str | Path, of: Suite | None = None) -> Evaluatio
     """Read the evaluation in a directory, and score it again without asking any predictor.
 
     Errors: SuiteError if the directory holds no evaluation, or lacks an answer of a predictor.
-    UsageError if its suite or recording is not `of`.
+    UsageError if `of` is given, and the evaluation is of another suite or recording.
     """
     directory = Path(directory)
     try:

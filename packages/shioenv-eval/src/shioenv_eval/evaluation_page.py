@@ -344,6 +344,6 @@ def _trained(facts: Mapping[str, Any]) -> str:
     text, form = (fixed(facts["all"][f"em_new_{name}"][0]) for name in ("text", "form"))
     return (
         f"{known['inputs']:,} inputs. Overlap with the suite: {known['text']:.1%} same text, "
-        f"{known['form']:.1%} same normal form. EM of the remaining inputs: {text} (without the "
-        f"same text) and {form} (without the same form)"
+        f"{known['form']:.1%} same normal form. EM without inputs of the same text: {text}; "
+        f"without inputs of the same form: {form}"
     )

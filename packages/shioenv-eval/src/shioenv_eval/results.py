@@ -113,14 +113,14 @@ def judge_predictor(
 def evaluation_results(suite: Suite, predictors: Sequence[JudgedPredictor]) -> dict[str, Any]:
     """Return all results of an evaluation as a JSON object.
 
-    `predictors` holds for each name `version`, `patch_level` and the groups `single`, `multi` and
-    `all`. A group has `n` and its metrics as `[value, low, high]` (95%, by 1,000 resamples of
-    inputs). Predictors that count tokens have `tokens` and `cost`; those that name their training
-    data have `training`.
+    For each predictor's name, `predictors` has its `version`, `patch_level` and the groups
+    `single`, `multi` and `all`. A group has `n` and its metrics as `[value, low, high]` (95%, by
+    1,000 resamples of inputs). Predictors that count tokens have `tokens` and `cost`; those that
+    name their training data have `training`.
 
-    `differences` holds for each pair of predictors and each group the first's metrics minus the
-    second's, on the same resamples. Metrics of `OWN_LEVEL` are compared only if both predictors
-    have the same level.
+    For each pair of predictors and each group, `differences` has the first one's metrics minus
+    those of the second, on the same resamples. Metrics of `OWN_LEVEL` are compared only if both
+    predictors have the same level.
     """
     places = {
         name: [

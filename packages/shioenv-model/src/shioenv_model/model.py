@@ -50,8 +50,8 @@ class Model:
 
     - `card`: the model's metadata.
     - `written`: a sequence model in addition to the memory; the more confident answer wins.
-    - `stages`: a runner for commands that read a pipe. The text is in `State.stdin`.
-      Every answer that used it calls it `stages_name`.
+    - `stages`: a runner for commands that read a pipe. The text is in `State.stdin`. Answers that
+      used it name it as `stages_name`.
     - `abstain_below`: the model abstains below this confidence, 0 to 1; 0: it never abstains.
     - `world`: the machine for which it answers (default: that of the memory).
     - `sources`: the sources of answers, in addition to Bash's own rules (default: all).
@@ -132,9 +132,9 @@ class Model:
         """Return the behavior with a confidence: the expected accuracy of such answers.
 
         Without support, the answer is the best guess: its source begins with `guessed`, and its
-        confidence is 0. A state without a context gets one by answering the inputs of its history,
-        whose confidence is an upper bound. Errors: Abstained below `abstain_below`, and for too
-        much work.
+        confidence is 0. If the state has no context, the inputs of its history are answered first.
+        The lowest confidence of their answers bounds the returned one. Errors: Abstained below
+        `abstain_below`, and for too much work.
         """
         with self._turn, answering(shell_input):
             return self._answer(shell_input, state)
@@ -219,7 +219,7 @@ class Model:
         return replace(answer, confidence=calibrated(text, answer, self.steps))
 
     def _found(self, text: str, state: State) -> Answer:
-        """Return the answer, with a confidence that does not count the errors of rules."""
+        """Return the answer with an uncalibrated confidence, as if rules were never wrong."""
         exact = self.memory.exact(text, state) if self.sources.records else None
         if exact is not None:
             carried = self._carried(text, state)
@@ -228,7 +228,8 @@ class Model:
         try:
             options = {} if state.context is None else state.before.document["shell_options"]
             program = read_program(text, extended=bool(options.get("extglob")))
-            first = text.lstrip(" \t")[:1] not in ("#", "\n")  # else errors name another line
+            # a leading comment or blank line changes the line number in error messages
+            first = text.lstrip(" \t")[:1] not in ("#", "\n")
             alone = first and is_single_query(text) and not uses_start_values(text)
             words = _words(program) if alone and state.context is None else ()
             if words and not is_walked(words):
@@ -250,9 +251,9 @@ class Model:
         return answer
 
     def _carried(self, text: str, state: State) -> Carried | None:
-        """Return the state that a recorded input carries to the next one.
+        """Return the shell state outside the context after a recorded input.
 
-        None: the state follows from the input's text.
+        None if none of its builtins changes this state, or if the input cannot be evaluated.
         """
         if not CARRYING.search(text):
             return None

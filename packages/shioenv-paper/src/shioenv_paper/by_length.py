@@ -60,7 +60,7 @@ def run_by_length(
 ) -> Findings:
     """Generate `count` inputs with each sampler, score some by other rules, and write the results.
 
-    Errors: those of `experiment`, `made` and `scores_by_rule`.
+    Errors: those of `experiment`, `make_dataset` and `scores_by_rule`.
     """
     from shioenv_paper import experiment_charts
 

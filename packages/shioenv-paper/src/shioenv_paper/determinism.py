@@ -1,7 +1,7 @@
 """The share of inputs with byte-identical results in several passes, and reasons for differences.
 
-Ours: the paper assumes that inputs are deterministic. Each pass is saved as digests, in a separate
-file.
+The experiment is our addition; the paper assumes that inputs are deterministic. Each pass is saved
+as digests, in a separate file.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def _shares(verdicts: Sequence[RepeatVerdict]) -> dict[str, float]:
     total = len(verdicts)
     return {
         "identical, of all inputs": same / total,
-        "identical, of those that do not differ by the time of day alone": same
+        "identical, without inputs that differ only by the time of day": same
         / max(1, total - reasons["time of day"]),
         "identical, of those not declared volatile": sum(quiet) / max(1, len(quiet)),
         "identical or explained, of all inputs": (total - reasons["not explained"]) / total,
@@ -272,9 +272,9 @@ def _command_table(
     rows.append((f"{len(set(others))} others", str(len(others)), "100%", *nothing))
     return Table(
         "By command",
-        "An input of several commands is counted under its first command that is declared volatile "
-        "by its grammar, as a whole or because of an option or operand. Without such a command it "
-        "is counted under its first command.",
+        "An input with several commands is counted under the first one whose grammar declares it "
+        "volatile, always or with the options and operands used. If there is none, it is counted "
+        "under its first command.",
         ("command", "inputs", "identical", *REASONS),
         rows,
     )

@@ -163,7 +163,7 @@ class EventLog(Closing):
             self._fd = -1
 
     def _write(self, document: Mapping[str, Any]) -> None:
-        # A line that a full disk truncated stays a separate line.
+        # after a line that is incomplete, for example because the disk was full, begin a new one
         data = b"\n" * self._torn + json.dumps(document).encode() + b"\n"
         try:
             with storage_errors(self._path):

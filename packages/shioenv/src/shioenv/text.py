@@ -18,7 +18,7 @@ _SHORT.maxlevel = 2
 
 
 def fixed(value: float | None, digits: int = 3) -> str:
-    """Format a number with so many decimal places, as `0.034`; a dash for None and NaN."""
+    """Format a number with `digits` decimal places, as `0.034`; a dash for None and NaN."""
     return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 

@@ -189,7 +189,8 @@ def _leaking(leaking: Leakage) -> Iterator[Text | Table]:
     yield table
     known = share(leaking.known_commands, leaking.test)
     yield Text(
-        f"{leaking.train:,} training inputs, which have the commands of {known} of the test inputs"
+        f"{leaking.train:,} training inputs; for {known} of the test inputs, at least one of them "
+        "uses the same set of commands"
     )
     order = list(LeakLevel)
     worst = sorted(leaking.leaks, key=lambda leak: (order.index(leak.level), -leak.similarity))
@@ -236,8 +237,8 @@ def export(
         Path,
         typer.Argument(
             metavar="DIR",
-            help="Directory of the dataset; for hf also the output of split, whose parts become "
-            "splits.",
+            help="Directory of the dataset. With --format hf, also the output of `dataset split`: "
+            "its parts become splits.",
         ),
     ],
     output: Annotated[

@@ -40,8 +40,8 @@ Tree = Mapping[str, EmulatedFile]
 def loaded(system: System) -> Iterator[tuple[IndexEntry, bytes | None]]:
     """Yield the system's files, parents first, with the contents of regular files.
 
-    Files in /sys, /proc and /dev are left out, and all but regular files, directories and symbolic
-    links. `System.shown_in_proc` has the files of /proc. The content is None for directories and
+    Only regular files, directories and symbolic links are included, and none in /sys, /proc and
+    /dev. `System.shown_in_proc` has the files of /proc. The content is None for directories and
     links, empty for files larger than `LARGEST`.
     """
     for path, entry in sorted(system.index.items()):
@@ -89,7 +89,7 @@ def _lay_out(system: System, top: Path) -> None:
 
 
 def file_pointer(path: str, start: str) -> str:
-    """Return the pointer of a file by absolute path, as in patches for a start directory."""
+    """Return the JSON Pointer of the file at an absolute path, in patches relative to `start`."""
     return f"/fs/{escape(file_key(path.encode('utf-8', 'surrogateescape'), start.encode()))}"
 
 

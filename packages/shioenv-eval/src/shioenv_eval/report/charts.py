@@ -76,8 +76,8 @@ def dataset_figures(statistics: Statistics) -> dict[str, Figure]:
             "composition",
             "composition",
             "Composition of inputs",
-            "Every input is counted once, by its kinds of operators. And-or: && or ||; "
-            "sequence: ; or &.",
+            "Every input is counted once, by its kinds of operators. And-or means && or ||; "
+            "sequence means & or a semicolon.",
             statistics.by_composition,
             total,
             most=9,

@@ -429,7 +429,10 @@ class Expander(Modifiers):
     def _described(
         self, name: str, values: list[str], array: Array | None, letter: str
     ) -> list[str]:
-        """Return the words of `${name@A}`, `@a`, `@K` or `@k`, with `array` for all elements."""
+        """Return the words of `${name@A}`, `@a`, `@K` or `@k`.
+
+        `array` is given if all elements are meant (`${name[@]@A}`).
+        """
         if name in "@*" or name.isdigit():
             if letter in "aA":
                 raise Abstained(f"${{{name}@{letter}}} is not supported")
@@ -520,7 +523,7 @@ class Expander(Modifiers):
         """Expand `~user`; None if the word remains unchanged."""
         names = {"": "HOME", "+": "PWD", "-": "OLDPWD"}
         if user.lstrip("+-").isdecimal():
-            raise Abstained("a tilde and the number of a directory")
+            raise Abstained("`~N` for an entry of the directory stack is not supported")
         if user in names:
             value = self._scope.variable(names[user])
             if value is None and not user:

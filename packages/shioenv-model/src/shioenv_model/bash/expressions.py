@@ -21,22 +21,24 @@ _LONGEST = {True: 24, False: 2_000}
 def found_groups(parts: Sequence[tuple[str, bool]], text: str, *, folds: bool) -> list[str] | None:
     """Return the match of an extended expression in a text, and its groups; None without a match.
 
-    `parts` are the pieces of the expression, each with whether it is quoted: then it stands for
-    itself. Errors: Abstained for invalid and costly expressions.
+    `parts` are the pieces of the expression; the flag marks quoted pieces, which match literally.
+    Errors: Abstained for invalid and costly expressions.
     """
     source = "".join(
         re.sub(r"[\\^$.\[\]|()+*?{}]", r"\\\g<0>", part) if quoted else part
         for part, quoted in parts
     )
     if len(text) > _LONGEST[_NESTED.search(source) is not None] or len(source) > 1_000:
-        raise Abstained("a regular expression that takes long to match")
+        raise Abstained("the regular expression may take long to match")
     spend(len(source) * (1 + len(text)))
     try:
         found = re.search(
             translated(source, "extended"), text, re.DOTALL | (re.IGNORECASE if folds else 0)
         )
     except (ValueError, re.error):
-        raise Abstained(f"the regular expression {source!r:.40}") from None
+        raise Abstained(
+            f"the regular expression {source!r:.40} is invalid or not supported"
+        ) from None
     return None if found is None else [found[0], *(group or "" for group in found.groups())]
 
 

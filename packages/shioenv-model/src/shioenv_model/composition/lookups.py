@@ -19,7 +19,7 @@ _COMMAND_USAGE = "command: usage: command [-pVv] command [arg ...]\n"
 
 
 def _kinds(name: str, state: State, *, functions: bool = True) -> Iterator[tuple[str, str]]:
-    """Yield the meanings of a name, the first one first: its type, and its description."""
+    """Yield type and description of each meaning of a name, in the shell's lookup order."""
     document = state.before.document
     if name in document["aliases"] and document["shell_options"].get("expand_aliases"):
         yield "alias", document["aliases"][name]
@@ -43,7 +43,7 @@ def _programs(name: str, state: State) -> Iterator[str]:
         return
     for directory in str(state.before.document["env"].get("PATH", "")).split(":"):
         if not directory.startswith("/"):
-            raise Abstained("PATH names a directory by another one")
+            raise Abstained("PATH contains a relative directory")
         path = f"{directory}/{name}"
         if _is_file(path, state):
             if not Test(state, ("-x", path)).value():
@@ -56,7 +56,7 @@ def _is_file(path: str, state: State) -> bool:
 
 
 def _refuse_remembered(name: str, state: State) -> None:
-    """Abstain for a program that the shell has run, and whose place it may remember."""
+    """Abstain for a program that the shell has run, since it may have cached the path."""
     begin = r"(?:^|[;&|()\n]|(?:\{|\b(?:then|do|else|!))\s)\s*"
     called = re.compile(rf"{begin}{re.escape(name)}(?![\w./-])")
     if any(called.search(text) for text in state.history):
@@ -70,7 +70,7 @@ def _described(name: str, kind: str, shown: str) -> str:
 
 
 def _answer(parts: list[tuple[bool, str]], status: int) -> Behavior:
-    """Return the behavior for lines in order, each with whether it is an error."""
+    """Return the behavior that prints lines in order; a flag marks those on standard error."""
     texts = ["".join(text for error, text in parts if error == kind) for kind in (False, True)]
     stdout, stderr = (os.fsencode(text) for text in texts)
     return Behavior(
@@ -79,7 +79,7 @@ def _answer(parts: list[tuple[bool, str]], status: int) -> Behavior:
 
 
 def _letters(words: list[str], known: str, usage: str) -> tuple[str, list[str]] | Behavior:
-    """Parse the option letters; the behavior of the builtin for an unknown one."""
+    """Return option letters and operands, or the error behavior for an unknown letter."""
     letters, rest = "", words[1:]
     while rest and len(rest[0]) > 1 and rest[0].startswith("-"):
         word = rest.pop(0)

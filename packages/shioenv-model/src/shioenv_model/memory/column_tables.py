@@ -1,7 +1,7 @@
 """Tables composed of recorded columns: `-o NAME,SIZE` from `-o NAME` and `-o SIZE`.
 
-An option's value names the columns of a table. Records of the same command with one column have the
-cells of that column. Records with two columns have the width of the first one.
+An option's value names the columns of a table. Records with one column show that column's cells.
+Records with two columns show the width of the first one.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class Tables:
         return None
 
     def _several(self, utility: str, option: str, others: Others, without: int) -> list[Record]:
-        """Return records of these rows with several columns."""
+        """Return records that list the same rows in several columns."""
         found = self._matching(utility, option, others, ",", r"[\w%],[\w%]")
         return [
             each

@@ -61,7 +61,7 @@ class Induced:
 
 
 Facts: TypeAlias = Mapping[tuple[str, FileEntry], str]
-"""Facts about files shown by records, by place and entry."""
+"""Facts about files that records show, as printed, by each file's place and entry."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class ExampleRecords:
         return _Sample(kept, frozenset(number for number, _, _ in kept))
 
     def _facts(self, language: Language, utility: str) -> Facts:
-        """Collect facts about files from records without options that the tree does not have."""
+        """Collect facts about files that the tree lacks, from records without options."""
         if language.facts is None:
             return {}
         found: dict[tuple[str, FileEntry], str] = {}

@@ -242,7 +242,7 @@ def known_inputs(taken: Taken) -> Given | None:
 
 
 def _reads_nothing(form: Form) -> bool:
-    """Whether a filter that is given no text names no file either: its input is empty."""
+    """Whether a filter that gets no text reads no files either, so that its input is empty."""
     trees = {"-r", "-R"} & {name for name, _ in form.options}
     return not trees and PATHS.keys().isdisjoint(form.roles)
 
@@ -333,7 +333,7 @@ class Inducer:
         return next((each for each in found if each is not None), None)
 
     def _of_texts(self, ours: Taken, without: int) -> Induced | None:
-        """See `induce`; by a function of the input text or of the command's words."""
+        """Do as `induce`, with a function of the input text or of the command's words."""
         numbers, examples = self._examples(ours, without)
         found, asked = self._induction.explain(ours, examples), ours
         if len(ours.form.options) > 1 and (found is None or found.agreed < ENOUGH):

@@ -128,7 +128,7 @@ def option_bit(name: str) -> int:
 
 
 _MOST_BESIDE = 4
-"""Maximum number of options of a record used to infer the meaning of one of them (our choice)."""
+"""A record is an example of an option only if it has at most this many options (our choice)."""
 
 
 def _spread(places: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp]:
@@ -208,7 +208,7 @@ class Index:
         rows, places = self.rows, self._places
         with raise_model_errors(self.directory / "behaviors.npy"):
             if not len(places) or places[0] or (np.diff(places.astype(np.int64)) < 0).any():
-                raise ValueError("it lacks the start of a behavior")
+                raise ValueError("its offsets do not start at 0, or they decrease")
             if places[-1] != len(self._behaviors):
                 raise ValueError("behaviors.bin has an unexpected length")
         with raise_model_errors(self.directory / ROWS):
@@ -274,9 +274,9 @@ class Index:
     def alike(self, taken: Taken, count: int, without: int = -1) -> list[int]:
         """Return the numbers of at most `count` records of the same utility with the same options.
 
-        Records with the same number of operands come first. At most half of the result is chosen
-        for operands of the same classes. Surplus records are sampled at even distances. `without`
-        is left out as in `near`.
+        Records with the same number of operands come first. If they include other classes of
+        operands, at most half of the result has the command's classes. Surplus records are sampled
+        at even distances. `without` is left out as in `near`.
         """
         first, end = self.utilities.get(taken.form.utility, (0, 0))
         rows = self.rows[first:end]
@@ -357,7 +357,7 @@ class Index:
             )
             if patch != "[]":
                 check_patch(patch)
-        except Exception:  # behaviors are read often: `judged` costs time only when one is invalid
+        except Exception:  # a `with` block for each of the many reads would cost time
             with raise_model_errors(self.directory / "behaviors.bin"):
                 raise
         split = None if channels is None else (_text(channels[0]), _text(channels[1]))
@@ -446,7 +446,7 @@ def write_rows(directory: Path) -> None:
         ]
         begins = zip(rows["start"].tolist(), rows["text"].tolist(), ends.tolist(), strict=True)
         rows["hash"] = [zlib.crc32(texts[first:end], begun[start]) for start, first, end in begins]
-    np.save(directory / ROWS, rows)  # outside: a full disk is no damage of the columns
+    np.save(directory / ROWS, rows)  # not in the `with` block: a full disk is no damage
     file.unlink()
 
 

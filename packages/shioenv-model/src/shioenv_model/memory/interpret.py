@@ -93,10 +93,10 @@ class Interpreter:
     def _in(
         self, language: Language, ours: Taken, shown: int | None, without: int
     ) -> Induced | None:
-        """See `interpret`; by the meanings of one language.
+        """Do as `interpret`, with the meanings of one language.
 
-        `shown` is the number of records without options that the language explains. None for a
-        language that such records cannot show.
+        `shown` is the number of records without options that the language explains; None for the
+        language of formats, which such records cannot show.
         """
         utility, options = ours.form.utility, dict(ours.form.options)
         if shown is None and not any("%" in (value or "") for value in options.values()):
@@ -245,7 +245,10 @@ def _valued(records: Sequence[Record], name: str, *, valued: bool) -> list[Recor
 def _possible(
     language: Language, items: Sequence[Record], name: str, *, valued: bool
 ) -> list[OptionMeaning]:
-    """Return candidate meanings of an option, by whether it has values and these are formats."""
+    """Return candidate meanings of an option.
+
+    They depend on whether it has a value, and whether its values in the records are formats.
+    """
     formats = any(each.format for each in language.meanings) and (
         sum(is_format(each, name) for each in items) * 2 > len(items)
     )
@@ -255,7 +258,7 @@ def _possible(
 def _score(
     items: Sequence[Record], interpretation: Callable[[Taken], Interpretation]
 ) -> tuple[int, int] | None:
-    """Count the examples that are explained and those that are not; None if too few are."""
+    """Count explained and unexplained examples; None if too few are explained."""
     agreed = failed = told = 0
     with uncounted():
         for _, theirs, kept in items:

@@ -22,7 +22,7 @@ from shioenv.files.documents import refuse_deep
 from shioenv.files.regular import open_regular, read_regular
 
 LARGEST = 64 * 1024 * 1024
-"""Most bytes of a file that is read whole, and of all arrays in such a file together."""
+"""Maximum bytes of a file that is read at once, and of all arrays in it together."""
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 

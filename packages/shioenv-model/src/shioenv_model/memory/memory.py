@@ -149,7 +149,7 @@ class Memory:
         return umask_of(self.world.state(self.world.start))
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """Return the behavior alone."""
+        """Return only the behavior of the answer."""
         return self.answer(shell_input, state).behavior
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
@@ -358,10 +358,10 @@ class Memory:
     def _enough(
         self, count: int, numbers: Callable[[int], list[int]], fits: Callable[[Taken], bool]
     ) -> list[Record]:
-        """Return at most `count` fitting records; the index cannot separate some options.
+        """Return at most `count` records that fit; those without output come last.
 
-        More records are read if few of them fit. More are read, too, if some do not fit and few of
-        the others have output. Records without output are the least informative and come last.
+        The index may also return records that do not fit, since it cannot distinguish all options.
+        More are read if too few fit, or if some do not fit and too few of the others have output.
         """
         found: list[Record] = []
         for asked in (count, 4 * count, 16 * count):

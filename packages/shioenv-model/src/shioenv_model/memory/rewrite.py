@@ -163,10 +163,10 @@ class _Pairs:
         return {old: new for old, new in found.items() if old not in self._said}
 
     def dates(self, made: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the date, four attributes, of our file where theirs has that of `made`.
+        """Return our file's date (four attributes), given the attributes `made` of their file.
 
         If their date was copied from a named file, ours is copied from the corresponding file. Any
-        other date is the same instant.
+        other date is kept, and translated if the machines differ.
         """
         for their, our in (*self.models, *self.files):
             old, new = _values(their), _values(our)
@@ -371,7 +371,7 @@ def _patch(
 
 
 def _afterwards(operations: list[list[Any]], pairs: _Pairs) -> dict[str, Mapping[str, Any]]:
-    """Return the new attributes of our counterparts of files that their patch changed.
+    """Return new attributes for our files, by the key of the corresponding file in their patch.
 
     A patch has only changed attributes, and ours may differ in others. If another file replaced the
     file, as by `mv`, return all attributes that the other file keeps. Otherwise return the four
@@ -482,7 +482,7 @@ def _with_trees(made: list[list[Any]], before: Mapping[str, Any]) -> list[list[A
 
 
 def _key(key: str, pairs: _Pairs) -> str:
-    """Return our counterpart of their file's key."""
+    """Return the key of our file that corresponds to their file."""
     if key in pairs.paths:
         return pairs.paths[key]
     for old, new in pairs.paths.items():

@@ -19,9 +19,9 @@ from shioenv.domain.context import MONTHS, OF_DATE, date_of
 from shioenv_model.memory.world import World
 
 _OWN = timedelta(days=31)
-"""Maximum distance from a machine's start of the machine's own instants (our choice).
+"""Instants within this distance of a machine's start are its own (our choice).
 
-An instant further away is a date that somebody chose, or that of a file of the system image.
+Any other instant was chosen by somebody, or belongs to a file of the system image.
 """
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

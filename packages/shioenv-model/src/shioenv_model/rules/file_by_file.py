@@ -126,9 +126,9 @@ def searched(
 
 
 def _literals(patterns: Sequence[str]) -> list[bytes]:
-    """Return lowercase literals of which every matching line contains at least one, if known.
+    """Return lowercase literals: every matching line contains at least one. Empty if unknown.
 
-    Non-ASCII letters are skipped, because their lowercase forms may differ in length.
+    Patterns with non-ASCII letters have none, because lowercase forms may differ in length.
     """
     found = [each for pattern in patterns for each in re.split(r"\\?\||\n", pattern)]
     if not all(_LITERAL.fullmatch(each) for each in found):
@@ -229,7 +229,7 @@ def _files(
                 if each.perms.startswith("-") and _is_chosen(search, inner):
                     yield f"{above}{inner}", ""
         elif not entry.perms.startswith("-"):
-            raise Abstained("a file that may be waited for")
+            raise Abstained("reading a special file may block")
         elif _is_chosen(search, path):
             yield path, ""
 
@@ -311,9 +311,10 @@ def _replace(made: Effects, path: str, suffix: str, said: Behavior) -> None:
 def one_by_one(
     form: Form, operands: Sequence[Operand], state: State, ask: Callable[[Call], Answer]
 ) -> Answer | None:
-    """Answer a command of which some operands are missing, or exist and should not.
+    """Answer a command that reports an error for some of its operands.
 
-    `ask` answers the command with one operand. None for any other command.
+    These are files that are missing or, for `mkdir` and `rmdir`, exist. `ask` answers the command
+    with one operand. None for any other command.
     """
     if form.utility not in EACH | ALONG or len(form.roles) != len(operands):
         return None

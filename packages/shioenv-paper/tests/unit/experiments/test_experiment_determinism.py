@@ -139,7 +139,7 @@ def test_every_input_is_counted_by_its_reason(setting: ExperimentSetting) -> Non
     assert data["differing_passes"] == [0, 2, 2, 2, 2]
     assert results.document["summary"] == {
         "identical, of all inputs": 0.2,
-        "identical, of those that do not differ by the time of day alone": 0.25,
+        "identical, without inputs that differ only by the time of day": 0.25,
         "identical, of those not declared volatile": 0.25,
         "identical or explained, of all inputs": 0.8,
     }

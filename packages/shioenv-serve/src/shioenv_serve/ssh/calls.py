@@ -1,4 +1,4 @@
-"""Calls of login shells to the server: who logged in, and for which command."""
+"""Messages from login shells to the server: user, command and terminal of each login."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def resize(terminal: int, size: tuple[int, int]) -> None:
 
 
 class Caller:
-    """The connection to a login shell, which waits for its exit status."""
+    """The connection to a login shell. The shell waits until `end` sends its exit status."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)

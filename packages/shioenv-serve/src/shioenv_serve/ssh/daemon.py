@@ -1,4 +1,7 @@
-"""A system's sshd, in namespaces without a network, over a root with only its files."""
+"""A system's sshd in namespaces without a network.
+
+Its root directory has only the files that sshd needs.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ The session prints the message of the day and the last login.
 """
 
 _SFTP = "Subsystem sftp /usr/lib/openssh/sftp-server\n"
-"""A program of the machine serves SFTP; with `internal-sftp`, sshd would serve its root."""
+"""A program of the machine serves SFTP; `internal-sftp` would serve sshd's own files."""
 
 _OPTION = re.compile(r"[\s\"]*(\w+)[\s\"=]*(.*)")
 
@@ -97,7 +100,7 @@ exec /bin/keeper "$0" /usr/sbin/sshd < /dev/null
 """Create the root directory and execute the keeper.
 
 The script runs as root of a mapped user namespace, in a system's directory. Its standard input is
-an archive of the root's files.
+an archive of the files for the root directory.
 """
 
 
@@ -217,7 +220,7 @@ def make_host_keys(directory: Path) -> None:
 
 
 def settings(own: str) -> str:
-    """Return the text of an sshd_config: our options, then the others of the `own` text."""
+    """Return the text of an sshd_config: our options, then those of `own` that we do not set."""
     stated = {line.split()[0].lower() for line in _SETTINGS.splitlines()}
     kept, sftp = [], ""
     for line in own.rstrip("\n").split("\n"):
@@ -233,7 +236,7 @@ def settings(own: str) -> str:
 def _root_files(
     system: System, host_keys: Path, accepted_keys: bytes
 ) -> Mapping[str, tuple[int, bytes]]:
-    """Return mode and content of each of the root's files."""
+    """Return mode and content of each file of sshd's root directory."""
     programs = ssh_programs()
     library = "usr/lib/x86_64-linux-gnu"
     own = (system.content("/etc/ssh/sshd_config") or b"").decode("utf-8", "surrogateescape")
@@ -267,7 +270,7 @@ _LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/
 
 
 def _archive(files: Mapping[str, tuple[int, bytes]]) -> bytes:
-    """Return the root's files as a tar archive, owned by root."""
+    """Return the root directory's files as a tar archive, owned by the user root."""
     kept = io.BytesIO()
     made: set[str] = set()
     with tarfile.open(fileobj=kept, mode="w") as tar:

@@ -28,8 +28,9 @@ SHOWN_GROUPS = 20
 """Maximum number of damaged shards shown; `--json` has all of them."""
 
 REMAINS = (
-    "with `names over`, inputs see nothing of the host's file system; with `part over`, they see "
-    "it in /usr; other differences come from the kernel, or from effects that rarely vary"
+    "if the storage is `names over ...`, inputs see nothing of the host's file system; if it is "
+    "`part over ...`, they see its properties in /usr; other differences come from the kernel, or "
+    "from effects that differ in few runs"
 )
 """Explains why the same record can differ on another host."""
 

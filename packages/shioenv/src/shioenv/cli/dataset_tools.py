@@ -175,7 +175,7 @@ def import_(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="The new dataset. For commands, the same command resumes it.",
+            help="The new dataset. If inputs are executed, the same command resumes it.",
         ),
     ],
     *,

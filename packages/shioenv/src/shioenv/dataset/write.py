@@ -44,7 +44,7 @@ class ShardWriter:
         kernels: tuple[str, ...] = (),
         layers: tuple[str, ...] = (),
     ) -> None:
-        """`kernels` and `layers` are the manifest's, of the hosts where records were made."""
+        """`kernels` and `layers` describe the hosts where records were made, as in `Manifest`."""
         self._directory = directory
         self._pending: list[bytes] = []
         self._tally = Tally()
@@ -70,7 +70,10 @@ class ShardWriter:
         self._manifest = replace(self._manifest, contexts=written)
 
     def finish(self, plan: Plan | None = None) -> Manifest:
-        """Write the remaining records, the manifest and the README; `plan` overrides the first."""
+        """Write the remaining records, the manifest and the README.
+
+        `plan` replaces the constructor's plan.
+        """
         if self._pending:
             self._seal()
         manifest = self._manifest

@@ -6,8 +6,8 @@
 | `groups` | the session's group names |
 | `cwd` | the shell's working directory |
 | `env` | exported variables by name |
-| `fs` | one `FileEntry` per file: by its path relative to the start directory inside it (`.` for
-  itself), by its absolute path outside |
+| `fs` | one `FileEntry` per file. The key is the path, relative for files in the start directory
+  (`.` for itself) and absolute for others |
 | `shell_options` | `shopt`, by name, true or false |
 | `settings` | unexported variables, `-o NAME` of `set -o` (true or false), `trap SIGNAL`, by name |
 | `functions aliases` | definitions by name |

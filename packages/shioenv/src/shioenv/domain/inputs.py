@@ -64,10 +64,10 @@ class Argument:
 def join(arguments: Iterable[Argument]) -> str:
     """Join arguments into one line.
 
-    Two neighbours that both mark their shared border are joined without a blank. An argument that
-    continues a bundle whose beginning was removed gets its dash back: `<ns>a` after an unmarked
-    argument is ` -a`. Appendix A shows only the first half of the rule. The second half is ours,
-    because sub-inputs need it. All others are separated by one blank.
+    Two neighbours that both mark their shared border are joined without a blank; all others are
+    separated by one blank. An argument that continues a bundle whose beginning was removed gets its
+    dash back: `<ns>a` after an unmarked argument is ` -a`. Appendix A does not show this last rule;
+    we added it, because sub-inputs need it.
     """
     parts: list[str] = []
     joinable = False
@@ -317,8 +317,8 @@ def session_text(cwd: str, shell_input: Input) -> str:
 def without_start(text: str) -> tuple[str, str]:
     """Split an input into the start directory of its leading `cd` and the rest.
 
-    If `published_input` would write another `cd` for that directory, the directory is "" and the
-    input is unchanged. An example is `cd ~; ls`, which differs from `cd '~'; ls`.
+    If `published_input` would spell the `cd` differently, the directory is "" and the input is
+    unchanged. An example is `cd ~; ls`, which differs from `cd '~'; ls`.
     """
     match = _START.match(text)
     if match is not None:

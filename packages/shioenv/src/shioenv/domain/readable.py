@@ -61,7 +61,7 @@ def readable_name(name: str, start: str = "") -> str:
     """Format a file name of a context for people, as a Bash word that is safe on a terminal.
 
     The word is quoted if it contains spaces or special characters, and escaped if it contains
-    unprintable ones. Below the start directory `/`, relative names become absolute. A relative name
+    unprintable ones. If the start directory is `/`, relative names become absolute. A relative name
     equal to a key of a context, such as `env`, is preceded by `./`.
     """
     if start == "/" and not name.startswith("/"):

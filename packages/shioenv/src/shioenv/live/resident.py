@@ -30,7 +30,7 @@ from shioenv.system.store import System
 from shioenv.text import short_repr
 
 LARGEST_SAVED: Final = 64 * MEBIBYTE
-"""Largest size of a saved shell in bytes (our choice, because people and agents type its lines)."""
+"""Largest size of a saved shell in bytes (our choice, as typed lines need far less)."""
 
 RESTORE_SECONDS: Final = 600.0
 """Seconds that the lines of a saved shell may take together (our choice, because the file is
@@ -151,8 +151,8 @@ class ResidentShell(Closing):
         """Return a new shell on a separate machine, where the same lines were run.
 
         The two shells are independent from then on. The lines are run again, so processes,
-        connections and open files exist there as well. Each line has to do the same again.
-        ForkError names the first that did not, such as `date` or a race. With `exact` False such
+        connections and open files exist there as well. Each line has to repeat its behavior.
+        ForkError names the first that does not, such as `date` or a race. With `exact` False such
         differences are accepted. ForkError is raised as well where the lines take more than
         `seconds` together. Errors: those of `run`.
         """

@@ -135,7 +135,7 @@ def kernel_of(system: str, limits: Limits) -> str:
 
 
 def layer_of(limits: Limits) -> str:
-    """Describe the storage of systems' files under these limits: `lower_layer`, or a machine's."""
+    """Describe the storage of systems' files: `lower_layer`, or that of a virtual machine."""
     return load_backend(limits.sandbox).layer if limits.sandbox in MACHINES else lower_layer()
 
 

@@ -87,7 +87,8 @@ class Limits:
     """Bytes of output kept, per channel where a run has two pipes. Later output is read and dropped
     (`output_truncated`)."""
     drain_bytes: int = 16 * MEBIBYTE
-    """Total bytes of output read, to let the run reach its exit code; beyond this, it is ended."""
+    """Total bytes of output that a run may write before it is ended. Output beyond `output_bytes`
+    is dropped, so that the run can go on to its exit code."""
     background_seconds: float = 0.1
     """Seconds for which background processes may continue after the shell has ended."""
     scan_seconds: float = 5.0
@@ -190,7 +191,7 @@ class Request:
     empty with `tty`."""
     rows: bool = False
     """Whether `stdin` holds rows (`behavior/typed_rows.py`), which `. /dev/stdin` runs in sequence.
-    Standard input itself is at end of file. This needs the fork server."""
+    The rows themselves find standard input at end of file. This needs the fork server."""
 
     def __post_init__(self) -> None:
         if self.wall_seconds is not None:
@@ -342,7 +343,8 @@ class Marked:
     why: str | None
     """Why it was not kept, else None."""
     stays: bool
-    """Whether the shell waits for its next line. It has ended if its files were frozen."""
+    """Whether the shell waits for its next line. False if files had changed, because keeping them
+    ends the shell."""
     frozen: bool
     """Whether changes of later lines are relative to this state."""
 
@@ -447,8 +449,8 @@ class ShellSandbox(Sandbox, Protocol):
         """End the machine's shell, and run a line in a copy of a kept one.
 
         The copy has the memory, the working directory and the process ID of the kept shell, and the
-        files are those of that time. With `last` the shell ends with the line, as with the last one
-        of `bash -c`. Errors: those of `run_line`.
+        files are those of that time. With `last` the shell exits after the line, as `bash -c` does
+        after its last one. Errors: those of `run_line`.
         """
         ...
 
@@ -480,10 +482,10 @@ class ShellSandbox(Sandbox, Protocol):
         """Run an input that leaves background processes in the machine, without a shell that stays.
 
         The call returns once the input itself has ended. Its background processes continue until
-        `end_shell`, `look`, or a limit, so the actual work belongs in the background. Several may
-        run at once. Only the request's text, start directory and time are used. The processes are
-        ended after `idle_seconds` without a call. Errors: those of `run`; SandboxError if the input
-        does not end in its time.
+        `end_shell`, `look`, or a limit, so the actual work belongs in the background. Processes of
+        several inputs may run at once. Only the request's text, start directory and time are used.
+        The processes are ended after `idle_seconds` without a call. Errors: those of `run`;
+        SandboxError if the input does not end in its time.
         """
         ...
 

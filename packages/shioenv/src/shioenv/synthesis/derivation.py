@@ -129,7 +129,7 @@ class ProductionTable:
         )
 
     def _growing(self) -> frozenset[int]:
-        """The codes of nonterminals, outside words, that can lead to a repetition of arguments."""
+        """Codes of nonterminals that are whole arguments and can lead to repeated arguments."""
         repetitions = [
             head
             for head, bodies in self._productions.items()

@@ -125,7 +125,10 @@ def verdict(
 
 
 def lines(text: str) -> list[str]:
-    """Split a text into lines: whitespace runs as one space, without blank lines at the end."""
+    """Split a text into lines, without blank lines at the end.
+
+    Each sequence of whitespace within a line becomes one space.
+    """
     return "\n".join(" ".join(line.split()) for line in text.split("\n")).rstrip().split("\n")
 
 

@@ -39,7 +39,7 @@ def figures(text: str) -> dict[str, int]:
 
 
 def counts(given: Given, roles: Roles, flags: Flags) -> str:
-    """Format counts of the text before its file name (wc(1)).
+    """Format the text's counts, followed by its file name (wc(1)).
 
     Several counts are padded to the width of the text's length. The length of a pipe's text is not
     known beforehand, so the width is seven digits.
@@ -51,7 +51,7 @@ def counts(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def counts_of_each(given: Given, roles: Roles, flags: Flags) -> str:
-    """Format counts of several texts, each before the name of its text, and the totals (wc(1))."""
+    """Format the counts of each text, followed by its name, and the totals (wc(1))."""
     kinds = flags["what"].split(" and ")
     found = [figures(text) for text in given.texts]
     width = len(str(sum(each["bytes"] for each in found)))
@@ -63,7 +63,7 @@ def counts_of_each(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def row(found: Mapping[str, int], kinds: Sequence[str], width: int, names: Sequence[str]) -> str:
-    """Format some counts, each padded to a width, before a file name."""
+    """Format counts, each padded to a width, followed by a file name."""
     return " ".join((*(f"{found[kind]:{width}}" for kind in kinds), *names)) + "\n"
 
 

@@ -1,9 +1,10 @@
-"""Families of functions from a text and some words to a text, for commands that print.
+"""Families of text functions, for commands that print.
 
-The families are hand-written: they do what text tools do, in the formats of coreutils. No family
-refers to the name of a command. Each family has variants, and roles for the words of a command. The
-family, roles and variant of a command are induced from its observed behavior
-(`shioenv_model.memory.explain`): programming by example.
+A function takes a text and some words, and returns a text. The families are hand-written: they do
+what text tools do, in the formats of coreutils. No family refers to the name of a command. Each
+family has variants, and roles for the words of a command. The family, roles and variant of a
+command are induced from its observed behavior (`shioenv_model.memory.explain`): programming by
+example.
 """
 
 from __future__ import annotations
@@ -83,10 +84,11 @@ MOST_PLACES = 3
 def functions(
     places: Sequence[str], *, reads: bool, several: bool = False
 ) -> tuple[TextFunction, ...]:
-    """Return every function with a role for each word, named by its place; simple ones first.
+    """Return every function that has a role for each word, simple ones first.
 
-    `reads`: the functions take an input text. `several`: include families that process each text
-    separately. All other families read several texts concatenated.
+    `places` names the words by their position in the command. `reads`: the functions take an input
+    text. `several`: include families that process each text separately. All other families read
+    several texts concatenated.
     """
     return _functions(tuple(places), reads, several)
 

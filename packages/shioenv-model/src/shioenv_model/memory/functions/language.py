@@ -103,7 +103,7 @@ class Interpretation:
     directives: Mapping[str, Directive] = field(default_factory=dict)
     refusal: Refusal | None = None
     facts: Mapping[tuple[str, FileEntry], str] = field(default_factory=dict)
-    """Facts about files shown by records, by place and entry."""
+    """Facts about files that records show, as printed, by each file's place and entry."""
 
     @property
     def name(self) -> str:

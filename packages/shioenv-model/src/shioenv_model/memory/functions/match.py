@@ -48,7 +48,7 @@ def _pattern(source: str, syntax: str, folds: bool, whole: str) -> re.Pattern[st
 
 
 _PERL_ONLY = re.compile(r"\\[^\W\dbBdDsSwWntrfv]|\(\?(?!:|=|!|<=|<!)|[*+?}]\+|\[\[:")
-"""What a Perl pattern may contain that Python's patterns do not, or mean otherwise."""
+"""Parts of Perl patterns that Python's patterns lack or interpret differently."""
 
 
 @remembered

@@ -98,7 +98,7 @@ def _end_of(line: str, fields: int, separator: str | None, *, joint: bool) -> in
 
 
 def ordering_of(line: str, spec: str, separator: str | None) -> tuple[object, ...]:
-    """Return the value of a line by a sort(1) key. Errors: ValueError."""
+    """Return the value by which a sort(1) key orders a line. Errors: ValueError."""
     return _value(*_key(line, spec, separator, ""))
 
 

@@ -157,7 +157,7 @@ class _Reader:
         if made.end is not None and made.name in "qQ":
             raise self._refused("command only uses one address")
         if made.name in "+~":
-            raise ValueError("a first address of a kind that no first one is")
+            raise ValueError("this kind of address cannot be the first one")
         if made.name not in "{}sy#aicbtT:qQ" + _ALONE + _OTHERS:
             raise self._refused(f"unknown command: `{made.name}'")
 
@@ -219,7 +219,7 @@ class _Reader:
             self._skip(" \t")
             while self._peek() in ("I", "M"):
                 if self._take() == "M":
-                    raise ValueError("several lines in one")
+                    raise ValueError("flag M of an address is not supported")
                 folds = True
                 self._skip(" \t")
             return Address("pattern", pattern=self._pattern(source, folds) if source else None)
@@ -231,7 +231,7 @@ class _Reader:
     def _substitution(self, made: EditCommand) -> None:
         delimiter = self._take()
         if delimiter in ("\n", "\\"):
-            raise ValueError("a delimiter that is none")
+            raise ValueError("a newline or backslash cannot be a delimiter")
         unended = "unterminated `s' command"
         source = self._part(delimiter, unended)
         by = self._part(delimiter, unended, replaces=True)

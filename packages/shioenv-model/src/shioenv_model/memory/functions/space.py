@@ -82,7 +82,7 @@ class Family:
     several: bool = False
     """The functions process several texts separately."""
     beside: Beside | None = None
-    """The combination of options that each select one of these; None: see `combine`."""
+    """How to combine options that each select one of these; None: see `Induction.combine`."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Beside:
 
     family: Family
     flag: str
-    """Its values are those of the other family's flag of this name, joined by `and`."""
+    """A flag of both families. This family's values join those of the other with `and`."""
 
     def flags(self, values: Iterable[str]) -> Flags | None:
         """Return the flags that print these values; None if no function of the family does."""

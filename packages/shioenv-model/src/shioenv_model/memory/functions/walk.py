@@ -200,7 +200,7 @@ def _has_links(walk: _Walk, word: str) -> bool:
 
 
 def _can(letter: str) -> Callable[[_Walk, str], bool]:
-    """Return a test of root's access: all but the execution of files without an execute bit."""
+    """Return a test of root's access, which lacks only the execution of non-executable files."""
 
     def test(walk: _Walk, word: str) -> bool:
         entry = _followed(walk)

@@ -317,7 +317,7 @@ class NamespaceSandbox(Uncopied):
 
     @in_turn
     def run_apart(self, request: Request) -> Execution:
-        """Run an input there on pristine files; see `ShellSandbox.run_apart`."""
+        """Run an input beside the shell on pristine files; see `ShellSandbox.run_apart`."""
         return self._of_shell(request, Ask.APART)
 
     @in_turn

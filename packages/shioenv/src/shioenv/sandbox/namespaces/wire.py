@@ -76,7 +76,7 @@ class Ask(IntEnum):
     LINE = 512
     """The input is the next line of the persistent shell."""
     END = 1024
-    """End that shell and make the machine pristine. Earlier runs are beside the shell."""
+    """End that shell and make the machine pristine. Until then, runs are beside the shell."""
     APART = 2048
     """Run beside a persistent shell, on the pristine system's files."""
     LOOK = 4096
@@ -93,7 +93,7 @@ class Ask(IntEnum):
     FORK = 131072
     """For a line: run it in a copy of a node's shell."""
     LAST = 262144
-    """For such a line: it is the last one of `bash -c`."""
+    """For such a line: the shell exits after it, as `bash -c` does after its last line."""
 
 
 class ReplyFlags(IntFlag):
@@ -146,7 +146,7 @@ UNMARKED: Final = {
     "FILES": "its files cannot be kept",
     "MEMORY": "its memory cannot be copied",
 }
-"""Why a shell's state cannot be kept, by the names of `NODE_*`, in the order of their numbers."""
+"""Reasons why a shell's state cannot be kept, in the order of the numbers of `NODE_*`."""
 NEEDS_NEW_SANDBOX: Final = (
     ReplyFlags.IPC | ReplyFlags.HOSTNAME | ReplyFlags.INIT | ReplyFlags.MOUNTS | ReplyFlags.SOCKETS
 )
@@ -200,8 +200,8 @@ def pack_request(
 ) -> bytes:
     """Build the message that runs an input in `directory`; `ask` holds further flags (`Ask`).
 
-    A persistent shell ends after waiting `idle_seconds` for its next line. `node` is that of a
-    fork.
+    A persistent shell ends after waiting `idle_seconds` for its next line. `node` is the kept state
+    from which a forked line starts.
 
     Raises InputError if the input cannot be an argument of a program.
     """
