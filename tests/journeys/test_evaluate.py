@@ -294,7 +294,7 @@ def test_a_predictor_without_any_answer_is_not_judged(tmp_path: Path, kind: str)
     name, out = f"command:sh {path}", tmp_path / "out"
     done = evaluate(suite(tmp_path, "a", "b"), [name, "trivial"], out, workers=1)
     assert [one.name for one in done.predictors] == ["trivial"]
-    assert "none of its 2 answers is valid; to 'a': " in done.unable[name]
+    assert "none of its 2 answers is valid; the first, to 'a': " in done.unable[name]
     assert why in done.unable[name]
     assert read_evaluation(out).unable == done.unable
     assert not list((out / "answers").glob("command*.ndjson")), "it is asked again"

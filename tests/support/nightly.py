@@ -25,10 +25,19 @@ def scaled(day: T, night: T) -> T:
     return night if os.environ.get(SWITCH) else day
 
 
-def by_day(cases: Sequence[T], every: int, ids: Iterable[object] | None = None) -> list[Any]:
-    """Return a test's parameters: each `every`-th runs by day, and the others at night."""
+def by_day(
+    cases: Sequence[T], every: int, ids: Iterable[object] | None = None, *, unpacked: bool = False
+) -> list[Any]:
+    """Return a test's parameters: each `every`-th runs by day, and the others at night.
+
+    `unpacked`: each case is a tuple with a value for each of the test's parameters.
+    """
     names = [None] * len(cases) if ids is None else [str(name) for name in ids]
     return [
-        pytest.param(case, id=name, marks=[] if number % every == 0 else [NIGHTLY])
+        pytest.param(
+            *(case if unpacked and isinstance(case, tuple) else (case,)),
+            id=name,
+            marks=[] if number % every == 0 else [NIGHTLY],
+        )
         for number, (case, name) in enumerate(zip(cases, names, strict=True))
     ]

@@ -178,7 +178,7 @@ def test_a_finding_is_minimal_and_its_script_shows_it(
     typed = f"cat > /tmp/s <<'SCRIPT'\n{script}SCRIPT\nbash /tmp/s; echo status $?"
     did = observer.run(typed, state)
     assert "status 1\n" in did.text, did.text  # sh and bash call the same wc
-    assert "there already" in observer.run(typed, State(cwd="/")).text
+    assert "exists already" in observer.run(typed, State(cwd="/")).text
     other = script.replace("sh -c", "sh -c 'echo other;'")
     typed = f"cat > /tmp/s <<'SCRIPT'\n{other}SCRIPT\nbash /tmp/s; echo status $?"
     did = observer.run(typed, state)

@@ -165,7 +165,7 @@ def test_a_machine_that_does_something_else_is_found_out(suite: Suite, tmp_path:
     write_suite(Suite(other.head, (changed,)), path)
     found = ceiling(read_suite(path), workers=1)
     assert not found.ok
-    assert "line 6 is 'notes.txt', not 'nodes.txt'" in found.misses[0].why
+    assert "line 6 is 'notes.txt' instead of 'nodes.txt'" in found.misses[0].why
 
 
 def test_a_suite_of_another_build_says_so(suite: Suite, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_what_replies_cost_is_told(endpoint: Endpoint, tmp_path: Path) -> None:
     unpriced = name.removesuffix(",price=2/10.5")
     done = evaluate(tmp_path / "suite", [unpriced], tmp_path / "kept", workers=1)
     assert done.document["predictors"][unpriced]["cost"] is None
-    with pytest.raises(PredictorError, match=r"like 0\.15/0\.60"):
+    with pytest.raises(PredictorError, match=r"such as 0\.15/0\.60"):
         PromptOptions.of("m,price=cheap")
 
 

@@ -254,7 +254,7 @@ def life(made: Derived) -> Picture:
         y += LINE
         picture.code(x + 12, y, line, colour)
     y += 2 * LINE + 10
-    picture.heading(x, y, 3, "It is executed again without some arguments")
+    picture.heading(x, y, 3, "It runs again without some arguments")
     y += 4
     for contrast in [one for part in made.score.segments for one in part.contrasts][:SHOWN]:
         y += LINE + 2

@@ -72,6 +72,7 @@ def called(command: bytes) -> Iterator[int]:
             ("find /etc/motd -exec sleep {} ';'", b""),
         ],
         2,
+        unpacked=True,
     ),
 )
 def test_what_was_killed_from_outside_is_run_again_and_volatile(

@@ -61,6 +61,6 @@ def test_the_reading_says_what_nobody_can_be_sure_of(observer: SandboxRunner) ->
     assert read_arguments("ls -la documents | sort -k 2", observer.system).notes == []
     assert read_arguments("ls | xargs -n 1 grep -m 1 x", observer.system).notes == []
     (note,) = read_arguments("uname -qf --fs 3 -sn", observer.system).notes
-    assert note.startswith("uname has no -q, f, --fs: ")
+    assert note.startswith("uname has no option -q, f, --fs; ")
     (note,) = read_arguments("X=1 nosuch a b", observer.system).notes
     assert note.startswith("nosuch has no grammar: ")

@@ -116,7 +116,7 @@ def test_a_call_within_a_call_of_the_same_thread_is_refused(sandbox: NamespaceSa
 
     def handled(least: int, so_far: bytes) -> bytes:
         sandbox._receive = receive  # type: ignore[method-assign]
-        with pytest.raises(SandboxError, match="waits for an answer") as error:
+        with pytest.raises(SandboxError, match="busy with another call") as error:
             sandbox.run(Request("echo inner"))
         refused.append(error)
         return receive(least, so_far)

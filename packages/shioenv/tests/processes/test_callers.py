@@ -49,7 +49,7 @@ def test_a_small_limit_of_file_sizes_is_raised_or_named() -> None:
     )  # fmt: skip
     if done.returncode:
         assert done.returncode == 3
-        assert "files of 1,048,576 bytes at most" in done.stderr
+        assert "the limit of file sizes is 1,048,576 bytes" in done.stderr
         assert "ulimit -f" in done.stderr
     else:
         assert done.stdout == "hi\n"

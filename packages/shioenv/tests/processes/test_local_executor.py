@@ -118,7 +118,7 @@ def test_no_processes_can_do_nothing_and_too_many_have_no_room() -> None:
     assert local(most).workers == most
     with pytest.raises(UsageError, match="workers need about") as caught:
         local(most + 1)
-    assert f"at most {most:,} here" in str(caught.value)
+    assert f"at most {most:,}" in str(caught.value)
 
 
 def test_the_first_of_many_workers_does_not_wait_for_the_last() -> None:

@@ -58,17 +58,17 @@ def test_an_export_has_the_same_bytes_and_gives_the_same_system(
 
 def test_an_export_unpacks_to_an_oci_layout(small: System, file: Path, tmp_path: Path) -> None:
     with tarfile.open(file) as archive:
-        archive.extractall(tmp_path / "layout", filter="data")
+        archive.extractall(tmp_path / "layout")
     assert import_system("other", tmp_path / "layout").system.digest == small.digest
     assert find_system("other").name == "other"
 
 
 def test_a_pulled_system_has_the_digest_that_was_asked_for(small: System, file: Path) -> None:
-    with pytest.raises(UsageError, match="which digest small has to have"):
+    with pytest.raises(UsageError, match="the expected digest of small is unknown"):
         pull_system(str(file))
     with pytest.raises(RootfsTarError, match=f"{'0' * 64} was expected"):
         pull_system(str(file), digest="0" * 64)
-    with pytest.raises(UsageError, match="no digest"):
+    with pytest.raises(UsageError, match="invalid digest"):
         pull_system(str(file), digest="0")
     with pytest.raises(RootfsTarError, match="cannot be downloaded"):
         pull_system("http://127.0.0.1:9/small.tar", digest=small.digest)
@@ -76,7 +76,7 @@ def test_a_pulled_system_has_the_digest_that_was_asked_for(small: System, file: 
 
 
 def test_a_name_of_a_shipped_system_needs_the_digest_of_its_lock(file: Path) -> None:
-    with pytest.raises(OutputExistsError, match="with another digest") as caught:
+    with pytest.raises(OutputExistsError, match="has another digest") as caught:
         import_system("debian-12", file)
     assert "shioenv system import debian-12-" in str(caught.value.hint)
 
@@ -118,11 +118,11 @@ def changed(file: Path, edit: Callable[[dict[str, Any]], None], layer: bytes | N
     ("edit", "said"),
     [
         (lambda part: part["proc"].update(version="Linux 9"), "was expected"),
-        (lambda part: part["web"].update({"../../x": ""}), r"file called '../../x'"),
-        (lambda part: part["proc"].update({"/etc/x": ""}), "file called '/etc/x'"),
-        (lambda part: part["proc"].update(version="☃"), "no sound export"),
+        (lambda part: part["web"].update({"../../x": ""}), r"invalid name '../../x'"),
+        (lambda part: part["proc"].update({"/etc/x": ""}), "invalid name '/etc/x'"),
+        (lambda part: part["proc"].update(version="☃"), "not a valid export"),
         (lambda part: part.update(schema=2), "another version of ShIOEnv"),
-        (lambda part: part.pop("answers"), "no sound export"),
+        (lambda part: part.pop("answers"), "not a valid export"),
     ],
 )
 def test_a_changed_export_is_refused(

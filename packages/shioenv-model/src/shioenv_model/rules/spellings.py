@@ -83,8 +83,8 @@ def respelled(call: Call) -> str | None:
     """
     name = "".join(call.words[:1])
     words = call.words[1 : len(call.words) - len(call.closed)]
-    if name == "ps" and any(map(_BSD.fullmatch, words)):
-        return " ".join((name, *(w[1:] if _BSD.fullmatch(w) else w for w in words)))
+    if name == "ps" and _BSD.fullmatch("".join(words[:1])):  # a later one may be a value
+        return " ".join((name, words[0][1:], *words[1:]))
     if name in _SHORT:
         return " ".join((*_SHORT[name], *words))
     bundle = _BUNDLE.fullmatch("".join(words[:1]))

@@ -469,8 +469,8 @@ def _check_name(called: str, *, other: bool) -> None:
         raise UsageError(problems[0], hint="such as my-debian")
     if not other:
         raise UsageError(
-            "a name is given to what is made from a tarball, or unlocked",
-            hint="add --rootfs-tar FILE or --unlocked; or set the name in the TOML file",
+            "a name can be given only for a tarball, or with --unlocked",
+            hint="add --rootfs-tar FILE or --unlocked, or set the name in the TOML file",
         )
     if called in declared_names():
         raise UsageError(f"{called} is the name of a shipped system", hint="choose another name")
