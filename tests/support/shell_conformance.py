@@ -153,7 +153,7 @@ SCRIPTS: Final[tuple[Script, ...]] = (
     ("eval 'x=1; echo $x'", "eval 'echo \"'", "echo $?", "command -v eval"),
     ("echo {1..5} {a..c}", "echo *.md ~ $(pwd)", 'echo "$(echo "$(echo deep)")"'),
     ("[[ abc =~ b(c) ]]", 'echo "${BASH_REMATCH[1]}"', "x=abc", "echo ${x/b/B} ${x^^} ${#x}"),
-    ("time true 2> /dev/null", "echo $?", "wait 99999", "echo $?", "kill -l 9"),
+    ("{ time true; } 2> /dev/null", "echo $?", "wait 99999", "echo $?", "kill -l 9"),
     ("python3 -c 'print(1)'", "python3 -c 'import sys; sys.exit(3)'", "echo $?"),
     ("awk 'BEGIN { print 1 + 1 }'", "perl -e 'print 1'", "sort -R /dev/null", "expr 2 \\* 3"),
     ("seq 1 300 | tail -1", "yes | head -1000 | wc -l", "head -c 1000 /dev/zero | wc -c"),
@@ -256,6 +256,7 @@ SCRIPTS: Final[tuple[Script, ...]] = (
 
 _TRAPPED: Final = "a repeated shell ends with each line, so each line runs the trap"
 _REDIRECTED: Final = "what exec alone does to descriptors counts for its line in a repeated shell"
+_SHOWN: Final = "a resident shell shows its lines so far as its arguments, as recorded rows do"
 _LEFT: Final = "nothing lives on in a repeated shell: what a line leaves running ends it"
 
 OTHERWISE: Final[dict[Script, str]] = {
@@ -265,6 +266,8 @@ OTHERWISE: Final[dict[Script, str]] = {
     ("exec 2> err", "ls nowhere", "exec 2>&1", "wc -l err"): _REDIRECTED,
     ("exec 3>&1", "echo to >&3", "{ echo err >&2; } 2>&3", "exec 3>&-", "echo x >&3", "echo $?"):
         _REDIRECTED,
+    ("ls /proc/$$/fd", "echo $-", "cat /proc/$$/cmdline | tr '\\0' ' '",
+     "grep ^Seccomp /proc/$$/status"): _SHOWN,
     ("coproc cat", "echo in >&${COPROC[1]}"): _LEFT,
     ("sleep 9 & p=$!", "kill $p", "wait $p", "echo $?", "kill $p"): _LEFT,
     ("sleep 8 & sleep 9 &", "jobs -p | wc -l", "kill %1", "wait %1", "echo $?", "kill %2", "wait"):

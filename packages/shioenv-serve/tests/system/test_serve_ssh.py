@@ -446,7 +446,11 @@ def supervisor_of(pid: int) -> int:
 
 @pytest.mark.parametrize(
     ("number", "status"),
-    by_day([(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)], 3, unpacked=True),
+    by_day(
+        [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)],
+        3,
+        unpacked=True,
+    ),
 )
 def test_the_end_of_the_server_ends_everything(
     system: System, tmp_path: Path, number: signal.Signals, status: int

@@ -78,7 +78,12 @@ def test_a_row_that_attacks_the_next_one_is_carried_or_repeated(
 
 
 def test_what_shows_the_shell_is_the_last_line_of_a_copy(observer: SandboxRunner) -> None:
-    for row in ("cat /proc/$$/cmdline", "env", "ps -ef", "echo $BASH_EXECUTION_STRING; echo $x"):
+    for row in (
+        "cat /proc/$$/cmdline",
+        "env",
+        "ps -eo pid,ppid,args",
+        "echo $BASH_EXECUTION_STRING; echo $x",
+    ):
         rows = ("x=3", row, "echo after")
         passed = run_rows(observer, rows)
         assert passed[1] == repeated(observer, rows, 1), row
@@ -86,7 +91,7 @@ def test_what_shows_the_shell_is_the_last_line_of_a_copy(observer: SandboxRunner
 
 
 INPUTS = (
-    "echo $x $PWD $- $$ $PPID $BASHPID $SHLVL", "ls -la; ls -U /", "ps -ef", "env", "declare -p",
+    "echo $x $PWD $- $$ $PPID $BASHPID $SHLVL", "ls -la; ls -U /", "ps -eo pid,ppid,args", "env", "declare -p",
     "set", "exec true", "exit 3", "echo 'open", "eval ')'", "nowhere",
     "cat made; echo more >> made; cat made", "rm -rf * .b*; ls -a", "mkdir -p d/e; mv made d/e/",
     "f; type f", "umask; ulimit -a; trap; alias", "(exit 4)", "sleep 0 & wait; echo $!",

@@ -324,7 +324,7 @@ static void take_arguments(char *input)
     saved_argv[saved_argc - 1] = input;
 }
 
-void show_input(const char *text)
+__attribute__((cold)) void show_input(const char *text)
 {
     const char *before = saved_argv[saved_argc - 1];
     char *input = strdup(text), *variable = strdup(text);

@@ -97,7 +97,7 @@ static int end_of_process(pid_t child, const sigset_t *before)
 }
 
 /* Run a row in an independent bash. It starts at this one's start path if that exists, else in the start directory itself. */
-static int run_beside(const char *row, int out, int errors)
+__attribute__((cold)) static int run_beside(const char *row, int out, int errors)
 {
     sigset_t before;
     pid_t child = start_process(&before);
@@ -121,7 +121,7 @@ static int run_beside(const char *row, int out, int errors)
 /* List the ids of the visible processes except this one; -1 on failure. */
 enum { PROCESSES = 4096 };
 
-static int processes(int found[PROCESSES])
+__attribute__((cold)) static int processes(int found[PROCESSES])
 {
     static char entries[32768];
     struct statfs kind;
@@ -171,7 +171,7 @@ static void await_processes(void)
 
 /* Replaces `. /dev/stdin`. The shell ends with the last row and does not return to the caller. A row is not read before all
  * earlier rows have ended. */
-static int run_rows(void *nothing)
+__attribute__((cold)) static int run_rows(void *nothing)
 {
     (void)nothing;
     replace_source(run_rows, source_builtin);
@@ -235,7 +235,7 @@ static void enter_mounts(int mounts)
 }
 
 /* Describe the kernel state of this shell in the shared memory. */
-static void describe_node(void)
+__attribute__((cold)) static void describe_node(void)
 {
     struct node_state *node = &shared->node;
     for (unsigned i = 0; i < NODE_SIGNALS; i++) syscall(SYS_rt_sigaction, i + 1, NULL, node->actions[i], 8);
@@ -245,7 +245,7 @@ static void describe_node(void)
 }
 
 /* Take the kernel state in the shared memory, and map what the memory of another shell needs. */
-static void prepare_node(void)
+__attribute__((cold)) static void prepare_node(void)
 {
     const struct node_state *node = &shared->node;
     for (unsigned i = 0; i < NODE_SIGNALS; i++) syscall(SYS_rt_sigaction, i + 1, node->actions[i], NULL, 8);
@@ -263,7 +263,7 @@ static jmp_buf waiting;  /* the shell in its newest call */
 
 /* Wait for a line. A shell that continues with another one's memory returns from the other one's call. Both are in the same call of
  * this function, at the same place of the same stack. */
-static long await_line(void)
+__attribute__((cold)) static long await_line(void)
 {
     if (_setjmp(waiting)) return 0;
     for (;;) {
@@ -280,7 +280,7 @@ static long await_line(void)
 }
 
 /* Show all lines so far as the shell's input. A line may begin with the newlines of the lines before it. */
-static void show_lines(const char *line)
+__attribute__((cold)) static void show_lines(const char *line)
 {
     static char *text;
     static size_t length, above;
@@ -299,7 +299,7 @@ static void show_lines(const char *line)
 }
 
 /* Replaces `. /dev/stdin`, once. */
-static int run_lines(void *nothing)
+__attribute__((cold)) static int run_lines(void *nothing)
 {
     (void)nothing;
     replace_source(run_lines, source_builtin);
