@@ -91,7 +91,8 @@ def test_what_shows_the_shell_is_the_last_line_of_a_copy(observer: SandboxRunner
 
 
 INPUTS = (
-    "echo $x $PWD $- $$ $PPID $BASHPID $SHLVL", "ls -la; ls -U /", "ps -eo pid,ppid,args", "env", "declare -p",
+    "echo $x $PWD $- $$ $PPID $BASHPID $SHLVL", "ls -la; ls -U /", "ps -eo pid,ppid,args",
+    "env", "declare -p",
     "set", "exec true", "exit 3", "echo 'open", "eval ')'", "nowhere",
     "cat made; echo more >> made; cat made", "rm -rf * .b*; ls -a", "mkdir -p d/e; mv made d/e/",
     "f; type f", "umask; ulimit -a; trap; alias", "(exit 4)", "sleep 0 & wait; echo $!",
