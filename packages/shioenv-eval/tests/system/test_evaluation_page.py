@@ -60,7 +60,7 @@ def test_answers_are_searched_and_the_difference_is_marked(browser: webdriver.Ch
     marks = browser.find_elements(By.CSS_SELECTOR, "#list mark")
     assert [one.text for one in marks] == ["w", "o"]
     browser.find_element(By.ID, "query").send_keys(" and nothing else")
-    assert "No answer is like this." in browser.find_element(By.ID, "list").text
+    assert "No answer matches." in browser.find_element(By.ID, "list").text
     browser.find_element(By.CSS_SELECTOR, "button[type=reset]").click()
     Select(browser.find_element(By.ID, "verdict")).select_by_value("all")
     assert shown(browser) == "1 to 15 of 22"

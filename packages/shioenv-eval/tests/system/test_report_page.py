@@ -137,7 +137,7 @@ def test_typing_filters_and_clearing_shows_all_again(browser: webdriver.Chrome) 
     assert shown(browser) == "1 to 1 of 1"
     browser.find_element(By.ID, "query").send_keys(" and nothing else")
     assert shown(browser) == "0 samples"
-    assert "No sample is like this." in browser.find_element(By.ID, "list").text
+    assert "No sample matches." in browser.find_element(By.ID, "list").text
     browser.find_element(By.CSS_SELECTOR, "button[type=reset]").click()
     assert shown(browser) == f"1 to 10 of {COUNT}"
 
