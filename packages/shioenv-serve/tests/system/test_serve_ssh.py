@@ -515,7 +515,7 @@ def test_descriptors_have_to_suffice_for_the_bounds(system: System, tmp_path: Pa
         capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 3
-    assert f"{256 + 100 * (6 + 4 * 9)} are needed" in done.stderr
+    assert f"required: {256 + 100 * (6 + 4 * 9)}" in done.stderr
     assert not (tmp_path / "new").exists()
 
 
