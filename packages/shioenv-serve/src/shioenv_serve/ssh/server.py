@@ -428,7 +428,6 @@ class SshServer:
             call.close()
             caller.end(LOST)
             return
-        visit.channels += 1
         task = asyncio.create_task(self._channel(visit, call, caller))
         visit.open.add(task)
         task.add_done_callback(visit.open.discard)

@@ -261,6 +261,7 @@ class SshChannel(ABC):
         self._account = house.account(call.user)
         self._recording: ChannelRecording | None = None
         self._hold_until = 0.0
+        visit.channels += 1  # here, because several channels may be waiting to be served
         self._number = visit.channels
         """The channel's number among the visitor's, from 1."""
         self._uploads = Uploads(

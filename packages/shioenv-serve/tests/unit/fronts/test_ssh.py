@@ -24,6 +24,7 @@ from shioenv.errors import UsageError
 from shioenv_serve.events import LONGEST, LONGEST_PATCH, EventLog, origin
 from shioenv_serve.ssh import watch as watching
 from shioenv_serve.ssh import wires
+from shioenv_serve.ssh.calls import Caller, LoginCall
 from shioenv_serve.ssh.daemon import settings
 from shioenv_serve.ssh.machines import Account, login_words
 from shioenv_serve.ssh.server import REMEMBERED, AtTry, policy_of
@@ -38,6 +39,7 @@ from shioenv_serve.ssh.uploads import (
     Uploads,
     tap_of,
 )
+from shioenv_serve.ssh.visitor_channel import Ended, House, SshChannel, Visitor
 from shioenv_serve.ssh.watch import Front, PromptWatch, Typed
 from support.waiting import next_turn
 
@@ -636,3 +638,42 @@ def test_a_login_gets_what_a_real_one_gets_and_nothing_of_ours() -> None:
     assert "SSH_TTY=/dev/pts/0" in text
     assert "SHIOENV" not in text
     assert "MAIL" not in text
+
+
+# ---- channels ----
+
+
+class ClosedChannel(SshChannel):
+    """A channel whose command ends at once."""
+
+    async def _sit(self) -> Ended:
+        return 0, None
+
+    async def _run(self) -> Ended:
+        return 0, None
+
+
+def test_channels_that_begin_together_are_recorded_apart(tmp_path: Path) -> None:
+    """Both are there before either is served."""
+
+    async def serve_both(log: EventLog) -> list[bytes]:
+        account = Account("root", 0, 0, "/root", "/bin/bash")
+        house = House(None, None, None, "host", log, {"root": account}, {}, tmp_path)  # type: ignore[arg-type]
+        visit = Visitor(origin(("1.2.3.4", 5), ("6.7.8.9", 22)))
+        channels, shells = [], []
+        for _ in range(2):
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            fds = (os.dup(0), os.dup(1), os.dup(2))
+            call = LoginCall(False, ("session", "-c", "true"), {"USER": "root"}, fds)
+            channels.append(ClosedChannel(house, visit, call, Caller(ours)))
+            shells.append(theirs)
+        await asyncio.gather(*(channel.serve() for channel in channels))
+        told = [shell.recv(64) for shell in shells]
+        for shell in shells:
+            shell.close()
+        return told
+
+    log = EventLog(tmp_path / "log.jsonl", "host", lambda error: None)
+    assert asyncio.run(serve_both(log)) == [b"x 0", b"x 0"]
+    log.close()
+    assert len([*(tmp_path / "recordings").glob("*.cast")]) == 2
