@@ -94,6 +94,7 @@ docs: .venv/.native ## write the generated pages of docs/
 	@PYTHONPATH=tests $(BIN)/python -m support.cli_reference docs/reference
 	@$(BIN)/python scripts/site/api.py > docs/reference/python.md.new
 	@mv docs/reference/python.md.new docs/reference/python.md
+	@$(BIN)/python scripts/measurements.py
 
 .site/.made: pyproject.toml
 	@echo "making .site (pip)"
