@@ -16,6 +16,10 @@
 #
 # follows docs/how-to/harbor.md there, from an empty environment to a job that pays each task's solution.
 #
+#   scripts/fresh.sh --reproduce [debian-12:root] [debian-13:user]
+#
+# runs `make setup` and `shioenv reproduce quick` there.
+#
 #   scripts/fresh.sh --steps         only says what it would run there
 #
 # Without a name Debian 12 and 13, by both. Needs root and mmdebstrap (`make setup` installs it). A root holds what
@@ -201,17 +205,20 @@ make_each() {
     done
 }
 
+# Gives an ordinary user what setup tells one to have installed; root installs it.
+# Uses `run` and `carried` of `newcomer`.
+install_what_setup_names() {
+    local told
+    told=$("${run[@]}" scripts/setup.sh 2>&1 >/dev/null | sed -n 's/.*(as root: \(apt-get install .*\)).*/\1/p' || true)
+    echo "setup tells an ordinary user: ${told:?it names nothing to install}"
+    env "${carried[@]}" sh -ec "apt-get update -qq; DEBIAN_FRONTEND=noninteractive $told -y -qq --no-install-recommends" >/dev/null
+}
+
 # The commands of a newcomer who has the clone, run in the root by root.
 follow_readme() {
     local who=${1%+user} run carried
     newcomer "$who"
-    if [ "$who" = user ]; then
-        # What setup tells an ordinary user to have installed, root installs.
-        local told
-        told=$("${run[@]}" scripts/setup.sh 2>&1 >/dev/null | sed -n 's/.*(as root: \(apt-get install .*\)).*/\1/p' || true)
-        echo "setup tells an ordinary user: ${told:?it names nothing to install}"
-        env "${carried[@]}" sh -ec "apt-get update -qq; DEBIAN_FRONTEND=noninteractive $told -y -qq --no-install-recommends" >/dev/null
-    fi
+    [ "$who" = root ] || install_what_setup_names
     make_each $(steps)
     if [ "$1" = root+user ]; then
         newcomer user
@@ -221,6 +228,18 @@ follow_readme() {
         chown -R $user: /home/$user/.cache
         make_each setup test-user
     fi
+}
+
+# What reproduces the committed values, run in the root by root.
+follow_reproduce() {
+    local run carried status=0
+    newcomer "$1"
+    [ "$1" = root ] || install_what_setup_names
+    make_each setup
+    SECONDS=0
+    "${run[@]}" .venv/bin/shioenv reproduce quick --out reproduction 2>&1 || status=$?
+    echo "== make reproduce: exit status $status after $((SECONDS / 60)) min $((SECONDS % 60)) s"
+    return $status
 }
 
 if [ "${1:-}" = --steps ]; then
@@ -243,6 +262,10 @@ elif [ "${1:-}" = --harbor ]; then
     what=harbor prefix=harbor-
     shift
     [ $# -gt 0 ] || set -- debian-13:user
+elif [ "${1:-}" = --reproduce ]; then
+    what=reproduce prefix=reproduce-
+    shift
+    [ $# -gt 0 ] || set -- debian-12:root debian-13:user
 fi
 
 if [ "$(id -u)" != 0 ] || ! command -v mmdebstrap >/dev/null; then
