@@ -134,6 +134,7 @@ newcomer() {
     mapfile -td '' carried < <(registry_environment)
     if [ "$1" = user ]; then
         useradd --create-home --shell /bin/bash $user
+        chmod 700 /home/$user # Debian 13's default
         home=/home/$user run=(setpriv --reuid=$user --regid=$user --init-groups)
         if [ -e $place/.venv ]; then # its programs name the place where root made it
             chmod 711 /root

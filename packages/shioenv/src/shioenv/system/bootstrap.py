@@ -63,7 +63,7 @@ class Packages:
 
 
 def bootstrap(
-    declaration: SystemDeclaration, packages: Packages, cache: Path, work: Path, report: Progress
+    declaration: SystemDeclaration, packages: Packages, cache: Path, report: Progress
 ) -> tuple[Path, str]:
     """Make the base with mmdebstrap, and return its path and source (`mmdebstrap:KEY`).
 
@@ -90,23 +90,24 @@ def bootstrap(
         )
     _refuse_full_disk(cache)
     sources = apt_sources(distribution)
-    if lock:
-        addresses, store = archives(sources), cache / "packages"
-        files = obtain(lock, addresses, store, packages.directory, _proxies(), report)
-        sources = [write_repository(files, work / "repository", distribution.suite)]
-        report(f"installing the {len(files)} locked packages with mmdebstrap")
-    else:
-        report(f"downloading and installing {distribution.suite} with mmdebstrap")
-        for line in sources:
-            report(f"  {line}")
     part = base.with_suffix(".part")
-    try:
-        run_mmdebstrap(mmdebstrap_command(distribution, part, sources), time, cache, report)
+    with tempfile.TemporaryDirectory(prefix="shioenv-packages-") as directory:
         if lock:
-            _check_installed(part, lock, time)
-        part.rename(base)
-    finally:
-        part.unlink(missing_ok=True)
+            addresses, store = archives(sources), cache / "packages"
+            files = obtain(lock, addresses, store, packages.directory, _proxies(), report)
+            sources = [write_repository(files, Path(directory), distribution.suite)]
+            report(f"installing the {len(files)} locked packages with mmdebstrap")
+        else:
+            report(f"downloading and installing {distribution.suite} with mmdebstrap")
+            for line in sources:
+                report(f"  {line}")
+        try:
+            run_mmdebstrap(mmdebstrap_command(distribution, part, sources), time, cache, report)
+            if lock:
+                _check_installed(part, lock, time)
+            part.rename(base)
+        finally:
+            part.unlink(missing_ok=True)
     return base, source
 
 
@@ -157,10 +158,10 @@ def run_mmdebstrap(command: list[str], time: int, cache: Path, report: Progress)
         _bootstrap_failed(status, log, command[-1], cache)
 
 
-_CACHE_BYTES, _UNPACKED_BYTES = 800_000_000, 700_000_000
+_CACHE_BYTES, _UNPACKED_BYTES = 800_000_000, 800_000_000
 """Temporary space in bytes: in the cache (base, archive and system), and for unpacked packages."""
 
-ROOM_BYTES = 1_000_000_000
+ROOM_BYTES = 1_100_000_000
 """Temporary space in bytes for a build if the cache is on the same disk as temporary files."""
 
 

@@ -206,7 +206,7 @@ def _build(
     lock = origin.lock if isinstance(origin, Packages) else None
     if isinstance(origin, Packages):
         _keep_other(declaration.name, cache, "mmdebstrap:")
-        base_path, source = bootstrap(declaration, origin, cache, work, report)
+        base_path, source = bootstrap(declaration, origin, cache, report)
     else:
         report(f"reading {origin.path}")
         base_path, source = plain_tar(origin.path, work, MOST_BYTES)

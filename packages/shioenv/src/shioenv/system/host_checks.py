@@ -116,7 +116,7 @@ def building_checks(*, needed: bool) -> Iterator[HostCheck]:
         ok=writable and (not needed or free >= ROOM_BYTES),
         detail=f"{free / 1e9:.1f} GB free in {cache}" + ("" if writable else ", not writable"),
         why="built systems are stored there",
-        fix="free 1 GB, or choose another directory: export SHIOENV_CACHE=DIR",
+        fix="free 1.1 GB, or choose another directory: export SHIOENV_CACHE=DIR",
     )
     if needed:
         yield _mirror()

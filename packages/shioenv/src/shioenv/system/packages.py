@@ -298,13 +298,16 @@ def _read(content: IO[bytes], out: IO[bytes], most: int, begun: float) -> None:
 
 
 def write_repository(files: Mapping[Package, Path], directory: Path, suite: str) -> str:
-    """Make a repository of exactly these packages; return its one-line apt source."""
-    directory.mkdir()
+    """Make a repository of exactly these packages in an empty directory; return its apt source.
+
+    Every user may read it: apt runs as another one, who cannot enter a private home directory.
+    """
+    directory.chmod(0o755)
 
     def stanza(item: tuple[Package, Path]) -> str:
         package, file = item
         name = f"{package.sha256}.deb"
-        os.link(file, directory / name)
+        shutil.copyfile(file, directory / name)
         control = subprocess.run(
             ["dpkg-deb", "--info", str(file), "control"], check=True, capture_output=True, text=True
         ).stdout.rstrip()
@@ -318,4 +321,6 @@ def write_repository(files: Mapping[Package, Path], directory: Path, suite: str)
     (directory / "Release").write_text(  # mmdebstrap finds essential packages by their suite
         f"Suite: {suite}\nCodename: {suite}\nSHA256:\n {digest} {len(index)} Packages\n"
     )
+    for made in directory.iterdir():
+        made.chmod(0o644)
     return f"deb [trusted=yes] copy://{quote(str(directory))} ./"

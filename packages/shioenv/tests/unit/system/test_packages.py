@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import http.server
 import os
+import shutil
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +15,14 @@ import pytest
 
 from shioenv.errors import SystemBuildError, SystemDeclarationError
 from shioenv.system import packages
-from shioenv.system.packages import Lock, Package, format_lock, obtain, parse_lock
+from shioenv.system.packages import (
+    Lock,
+    Package,
+    format_lock,
+    obtain,
+    parse_lock,
+    write_repository,
+)
 
 CONTENTS = {"bash": b"shell" * 5000, "patch": b"diff" * 3000}
 
@@ -225,3 +234,30 @@ def test_a_faulty_lock_is_refused_with_the_place(change: tuple[str, str], place:
     assert change[0] in text
     with pytest.raises(SystemDeclarationError, match=place):
         parse_lock(text.replace(*change, 1), "mine.lock")
+
+
+@pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="needs dpkg-deb")
+def test_every_user_may_read_the_repository_that_apt_installs_from(tmp_path: Path) -> None:
+    """apt runs as a user who may not enter the caller's home or read the caller's files."""
+    root, store = tmp_path / "root", tmp_path / "store"
+    (root / "DEBIAN").mkdir(parents=True)
+    control = "Package: bash\nVersion: 1.0-1\nArchitecture: all\nMaintainer: a\nDescription: b\n"
+    (root / "DEBIAN/control").write_text(control)
+    store.mkdir(mode=0o700)
+    made = store / "bash.deb"
+    before = os.umask(0o077)
+    try:
+        subprocess.run(["dpkg-deb", "--build", root, made], check=True, capture_output=True)
+        made.chmod(0o600)
+        directory = tmp_path / "repository"
+        directory.mkdir()
+        digest = hashlib.sha256(made.read_bytes()).hexdigest()
+        package = Package("bash", "1.0-1", "all", made.stat().st_size, digest, "pool/bash.deb")
+        source = write_repository({package: made}, directory, "bookworm")
+    finally:
+        os.umask(before)
+    assert str(directory) in source
+    assert {entry.name for entry in directory.iterdir()} >= {"Packages", "Release"}
+    for entry in [directory, *directory.iterdir()]:
+        assert entry.stat().st_mode & 0o004, entry
+        assert entry.stat().st_nlink == 1 or entry.is_dir()
