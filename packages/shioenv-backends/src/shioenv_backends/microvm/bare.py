@@ -1,8 +1,8 @@
 """Inputs as root of a separate virtual machine without any further isolation: the paper's executor.
 
 Process 1 of the guest runs the inputs itself (`native/guest/bare.c`) and speaks a supervisor's
-protocol. It runs in the same machine as the input, which may do anything there. An input can make
-process 1 send arbitrary messages until the machine is restored.
+protocol. An input may do anything in the same machine. It can make process 1 send arbitrary
+messages until the machine is restored.
 """
 
 from __future__ import annotations
