@@ -95,7 +95,7 @@ class _Server(uvicorn.Server):
 
 
 class Bounded:
-    """An ASGI application whose HTTP requests are read completely, within limits, first."""
+    """Wraps an ASGI application, to which it passes only complete HTTP requests within limits."""
 
     def __init__(
         self, application: Application, refusal: Callable[[int, str], dict[str, Any]]
@@ -173,7 +173,7 @@ class Bounded:
 
 
 class BoundedConnection(h11.Connection):
-    """h11's side of a connection, with limits independent of how the bytes are divided.
+    """An h11 connection with limits that do not depend on how the bytes are divided.
 
     h11 itself limits only the length of an incomplete head, and not the size of a chunk.
     """

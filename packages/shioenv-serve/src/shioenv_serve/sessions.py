@@ -112,7 +112,7 @@ def _is_whole(text: str) -> bool:
 
 
 def _leaves(source: Source) -> bool:
-    """Whether a command in the shell itself may end it: `exit`, or `exec` of a program."""
+    """Whether a command may end the shell that runs it: `exit`, or `exec` of a program."""
     for job in source.program:
         for _, pipeline in job.pipelines:
             match pipeline.stages:

@@ -220,7 +220,7 @@ class CommandStream:
             goes_on = goes_on and await wires.write_descriptor(self._channel.fds[number], data)
 
     async def _status(self) -> Ended:
-        """Return how the command ended, as reported on the control socket, otherwise as killed."""
+        """Return how the command ended; without a report on the control socket, it was killed."""
         kept, killed = b"", False
         while data := await wires.read_descriptor(self._talk.fileno()):
             *lines, kept = (kept + data).split(b"\n")

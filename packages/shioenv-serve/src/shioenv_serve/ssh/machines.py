@@ -65,7 +65,7 @@ The process reads its command from the control socket, so that no process list s
 _ORDER: Final = (
     f"printf sshd 2>/dev/null >/proc/$$/comm; set -- {{command}}; {RUN}; {SAY_STATUS}; exit\n"
 )
-"""Make that process run a command, with the socket as its input, and print its status."""
+"""Make that background process run a command with the socket as input, and print its status."""
 
 _PLAIN: Final = (
     "( read -ra fields < /proc/$$/stat; from=$((fields[47] + 5)) "

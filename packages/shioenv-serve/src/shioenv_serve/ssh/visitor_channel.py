@@ -143,7 +143,7 @@ class Visitor:
     machine: VisitorMachine | None = None
     """The machine for commands and for the terminal that was opened first."""
     machines: list[VisitorMachine] = field(default_factory=list)
-    """All machines of the visitor. Each further terminal open at the same time has its own."""
+    """All machines of the visitor. Terminals that are open at the same time have one each."""
     shell: Seat[Shell] | None = None
     """The model's shell that answers in place of a machine."""
     closed: bool = False
