@@ -77,7 +77,7 @@ class TaskEnvironment(Environment[TypedLine, TaskObservation, TaskState]):
     """One session of an agent, with a separate machine and one task at a time.
 
     `reset` takes the id of a task as `task`. Without an id, the seed draws a task. Without a seed,
-    the number of such resets replaces it. The reward is 1 once the goal is reached.
+    the number of such resets so far is the seed. The reward is 1 once the goal is reached.
     """
 
     SUPPORTS_CONCURRENT_SESSIONS = True

@@ -39,7 +39,7 @@ ABSENT = ("memfd_create", "memfd_secret", "io_uring_setup")
 They fail with ENOSYS.
 """
 FILTER = Path(__file__).with_name("filter.txt")
-"""The seccomp filter for these calls, and for sockets of one family (`scripts/filter.py`).
+"""The seccomp filter that rejects these calls and sockets of one family (`scripts/filter.py`).
 
 It does not cover programs of another architecture: 32-bit ones can make any call.
 """
@@ -197,7 +197,7 @@ def _resize(group: int) -> None:
 def _configure(plan: PreviewPlan) -> None:
     """Configure the namespaced kernel settings, as far as this kernel has them."""
     release = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
-    if release >= (6, 14):  # before that, the number is the host's
+    if release >= (6, 14):  # before that, the setting is the host's
         _write("sys/kernel/pid_max", str(max(_SMALLEST_PID_MAX, plan.processes + 2)))
     if not plan.network:
         _write("sys/net/ipv4/ip_unprivileged_port_start", "0")

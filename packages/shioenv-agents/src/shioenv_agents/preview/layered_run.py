@@ -64,7 +64,7 @@ USUAL_LIMITS = Limits(
     drain_bytes=256 * MEBIBYTE,
     scan_seconds=60,
 )
-"""The limits of a preview; those of a sandbox suit single inputs and a small machine."""
+"""Default limits of a preview. A sandbox's defaults are for single inputs and a small machine."""
 
 LOOK_SECONDS = 0.05
 """Seconds between two measurements of a command's processes."""
@@ -269,7 +269,8 @@ class Watch:
     def __init__(self, limits: Limits, proc: int, segments: int) -> None:
         """Begin to measure the wall time.
 
-        `proc` is a descriptor of the namespace's /proc, `segments` of its list of segments.
+        `proc` is a descriptor of the namespace's /proc, `segments` of its list of shared memory
+        segments.
         """
         self._limits, self._proc, self._segments = limits, proc, segments
         self._end = time.monotonic() + limits.wall_seconds
@@ -277,7 +278,7 @@ class Watch:
     def reached(self, *, timed: bool) -> str | None:
         """Return the name in `Limits` of the limit that is reached; None if there is none.
 
-        `timed` includes the wall time.
+        With `timed`, the wall time is checked too.
         """
         if timed and time.monotonic() >= self._end:
             return "wall_seconds"

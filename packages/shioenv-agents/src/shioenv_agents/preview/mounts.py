@@ -110,7 +110,7 @@ class Arranged:
     read_only: list[bytes] = field(default_factory=list)
     """Read-only mount points and directories, which could not be layered."""
     reachable: list[bytes] = field(default_factory=list)
-    """Sockets and FIFOs that lead to the host, and directories whose own could not be covered."""
+    """Sockets and FIFOs that lead to the host, and directories whose sockets and FIFOs remain."""
     quiet: int = 0
     """The number of read-only overlays."""
 
@@ -226,7 +226,7 @@ def _inside(path: bytes, directory: bytes) -> bool:
 
 
 def _layer_root(root: int | None, mounts: Iterable[_Mount]) -> Arranged:
-    """Layer the whole root, and each mounted file system. OSError only for the root."""
+    """Layer the whole root and each mounted file system. OSError if the root cannot be layered."""
     arranged = Arranged(True, [_layer(0, b"/", root)])
     for mount in mounts:
         if not os.path.lexists(_ROOT + mount.path):
@@ -253,7 +253,7 @@ def _layer_directories(
 ) -> Arranged:
     """Mount the whole root read-only, and layer some directories, outer ones first.
 
-    OSError if the last of `wanted` is neither among them nor inside one.
+    OSError if the last of `wanted` is neither layered nor inside a layered directory.
     """
     _attach(everything, b"", read_only=True)
     arranged = Arranged(False, [], [b"/"])
@@ -338,7 +338,7 @@ def _quiet_below(path: bytes, points: Collection[bytes], arranged: Arranged) -> 
 def _quiet(path: bytes, place: int, arranged: Arranged) -> bool:
     """Cover a directory by a read-only overlay, whose sockets and FIFOs have no peer.
 
-    Return whether the kernel makes one.
+    Return whether the kernel permits the overlay.
     """
     empty = _STAGING + b"/nothing"
     os.makedirs(empty, exist_ok=True)

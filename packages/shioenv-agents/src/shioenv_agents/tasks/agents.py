@@ -102,7 +102,7 @@ def attempts(
 def description_of(agent: Agent) -> str:
     """Return what determines an agent's behavior besides this code: function, settings and model.
 
-    It distinguishes stored attempts and sets of agents that share a name.
+    It distinguishes the stored attempts and task sets of agents that share a name.
     """
     function, settings = agent, {}
     if isinstance(agent, partial):
@@ -281,7 +281,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "Change the shell's working directory": "cd",
     "Remove ": "rm -r",
 }
-"""How sentences for the kind of work begin, and a command that may do that work."""
+"""The beginnings of sentences for kinds of work, each with a command that may do that work."""
 
 
 def _names(prompt: str) -> list[str]:

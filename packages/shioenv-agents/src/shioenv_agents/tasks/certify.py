@@ -53,7 +53,7 @@ NOTHING: Final = ":"
 """The row that does nothing."""
 
 RUNS: Final = 20
-"""Default number of runs of the solution, and of nothing."""
+"""Default number of runs of the solution, and of runs that do nothing."""
 
 SEALED: Final = (
     "commands", "irreducibility", "necessary", "n_arguments", "record", "judged_by.forged",
@@ -61,7 +61,7 @@ SEALED: Final = (
 )  # fmt: skip
 """Fields of a task and its certificate that a check does not determine again.
 
-An edit of one changes the certificate's digest, unless that is recomputed.
+An edit of such a field is detected by the certificate's digest, unless someone recomputes it.
 """
 
 UNSEALED: Final = ("id", "solved_by")
@@ -184,9 +184,9 @@ def certify_tasks(
 
     The judge is certified first, by the attacks on `ATTACKED` of the tasks, unless this build of
     the judge was certified before. `kept` is a directory for intermediate results, from which a
-    later call with the same tasks resumes. `system` is another name of the system of the
-    tasks, which must be the same for all. Errors: TaskError for tasks of several systems, or of
-    another build; those of `find_system` and sandboxes; DatasetStorageError.
+    later call with the same tasks resumes. `system` overrides the system name in the tasks, if
+    their one system is built under another name here. Errors: TaskError for tasks of several
+    systems, or of another build; those of `find_system` and sandboxes; DatasetStorageError.
     """
     tasks = [replace(task, certificate=None) for task in tasks]
     built = _system_of(tasks, system)
@@ -253,9 +253,9 @@ def certify_file(
 def rebased(tasks: Sequence[Task], built: System) -> list[Task]:
     """Return the tasks as tasks of this build of their system, without certificates.
 
-    Goals and prompts are unchanged, so the tasks may be unsolvable there until they are proved or
-    certified. Errors: TaskError for a task of another system, or one that does not match its
-    certificate.
+    Goals and prompts are unchanged, so the tasks may be unsolvable on this build until they are
+    proved or certified. Errors: TaskError for a task of another system, or one that does not match
+    its certificate.
     """
     for task in tasks:
         known = task.certificate
@@ -285,7 +285,7 @@ def certify_into(
 ) -> list[Task]:
     """Certify tasks, write those without `faults`, and return all in order.
 
-    Until then, intermediate results are kept next to `out`. Options and errors are those of
+    Intermediate results are kept next to `out` until it is written. Options and errors are those of
     `certify_tasks`; TaskError if no task passes.
     """
     kept = out.with_name(f"{out.name}.partial")
@@ -450,8 +450,8 @@ def faults_now(
 
     - Each fault recorded in the certificate is included.
     - Its digests are recomputed: an edit of the task or of the certificate is a fault.
-    - The solution and nothing are run `k` times, or as often as in the certificate if that is
-      less. The reduced solution and all inputs in the certificate are run once.
+    - The solution, and an input that does nothing, are run `k` times each; fewer times if the
+      certificate has fewer. The reduced solution and all inputs in the certificate are run once.
     - Prompt, leaks and the folder's files are read again.
 
     `loaded` is copied from the certificate (`recheck_tasks` repeats those runs), and so are the

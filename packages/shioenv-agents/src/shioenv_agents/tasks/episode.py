@@ -104,14 +104,14 @@ class Episode:
 
 
 def instructions(turns: int) -> str:
-    """Return how an agent works that may type this number of lines."""
+    """Return the instructions for an agent that may type this number of lines."""
     return HOW.format(lines="1 line" if turns == 1 else f"{turns} lines")
 
 
 def shown(behavior: Behavior, *, stays: bool = False) -> str:
     """Format a behavior for an agent.
 
-    `stays`: the effects of a line that ran out of time were not reverted.
+    `stays`: whether the effects of a line that ran out of time remain.
     """
     text = behavior.text
     if len(text) > SHOWN:

@@ -69,10 +69,10 @@ def composed_tasks(
 ) -> MadeTasks:
     """Make at most `lines` tasks of several lines and at most `broken` ones of broken machines.
 
-    They are made of the tasks about a state that have no history. Each is proved: its solution
-    passes, while doing nothing fails, and so does the solution without any one of its lines. The
-    result depends only on `seed` and the given tasks. `kept` is as for `make_tasks`. Errors:
-    TaskError for a task of another build; those of `find_system` and sandboxes.
+    They are composed from the tasks that ask for a state and have no history. Each is proved: its
+    solution passes, while doing nothing fails, and so does the solution without any one of its
+    lines. The result depends only on `seed` and the given tasks. `kept` is as for `make_tasks`.
+    Errors: TaskError for a task of another build; those of `find_system` and sandboxes.
     """
     chosen = [one for one in tasks if one.kind is GoalKind.STATE and not one.history]
     if not chosen:
@@ -299,7 +299,7 @@ def _composed(
     lane: Lane, asked: tuple[int, tuple[bool, int]], *,
     tasks: Sequence[Task], harms: Sequence[Task], seed: int,
 ) -> Task | str:  # fmt: skip
-    """Make a task of several lines, or of a machine broken by one harm or by a drawn pair."""
+    """Make a task of several lines, or of a machine broken by one or two tasks of `harms`."""
     machine = sandbox_of(lane)
     is_broken, number = asked[1]
     if not is_broken:
