@@ -4,9 +4,9 @@ A field, line or number that differs between the runs is volatile.
 
 If every run's output has the same number of lines, lines are compared by position. A word that
 differs is volatile. If only its numbers differ, only these numbers are volatile. Lines of one shape
-(the same words apart from numbers) vary in the same words. A constant line counts as varying too if
-more lines of its shape varied than were constant. For example, some of 100 passes of `shred` agree
-by chance.
+(the same words apart from numbers) are assumed to vary in the same words. So a constant line counts
+as varying too, if more lines of its shape varied than were constant. For example, some lines of
+`shred` about its 100 passes agree by chance.
 
 If the numbers of lines differ, the lines that all runs share in the same order are required.
 Between two of them any lines may occur, if some run has more lines there.

@@ -66,11 +66,12 @@ def changed_contents(runs: Iterable[Behavior]) -> Entries:
 
 
 def reconciled(ours: Operations, theirs: Operations) -> Operations:
-    """Return our operations, with unknown values added by our moves filled in from theirs.
+    """Return `ours`, with unknown values that its moves add filled in from `theirs`.
 
     A move then equals a removal of its source and an addition at its target, regardless of the form
-    that each patch uses. Their removals are not linked to their additions. A value is therefore
-    filled in only if they remove only the sources there, and add equal values at all targets.
+    that each patch uses. Removals in `theirs` are not linked to its additions. So values are filled
+    in only if `theirs` removes nothing but the moved sources in their area, and adds equal values
+    at all targets.
     """
     removed = {_text(path): path.rpartition("/")[0] for code, path, _ in theirs if code == "r"}
     added = {path: text for code, path, text in theirs if code == "a"}

@@ -104,7 +104,7 @@ class Head:
     """The first line of a suite: the origin of its cases."""
 
     name: str
-    """The name of the file that the inputs are from, or `public` and its halves."""
+    """The name of the file that the inputs are from, or `public` or one of its halves."""
     system: str
     system_digest: str
     start: str

@@ -77,7 +77,7 @@ sys.exit(done.exit_code & 255)
 class _Mount:
     """A directory of the system, which is mounted in every interpreter.
 
-    Its files are written once, and restored where an input changed them.
+    Its files are written once, and restored if an input changes them.
     """
 
     def __init__(self, bashkit: Any, top: str, entries: Loaded) -> None:

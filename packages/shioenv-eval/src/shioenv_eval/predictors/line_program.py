@@ -61,9 +61,10 @@ class LineProcess:
 
         A program that ended between two questions is restarted first. Errors: those of `make_ready`
         and of `read`. EOFError if the program ends instead of answering. TimeoutError if it does
-        not answer in time. AnswerError if the line is not a JSON object, does not end, or precedes
-        reading the question. AnswerError for an unsolicited line before the question. A second
-        answer that arrives after the next question was read is mistaken for that question's answer.
+        not answer in time. AnswerError if the line is not a JSON object, does not end, or arrives
+        before the program has read the question. AnswerError for an unsolicited line before the
+        question. A second answer that arrives after the next question was read is mistaken for that
+        question's answer.
 
         After each of these errors the program is ended, since its next line could belong to this
         question. It is also ended if `read` raises an AnswerError without a received part.

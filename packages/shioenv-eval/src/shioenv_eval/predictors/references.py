@@ -61,7 +61,7 @@ class InPlace:
 
     @property
     def shell(self) -> str:
-        """The shell words that run an input by Bash with the program's names first in PATH."""
+        """The shell words that run an input in Bash, with the program's names first in PATH."""
         names = " ".join(map(quoted, self.names))
         program = (
             f"front=$(mktemp -d); for name in {names}; do "
