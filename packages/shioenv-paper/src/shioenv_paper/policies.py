@@ -1,6 +1,7 @@
 """Irreducibility of GCS inputs by policy: the paper's, people's, and both mixed.
 
-Ours: the paper has one policy. Inputs are generated as by `shioenv generate`, with composites.
+This experiment is our addition, since the paper has one policy. Inputs are generated as by `shioenv
+generate`, with composites.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Accuracy of models of each of the paper's five regimes, by number of inputs.
 
-Section 4.4 of the paper, with a memory of executed inputs in addition to its sequence models. Two
-regimes of ours complement the five. All regimes request equally many inputs. Regimes that select by
-a score draw from one GCS pool.
+This is Section 4.4 of the paper, with a memory of executed inputs in addition to the paper's
+sequence models. Two regimes of ours complement the five. All regimes request equally many inputs.
+Regimes that select by a score draw from one GCS pool.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ PAIRS = (
 )
 """Regimes that are compared input by input.
 
-Does a high score help? Does another score select better? Do grammars help?
+The questions are: Does a high score help? Does another score select better? Do grammars help?
 """
 
 LIKE = 0.95

@@ -1,7 +1,7 @@
 """Deviation of budgeted estimates from the exact score, by budget and number of arguments.
 
-Section 4.2 of the paper, with every estimator instead of one. Exact scores come from executing all
-sub-inputs. Estimates are replayed on these executions.
+This is Section 4.2 of the paper, with every estimator instead of one. Exact scores come from
+executing all sub-inputs. Estimates are replayed on these executions.
 """
 
 from __future__ import annotations

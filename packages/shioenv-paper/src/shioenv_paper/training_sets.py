@@ -1,7 +1,7 @@
 """The scores of the four training sets: UCS, GCS, and GCS split at a score of 0.5.
 
-Section 4.4 of the paper. Inputs are generated as by `shioenv generate`, with composites. If a
-dataset of inputs that people wrote (NL2CMD) is given, its scores are added for comparison.
+This is Section 4.4 of the paper. Inputs are generated as by `shioenv generate`, with composites. If
+a dataset of inputs that people wrote (NL2CMD) is given, its scores are added for comparison.
 """
 
 from __future__ import annotations
