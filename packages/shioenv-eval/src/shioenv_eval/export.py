@@ -99,7 +99,7 @@ class Exported:
     bytes: int
 
     def to_json(self) -> dict[str, Any]:
-        """The export for programs."""
+        """Return the result as JSON for programs."""
         return {**asdict(self), "output": str(self.output)}
 
 
@@ -126,7 +126,7 @@ def export(
       an ending.
 
     The same dataset gives the same bytes with the same libraries. `report` is called with the
-    number of records done and in all.
+    number of records done and the total.
 
     Errors: UsageError for an unknown format, or a name whose ending is unknown or belongs to
     another format. UsageError is also raised for an unfinished or empty dataset, and for datasets
@@ -189,14 +189,14 @@ def parts_in(directory: Path) -> Mapping[str, Path]:
 
 
 def by_custom(part: str) -> tuple[int, str]:
-    """Sort parts as other tools list them: train, validation, test, then others by name."""
+    """Return a key that sorts parts as other tools do: train, validation, test, others by name."""
     return (PARTS.index(part) if part in PARTS else len(PARTS)), part
 
 
 def _common_contexts(
     parts: Mapping[str, Path], manifests: Mapping[str, Manifest]
 ) -> Sequence[Context]:
-    """Return the contexts of all parts. UsageError if these are of different systems."""
+    """Return the contexts of all parts. UsageError if they have different systems."""
     (first, one), *others = manifests.items()
     for name, other in others:
         for what in ("system", "system_digest"):

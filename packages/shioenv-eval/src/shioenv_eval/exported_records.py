@@ -142,7 +142,7 @@ def import_export(
 ) -> Imported:
     """Import an export of one dataset or several: an `Importer`, called by `dataset import`.
 
-    Errors: UsageError for a `sampler`. Those of `import_records`.
+    Errors: UsageError if a `sampler` is given; those of `import_records`.
     """
     if sampler is not None:
         raise UsageError(

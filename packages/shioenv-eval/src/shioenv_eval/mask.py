@@ -45,9 +45,9 @@ class Mask:
     files: NoisyNames = field(default_factory=NoisyNames)
     """Volatile files, by their names in `fs`."""
     lines: tuple[str | None, ...] | None = None
-    """A regular expression for each line of the output; None matches any number of any lines.
+    """A regular expression for each line of the output; None matches any number of arbitrary lines.
 
-    None instead of a tuple: all runs wrote the same.
+    None instead of a tuple means that all runs wrote the same.
     """
 
     @property
@@ -70,7 +70,7 @@ class Mask:
         """Build the mask of several runs of one input from their differences.
 
         If the content of a file varies, its size is volatile too, even if the size was the same in
-        all runs. `moved` is that of `operations`.
+        all runs. `moved` is as for `operations`.
         """
         texts = list(dict.fromkeys(output_text_of(run.output) for run in runs))
         patches = [operations(run.patch, moved) for run in runs]

@@ -48,7 +48,7 @@ def operations(
 
 
 def changed_contents(runs: Iterable[Behavior]) -> Entries:
-    """Return files of which a gold run changed only the content, with their entries.
+    """Return the files in which a gold run changed only the content, with their entries.
 
     Runs recorded before schema version 6 have only a digest of such a content.
     """

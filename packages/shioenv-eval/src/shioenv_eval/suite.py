@@ -219,7 +219,7 @@ def read_suite(path: str | Path) -> Suite:
 
 
 def frozen_file(name: str) -> Traversable:
-    """Return the package's file of a frozen suite, or another file beside them."""
+    """Return the package's file of a frozen suite, or another file next to it."""
     return files("shioenv_eval.frozen").joinpath(f"{name}.jsonl.gz" if name in FROZEN else name)
 
 

@@ -1,4 +1,4 @@
-"""Irreducibility of GCS inputs by policy: the paper's, people's, and both mixed.
+"""Irreducibility of GCS inputs by policy: `paper`, `people`, and `mixed`.
 
 This experiment is our addition, since the paper has one policy. Inputs are generated as by `shioenv
 generate`, with composites.

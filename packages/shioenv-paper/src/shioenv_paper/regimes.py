@@ -86,8 +86,8 @@ REGIMES: Mapping[str, tuple[str, Callable[[Record], bool]]] = {
 }
 """The pool of each regime, and a condition on its records.
 
-Five are the paper's. Ours are `gcs-necessary`, GCS chosen by the share of arguments that are
-necessary, and `people`, inputs drawn from people's usage.
+Five are those of the paper. Two are ours: `gcs-necessary` has GCS inputs chosen by their share of
+necessary arguments, and `people` has inputs drawn from people's usage.
 """
 
 PAIRS = (
@@ -180,7 +180,7 @@ def run_regimes(
     `nl2cmd`. `gcs` is generated until both halves of its scores reach the largest size.
 
     Existing models and answers are reused. Errors: those of `experiment`, `made`, reading and
-    evaluation. DatasetMismatchError for a pool of another system than a suite's, and if an existing
+    evaluation. DatasetMismatchError if a pool and a suite have different systems, or an existing
     memory has another pool or other `questions`. DatasetMismatchError if an existing sequence model
     has another plan, other minutes or other examples. MissingExtraError without the extra `train`.
     UsageError for two suites with the same name.

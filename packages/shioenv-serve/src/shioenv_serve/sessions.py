@@ -141,8 +141,8 @@ class VisitorLine:
 def events(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the events of a log, each with the number of its line.
 
-    Malformed lines are skipped: a line that a full disk cut, another program's, or one that is
-    nested too deeply.
+    Malformed lines are skipped: a line cut by a full disk, a line of another program, or one that
+    is nested too deeply.
     """
     for number, line in lines:
         try:

@@ -118,7 +118,7 @@ class Visit:
         return [line.text.strip() for line in self.lines]
 
     def fits(self, conversation: Conversation) -> bool:
-        """Whether the conversation may be this visit's, with only its newest line added."""
+        """Whether the conversation may belong to this visit, with only the newest line added."""
         told = [line.strip() for line in conversation.lines]
         more = len(self.lines) - len(told)
         if more < 0 or ((more or self.forgot) and not conversation.is_cut):

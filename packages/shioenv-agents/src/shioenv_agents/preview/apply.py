@@ -1,7 +1,7 @@
-"""Apply a preview's changes to the files beneath it, or none of them.
+"""Apply a preview's changes to the real files: all of them, or none.
 
 Each file is replaced by one atomic exchange. The replaced file is compared with the file that the
-preview saw, so that a change by someone else is noticed and restored. Paths are walked from an open
+preview saw. If another process has changed it since, it is put back. Paths are walked from an open
 directory without following links, and never into another file system.
 """
 
@@ -199,7 +199,7 @@ class Application:
             os.close(here)
 
     def _is_in_place(self, directory: int, inner: bytes) -> bool:
-        """Whether an open directory still has its path below the root's."""
+        """Whether an open directory is still at its path below the root directory."""
         path = os.path.join(self._path, inner) if inner else self._path  # noqa: PTH118 - bytes
         return os.readlink(f"/proc/self/fd/{directory}".encode()) == path  # noqa: PTH115 - bytes
 

@@ -146,13 +146,13 @@ def _become_first(
 
 
 def _first(plan: PreviewPlan, keeper: socket.socket, control: socket.socket) -> int:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no process inside can send it then
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the kernel then drops it if sent from inside
     kernel.end_with_parent(0)
     kernel.unshare(kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS)
     if not plan.network:
         kernel.unshare(kernel.CLONE_NEWNET)
         kernel.raise_loopback()
-    family = _NO_FAMILY if plan.network else socket.AF_VSOCK  # no network namespace has it
+    family = _NO_FAMILY if plan.network else socket.AF_VSOCK  # no namespace isolates it
     program = native.read_filter(FILTER, {FAMILY: family})  # before its directory may be hidden
     kernel.private_mounts()
     arranged = arrange(plan)
@@ -220,7 +220,7 @@ def _execute(plan: PreviewPlan, program: bytes) -> NoReturn:
         for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_NPROC, (plan.processes, plan.processes))
-        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))  # 1: no program of the host is started
+        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))  # 1: starts no core handler of the host
         resource.setrlimit(resource.RLIMIT_NOFILE, plan.open_files)
         os.closerange(3, plan.open_files[1] if plan.open_files[1] > 0 else 1 << 20)
         kernel.drop_capabilities(_KEPT if plan.uid == 0 else ())

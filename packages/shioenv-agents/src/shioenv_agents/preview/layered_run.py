@@ -50,7 +50,7 @@ SECRETS = (
 )  # fmt: skip
 """Paths below a home that are hidden from a command.
 
-Homes are the user's and that of `SUDO_USER`; for root, every user's.
+The homes are those of the user and of `SUDO_USER`; for root, those of all users.
 """
 
 USUAL_LIMITS = Limits(
@@ -248,7 +248,7 @@ def _sockets() -> tuple[str, ...]:
 
 
 def _homes() -> set[Path]:
-    """Return the homes whose secrets are hidden: the user's, `SUDO_USER`'s, for root all."""
+    """Return the homes with hidden secrets: those of the user and `SUDO_USER`, or all for root."""
     found = {Path.home()}
     with suppress(KeyError):
         found.add(Path(pwd.getpwnam(os.environ["SUDO_USER"]).pw_dir))
@@ -298,7 +298,7 @@ class Watch:
         return "processes" if threads > self._limits.processes else None
 
     def _numbers(self, name: str) -> list[int] | None:
-        """Return the fields of /proc/PID/stat, numbered from the state after the name as 0."""
+        """Return the fields of /proc/PID/stat after the name; field 0 is the state."""
         text = self._read(f"{name}/stat")
         fields = text.rpartition(b")")[2].split()
         return [0, *map(int, fields[1:])] if len(fields) > 21 else None

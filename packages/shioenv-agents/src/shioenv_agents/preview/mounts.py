@@ -24,7 +24,7 @@ LONGEST = 4 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewPlan:
-    """A command and its environment. Undecodable bytes in file names are surrogates."""
+    """A command and its environment. Undecodable bytes in file names become surrogates."""
 
     command: tuple[str, ...]
     start: str
@@ -66,7 +66,7 @@ class PreviewPlan:
 
 
 MOST_LAYERS = 60
-"""Maximum layers of a preview: a message between processes carries 253 descriptors."""
+"""Maximum layers of a preview: a message between processes carries at most 253 descriptors."""
 
 _STAGING = b"/tmp"
 _ROOT = _STAGING + b"/root"
@@ -86,7 +86,7 @@ _LINKS = {
 _READ_ONLY_IN_PROC = ("acpi", "bus", "fs", "irq", "scsi", "sys", "sysrq-trigger")
 _HIDDEN_IN_PROC = ("kcore", "keys", "key-users", "sched_debug", "timer_list")
 _TEMPORARY = (b"/tmp", b"/var/tmp", b"/run")
-"""Directories where programs write besides the user's directory and `XDG_RUNTIME_DIR`."""
+"""Directories to which programs write, besides the user's and `XDG_RUNTIME_DIR`."""
 _MOST_QUIET = 1024
 """Maximum read-only overlays of a preview."""
 

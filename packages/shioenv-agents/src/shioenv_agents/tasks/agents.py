@@ -43,7 +43,7 @@ output. None means that the agent gives up.
 
 
 _SOURCES = ("shioenv.bash", "shioenv.endpoint", "shioenv.live", "shioenv_agents.tasks")
-"""Packages whose code affects an agent's results, in addition to the executor's."""
+"""Packages whose code affects an agent's results, besides those of the executor."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -401,7 +401,7 @@ _STEPS: Final[tuple[tuple[str, str], ...]] = (
 )
 """The wording of each step of an output, and a filter that may implement it.
 
-A number that is missing is 1.
+A missing number counts as 1.
 """
 
 _WHOLE: Final[tuple[tuple[str, str], ...]] = (

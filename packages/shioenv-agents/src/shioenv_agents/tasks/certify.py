@@ -128,7 +128,7 @@ class Trial:
         return []
 
     def digests(self, inputs: Iterable[str]) -> dict[str, str]:
-        """Return digests of goal, prompt, system, and of all that is run, with these inputs."""
+        """Return digests of goal, prompt, system, and of all inputs that are run, with these."""
         task = self.task
         return {
             "goal": digest_of(msgspec.to_builtins(task.goal)),
@@ -239,8 +239,8 @@ def certify_file(
 
     Tasks without `faults` are written to the new file `out`. With `rebase` the tasks are treated as
     tasks of the present build of their system (`rebased`), and get prompts in this release's
-    wording (`reworded`). Other options and errors are those of `certify_into`; errors of
-    `read_tasks`.
+    wording (`reworded`). Other options are those of `certify_into`. Errors: those of `certify_into`
+    and `read_tasks`.
     """
     refuse_existing(out)
     tasks = read_tasks(file)
@@ -313,7 +313,7 @@ def recheck_tasks(
     """Check each task's certificate again, and return its faults in order; empty for none.
 
     `faults_now` defines the checks; the runs under load are repeated as well. A missing certificate
-    is a fault. Errors: as `certify_tasks` raises them.
+    is a fault. Errors: those of `certify_tasks`.
     """
     tasks = list(tasks)
     where = partial(on_machines, system=system, workers=workers)
@@ -340,7 +340,7 @@ def verify_tasks(tasks: Iterable[Task], **where: Any) -> list[tuple[str, ...]]:
 
 
 def proof_faults(task: Task, machine: SandboxRunner) -> tuple[str, ...]:
-    """Return the faults of a task's proof; empty if the task is proved. Errors: `Judge`'s."""
+    """Return the faults of a task's proof; empty if it is proved. Errors: those of `Judge`."""
     trial = Trial(task, machine)
     solved = trial.verdict(task.solution)
     lines = (
@@ -362,7 +362,7 @@ def certified_judge(
     note: Callable[[str], None] = lambda text: None,
     judge_kind: JudgeKind = OURS,
 ) -> JudgeCertificate:
-    """Run the attacks against this build of the judge, on a spread of the tasks.
+    """Run the attacks against this build of the judge, on tasks spread over the given ones.
 
     An earlier result with at least as many tasks is read from the user's cache directory.
     """

@@ -116,7 +116,7 @@ _TEXTS: Final[Mapping[str, Callable[[Any], str]]] = {
     "size": lambda size: number_of(size, "byte"),
     "links": lambda links: number_of(links, "hard link"),
 }
-"""How prompts write the values of attributes."""
+"""The wording of attribute values in prompts, by attribute."""
 
 
 def _needed(entry: Mapping[str, Any], instant: datetime) -> Iterator[object]:

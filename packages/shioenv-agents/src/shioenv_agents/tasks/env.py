@@ -34,7 +34,7 @@ MAX_TEXT: Final = 4 * SHOWN
 
 
 class LongText(ShellText):
-    """A space like `ShellText`, whose texts may have several lines."""
+    """A `ShellText` space whose texts may have several lines."""
 
     def contains(self, x: Any) -> bool:
         """Whether `x` is a text of the space."""

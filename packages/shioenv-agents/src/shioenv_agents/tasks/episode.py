@@ -88,7 +88,7 @@ class Episode:
     def judged(self, text: str) -> Turn:
         """Complete the turn of the last typed line, with `text` for the agent.
 
-        Not for concurrent use with one machine. Errors: those of the machine.
+        Episodes of one machine must not call this concurrently. Errors: those of the machine.
         """
         try:
             self.verdict = self._judge.judge(self.terminal)

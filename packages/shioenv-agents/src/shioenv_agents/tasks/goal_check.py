@@ -99,9 +99,9 @@ class Judge:
         - Regular files must hold the goal's content.
         - The output of the last row is compared line by line. Runs of whitespace count as one
           space. Blank lines at the end are ignored.
-        - The rows must reach the goal again when they are repeated. If the output counts,
-          the last row must print it again. Otherwise the task is not passed: the verdict is
-          that on the repetition, and `extra` ends with `REASON`.
+        - The rows must reach the goal again when they are repeated. If the output counts, the last
+          row must print it again. Otherwise the task is not passed: the verdict is the one on the
+          repetition, and `extra` ends with `REASON`.
         - If a command entered the machine (`Terminal.enter`), nothing is repeated. Instead every
           process is ended, and the state observed by the sandbox must match the goal.
         - If the goal is reached, state that patches do not record (`UNRECORDED`) must be unchanged.

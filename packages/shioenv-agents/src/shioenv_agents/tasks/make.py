@@ -63,7 +63,7 @@ from shioenv_agents.tasks.prompt import (
 from shioenv_agents.tasks.task import Goal, Task
 
 _SOURCES = ("shioenv.bash", "shioenv.live", "shioenv_agents.tasks")
-"""Packages whose code affects which tasks are made, in addition to the executor's."""
+"""Packages whose code affects which tasks are made, besides those of the executor."""
 
 LONGEST_OUTPUT: Final = 4000
 """Maximum bytes of an output that a task asks for."""
@@ -237,7 +237,7 @@ def sandbox_of(lane: Lane) -> SandboxRunner:
 def make_task(record: Record, machine: SandboxRunner, digest: str = "") -> Task | str:
     """Return the proved task that a record makes, or the reason why it makes none.
 
-    `digest` is the system's, if already known. Errors: those of sandboxes.
+    `digest` is the system's digest, if already known. Errors: those of sandboxes.
     """
     shell_input = Input.from_marked(record.input_args)
     solution = shell_input.text

@@ -59,10 +59,10 @@ _AGREEING: Final[Mapping[str, frozenset[str]]] = {
     "name": frozenset({"moved", "removed"}),
     "owner": frozenset({"owner"}),
 }
-"""The kinds of facts that agree with a command, by the key of what it does; one is needed."""
+"""The kinds of facts that agree with a command, by what it does; at least one is needed."""
 
 IsNow = Callable[[tuple[Any, ...]], bool]
-"""Whether a file time, as returned by `date_of`, is the session's own."""
+"""Whether a file time, as returned by `date_of`, lies in the session."""
 
 
 class Content(NamedTuple):
@@ -298,7 +298,7 @@ def _whole_file(fact: Fact, is_now: IsNow) -> str:
 
 
 def _entry(name: str, entry: Mapping[str, Any], is_now: IsNow) -> str:
-    """Return the line with everything that a prompt names of a file that is new."""
+    """Return the line with everything that a prompt states about a new file."""
     perms, parts = str(entry["perms"]), ENGLISH["entry"]
     kind = ENGLISH["types"][perms[0]].format(target=file_word(str(entry.get("target") or "")))
     said = [] if perms[0] == "l" else [parts["perms"].format(perms=mode(perms))]

@@ -50,7 +50,10 @@ LINES: Final = (2, 3, 4)
 """The numbers of lines of a composed task, each equally likely."""
 
 ATTEMPTS: Final = 6
-"""Maximum draws for one task: many draws are about the same files, or depend on each other."""
+"""Maximum draws for one task.
+
+Many draws fail, because their tasks concern the same files or depend on each other.
+"""
 
 UNDOING: Final = 12
 """Maximum lines that repair a broken machine. Each is omitted once, to prove that it is needed."""
@@ -194,9 +197,9 @@ def _made(
     *,
     kind: str,
 ) -> Task | str:
-    """Return the proved task whose solution are these rows, or the reason why there is none.
+    """Return the proved task that these rows solve, or the reason why there is none.
 
-    `base` provides its start state and its system.
+    `base` provides the start state and the system.
     """
     if not rows:
         return "there is nothing to undo"

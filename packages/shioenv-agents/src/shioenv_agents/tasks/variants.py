@@ -49,8 +49,8 @@ ORDERS: Final = 6
 def reaches(task: Task, behavior: Behavior, before: Context) -> bool:
     """Whether the effect of a behavior since the task's start is exactly the goal.
 
-    Each operation, content and line of the output must equal the goal's. State that ends with the
-    shell counts only if the goal contains it.
+    Each operation, content and line of the output must equal that of the goal. State that ends with
+    the shell counts only if the goal contains it.
     """
     named = {fact.place for fact in task.goal.facts}
 
@@ -88,7 +88,7 @@ def near_misses(task: Task, neighbours: Iterable[str], system: System) -> list[s
 
 
 def _spoiled(task: Task) -> Iterator[str]:
-    """Yield the solution followed by a change of a new file's first byte; for one file at most."""
+    """Yield the solution followed by a change of a new file's first byte, for one file or none."""
     for fact in task.goal.facts:
         if fact.code != "a" or not fact.of_whole_file or fact.value["perms"][0] != "-":
             continue

@@ -97,7 +97,7 @@ class BareSandbox(MicrovmSandbox):
 
 
 def _preparation(machine: Machine) -> str:
-    """Return a shell input that replaces an init system and prints nothing."""
+    """Return a shell input that does the work of an init system and prints nothing."""
     lines = ["set -e", "ip link set lo up"]
     faces = machine.interfaces
     renamed = [(n, face.name) for n, face in enumerate(faces) if face.name != f"eth{n}"]

@@ -61,7 +61,7 @@ class SystemNames:
     paths: Sequence[str]
     """The regular files under the start directory, relative to it."""
     cwd: str
-    """The start directory, symbolic links resolved."""
+    """The start directory, with symbolic links resolved."""
     home: str
     """The value of HOME."""
     variables: frozenset[str] = frozenset()

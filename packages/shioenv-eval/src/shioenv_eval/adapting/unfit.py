@@ -105,7 +105,7 @@ def _endless(name: str, rest: Sequence[str], text: str) -> str | None:
 
 
 def _takes_away(traits: Traits) -> bool:
-    """Whether a command moves or removes its operands, which may be more than empty directories."""
+    """Whether a command moves its operands, or removes more than empty directories."""
     return traits.changes == "name" or (traits.removes and "directory" not in traits.roles)
 
 

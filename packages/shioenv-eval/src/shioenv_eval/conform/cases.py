@@ -245,7 +245,7 @@ class CaseStream:
         random: Random,
         others: Set[str] = frozenset(),
     ) -> DrawnCase | None:
-        """Return a case with exactly these options and the others; None if none was found."""
+        """Return a case whose options are `options` and `others`; None if none was found."""
         writer = self._place.writer(name)
         if writer.grammar.header.volatile and kind != OPTION:
             return None

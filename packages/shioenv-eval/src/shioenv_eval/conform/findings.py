@@ -127,7 +127,7 @@ def _smaller(
 
 
 def _removed(sides: Sides, before: Sequence[Reduced], after: Sequence[Reduced]) -> list[Reduced]:
-    """Return `after`, or `before` for differences in which the other side still has removed files.
+    """Choose `after` for each difference, or `before` if the other side still has removed files.
 
     A finding's script creates only the remaining files. It would therefore not show a difference
     caused by an `rm` that had no effect.
@@ -252,7 +252,7 @@ changes() {
 """Lines of a script that list the changed files.
 
 Times of directories are ignored, since every new entry sets them. `GUARD` prints the recorded
-changes of another side that cannot be run by the script.
+changes if the script cannot run the other side.
 """
 
 

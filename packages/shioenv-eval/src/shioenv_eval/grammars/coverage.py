@@ -1,8 +1,8 @@
 """Comparison of a grammar's options with those in the target system's help texts.
 
 Help texts come from programs run on that system, so versions agree. `help NAME` prints the help of
-a Bash builtin; a program's own option prints the program's. `omit` lines of a grammar list options
-that it omits intentionally. `undocumented` lines list options that the help lacks. Both count as
+a Bash builtin; a program prints its help by an option. `omit` lines of a grammar list options that
+it omits intentionally. `undocumented` lines list options that the help lacks. Both count as
 excused.
 """
 

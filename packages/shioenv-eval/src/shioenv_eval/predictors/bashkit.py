@@ -217,7 +217,7 @@ class Bashkit:
         )
 
     def together(self, ask: Callable[[Q], T], questions: Sequence[Q]) -> list[T]:
-        """Return the result of `ask` for each question; it calls `run` once for each.
+        """Return the result of `ask` for each question; `ask` calls `run` once.
 
         A `FAR` directory is checked after each question that may reach it by text, history or start
         directory, and once at the end. If an undetected change is found, all questions are asked

@@ -149,7 +149,7 @@ class LineProcess:
                     f"the answer exceeds {LONGEST_ANSWER >> 20} MiB without a newline"
                 )
             left = until - time.monotonic()
-            # a timer cannot count the longest waits: a day at a time
+            # the timer has a maximum, so wait for at most a day at a time
             ready = dict(poll.poll(min(max(0.0, left), 86_400.0) * 1e3)) if left > 0 else {}
             if left <= 0:
                 raise TimeoutError
@@ -193,7 +193,7 @@ class LineProcess:
         return process.stdin, process.stdout
 
     def _end(self, patience: float) -> int | None:
-        """End the program and return its status, None if there was none."""
+        """End the program and return its status; None if none was running."""
         if self._process is None:
             return None
         stdin, stdout = self._pipes()

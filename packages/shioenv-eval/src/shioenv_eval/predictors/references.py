@@ -16,7 +16,7 @@ from shioenv_eval.places import utilities
 
 
 class Trivial:
-    """Predicts for every input no output, no change and exit code 0."""
+    """Predicts no output, no change and exit code 0 for every input."""
 
     version = "1"
     patch_level = PatchLevel.FULL
@@ -91,7 +91,7 @@ def in_place(system: System) -> InPlace | None:
 
 
 def _files_of_packages(system: System) -> dict[str, str]:
-    """Return the package of each file, links left out, by resolved path."""
+    """Map the resolved path of each file, except links, to the file's package."""
     found = {}
     for package in system.packages:
         listed = f"/var/lib/dpkg/info/{package}.md5sums"

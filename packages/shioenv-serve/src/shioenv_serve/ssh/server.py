@@ -150,8 +150,8 @@ are the machine's.
 FILES_OF_A_CHANNEL: Final = 9
 """Files that the server has open for a channel.
 
-Three are the visitor's, one the login shell's, two the recordings', and three a command's. A
-further machine with its terminal uses as many as a command.
+Three belong to the visitor, one to the login shell, two to the recordings, and three to a command.
+A further machine with its terminal uses as many as a command.
 """
 
 _TOO_MANY = b"Exceeded MaxStartups\r\n"

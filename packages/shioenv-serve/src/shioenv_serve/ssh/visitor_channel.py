@@ -263,7 +263,7 @@ class SshChannel(ABC):
         self._hold_until = 0.0
         visit.channels += 1  # here, because several channels may be waiting to be served
         self._number = visit.channels
-        """The channel's number among the visitor's, from 1."""
+        """The channel's number among all of the visitor's channels, from 1."""
         self._uploads = Uploads(
             house.kept / "uploads", self._brought, self._dropped, visit.room, house.room
         )

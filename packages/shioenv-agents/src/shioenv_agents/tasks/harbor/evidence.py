@@ -26,7 +26,7 @@ class LeftMachine:
     answer: str | None
     """The text written as the answer; None if there is none."""
     begun: tuple[FileChange, ...] = ()
-    """Changes from before the attempt, which are not part of the evidence."""
+    """Changes made before the attempt, which are not part of the evidence."""
 
     def reaches(self, goal: Mapping[str, Any]) -> bool:
         """Whether evidence and answer match a folder's goal."""

@@ -108,9 +108,9 @@ def export_tasks(
     """Write a folder for each task that Harbor can judge, into a new directory.
 
     The goal is the final state of the machine after the solution, read from outside. A task is
-    refused if files cannot express it (`refusal`), or if it is not proved there. It is proved if
-    the solution passes again, doing nothing fails, and so does the solution without one argument.
-    `image` is the reference of the system's pushed image. Errors: OutputExistsError,
+    refused if files cannot express it (`refusal`), or if it is not proved in this form. It is
+    proved if the solution passes again, doing nothing fails, and so does the solution without one
+    argument. `image` is the reference of the system's pushed image. Errors: OutputExistsError,
     DatasetStorageError, those of sandboxes. UsageError if `image` is no image reference, or the
     tasks need several systems, which one image cannot hold. TaskError if two tasks share an id, if
     a task was made on another system, or if no task is left to write.

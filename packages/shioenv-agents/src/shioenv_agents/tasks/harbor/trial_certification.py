@@ -1,4 +1,4 @@
-"""Certify Harbor folders: answers are judged by a folder's own files, from outside.
+"""Certify Harbor folders: a folder's own files judge answers, outside the machine.
 
 A folder contains its certificate next to its other files. The certificate holds their digests.
 """
@@ -74,7 +74,7 @@ def certify_folders(directory: Path, out: Path, **options: Any) -> list[Task]:
     """Certify a directory's folders, and return their tasks with the new certificates, in order.
 
     Folders without `faults` are copied into the new directory `out`, each with its certificate.
-    Options and errors are those of `certify_into`; errors of `folders_of`.
+    Options are those of `certify_into`. Errors: those of `certify_into` and `folders_of`.
     """
 
     def write(passed: Iterable[Task]) -> None:
@@ -168,8 +168,7 @@ def altered_files(task: Task, folder: Path) -> list[str]:
 class FolderTrial(Trial):
     """Run inputs as Harbor's oracle runs a solution, judged by a folder's goal.
 
-    Whether an input's effect is exactly the goal is determined in a persistent shell, as for a
-    task.
+    A persistent shell determines whether an input's effect is exactly the goal, as for a task.
     """
 
     def __init__(self, task: Task, machine: SandboxRunner, *, directory: Path) -> None:
