@@ -74,7 +74,7 @@ class Priority:
     def take(self) -> None:
         """Set the priority of this process.
 
-        HostError if it has another one that cannot be changed.
+        HostError if the process has another priority that cannot be changed.
         """
         with suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, 0, self.niceness)

@@ -41,7 +41,7 @@ def run_estimator_errors(
     longest: int = LONGEST,
     replays: int = REPLAYS,
 ) -> Findings:
-    """Run like `sampling_efficiency.run`, with more budgets, and only on longer inputs.
+    """Run like `run_sampling_efficiency`, with more budgets, and only on longer inputs.
 
     These have at least `SHORTEST` arguments, or `longest` if that is less.
     """

@@ -37,7 +37,7 @@ def run_policies(
 ) -> Findings:
     """Generate `count` inputs by each policy and write the results.
 
-    Errors: those of `experiment` and `made`.
+    Errors: those of `experiment` and `make_dataset`.
     """
     from shioenv_paper import experiment_charts
 

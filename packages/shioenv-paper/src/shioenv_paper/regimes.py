@@ -179,11 +179,11 @@ def run_regimes(
     are datasets to draw from, by the names of `POOLS`. Missing pools are generated, except for
     `nl2cmd`. `gcs` is generated until both halves of its scores reach the largest size.
 
-    Existing models and answers are reused. Errors: those of `experiment`, `made`, reading and
-    evaluation. DatasetMismatchError if a pool and a suite have different systems, or an existing
-    memory has another pool or other `questions`. DatasetMismatchError if an existing sequence model
-    has another plan, other minutes or other examples. MissingExtraError without the extra `train`.
-    UsageError for two suites with the same name.
+    Existing models and answers are reused. Errors: those of `experiment`, `make_dataset`, reading
+    and evaluation. DatasetMismatchError if a pool and a suite have different systems, or an
+    existing memory has another pool or other `questions`. DatasetMismatchError if an existing
+    sequence model has another plan, other minutes or other examples. MissingExtraError without the
+    extra `train`. UsageError for two suites with the same name.
     """
     names = [path.stem for path in suites]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -409,7 +409,7 @@ def agree_on_training(run: Path, plan: Mapping[str, Any], minutes: float | None)
     """Compare the plan of a sequence model with the existing model in its run's directory.
 
     `plan` holds the fields of a `TrainingPlan`. `minutes` are those of `RegimeTraining`. They are
-    saved in the directory, which is created. None: another machine trains. Errors:
+    saved in the directory, which is created. `minutes` is None if another machine trains. Errors:
     DatasetMismatchError for another plan or other minutes.
     """
     trained = run / "model"

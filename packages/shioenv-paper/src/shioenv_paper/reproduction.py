@@ -30,7 +30,7 @@ MODEL, SUITE = "default", "public-test"
 REPORT = "report.json"
 
 MOST_APART = 3
-"""Most records that may be volatile in one run and not in the other (our choice).
+"""Maximum number of records that are volatile in only one of the two runs (our choice).
 
 Chance decides whether two runs of an input differ.
 """

@@ -69,7 +69,7 @@ def serve(
     used.
     """
     listening = listen_address.opened()
-    # asyncio sets this option only on sockets created as TCP, unlike those made here.
+    # asyncio sets this option only on sockets created with the protocol TCP, and this one is not.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
     said(f"running on http://{socket_url(listening)} (Ctrl-C stops it)")
     configuration = uvicorn.Config(
@@ -86,7 +86,7 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn's server; at shutdown it adopts the last processes of the application's machines."""
+    """Uvicorn's server; at shutdown it becomes the parent of the machines' orphaned processes."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish pending answers, then the application."""

@@ -38,10 +38,10 @@ def read_sessions(
     """Return the lines of a log's sessions, each with the lines before it in its shell as history.
 
     A session starts in the first of `directories`. Lines that `import_commands` would omit are
-    omitted, and those with more than `MOST_HISTORY` lines before them. Lines filled in by history
-    or completion, lines truncated by the log, and incomplete commands such as `cat <<E` are omitted
-    too. An omitted line did run, so all later lines of its shell are omitted too. The lines after a
-    line that leaves its shell are also omitted. Errors: ImportFileError.
+    omitted, and so are lines with more than `MOST_HISTORY` lines before them. Lines filled in by
+    history or completion, lines truncated by the log, and incomplete commands such as `cat <<E` are
+    omitted too. An omitted line did run, so all later lines of its shell are omitted too. The lines
+    after a line that leaves its shell are also omitted. Errors: ImportFileError.
     """
     digest = hashlib.sha256()
     shells: dict[tuple[str, int], _Typed] = {}

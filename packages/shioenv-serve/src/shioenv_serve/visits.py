@@ -234,7 +234,7 @@ class Visits:
             self.on_end(visit.number)
 
     def _found(self, conversation: Conversation) -> Visit | None:
-        """Return the visit that the conversation continues; None without one, or if ambiguous.
+        """Return the visit that the conversation continues; None if there is none, or several.
 
         If visits with different transcripts match, choosing one could expose another visitor's
         shell. If they differ only in their answers, the lines are replayed in a new shell.

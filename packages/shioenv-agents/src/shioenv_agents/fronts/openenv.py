@@ -208,7 +208,8 @@ class IdleSessions:
     disconnect and ends the session. Then an error and a close are sent to the client.
 
     OpenEnv can end idle sessions itself (`session_timeout`). But it counts the time of a running
-    line. It also leaves the WebSocket open: a later reset would open a machine that is never ended.
+    line as idle. It also leaves the WebSocket open, so a later reset would open a machine that is
+    never ended.
     """
 
     def __init__(self, application: Application, seconds: float) -> None:

@@ -77,8 +77,8 @@ KERNEL = KernelPackage(
 )
 """Debian's kernel for virtual machines, from trixie-backports.
 
-A sandbox needs 6.6. From 6.16 on, inputs cannot see the file system that a system is stored on
-(`LowerForm`).
+A sandbox needs Linux 6.6. From Linux 6.16 on, inputs cannot see the host's file system that stores
+the system (`LowerForm`).
 """
 
 

@@ -142,7 +142,7 @@ class FirecrackerMachine:
         return self._channel
 
     def boot(self, microvm: Microvm, memory: int) -> None:
-        """Boot a guest with so many bytes of memory, and wait until it answers."""
+        """Boot a guest with `memory` bytes of memory, and wait until it answers."""
         self._call("PUT", "/machine-config", vcpu_count=1, mem_size_mib=memory // MEBIBYTE)
         self._call(
             "PUT",
@@ -166,7 +166,7 @@ class FirecrackerMachine:
     def save(self) -> None:
         """Write memory and devices to `place`, and end the machine.
 
-        A snapshot closes the connections of a machine. Inputs run only in restored machines.
+        A snapshot closes the connections of a machine, so inputs run only in restored machines.
         """
         self._call("PATCH", "/vm", state="Paused")
         self._call(

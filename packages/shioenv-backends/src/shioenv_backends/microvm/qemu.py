@@ -1,8 +1,8 @@
 """Machines in QEMU: starting, saving, and resuming from the saved state.
 
-A running machine has no file on a disk. Its memory is an anonymous file of the kernel, which QEMU
-writes to while the machine boots. Each machine that resumes from the saved state has a private copy
-of the memory. Only pages that the machine writes use additional memory.
+The memory of a running machine is an anonymous file of the kernel, not a file on a disk. QEMU
+writes to it while the machine boots. Each machine that resumes from the saved state has a private
+copy of the memory. Only pages that the machine writes use additional memory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CAPABILITY = "x-ignore-shared"
 _KERNEL = "console=ttyS0 quiet panic=-1 reboot=t no_timer_check random.trust_cpu=on"
 """The kernel's command line.
 
-It disables the timer check, which fails on a busy host with a panic.
+It disables the timer check, which causes a panic on a busy host.
 """
 _REFUSED = "obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 

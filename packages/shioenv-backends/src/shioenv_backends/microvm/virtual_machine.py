@@ -27,7 +27,7 @@ from shioenv_backends.microvm.firecracker import firecracker_version as firecrac
 from shioenv_backends.microvm.qemu import Hardware, MachineTemplate, accelerator
 
 _OWN_MEMORY = 192 * MEBIBYTE
-"""Memory in bytes for the guest's kernel and the system's tree, in addition to a run's."""
+"""Memory in bytes for the guest's kernel and the system's tree, beyond that of a run."""
 STARTING_SECONDS = 120.0
 """Time limit in seconds for starting a supervisor, also on an emulated processor."""
 

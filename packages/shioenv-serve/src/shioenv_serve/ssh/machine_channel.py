@@ -23,7 +23,7 @@ from shioenv_serve.ssh.uploads import Tap, tap_of
 from shioenv_serve.ssh.visitor_channel import LOST, Ended, House, SshChannel, Visitor, cancel_tasks
 from shioenv_serve.ssh.watch import PromptWatch
 
-_HANGING_UP = 40  # looks at a shell after a hang-up, a twentieth of a second apart
+_HANGING_UP = 40  # checks of a shell after a hang-up, 0.05 s apart
 
 
 class MachineChannel(SshChannel):

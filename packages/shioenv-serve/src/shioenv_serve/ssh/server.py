@@ -130,8 +130,8 @@ def _pairs(file: Path) -> frozenset[tuple[str, str]]:
 STARTUPS: Final = (10, 30, 100)
 """The default MaxStartups of sshd, applied to connections before login.
 
-With as many such connections as the first number, the second is the percentage of new ones that the
-server drops. With as many as the third number, the server drops all.
+From 10 such connections on, the server drops 30% of the new ones. The share rises with their
+number; from 100 on, the server drops all.
 """
 
 CHANNELS: Final = 10
