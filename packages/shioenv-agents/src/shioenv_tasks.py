@@ -1,4 +1,4 @@
-"""The verifiers taskset `shioenv_tasks`, a module because verifiers imports tasksets."""
+"""The taskset `shioenv_tasks` for verifiers, which imports tasksets as modules."""
 
 from shioenv_agents.fronts.verifiers import ShioenvPlay, ShioenvTask, ShioenvTaskset
 

@@ -1,11 +1,14 @@
-"""Numbers of protocols that certificates depend on, as in `shioenv.protocols`."""
+"""Protocol numbers of the judges, which certificates depend on; see `shioenv.protocols`."""
 
 from __future__ import annotations
 
 from typing import Final
 
 JUDGE: Final = 1
-"""The version of the judge of an agent's runs. It invalidates certificates of other versions."""
+"""The protocol number of the judge of an agent's runs.
+
+Certificates with another number are invalid.
+"""
 
 HARBOR_JUDGE: Final = 1
-"""The version of the judge of tasks exported to Harbor, with the same effect as `JUDGE`."""
+"""The protocol number of the judge of tasks exported to Harbor, with the same effect as `JUDGE`."""

@@ -74,7 +74,7 @@ class Priority:
     def take(self) -> None:
         """Set the priority of this process.
 
-        HostError if it has another one that cannot be changed.
+        HostError if the process has another priority that cannot be changed.
         """
         with suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, 0, self.niceness)
@@ -160,8 +160,8 @@ class RayExecutor:
     address of the cluster. None: `RAY_ADDRESS`, or if it is not set, a cluster of only this
     machine, which ends with this executor.
 
-    Nodes find a system declared in a custom file by its name. Errors: MissingExtraError if Ray is
-    not installed, UsageError for less than one worker.
+    If a system is declared in a custom file, nodes look it up by its name. Errors:
+    MissingExtraError if Ray is not installed, UsageError for less than one worker.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class RayExecutor:
                     yield from self._receive(calls[call], schedule)
         finally:
             self.retried += schedule.retried
-            if schedule.unfinished:  # no node may answer after this job
+            if schedule.unfinished:  # nodes must not answer after this job
                 self._end_nodes()
 
     def close(self) -> None:
@@ -326,8 +326,8 @@ class RayExecutor:
     def _hand_out(self, schedule: Schedule[Any]) -> None:
         """Give each node without a pending call as many tasks as it has room for.
 
-        A task that a lost node may have started is given to a node that has no other task. A task
-        that kills its node each time is then the one whose attempts are counted.
+        A task that a lost node may have started is given to a node that has no other task. So if a
+        task kills its node each time, only the attempts of that task are counted.
         """
         assert self._job is not None
         for node in self._nodes.values():
@@ -402,7 +402,7 @@ class RayExecutor:
             schedule.back(number)
         for number in tasks[:begun]:
             schedule.again(number, why)
-        if not alone:  # otherwise the task is the cause, whose attempts are counted
+        if not alone:  # otherwise the only task is the cause, and `schedule` counts its attempts
             self._dead_starts[node.name] += 1
         if self._dead_starts[node.name] >= STARTS:
             self._refused[node.name] = GenerationError(f"node {node.address} fails: {why}")

@@ -19,12 +19,12 @@ from shioenv_eval.suite import Suite, SuiteCase
 from shioenv_eval.suite_recorder import execute_input
 
 AIM = 0.99
-"""Minimum share of inputs that must match outside what is volatile."""
+"""Minimum share of inputs that must match apart from what is volatile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """An input that behaved differently from its gold runs, outside what is volatile."""
+    """An input that behaved differently from its gold runs, apart from what is volatile."""
 
     id: str
     input: str
@@ -41,7 +41,7 @@ class Ceiling:
 
     @property
     def right(self) -> int:
-        """The number of inputs that behaved the same outside what is volatile."""
+        """The number of inputs that behaved the same apart from what is volatile."""
         return self.inputs - len(self.misses)
 
     @property

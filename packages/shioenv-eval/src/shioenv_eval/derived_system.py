@@ -250,7 +250,7 @@ def _rewritten(path: str, content: str, rng: Random) -> str:
 
 
 _BEGINS = r"""(?<![\w.~)}$/-])(?<![\w}]["'])"""
-"""Left context of a path: nothing that it could continue, such as `..`, `~` or `$HOME`."""
+"""Left context of a path: not a text that the path could continue, such as `..`, `~` or `$HOME`."""
 
 _REST = r"[\w.+@%-]+(?:/[\w.+@%-]*)*"
 _OF_SYSTEM = rf"{_BEGINS}/(?:boot|dev|etc|lib\w*|proc|run|s?bin|sys|usr)/{_REST}"

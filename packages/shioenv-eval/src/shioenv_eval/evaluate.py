@@ -42,7 +42,7 @@ SUITE = "suite.jsonl"
 PLAN = "evaluation.json"
 
 Report = Callable[[str, int, int, int], None]
-"""Callback with a predictor's name, its answers so far, the total, and answers kept from before."""
+"""Callback with a predictor's name, its answers so far, the total, and answers kept earlier."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,13 @@ def evaluate(
     """Evaluate predictors, given by name, on a suite.
 
     Each predictor is asked in `workers` processes (None: one per processor) about every input in
-    its state. An answer that takes longer than `timeout` seconds is missing. A predictor that
-    crashes is restarted. `start_timeout` limits the time to become ready, see `Bounds.start`. A
-    predictor that cannot run here, or gives no valid answer, is not evaluated; `unable` holds the
+    its state. An answer that takes longer than `timeout` seconds counts as missing. A predictor
+    that crashes is restarted. `start_timeout` limits the time to become ready, see `Bounds.start`.
+    A predictor that cannot run here, or gives no valid answer, is not evaluated; `unable` holds the
     reason.
 
     `out` is a directory where answers are saved as they arrive. The same call resumes an
-    interrupted one. Answers of another version of a predictor are discarded. None: nothing is
+    interrupted one. Answers of another version of a predictor are discarded. With None, nothing is
     saved.
 
     `tell` is called with messages about long waits. Errors: SuiteError; those of `find_predictor`,

@@ -137,8 +137,8 @@ def heat_map(evaluation: Evaluation) -> list[dict[str, Any]]:
     """Return the number of inputs that call each utility, and each predictor's accuracy on them.
 
     `shares` are in the order of the predictors. An answer counts as right if `em_files` or
-    `em_masked` is 1. It is then exact at the level of files, or right outside what is volatile at
-    the predictor's level.
+    `em_masked` is 1. It is then exact at the level of files, or right at the predictor's level
+    apart from what is volatile.
     """
     rows = []
     for utility, places in by_utility(evaluation.suite.cases).items():

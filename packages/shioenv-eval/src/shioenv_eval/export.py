@@ -46,7 +46,7 @@ ENDINGS: Mapping[str, str] = {
 """The format of a file by the end of its name."""
 
 SOURCE_MANIFESTS = "source-manifests"
-"""The directory of these manifests in an export of several datasets: `train.json` and so on."""
+"""The directory of the datasets' manifests in an export of several: `train.json` and so on."""
 
 FILE_RECORDS = 100_000
 """Maximum number of records in one Parquet file of the Hugging Face layout."""
@@ -99,7 +99,7 @@ class Exported:
     bytes: int
 
     def to_json(self) -> dict[str, Any]:
-        """The export for programs."""
+        """Return the result as JSON for programs."""
         return {**asdict(self), "output": str(self.output)}
 
 
@@ -126,12 +126,12 @@ def export(
       an ending.
 
     The same dataset gives the same bytes with the same libraries. `report` is called with the
-    number of records done and in all.
+    number of records done and the total.
 
-    Errors: UsageError for an unknown format, or a name with an unknown ending or that of another
-    format. UsageError is also raised for an unfinished or empty dataset, and for datasets of
-    different systems. DatasetCorruptError if a shard differs from the manifest. MissingExtraError
-    without pyarrow (`parquet`, `hf`). UnknownDatasetError, OutputExistsError.
+    Errors: UsageError for an unknown format, or a name whose ending is unknown or belongs to
+    another format. UsageError is also raised for an unfinished or empty dataset, and for datasets
+    of different systems. DatasetCorruptError if a shard differs from the manifest.
+    MissingExtraError without pyarrow (`parquet`, `hf`). UnknownDatasetError, OutputExistsError.
     """
     directory, output = Path(directory), Path(output)
     format = _format_of(output, format)  # noqa: A001
@@ -171,7 +171,7 @@ def export(
 
 
 def parts_in(directory: Path) -> Mapping[str, Path]:
-    """Return the datasets in a directory that is none itself, by name.
+    """Return the datasets in a directory that is not a dataset itself, by name.
 
     The order is train, validation, test, then others. UsageError for a directory's name that cannot
     be the name of a split.
@@ -189,14 +189,14 @@ def parts_in(directory: Path) -> Mapping[str, Path]:
 
 
 def by_custom(part: str) -> tuple[int, str]:
-    """Sort parts as other tools list them: train, validation, test, then others by name."""
+    """Return a key that sorts parts as other tools do: train, validation, test, others by name."""
     return (PARTS.index(part) if part in PARTS else len(PARTS)), part
 
 
 def _common_contexts(
     parts: Mapping[str, Path], manifests: Mapping[str, Manifest]
 ) -> Sequence[Context]:
-    """Return the contexts of all parts. UsageError if these are of different systems."""
+    """Return the contexts of all parts. UsageError if they have different systems."""
     (first, one), *others = manifests.items()
     for name, other in others:
         for what in ("system", "system_digest"):
@@ -367,7 +367,7 @@ def _write_layout(
                 _write_parquet(islice(records, min(left, FILE_RECORDS)), temporary)
             left -= FILE_RECORDS
         files += count
-    next(records, None)  # only at its end is the last shard compared with the manifest
+    next(records, None)  # reaching the end compares the last shard with the manifest
     for number, context in enumerate(contexts):
         write_context(directory, number, context)
     if tuple(manifests) == (REST,):
@@ -464,8 +464,8 @@ def chats(records: Iterable[Record]) -> Iterator[bytes]:
     """Yield a line of JSON for each conversation, in the order of the records.
 
     `messages` has the turns: the system's, then one of the user and one of the assistant for each
-    input. `exit_codes` has an exit code for each answer, and `session_ids` a record's number.
-    Inputs that were typed in one shell are one conversation, as long as their records are
+    input. `exit_codes` has an exit code for each answer, and `session_ids` the number of its
+    record. Inputs that were typed in one shell are one conversation, as long as their records are
     consecutive. If the records of earlier inputs are missing, the system's turn lists these inputs.
     """
     session: list[Record] = []

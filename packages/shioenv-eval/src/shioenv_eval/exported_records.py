@@ -1,8 +1,8 @@
 """Import records that this package exported, without executing anything.
 
-A Hugging Face layout contains the manifest of the exported dataset. So that dataset is restored
-byte for byte. JSON Lines and a Parquet file contain only records, which stay as they are. Facts
-that only a manifest has (digest of the system, seed, limits, contexts) stay unknown.
+A Hugging Face layout contains the manifest of the exported dataset. With it, the dataset is
+restored byte for byte. JSON Lines and a Parquet file contain only records, which stay as they are.
+Facts that only a manifest has (digest of the system, seed, limits, contexts) stay unknown.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Report = Callable[[int], None]
 def import_records(
     source: str | Path, directory: str | Path, *, report: Report = lambda done: None
 ) -> Manifest:
-    """Make a dataset in `directory` of the records that `shioenv_eval.export` wrote.
+    """Make a dataset in `directory` from the records that `shioenv_eval.export` wrote.
 
     `source` is a Parquet file, a file of JSON Lines (compressed or not), a directory of such files,
     or the Hugging Face layout. Each record stays as it is, its number, scores and flags included.
@@ -142,7 +142,7 @@ def import_export(
 ) -> Imported:
     """Import an export of one dataset or several: an `Importer`, called by `dataset import`.
 
-    Errors: UsageError for a `sampler`. Those of `import_records`.
+    Errors: UsageError if a `sampler` is given; those of `import_records`.
     """
     if sampler is not None:
         raise UsageError(

@@ -258,7 +258,7 @@ def _document(line: str) -> dict[str, Any]:
 
 
 def _recorded(document: dict[str, Any]) -> _Known | None:
-    """Return the input of a line that is a record, ours or a released one; else None."""
+    """Return the input of a line that holds a record, also a released one; else None."""
     tokens = document.get("input_args")
     if not isinstance(tokens, list) or not all(isinstance(t, str) and t for t in tokens):
         return None

@@ -4,9 +4,9 @@ A field, line or number that differs between the runs is volatile.
 
 If every run's output has the same number of lines, lines are compared by position. A word that
 differs is volatile. If only its numbers differ, only these numbers are volatile. Lines of one shape
-(the same words apart from numbers) vary in the same words. A constant line counts as varying too if
-more lines of its shape varied than were constant. For example, some of 100 passes of `shred` agree
-by chance.
+(the same words apart from numbers) are assumed to vary in the same words. So a constant line counts
+as varying too, if more lines of its shape varied than were constant. For example, some lines of
+`shred` about its 100 passes agree by chance.
 
 If the numbers of lines differ, the lines that all runs share in the same order are required.
 Between two of them any lines may occur, if some run has more lines there.
@@ -45,9 +45,9 @@ class Mask:
     files: NoisyNames = field(default_factory=NoisyNames)
     """Volatile files, by their names in `fs`."""
     lines: tuple[str | None, ...] | None = None
-    """A regular expression for each line of the output; None matches any number of any lines.
+    """A regular expression for each line of the output; None matches any number of arbitrary lines.
 
-    None instead of a tuple: all runs wrote the same.
+    None instead of a tuple means that all runs wrote the same.
     """
 
     @property
@@ -70,7 +70,7 @@ class Mask:
         """Build the mask of several runs of one input from their differences.
 
         If the content of a file varies, its size is volatile too, even if the size was the same in
-        all runs. `moved` is that of `operations`.
+        all runs. `moved` is as for `operations`.
         """
         texts = list(dict.fromkeys(output_text_of(run.output) for run in runs))
         patches = [operations(run.patch, moved) for run in runs]

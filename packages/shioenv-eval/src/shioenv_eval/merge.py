@@ -36,12 +36,12 @@ def merge(
     *,
     report: Callable[[int, int], None] = lambda done, count: None,
 ) -> Merged:
-    """Make a new dataset in `directory` of the records of all `sources`, in their order.
+    """Make a new dataset in `directory` from the records of all `sources`, in their order.
 
     Records get new numbers and are otherwise unchanged. If inputs are equal, the first is kept. The
     manifest names each source by the SHA-256 of its manifest. The settings of drawing are those of
-    the first source, with the commands and start directories of all. `report` is called with the
-    number of records read and in all.
+    the first source, with the commands and start directories of all sources. `report` is called
+    with the number of records read and the total.
 
     Errors: UsageError for fewer than two sources, or one that is not finished. UsageError is also
     raised if system, limits, scoring, sampler, release or layout differ. DatasetCorruptError,

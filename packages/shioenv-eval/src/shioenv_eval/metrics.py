@@ -69,7 +69,7 @@ class Marks:
     em: float
     """Output and patch as in one of the gold runs, the patch at the predictor's level."""
     em_masked: float
-    """`em` outside what is volatile."""
+    """`em` apart from what is volatile."""
     em_exit: float
     """`em`, and the exit code of the same run."""
     em_files: float

@@ -48,7 +48,7 @@ def operations(
 
 
 def changed_contents(runs: Iterable[Behavior]) -> Entries:
-    """Return files of which a gold run changed only the content, with their entries.
+    """Return the files in which a gold run changed only the content, with their entries.
 
     Runs recorded before schema version 6 have only a digest of such a content.
     """
@@ -66,11 +66,12 @@ def changed_contents(runs: Iterable[Behavior]) -> Entries:
 
 
 def reconciled(ours: Operations, theirs: Operations) -> Operations:
-    """Return our operations, with unknown values added by our moves filled in from theirs.
+    """Return `ours`, with unknown values that its moves add filled in from `theirs`.
 
     A move then equals a removal of its source and an addition at its target, regardless of the form
-    that each patch uses. Their removals are not linked to their additions. A value is therefore
-    filled in only if they remove only the sources there, and add equal values at all targets.
+    that each patch uses. Removals in `theirs` are not linked to its additions. So values are filled
+    in only if `theirs` removes nothing but the moved sources in their area, and adds equal values
+    at all targets.
     """
     removed = {_text(path): path.rpartition("/")[0] for code, path, _ in theirs if code == "r"}
     added = {path: text for code, path, text in theirs if code == "a"}

@@ -20,7 +20,7 @@ from shioenv.grammar.library import load_grammar, shipped_headers
 
 @dataclass(frozen=True, slots=True)
 class PlacedWord:
-    """A word of a command, the target of a redirection, or a word that `for` goes through."""
+    """A word of a command, the target of a redirection, or an item of a `for` loop."""
 
     text: str
     """The word as written, including quotes."""
@@ -37,7 +37,8 @@ class PlacedWord:
 class Places:
     """Positions of commands, words and variables in a text.
 
-    If Bash rejects the text: the whole text as one command, its words, and the `sudo` among them.
+    If Bash rejects the text, the whole text counts as one command. Only its words and `sudo` among
+    them are then known.
     """
 
     commands: tuple[str, ...]
@@ -243,9 +244,9 @@ _DEEPEST = 4
 def utilities(text: str) -> tuple[str, ...]:
     """Return the distinct programs and builtins that an input calls by name, in order.
 
-    Utilities in substitutions are included. Utilities run by `sudo` are included too, or by a
-    command whose grammar declares it (`find -exec`, `xargs`). `ip` is distinguished by its object
-    (`ip-addr`).
+    Utilities in substitutions are included. So are utilities that are run by `sudo`, or by a
+    command whose grammar declares that it runs others (`find -exec`, `xargs`). `ip` is
+    distinguished by its object (`ip-addr`).
     """
     found: dict[str, None] = {}
     try:

@@ -193,7 +193,7 @@ class PredictorPool:
                 yield from self._lost(worker, Status.TIMED_OUT)
 
     def _wait(self, connections: list[Connection[Any, Any]], until: float) -> list[Any]:
-        """Return the connections that are readable by then, or within a second.
+        """Return the connections that are readable by `until`, or within a second.
 
         Time during which this process was stopped (Ctrl-Z) does not count towards time limits,
         since the workers may have been stopped too. Time during which the host was busy counts,

@@ -34,14 +34,15 @@ class EffectsComparison:
 
     @cached_property
     def masks(self) -> tuple[Mask, Mask]:
-        """What varies between the runs of each input."""
+        """The variation between the runs of each input."""
         return Mask.of(self.first, self.moved), Mask.of(self.second, self.moved)
 
     @cached_property
     def differs(self) -> tuple[str, ...]:
         """The channels of `CHANNELS` in which the inputs differ.
 
-        A channel is the same if a run of each agrees outside what varies in either.
+        A channel is the same if a run of one agrees with a run of the other, apart from what varies
+        in either.
         """
         pairs = [(one, other) for one in self.first for other in self.second]
         same = (self._same_output, _same_exit, self._same_patch, self._same_contents)

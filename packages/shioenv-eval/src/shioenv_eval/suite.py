@@ -104,7 +104,7 @@ class Head:
     """The first line of a suite: the origin of its cases."""
 
     name: str
-    """The name of the file that the inputs are from, or `public` and its halves."""
+    """The name of the file that the inputs are from, or `public` or one of its halves."""
     system: str
     system_digest: str
     start: str
@@ -219,7 +219,7 @@ def read_suite(path: str | Path) -> Suite:
 
 
 def frozen_file(name: str) -> Traversable:
-    """Return the package's file of a frozen suite, or another file beside them."""
+    """Return the package's file of a frozen suite, or another file next to it."""
     return files("shioenv_eval.frozen").joinpath(f"{name}.jsonl.gz" if name in FROZEN else name)
 
 

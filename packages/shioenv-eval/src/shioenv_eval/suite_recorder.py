@@ -56,11 +56,11 @@ def recorded_suite(
 ) -> Iterator[Suite]:
     """Record a suite from a file of inputs (`read_questions`), running each input `runs` times.
 
-    `inputs` may also be the name of a frozen suite, whose inputs are then run again, or questions.
+    `inputs` may also be questions, or the name of a frozen suite, whose inputs are then run again.
 
     After `runs - 1` runs of every input, there is a pause of `seconds_apart` seconds before the
-    last runs. Runs are kept in the cache directory until the block ends, which writes the suite:
-    the same call resumes an interrupted one. `report` is called with the number of runs done and
+    last runs. Runs are kept in the cache directory until the block ends and the suite is written.
+    So the same call resumes an interrupted one. `report` is called with the number of runs done and
     the total. `waits` is called with the seconds of a pause before it begins. Errors: those of
     `read_questions`, `find_system` and sandboxes; UsageError for fewer than two runs.
     """

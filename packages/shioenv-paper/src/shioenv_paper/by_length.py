@@ -1,6 +1,7 @@
 """Irreducibility by number of arguments, for inputs of the three samplers.
 
-Section 4.3 of the paper. Single commands, with every number of arguments equally frequent.
+This is Section 4.3 of the paper. The inputs are single commands, with every number of arguments
+equally often.
 """
 
 from __future__ import annotations
@@ -223,7 +224,7 @@ OPERANDS: Mapping[str, Condition] = {
     "under half": lambda score: 0 < 2 * score.n_operands < score.n_arguments,
     "half and more": lambda score: 2 * score.n_operands >= score.n_arguments,
 }
-"""Conditions on the share of operands among an input's arguments (those without a hyphen)."""
+"""Conditions on the share of operands (arguments without a hyphen) among an input's arguments."""
 
 
 def _operand_table(scores: Sequence[ScoredRecord]) -> Table:

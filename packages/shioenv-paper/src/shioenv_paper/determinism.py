@@ -78,7 +78,8 @@ def run_determinism(
 ) -> Findings:
     """Run `count` inputs in each missing pass, and write the results.
 
-    `executors` returns the executor of each pass by its number; number 0 explains differences.
+    `executors` returns the executor of each pass by its number; that of number 0 is used to find
+    the reasons for differences.
 
     Errors: UsageError for fewer than two passes; those of `experiment` and `passes`;
     DatasetBusyError; DatasetCorruptError. DatasetMismatchError if existing passes have other

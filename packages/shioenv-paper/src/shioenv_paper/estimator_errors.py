@@ -1,6 +1,7 @@
 """Error of every estimator against the number of executions, to guide the choice.
 
-Ours. The inputs are those of `sampling_efficiency`; missing ones are executed here.
+This experiment is our addition. Its inputs are those of `sampling_efficiency`; missing ones are
+executed here.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ def run_estimator_errors(
     longest: int = LONGEST,
     replays: int = REPLAYS,
 ) -> Findings:
-    """Run like `sampling_efficiency.run`, with more budgets, and only on longer inputs.
+    """Run like `run_sampling_efficiency`, with more budgets, and only on longer inputs.
 
-    Longer ones have at least `SHORTEST` arguments, or `longest` if that is less.
+    These have at least `SHORTEST` arguments, or `longest` if that is less.
     """
     from shioenv_paper import experiment_charts
 

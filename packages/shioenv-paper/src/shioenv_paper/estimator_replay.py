@@ -22,9 +22,9 @@ from shioenv_paper.setting import ExperimentSetting, answers
 PAPER_ERRORS = {32: 0.03, 64: 0.02}
 """The paper's mean absolute error by budget, for "12-argument inputs" (Section 4.2).
 
-It also gives the budgets as shares of all sub-inputs, 1.5% and 3.125%. These are the shares for 11
-removable arguments: the paper's 12 may include the command. Reports therefore show its errors for
-11 to 12 arguments.
+The paper also gives the budgets as shares of all sub-inputs, 1.5% and 3.125%. These are the shares
+for 11 removable arguments, so the paper's 12 may include the command. Reports therefore show the
+paper's errors for 11 to 12 arguments.
 """
 
 

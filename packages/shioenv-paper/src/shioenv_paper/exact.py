@@ -300,7 +300,10 @@ class _Candidates:
         self._declared: dict[int, list[int]] = defaultdict(list)
 
     def next(self, n: int) -> tuple[int, Sample]:
-        """Return the next sample with n arguments not declared volatile, and its position."""
+        """Return the next sample with n arguments, and its position.
+
+        Samples that a grammar declares volatile are skipped.
+        """
         while not self._waiting[n]:
             number, sample = next(self._samples)
             if sample.volatile:
@@ -310,5 +313,5 @@ class _Candidates:
         return self._waiting[n].popleft()
 
     def declared(self, n: int, last: int) -> int:
-        """Return the number of samples with n arguments before `last` declared volatile."""
+        """Count the samples before `last` that have n arguments and are declared volatile."""
         return sum(number < last for number in self._declared[n])

@@ -44,7 +44,7 @@ COMMAND: Final = "df"
 LIVED: Final = "mkdir"
 """The command of the input whose life is shown.
 
-Such inputs print and change files, and have options that do not matter.
+Its inputs change files, can print, and have options that do not matter.
 """
 
 ATTEMPTS: Final = 2000

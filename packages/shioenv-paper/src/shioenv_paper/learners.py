@@ -61,7 +61,7 @@ class PolicyEpisode:
 
     @property
     def useful(self) -> bool:
-        """Whether it succeeds, is not volatile, and has at least three arguments and an R of .7."""
+        """Whether it succeeds, is not volatile, has at least 3 arguments, and scores .7 or more."""
         return (
             self.exit_code == 0
             and not self.volatile

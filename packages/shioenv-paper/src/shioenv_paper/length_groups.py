@@ -42,7 +42,7 @@ GROUPS: Mapping[str, Condition] = {
     "inputs that succeed (exit 0)": lambda score: score.exit_code == 0,
     "inputs that fail (other exits)": lambda score: score.exit_code != 0,
 }
-"""Samplers differ in their shares of failing inputs, and failure changes which arguments matter."""
+"""Groups by success, which differs between samplers and changes which arguments matter."""
 
 
 @dataclass(frozen=True, slots=True)

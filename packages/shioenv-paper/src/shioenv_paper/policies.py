@@ -1,6 +1,7 @@
-"""Irreducibility of GCS inputs by policy: the paper's, people's, and both mixed.
+"""Irreducibility of GCS inputs by policy: `paper`, `people`, and `mixed`.
 
-Ours: the paper has one policy. Inputs are generated as by `shioenv generate`, with composites.
+This experiment is our addition, since the paper has one policy. Inputs are generated as by `shioenv
+generate`, with composites.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def run_policies(
 ) -> Findings:
     """Generate `count` inputs by each policy and write the results.
 
-    Errors: those of `experiment` and `made`.
+    Errors: those of `experiment` and `make_dataset`.
     """
     from shioenv_paper import experiment_charts
 

@@ -171,8 +171,8 @@ REASONS = ("waiting", "volatile")
 def rescored(runner: Runner, task: tuple[int, Sample], *, seed: int, scoring: Scoring) -> Rescored:
     """Score an input with at least one argument on the sub-inputs of its record's score.
 
-    `seed` and `scoring` are its dataset's; noise runs are the default's, and no target standard
-    error ends scoring early. Errors: those of the runner.
+    `seed` and `scoring` are those of the record's dataset. Noise runs are as by default, and no
+    target standard error ends scoring early. Errors: those of the runner.
     """
     number, sample = task
     seen, shell_input = _Seen(timely(runner, sample)), sample.input

@@ -1,8 +1,8 @@
 """Accuracy of models of each of the paper's five regimes, by number of inputs.
 
-Section 4.4 of the paper, with a memory of executed inputs in addition to its sequence models. Two
-regimes of ours complement the five. All regimes request equally many inputs. Regimes that select by
-a score draw from one GCS pool.
+This is Section 4.4 of the paper, with a memory of executed inputs in addition to the paper's
+sequence models. Two regimes of ours complement the five. All regimes request equally many inputs.
+Regimes that select by a score draw from one GCS pool.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ REGIMES: Mapping[str, tuple[str, Callable[[Record], bool]]] = {
 }
 """The pool of each regime, and a condition on its records.
 
-Five are the paper's. Ours are `gcs-necessary`, GCS chosen by the share of arguments that are
-necessary, and `people`, inputs drawn from people's usage.
+Five are those of the paper. Two are ours: `gcs-necessary` has GCS inputs chosen by their share of
+necessary arguments, and `people` has inputs drawn from people's usage.
 """
 
 PAIRS = (
@@ -101,7 +101,7 @@ PAIRS = (
 )
 """Regimes that are compared input by input.
 
-Does a high score help? Does another score select better? Do grammars help?
+The questions are: Does a high score help? Does another score select better? Do grammars help?
 """
 
 LIKE = 0.95
@@ -179,11 +179,11 @@ def run_regimes(
     are datasets to draw from, by the names of `POOLS`. Missing pools are generated, except for
     `nl2cmd`. `gcs` is generated until both halves of its scores reach the largest size.
 
-    Existing models and answers are reused. Errors: those of `experiment`, `made`, reading and
-    evaluation. DatasetMismatchError for a pool of another system than a suite's, and if an existing
-    memory has another pool or other `questions`. DatasetMismatchError if an existing sequence model
-    has another plan, other minutes or other examples. MissingExtraError without the extra `train`.
-    UsageError for two suites with the same name.
+    Existing models and answers are reused. Errors: those of `experiment`, `make_dataset`, reading
+    and evaluation. DatasetMismatchError if a pool and a suite have different systems, or an
+    existing memory has another pool or other `questions`. DatasetMismatchError if an existing
+    sequence model has another plan, other minutes or other examples. MissingExtraError without the
+    extra `train`. UsageError for two suites with the same name.
     """
     names = [path.stem for path in suites]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -409,7 +409,7 @@ def agree_on_training(run: Path, plan: Mapping[str, Any], minutes: float | None)
     """Compare the plan of a sequence model with the existing model in its run's directory.
 
     `plan` holds the fields of a `TrainingPlan`. `minutes` are those of `RegimeTraining`. They are
-    saved in the directory, which is created. None: another machine trains. Errors:
+    saved in the directory, which is created. `minutes` is None if another machine trains. Errors:
     DatasetMismatchError for another plan or other minutes.
     """
     trained = run / "model"

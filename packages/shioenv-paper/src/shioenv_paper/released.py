@@ -66,7 +66,10 @@ class ImportedRelease:
     scored: int
     """Number of records with a score."""
     reparsed: int
-    """Number of records whose arguments do not match their input; it was parsed again, unscored."""
+    """Number of records whose arguments do not match their input.
+
+    The input was parsed again, and the record has no score.
+    """
     doubtful: int
     """Number of records with exit code 0 whose output reports a failure."""
 
@@ -103,10 +106,10 @@ def import_released(
     as the sampler of every record (default: `released`). `report` is called with the number of
     lines read. Rejected lines are listed in `rejected.ndjson` and counted.
 
-    A score called `irreducibility` is kept. A `redundancy_score` is smoothed, so a score of 0 means
-    that there is none. The score of a single argument is always 1 and meaningless; it is left out.
-    In other scores the smoothing is removed if every sub-input was run, which the number itself
-    shows. Otherwise the smoothing, which is below 0.01, remains.
+    A score called `irreducibility` is kept. A `redundancy_score` is smoothed, so 0 means that the
+    record has no score. The score of a single argument is always 1 and meaningless; it is left out.
+    From other scores the smoothing is removed if every sub-input was run, which the score itself
+    reveals. Otherwise the smoothing, which is below 0.01, remains.
 
     Errors: ImportFileError if a file cannot be read, or nothing can be imported. OutputExistsError,
     DatasetStorageError.

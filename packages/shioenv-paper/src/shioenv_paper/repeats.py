@@ -195,7 +195,7 @@ def cause_of(runner: Executing, task: tuple[int, Sample], *, volatile: Mapping[s
 REASONS = ("time of day", "declared volatile", "noticed when recorded", "not explained")
 """Reasons for differences.
 
-The first applicable reason counts; the last one has priority over all.
+"not explained" takes precedence. Of the others, the first one that applies counts.
 """
 
 

@@ -1,6 +1,7 @@
 """Reproduction of committed values: records of one seed, and the table of the default model.
 
-The committed values are those of the shipped system. They are compared with what this host makes.
+The committed values are those of the shipped system. They are compared with the values that this
+host makes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MODEL, SUITE = "default", "public-test"
 REPORT = "report.json"
 
 MOST_APART = 3
-"""Most records that may be volatile in one run and not in the other (our choice).
+"""Maximum number of records that are volatile in only one of the two runs (our choice).
 
 Chance decides whether two runs of an input differ.
 """
@@ -88,7 +89,7 @@ class Reproduction:
 
     @property
     def faults(self) -> list[str]:
-        """The differences that must not be, as lines; empty if everything was reproduced."""
+        """The forbidden differences, a line for each; empty if everything was reproduced."""
         found = []
         if self.made.system_digest != self.committed.system_digest:
             found.append(
@@ -139,7 +140,7 @@ def made_values(
     records: Callable[[Progress], None] | None = None,
     answers: Callable[[str, int, int, int], None] = lambda name, done, total, kept: None,
 ) -> Reproduced:
-    """Make the values below `out`, or what is left of them after an interruption.
+    """Make the values in `out`; after an interruption, only the missing ones.
 
     Errors: those of `generate` and `evaluate`.
     """

@@ -1,7 +1,7 @@
 """Deviation of budgeted estimates from the exact score, by budget and number of arguments.
 
-Section 4.2 of the paper, with every estimator instead of one. Exact scores come from executing all
-sub-inputs. Estimates are replayed on these executions.
+This is Section 4.2 of the paper, with every estimator instead of one. Exact scores come from
+executing all sub-inputs. Estimates are replayed on these executions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def run_sampling_efficiency(
 
     Each length from 8 to `longest` arguments gets `count` inputs, each from 2 to 7 four times as
     many. Every estimator is replayed `replays` times on each input at each of `BUDGETS`. Errors:
-    those of `experiment` and `collect`.
+    those of `experiment` and `collect_exact_inputs`.
     """
     from shioenv_paper import experiment_charts
 

@@ -1,7 +1,7 @@
 """The scores of the four training sets: UCS, GCS, and GCS split at a score of 0.5.
 
-Section 4.4 of the paper. Inputs are generated as by `shioenv generate`, with composites. If a
-dataset of inputs that people wrote (NL2CMD) is given, its scores are added for comparison.
+This is Section 4.4 of the paper. Inputs are generated as by `shioenv generate`, with composites. If
+a dataset of inputs that people wrote (NL2CMD) is given, its scores are added for comparison.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def run_training_sets(
     """Generate inputs until `count` of each source have a score, and write the results.
 
     `nl2cmd` is a dataset of inputs that people wrote, scored on the same system with the same
-    settings. Errors: those of `experiment`, `made` and `scores_by_rule`; DatasetMismatchError if
-    `nl2cmd` was scored on another system or with other settings.
+    settings. Errors: those of `experiment`, `make_dataset` and `scores_by_rule`;
+    DatasetMismatchError if `nl2cmd` was scored on another system or with other settings.
     """
     from shioenv_paper import experiment_charts
 

@@ -115,7 +115,7 @@ class OpenAIFront:
         return StreamingResponse(_events(chunks), media_type="text/event-stream")
 
     async def _told(self, request: Request, conversation: Conversation, began: float) -> Answered:
-        """Return the shell's answer. The log gets the line before it is run, and the outcome."""
+        """Return the shell's answer. The line is logged before it runs, its outcome afterwards."""
         line, visit = conversation.line, ""
 
         def heard(number: str) -> None:

@@ -69,7 +69,7 @@ def serve(
     used.
     """
     listening = listen_address.opened()
-    # asyncio sets this option only on sockets created as TCP, unlike those made here.
+    # asyncio sets this option only on sockets created with the protocol TCP, and this one is not.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
     said(f"running on http://{socket_url(listening)} (Ctrl-C stops it)")
     configuration = uvicorn.Config(
@@ -86,7 +86,7 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn's server; at shutdown it adopts the last processes of the application's machines."""
+    """Uvicorn's server; at shutdown it becomes the parent of the machines' orphaned processes."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish pending answers, then the application."""
@@ -95,7 +95,7 @@ class _Server(uvicorn.Server):
 
 
 class Bounded:
-    """An ASGI application whose HTTP requests are read completely, within limits, first."""
+    """Wraps an ASGI application, to which it passes only complete HTTP requests within limits."""
 
     def __init__(
         self, application: Application, refusal: Callable[[int, str], dict[str, Any]]
@@ -173,7 +173,7 @@ class Bounded:
 
 
 class BoundedConnection(h11.Connection):
-    """h11's side of a connection, with limits independent of how the bytes are divided.
+    """An h11 connection with limits that do not depend on how the bytes are divided.
 
     h11 itself limits only the length of an incomplete head, and not the size of a chunk.
     """

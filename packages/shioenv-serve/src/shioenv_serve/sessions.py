@@ -38,10 +38,10 @@ def read_sessions(
     """Return the lines of a log's sessions, each with the lines before it in its shell as history.
 
     A session starts in the first of `directories`. Lines that `import_commands` would omit are
-    omitted, and those with more than `MOST_HISTORY` lines before them. Lines filled in by history
-    or completion, lines truncated by the log, and incomplete commands such as `cat <<E` are omitted
-    too. An omitted line did run, so all later lines of its shell are omitted too. The lines after a
-    line that leaves its shell are also omitted. Errors: ImportFileError.
+    omitted, and so are lines with more than `MOST_HISTORY` lines before them. Lines filled in by
+    history or completion, lines truncated by the log, and incomplete commands such as `cat <<E` are
+    omitted too. An omitted line did run, so all later lines of its shell are omitted too. The lines
+    after a line that leaves its shell are also omitted. Errors: ImportFileError.
     """
     digest = hashlib.sha256()
     shells: dict[tuple[str, int], _Typed] = {}
@@ -112,7 +112,7 @@ def _is_whole(text: str) -> bool:
 
 
 def _leaves(source: Source) -> bool:
-    """Whether a command in the shell itself may end it: `exit`, or `exec` of a program."""
+    """Whether a command may end the shell that runs it: `exit`, or `exec` of a program."""
     for job in source.program:
         for _, pipeline in job.pipelines:
             match pipeline.stages:
@@ -141,8 +141,8 @@ class VisitorLine:
 def events(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the events of a log, each with the number of its line.
 
-    Malformed lines are skipped: a line that a full disk cut, another program's, or one that is
-    nested too deeply.
+    Malformed lines are skipped: a line cut by a full disk, a line of another program, or one that
+    is nested too deeply.
     """
     for number, line in lines:
         try:

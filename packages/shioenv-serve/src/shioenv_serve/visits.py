@@ -36,7 +36,7 @@ MOST_LINES: Final = 1024
 """Maximum remembered lines of a visit; our choice. Older ones are dropped, and not replayed."""
 
 MOST_CHARACTERS: Final = 1 << 20
-"""Maximum characters of these lines; our choice, as in the longest request."""
+"""Maximum characters of a visit's remembered lines; our choice, as in the longest request."""
 
 AGAIN_SECONDS: Final = 30.0
 """Maximum seconds for replaying the lines of a conversation; our choice."""
@@ -118,7 +118,7 @@ class Visit:
         return [line.text.strip() for line in self.lines]
 
     def fits(self, conversation: Conversation) -> bool:
-        """Whether the conversation may be this visit's, with only its newest line added."""
+        """Whether the conversation may belong to this visit, with only the newest line added."""
         told = [line.strip() for line in conversation.lines]
         more = len(self.lines) - len(told)
         if more < 0 or ((more or self.forgot) and not conversation.is_cut):
@@ -165,7 +165,7 @@ class Visits:
         self.kept = 0
         """The number of shells that are open or being opened, without spare ones."""
         self.on_end: Callable[[str], object] = _nothing
-        """A callback with the number of each visit that is dropped, and of the rest at the end."""
+        """A callback with the number of each visit when it is dropped, or when the server stops."""
         self._freed = asyncio.Event()
         """Set once a shell has run its line or was closed."""
         self._closing = False
@@ -215,7 +215,7 @@ class Visits:
             self._forget()
 
     async def end_unused(self, seconds: float) -> None:
-        """Close the shells without a line for that long; `start` makes this periodic."""
+        """Close the shells that got no line for that long; `start` makes this periodic."""
         old = time.monotonic() - seconds
         for visit in list(self.known):
             if visit.shell and not visit.waiting and visit.used <= old:
@@ -234,7 +234,7 @@ class Visits:
             self.on_end(visit.number)
 
     def _found(self, conversation: Conversation) -> Visit | None:
-        """Return the visit that the conversation continues; None without one, or if ambiguous.
+        """Return the visit that the conversation continues; None if there is none, or several.
 
         If visits with different transcripts match, choosing one could expose another visitor's
         shell. If they differ only in their answers, the lines are replayed in a new shell.

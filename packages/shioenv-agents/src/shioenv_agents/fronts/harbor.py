@@ -63,12 +63,12 @@ class Environment(BaseEnvironment):
     """A machine for one trial, initially pristine.
 
     Commands run concurrently, and processes that they leave running continue. There is no network
-    except the machine's own. Files and outputs are in memory. A task's memory and storage are
-    limits; its number of processors is the system's.
+    except the machine's own. Files and outputs are in memory. The memory and storage that a task
+    declares are limits. The number of processors is the system's.
 
     A task's hook that begins with `HOOK` is answered from outside: every process is ended, and the
-    changes are read without the machine. The artifact `EVIDENCE` is created only that way. Nothing
-    in the machine can write that file.
+    changes are read without the machine. The artifact `EVIDENCE` is created only in this way.
+    Nothing in the machine can write that file.
     """
 
     def __init__(self, *args: Any, layer: str | None = None, **kwargs: Any) -> None:
@@ -215,8 +215,8 @@ class Environment(BaseEnvironment):
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
         """Copy the regular files of a directory of the machine. Errors: TransferError.
 
-        Links, devices, pipes and sockets are not copied. The evidence among the artifacts is the
-        one read from outside.
+        Links, devices, pipes and sockets are not copied. Among the artifacts, `EVIDENCE` is always
+        written from what was read outside the machine.
         """
         await self._download(source_dir, Path(target_dir), [])
 

@@ -77,7 +77,7 @@ class TaskEnvironment(Environment[TypedLine, TaskObservation, TaskState]):
     """One session of an agent, with a separate machine and one task at a time.
 
     `reset` takes the id of a task as `task`. Without an id, the seed draws a task. Without a seed,
-    the number of such resets replaces it. The reward is 1 once the goal is reached.
+    the number of such resets so far is the seed. The reward is 1 once the goal is reached.
     """
 
     SUPPORTS_CONCURRENT_SESSIONS = True
@@ -208,7 +208,8 @@ class IdleSessions:
     disconnect and ends the session. Then an error and a close are sent to the client.
 
     OpenEnv can end idle sessions itself (`session_timeout`). But it counts the time of a running
-    line. It also leaves the WebSocket open: a later reset would open a machine that is never ended.
+    line as idle. It also leaves the WebSocket open, so a later reset would open a machine that is
+    never ended.
     """
 
     def __init__(self, application: Application, seconds: float) -> None:

@@ -45,9 +45,9 @@ def unpack(archive: IO[bytes], target: Path, most_files: int, most_bytes: int) -
 
     Links, devices, pipes and sockets are omitted. Directories get the mode 755, files 644. `target`
     must exist and have no other writer. Errors: OSError. TransferError for an archive that GNU tar
-    does not write, or a name that leads out or has more than 64 parts. TransferError also for a
-    file in the place of a directory, and for an entry of more than `most_bytes`. It is also raised
-    for more than `most_files` files, omitted entries and created directories.
+    does not write, or a name that leads out of `target` or has more than 64 parts. TransferError
+    also for a file in the place of a directory, and for an entry of more than `most_bytes`. It is
+    also raised for more than `most_files` files, omitted entries and created directories.
     """
     counted = left_out = 0
 

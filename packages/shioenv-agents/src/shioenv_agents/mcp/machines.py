@@ -23,7 +23,7 @@ OF_ONE_CLIENT: Final = 8
 """Maximum open shells of one client (our choice, because a machine takes megabytes)."""
 
 FORK_SECONDS: Final = 30.0
-"""Seconds that the commands of a forked shell may take together (our choice)."""
+"""Time limit in seconds for all commands of a forked shell together (our choice)."""
 
 
 @dataclass(slots=True)
@@ -188,7 +188,7 @@ class OpenShells:
         )
 
     async def changes(self, owner: str, name: str) -> tuple[OpenShell, Behavior]:
-        """Return a shell, and its changes since it was opened as the behavior of no command."""
+        """Return a shell, and its changes since it was opened, in the form of a behavior."""
         return await self._used(
             owner, name, lambda shell: Behavior(0, b"", shell.patch()), ends=False
         )

@@ -1,4 +1,4 @@
-"""Previews for clients of a server, with keepers that are started in advance."""
+"""Previews for clients of a server. Their helper processes (keepers) are started in advance."""
 
 from __future__ import annotations
 

@@ -71,8 +71,8 @@ def server_of(box: ToolBox) -> Server[Any]:
 def owner_of(key: str | None, session: str | None) -> str:
     """Return the owner under which a client's shells are kept.
 
-    Only the owner can use a shell, even if its id is known. Clients of stdio have neither a key nor
-    a session. HTTP clients of the newest protocol have no session; for them, the key and the
+    Only the owner can use a shell, even if others know its id. Clients of stdio have neither a key
+    nor a session. HTTP clients of the newest protocol have no session; for them, the key and the
     shell's id identify the shell.
     """
     return hashlib.sha256(f"{key or ''}\0{session or ''}".encode()).hexdigest()

@@ -45,7 +45,7 @@ LARGEST_DIFF: Final = 32_768
 """Maximum characters of a preview's diff in a result (our choice)."""
 
 MOST_SHOWN: Final = 40
-"""Changes that the text of a result lists (our choice, because the structure has more)."""
+"""Maximum changes in the text of a result (our choice; its structured form lists more)."""
 
 AnyEffects = TypeVar("AnyEffects", bound=ReportedEffects)
 
@@ -79,9 +79,9 @@ def effects_of(
 
 
 def shorten(text: str, limit: int) -> tuple[str, int]:
-    """Return a text without its middle where it is too long, and the number of omitted characters.
+    """Return a text, without its middle if it is too long, and the number of omitted characters.
 
-    A mark stands in the place of the middle, and is not counted.
+    A mark replaces the middle. It does not count towards `limit`.
     """
     omitted = len(text) - limit
     if omitted <= 0:

@@ -54,7 +54,10 @@ class Slots:
 
 
 class Threads:
-    """Threads for blocking work. They last: the kernel ends some children with their thread."""
+    """Threads for blocking work.
+
+    They are kept, because the kernel ends some child processes with the thread that started them.
+    """
 
     def __init__(self, most: int) -> None:
         self._threads = ThreadPoolExecutor(most, thread_name_prefix="shioenv-mcp")
@@ -77,7 +80,7 @@ class Threads:
                 with anyio.move_on_after(END_SECONDS, shield=True):
                     await asyncio.wrap_future(self._interrupts.submit(interrupt))
                     await asyncio.wait([waited := asyncio.wrap_future(future)])
-                    waited.cancelled() or waited.exception()  # it is no one's any more
+                    waited.cancelled() or waited.exception()  # the result is not used
             raise
 
     def submit(self, work: Callable[[], object]) -> None:

@@ -1,7 +1,7 @@
-"""Apply a preview's changes to the files beneath it, or none of them.
+"""Apply a preview's changes to the real files: all of them, or none.
 
 Each file is replaced by one atomic exchange. The replaced file is compared with the file that the
-preview saw, so that a change by someone else is noticed and restored. Paths are walked from an open
+preview saw. If another process has changed it since, it is put back. Paths are walked from an open
 directory without following links, and never into another file system.
 """
 
@@ -26,7 +26,7 @@ UNDO: Final = ".shioenv-undo"
 """The directory with replaced and removed files, in the previewed directory."""
 
 CLOCK_NS: Final = 20_000_000
-"""The longest that a file's change time lags behind the clock; Linux ticks every 1 to 10 ms."""
+"""Maximum lag of a file's change time behind the clock; Linux ticks every 1 to 10 ms."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEPT_BITS = 0o777
@@ -69,7 +69,8 @@ class Application:
     def apply(self, changes: Iterable[FileChange], opened: Opener, link: LinkReader) -> str:
         """Apply all changes, and return the undo directory's path; empty if nothing changed.
 
-        Errors: UsageError with the first reason against it. Then no change is applied.
+        Errors: UsageError with the first reason why a change cannot be applied. Then none is
+        applied.
         """
         steps = [*self._steps(changes)]
         for step in steps:
@@ -91,11 +92,11 @@ class Application:
         return os.fsdecode(os.path.join(self._path, name))  # noqa: PTH118 - bytes
 
     def _steps(self, changes: Iterable[FileChange]) -> Iterator[_Step]:
-        """Yield the changes to apply. Errors: UsageError for those that cannot be."""
+        """Yield the changes to apply. Errors: UsageError if one cannot be applied."""
         for change in changes:
             before, after = change.before, change.after
             if _is_directory(before) and _is_directory(after) and _rights(before) == _rights(after):
-                continue  # only its times and its size
+                continue  # only its times and size may differ
             inner = _below(change.path, self._path)
             if inner is None:
                 _refuse(change.path, "is outside the previewed directory")
@@ -198,7 +199,7 @@ class Application:
             os.close(here)
 
     def _is_in_place(self, directory: int, inner: bytes) -> bool:
-        """Whether an open directory still has its path below the root's."""
+        """Whether an open directory is still at its path below the root directory."""
         path = os.path.join(self._path, inner) if inner else self._path  # noqa: PTH118 - bytes
         return os.readlink(f"/proc/self/fd/{directory}".encode()) == path  # noqa: PTH115 - bytes
 

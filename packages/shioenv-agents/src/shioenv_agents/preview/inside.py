@@ -39,7 +39,7 @@ ABSENT = ("memfd_create", "memfd_secret", "io_uring_setup")
 They fail with ENOSYS.
 """
 FILTER = Path(__file__).with_name("filter.txt")
-"""The seccomp filter for these calls, and for sockets of one family (`scripts/filter.py`).
+"""The seccomp filter that rejects these calls and sockets of one family (`scripts/filter.py`).
 
 It does not cover programs of another architecture: 32-bit ones can make any call.
 """
@@ -146,13 +146,13 @@ def _become_first(
 
 
 def _first(plan: PreviewPlan, keeper: socket.socket, control: socket.socket) -> int:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no process inside can send it then
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the kernel then drops it if sent from inside
     kernel.end_with_parent(0)
     kernel.unshare(kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS)
     if not plan.network:
         kernel.unshare(kernel.CLONE_NEWNET)
         kernel.raise_loopback()
-    family = _NO_FAMILY if plan.network else socket.AF_VSOCK  # no network namespace has it
+    family = _NO_FAMILY if plan.network else socket.AF_VSOCK  # no namespace isolates it
     program = native.read_filter(FILTER, {FAMILY: family})  # before its directory may be hidden
     kernel.private_mounts()
     arranged = arrange(plan)
@@ -197,7 +197,7 @@ def _resize(group: int) -> None:
 def _configure(plan: PreviewPlan) -> None:
     """Configure the namespaced kernel settings, as far as this kernel has them."""
     release = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
-    if release >= (6, 14):  # before that, the number is the host's
+    if release >= (6, 14):  # before that, the setting is the host's
         _write("sys/kernel/pid_max", str(max(_SMALLEST_PID_MAX, plan.processes + 2)))
     if not plan.network:
         _write("sys/net/ipv4/ip_unprivileged_port_start", "0")
@@ -220,7 +220,7 @@ def _execute(plan: PreviewPlan, program: bytes) -> NoReturn:
         for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_NPROC, (plan.processes, plan.processes))
-        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))  # 1: no program of the host is started
+        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))  # 1: starts no core handler of the host
         resource.setrlimit(resource.RLIMIT_NOFILE, plan.open_files)
         os.closerange(3, plan.open_files[1] if plan.open_files[1] > 0 else 1 << 20)
         kernel.drop_capabilities(_KEPT if plan.uid == 0 else ())

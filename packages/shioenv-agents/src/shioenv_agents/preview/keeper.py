@@ -36,7 +36,7 @@ class Keeper:
     process: subprocess.Popen[bytes]
     control: socket.socket
     output: int | None
-    """The pipe with the command's output and errors; None if it writes to the caller's own."""
+    """The pipe with the command's output and errors; None if they go to those of the caller."""
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +74,7 @@ def may_mount() -> bool:
 
 
 def start_keeper(given: int | None, *, capture: bool) -> Keeper:
-    """Start a keeper whose command has the standard input `given` (None: the caller's).
+    """Start a keeper. `given` is the standard input of its command (None: the caller's input).
 
     With `capture` the command writes into a pipe, else to the caller's output and error. The kernel
     kills the keeper when the calling thread exits. Errors: HostError if the host allows no user
@@ -114,7 +114,7 @@ def _spawned(words: list[str], control: int, options: dict[str, Any]) -> subproc
 
 
 def standard_input() -> int | None:
-    """Return a command's standard input, never a host file that it could open for writing.
+    """Return a command's standard input, never a host file that it could reopen for writing.
 
     None means the caller's own input. The caller must close a descriptor above 2.
     """

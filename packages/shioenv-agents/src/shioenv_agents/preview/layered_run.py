@@ -50,7 +50,7 @@ SECRETS = (
 )  # fmt: skip
 """Paths below a home that are hidden from a command.
 
-Homes are the user's and that of `SUDO_USER`; for root, every user's.
+The homes are those of the user and of `SUDO_USER`; for root, those of all users.
 """
 
 USUAL_LIMITS = Limits(
@@ -64,7 +64,7 @@ USUAL_LIMITS = Limits(
     drain_bytes=256 * MEBIBYTE,
     scan_seconds=60,
 )
-"""The limits of a preview; those of a sandbox suit single inputs and a small machine."""
+"""Default limits of a preview. A sandbox's defaults are for single inputs and a small machine."""
 
 LOOK_SECONDS = 0.05
 """Seconds between two measurements of a command's processes."""
@@ -248,7 +248,7 @@ def _sockets() -> tuple[str, ...]:
 
 
 def _homes() -> set[Path]:
-    """Return the homes whose secrets are hidden: the user's, `SUDO_USER`'s, for root all."""
+    """Return the homes with hidden secrets: those of the user and `SUDO_USER`, or all for root."""
     found = {Path.home()}
     with suppress(KeyError):
         found.add(Path(pwd.getpwnam(os.environ["SUDO_USER"]).pw_dir))
@@ -269,7 +269,8 @@ class Watch:
     def __init__(self, limits: Limits, proc: int, segments: int) -> None:
         """Begin to measure the wall time.
 
-        `proc` is a descriptor of the namespace's /proc, `segments` of its list of segments.
+        `proc` is a descriptor of the namespace's /proc, `segments` of its list of shared memory
+        segments.
         """
         self._limits, self._proc, self._segments = limits, proc, segments
         self._end = time.monotonic() + limits.wall_seconds
@@ -277,7 +278,7 @@ class Watch:
     def reached(self, *, timed: bool) -> str | None:
         """Return the name in `Limits` of the limit that is reached; None if there is none.
 
-        `timed` includes the wall time.
+        With `timed`, the wall time is checked too.
         """
         if timed and time.monotonic() >= self._end:
             return "wall_seconds"
@@ -297,7 +298,7 @@ class Watch:
         return "processes" if threads > self._limits.processes else None
 
     def _numbers(self, name: str) -> list[int] | None:
-        """Return the fields of /proc/PID/stat, numbered from the state after the name as 0."""
+        """Return the fields of /proc/PID/stat after the name; field 0 is the state."""
         text = self._read(f"{name}/stat")
         fields = text.rpartition(b")")[2].split()
         return [0, *map(int, fields[1:])] if len(fields) > 21 else None

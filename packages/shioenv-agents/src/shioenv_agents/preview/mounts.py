@@ -24,7 +24,7 @@ LONGEST = 4 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewPlan:
-    """A command and its environment. Undecodable bytes in file names are surrogates."""
+    """A command and its environment. Undecodable bytes in file names become surrogates."""
 
     command: tuple[str, ...]
     start: str
@@ -66,7 +66,7 @@ class PreviewPlan:
 
 
 MOST_LAYERS = 60
-"""Maximum layers of a preview: a message between processes carries 253 descriptors."""
+"""Maximum layers of a preview: a message between processes carries at most 253 descriptors."""
 
 _STAGING = b"/tmp"
 _ROOT = _STAGING + b"/root"
@@ -86,7 +86,7 @@ _LINKS = {
 _READ_ONLY_IN_PROC = ("acpi", "bus", "fs", "irq", "scsi", "sys", "sysrq-trigger")
 _HIDDEN_IN_PROC = ("kcore", "keys", "key-users", "sched_debug", "timer_list")
 _TEMPORARY = (b"/tmp", b"/var/tmp", b"/run")
-"""Directories where programs write besides the user's directory and `XDG_RUNTIME_DIR`."""
+"""Directories to which programs write, besides the user's and `XDG_RUNTIME_DIR`."""
 _MOST_QUIET = 1024
 """Maximum read-only overlays of a preview."""
 
@@ -110,7 +110,7 @@ class Arranged:
     read_only: list[bytes] = field(default_factory=list)
     """Read-only mount points and directories, which could not be layered."""
     reachable: list[bytes] = field(default_factory=list)
-    """Sockets and FIFOs that lead to the host, and directories whose own could not be covered."""
+    """Sockets and FIFOs that lead to the host, and directories whose sockets and FIFOs remain."""
     quiet: int = 0
     """The number of read-only overlays."""
 
@@ -226,7 +226,7 @@ def _inside(path: bytes, directory: bytes) -> bool:
 
 
 def _layer_root(root: int | None, mounts: Iterable[_Mount]) -> Arranged:
-    """Layer the whole root, and each mounted file system. OSError only for the root."""
+    """Layer the whole root and each mounted file system. OSError if the root cannot be layered."""
     arranged = Arranged(True, [_layer(0, b"/", root)])
     for mount in mounts:
         if not os.path.lexists(_ROOT + mount.path):
@@ -253,7 +253,7 @@ def _layer_directories(
 ) -> Arranged:
     """Mount the whole root read-only, and layer some directories, outer ones first.
 
-    OSError if the last of `wanted` is neither among them nor inside one.
+    OSError if the last of `wanted` is neither layered nor inside a layered directory.
     """
     _attach(everything, b"", read_only=True)
     arranged = Arranged(False, [], [b"/"])
@@ -338,7 +338,7 @@ def _quiet_below(path: bytes, points: Collection[bytes], arranged: Arranged) -> 
 def _quiet(path: bytes, place: int, arranged: Arranged) -> bool:
     """Cover a directory by a read-only overlay, whose sockets and FIFOs have no peer.
 
-    Return whether the kernel makes one.
+    Return whether the kernel permits the overlay.
     """
     empty = _STAGING + b"/nothing"
     os.makedirs(empty, exist_ok=True)

@@ -81,7 +81,7 @@ def kept_streams() -> Iterator[list[Callable[[], None]]]:
 
 
 def _restore(flags: dict[int, int], terminals: dict[tuple[int, int], _Terminal]) -> None:
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])  # of a background job
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])  # background jobs get it
     try:
         for descriptor, number in flags.items():
             with suppress(OSError):

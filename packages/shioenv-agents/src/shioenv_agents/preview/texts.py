@@ -162,7 +162,7 @@ def _lines(side: FileStat | None, content: bytes | None) -> list[str]:
 
 
 def _hunks(before: list[str], after: list[str]) -> str:
-    lines = islice(difflib.unified_diff(before, after), 2, None)  # after the names of the files
+    lines = islice(difflib.unified_diff(before, after), 2, None)  # skip the names of the files
     return "".join(line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}" for line in lines)
 
 

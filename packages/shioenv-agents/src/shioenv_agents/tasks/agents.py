@@ -43,7 +43,7 @@ output. None means that the agent gives up.
 
 
 _SOURCES = ("shioenv.bash", "shioenv.endpoint", "shioenv.live", "shioenv_agents.tasks")
-"""Packages whose code affects an agent's results, in addition to the executor's."""
+"""Packages whose code affects an agent's results, besides those of the executor."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,7 +102,7 @@ def attempts(
 def description_of(agent: Agent) -> str:
     """Return what determines an agent's behavior besides this code: function, settings and model.
 
-    It distinguishes stored attempts and sets of agents that share a name.
+    It distinguishes the stored attempts and task sets of agents that share a name.
     """
     function, settings = agent, {}
     if isinstance(agent, partial):
@@ -281,7 +281,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "Change the shell's working directory": "cd",
     "Remove ": "rm -r",
 }
-"""How sentences for the kind of work begin, and a command that may do that work."""
+"""The beginnings of sentences for kinds of work, each with a command that may do that work."""
 
 
 def _names(prompt: str) -> list[str]:
@@ -401,7 +401,7 @@ _STEPS: Final[tuple[tuple[str, str], ...]] = (
 )
 """The wording of each step of an output, and a filter that may implement it.
 
-A number that is missing is 1.
+A missing number counts as 1.
 """
 
 _WHOLE: Final[tuple[tuple[str, str], ...]] = (

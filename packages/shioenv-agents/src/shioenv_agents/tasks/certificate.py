@@ -1,4 +1,4 @@
-"""Certificates of tasks: how often which inputs passed, with digests of everything involved."""
+"""Certificates of tasks: which inputs passed how often, with digests of everything involved."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Certificate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     solved: Count
     """How many of the `k` runs of the solution passed."""
     idle: Count
-    """How many of the `k` runs of nothing passed."""
+    """How many of the `k` runs without any input passed."""
     loaded: Count
     """How many of two runs of the solution passed while the processors had other work."""
     near_misses: tuple[str, ...]

@@ -53,7 +53,7 @@ NOTHING: Final = ":"
 """The row that does nothing."""
 
 RUNS: Final = 20
-"""Default number of runs of the solution, and of nothing."""
+"""Default number of runs of the solution, and of runs that do nothing."""
 
 SEALED: Final = (
     "commands", "irreducibility", "necessary", "n_arguments", "record", "judged_by.forged",
@@ -61,7 +61,7 @@ SEALED: Final = (
 )  # fmt: skip
 """Fields of a task and its certificate that a check does not determine again.
 
-An edit of one changes the certificate's digest, unless that is recomputed.
+An edit of such a field is detected by the certificate's digest, unless someone recomputes it.
 """
 
 UNSEALED: Final = ("id", "solved_by")
@@ -128,7 +128,7 @@ class Trial:
         return []
 
     def digests(self, inputs: Iterable[str]) -> dict[str, str]:
-        """Return digests of goal, prompt, system, and of all that is run, with these inputs."""
+        """Return digests of goal, prompt, system, and of all inputs that are run, with these."""
         task = self.task
         return {
             "goal": digest_of(msgspec.to_builtins(task.goal)),
@@ -184,9 +184,9 @@ def certify_tasks(
 
     The judge is certified first, by the attacks on `ATTACKED` of the tasks, unless this build of
     the judge was certified before. `kept` is a directory for intermediate results, from which a
-    later call with the same tasks resumes. `system` is another name of the system of the
-    tasks, which must be the same for all. Errors: TaskError for tasks of several systems, or of
-    another build; those of `find_system` and sandboxes; DatasetStorageError.
+    later call with the same tasks resumes. `system` overrides the system name in the tasks, if
+    their one system is built under another name here. Errors: TaskError for tasks of several
+    systems, or of another build; those of `find_system` and sandboxes; DatasetStorageError.
     """
     tasks = [replace(task, certificate=None) for task in tasks]
     built = _system_of(tasks, system)
@@ -239,8 +239,8 @@ def certify_file(
 
     Tasks without `faults` are written to the new file `out`. With `rebase` the tasks are treated as
     tasks of the present build of their system (`rebased`), and get prompts in this release's
-    wording (`reworded`). Other options and errors are those of `certify_into`; errors of
-    `read_tasks`.
+    wording (`reworded`). Other options are those of `certify_into`. Errors: those of `certify_into`
+    and `read_tasks`.
     """
     refuse_existing(out)
     tasks = read_tasks(file)
@@ -253,9 +253,9 @@ def certify_file(
 def rebased(tasks: Sequence[Task], built: System) -> list[Task]:
     """Return the tasks as tasks of this build of their system, without certificates.
 
-    Goals and prompts are unchanged, so the tasks may be unsolvable there until they are proved or
-    certified. Errors: TaskError for a task of another system, or one that does not match its
-    certificate.
+    Goals and prompts are unchanged, so the tasks may be unsolvable on this build until they are
+    proved or certified. Errors: TaskError for a task of another system, or one that does not match
+    its certificate.
     """
     for task in tasks:
         known = task.certificate
@@ -285,7 +285,7 @@ def certify_into(
 ) -> list[Task]:
     """Certify tasks, write those without `faults`, and return all in order.
 
-    Until then, intermediate results are kept next to `out`. Options and errors are those of
+    Intermediate results are kept next to `out` until it is written. Options and errors are those of
     `certify_tasks`; TaskError if no task passes.
     """
     kept = out.with_name(f"{out.name}.partial")
@@ -313,7 +313,7 @@ def recheck_tasks(
     """Check each task's certificate again, and return its faults in order; empty for none.
 
     `faults_now` defines the checks; the runs under load are repeated as well. A missing certificate
-    is a fault. Errors: as `certify_tasks` raises them.
+    is a fault. Errors: those of `certify_tasks`.
     """
     tasks = list(tasks)
     where = partial(on_machines, system=system, workers=workers)
@@ -340,7 +340,7 @@ def verify_tasks(tasks: Iterable[Task], **where: Any) -> list[tuple[str, ...]]:
 
 
 def proof_faults(task: Task, machine: SandboxRunner) -> tuple[str, ...]:
-    """Return the faults of a task's proof; empty if the task is proved. Errors: `Judge`'s."""
+    """Return the faults of a task's proof; empty if it is proved. Errors: those of `Judge`."""
     trial = Trial(task, machine)
     solved = trial.verdict(task.solution)
     lines = (
@@ -362,7 +362,7 @@ def certified_judge(
     note: Callable[[str], None] = lambda text: None,
     judge_kind: JudgeKind = OURS,
 ) -> JudgeCertificate:
-    """Run the attacks against this build of the judge, on a spread of the tasks.
+    """Run the attacks against this build of the judge, on tasks spread over the given ones.
 
     An earlier result with at least as many tasks is read from the user's cache directory.
     """
@@ -450,8 +450,8 @@ def faults_now(
 
     - Each fault recorded in the certificate is included.
     - Its digests are recomputed: an edit of the task or of the certificate is a fault.
-    - The solution and nothing are run `k` times, or as often as in the certificate if that is
-      less. The reduced solution and all inputs in the certificate are run once.
+    - The solution, and an input that does nothing, are run `k` times each; fewer times if the
+      certificate has fewer. The reduced solution and all inputs in the certificate are run once.
     - Prompt, leaks and the folder's files are read again.
 
     `loaded` is copied from the certificate (`recheck_tasks` repeats those runs), and so are the

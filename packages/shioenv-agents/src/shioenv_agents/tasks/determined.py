@@ -116,7 +116,7 @@ _TEXTS: Final[Mapping[str, Callable[[Any], str]]] = {
     "size": lambda size: number_of(size, "byte"),
     "links": lambda links: number_of(links, "hard link"),
 }
-"""How prompts write the values of attributes."""
+"""The wording of attribute values in prompts, by attribute."""
 
 
 def _needed(entry: Mapping[str, Any], instant: datetime) -> Iterator[object]:
@@ -205,7 +205,7 @@ def _files_read(task: Task, read: Read) -> Iterator[str]:
 def leaks(task: Task, lines_of_machine: Mapping[str, str]) -> Iterator[str]:
     """Yield the places that reveal the solution: `prompt`, or a file that contains it as a line.
 
-    `lines_of_machine` maps lines of the machine's files to their file.
+    `lines_of_machine` maps each line of the machine's files to its file.
     """
     shell_input = read_arguments(task.solution).input
     parts = [type(shell_input)(shell_input.tokens[a:b]).text for a, b in shell_input.spans()]

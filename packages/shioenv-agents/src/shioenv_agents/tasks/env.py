@@ -34,7 +34,7 @@ MAX_TEXT: Final = 4 * SHOWN
 
 
 class LongText(ShellText):
-    """A space like `ShellText`, whose texts may have several lines."""
+    """A `ShellText` space whose texts may have several lines."""
 
     def contains(self, x: Any) -> bool:
         """Whether `x` is a text of the space."""
@@ -111,8 +111,8 @@ class TaskEnv(gymnasium.Env[str, str]):
 
         `tasks` are tasks, or the path of their file.
 
-        `system` is another name of the system that the tasks run on. By default it is the system in
-        the tasks, which must be the same for all. Errors: TaskError, EnvironmentOptionError.
+        `system` overrides the system name in the tasks, if their one system is built under another
+        name here. Errors: TaskError, EnvironmentOptionError.
         """
         self.tasks = read_tasks(tasks) if isinstance(tasks, str | Path) else list(tasks)
         names = {task.system for task in self.tasks}
@@ -175,8 +175,8 @@ class TaskEnv(gymnasium.Env[str, str]):
         """Type a line of Bash; return its output, reward, `terminated`, `truncated` and `info`.
 
         Errors: ActionError for an action outside the action space, EpisodeError if no episode is
-        running. A sandbox error counts no turn, and the line may be typed again. If the error
-        occurred in the check, the line was already typed.
+        running. After a sandbox error, no turn is counted, and the line may be typed again. If the
+        error occurred in the check, the line had already run.
         """
         return self.judged(action, self.typed(action))
 

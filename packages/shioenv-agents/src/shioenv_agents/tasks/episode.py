@@ -88,7 +88,7 @@ class Episode:
     def judged(self, text: str) -> Turn:
         """Complete the turn of the last typed line, with `text` for the agent.
 
-        Not for concurrent use with one machine. Errors: those of the machine.
+        Episodes of one machine must not call this concurrently. Errors: those of the machine.
         """
         try:
             self.verdict = self._judge.judge(self.terminal)
@@ -104,14 +104,14 @@ class Episode:
 
 
 def instructions(turns: int) -> str:
-    """Return how an agent works that may type this number of lines."""
+    """Return the instructions for an agent that may type this number of lines."""
     return HOW.format(lines="1 line" if turns == 1 else f"{turns} lines")
 
 
 def shown(behavior: Behavior, *, stays: bool = False) -> str:
     """Format a behavior for an agent.
 
-    `stays`: the effects of a line that ran out of time were not reverted.
+    `stays`: whether the effects of a line that ran out of time remain.
     """
     text = behavior.text
     if len(text) > SHOWN:

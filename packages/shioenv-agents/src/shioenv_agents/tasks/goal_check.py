@@ -63,7 +63,7 @@ class Verdict:
     extra: tuple[str, ...]
     """Changes that are not in the goal, in the same form.
 
-    It may also contain names in `UNRECORDED`, `UNREADABLE` and `REASON`.
+    Names in `UNRECORDED`, `UNREADABLE` and `REASON` may follow.
     """
 
 
@@ -99,15 +99,15 @@ class Judge:
         - Regular files must hold the goal's content.
         - The output of the last row is compared line by line. Runs of whitespace count as one
           space. Blank lines at the end are ignored.
-        - The rows must reach the goal again when they are repeated. If the output counts,
-          the last row must print it again. Otherwise the task is not passed: the verdict is
-          that on the repetition, and `extra` ends with `REASON`.
+        - The rows must reach the goal again when they are repeated. If the output counts, the last
+          row must print it again. Otherwise the task is not passed: the verdict is the one on the
+          repetition, and `extra` ends with `REASON`.
         - If a command entered the machine (`Terminal.enter`), nothing is repeated. Instead every
           process is ended, and the state observed by the sandbox must match the goal.
         - If the goal is reached, state that patches do not record (`UNRECORDED`) must be unchanged.
-        - If the machine keeps no shell, that state is not compared, and each row was typed after
-          repetitions of the earlier ones. Then every row must have the same effect on the machine
-          when it is repeated.
+        - If the machine keeps no shell, `UNRECORDED` state is not compared. Then each row was typed
+          after repetitions of the earlier rows, and must have the same effect on the machine when
+          it is repeated.
 
         Errors: those of the machine.
         """
@@ -138,8 +138,8 @@ class Judge:
     def _otherwise(self, terminal: Terminal, repeated: Behavior) -> bool:
         """Whether a row had another effect on the machine when it was repeated.
 
-        Files that exist neither at the start nor at the end may have any name. Their number is
-        compared, by directory, permissions and owner.
+        Temporary files exist neither at the start nor at the end, and may have other names in the
+        repetition. Their numbers are compared, by directory, permissions and owner.
         """
         lasting = _names(self._pristine) | _names(repeated.patch.apply(self._pristine))
         return not all(
@@ -312,7 +312,7 @@ class _Date:
 
 
 class _Inside:
-    """Whether a pointer lies at or below one of some places."""
+    """A predicate: whether a pointer lies at or below one of the given places."""
 
     def __init__(self, places: Iterable[str]) -> None:
         self._places = frozenset(map(_dated, places))
@@ -326,7 +326,7 @@ class _Inside:
 
 
 def _dated(place: str) -> str:
-    """Return the pointer of a fact: the four values of a file time are one fact."""
+    """Return the pointer of a fact; the four values of a file time count as one fact."""
     area, *parts = keys(place) or [""]
     if area == "fs" and len(parts) == 2 and parts[1] in DATES:
         return pointer("fs", parts[0], "date")
@@ -342,7 +342,7 @@ def _area(operation: Operation) -> str:
 
 
 def _touched(document: Mapping[str, Any], *patches: ContextPatch) -> dict[str, Any]:
-    """Return the document with only the areas and files that a patch names."""
+    """Return the document with only the areas and files that the patches name."""
     named = [
         keys(place)
         for patch in patches

@@ -1,4 +1,4 @@
-"""Make tasks of records: one of each record with a describable goal and a proved solution."""
+"""Make tasks from records: one for each record with a describable goal and a proved solution."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ from shioenv_agents.tasks.prompt import (
 from shioenv_agents.tasks.task import Goal, Task
 
 _SOURCES = ("shioenv.bash", "shioenv.live", "shioenv_agents.tasks")
-"""Packages whose code affects which tasks are made, in addition to the executor's."""
+"""Packages whose code affects which tasks are made, besides those of the executor."""
 
 LONGEST_OUTPUT: Final = 4000
 """Maximum bytes of an output that a task asks for."""
@@ -76,7 +76,7 @@ GIVEN_AWAY: Final = "its prompt would reveal the solution"
 UNSOLVED: Final = "its solution does not pass"
 IDLE: Final = "doing nothing passes"
 REDUCED: Final = "a part of its solution passes"
-"""The reasons why something makes no task."""
+"""The reasons why a record makes no task."""
 
 Report = Callable[[int, int], None]
 A = TypeVar("A")
@@ -84,7 +84,7 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class MadeTasks:
-    """The tasks that were made, and the reasons for everything else."""
+    """The tasks that were made, and the reasons why the other records made none."""
 
     tasks: list[Task]
     refused: Mapping[str, int]
@@ -101,7 +101,7 @@ def make_tasks(
     kept: Path | None = None,
     report: Report = lambda done, total: None,
 ) -> MadeTasks:
-    """Make tasks of records, in the records' order, and count the reasons for all other records.
+    """Make tasks from records, in order, and count the reasons why other records make none.
 
     A record makes a task if all of this holds:
 
@@ -149,7 +149,7 @@ def make_tasks(
 
 
 def parts_of(kept: Path | None, name: str, plan: object) -> Parts[Task | str]:
-    """Open the tasks made by earlier calls with the same plan and code, by number."""
+    """Open the stored tasks of earlier calls with the same plan and code, by number."""
     digest = plan_digest([plan, EXECUTION, sources_digest(*_SOURCES)])
     return Parts(
         kept,
@@ -170,8 +170,9 @@ def on_machines(
 ) -> list[A]:
     """Run `do` on each task, on its system, and return the results in order.
 
-    `system` is another name of that system. Results in `parts` are reused. Errors: TaskError for a
-    task of another build of the system; those of `find_system`, sandboxes and `do`.
+    `system` overrides the system name in the tasks, if their system is built under another name
+    here. Results in `parts` are reused. Errors: TaskError for a task of another build of the
+    system; those of `find_system`, sandboxes and `do`.
     """
     names = [system or task.system for task in tasks]
     systems = {name: find_system(name) for name in names}
@@ -236,7 +237,7 @@ def sandbox_of(lane: Lane) -> SandboxRunner:
 def make_task(record: Record, machine: SandboxRunner, digest: str = "") -> Task | str:
     """Return the proved task that a record makes, or the reason why it makes none.
 
-    `digest` is the system's, if already known. Errors: those of sandboxes.
+    `digest` is the system's digest, if already known. Errors: those of sandboxes.
     """
     shell_input = Input.from_marked(record.input_args)
     solution = shell_input.text
@@ -317,7 +318,7 @@ def wanted(patch: ContextPatch, before: Context) -> ContextPatch:
 
 
 def _output(shell_input: Input, terminal: Terminal, digests: Mapping[str, str]) -> str | None:
-    """Return the request for the input's output in words; None if the output is no goal.
+    """Return the request for the input's output in words; None if the output cannot be a goal.
 
     If there are several commands, as in `rm x; wc y`, only the last pipeline may print.
     """
@@ -347,7 +348,7 @@ def _output(shell_input: Input, terminal: Terminal, digests: Mapping[str, str]) 
 def goal_of(
     terminal: Terminal, patch: ContextPatch, changed: Mapping[str, str], before: Context
 ) -> Goal:
-    """Return the goal to repeat the effect of a terminal's rows on the machine.
+    """Return the goal that is reached by the same effect on the machine as a terminal's rows had.
 
     `before` is the context before the rows, `patch` their effect, and `changed` the digests of new
     contents. A moved file has a digest only if there is no history and the file can be read.
@@ -402,8 +403,9 @@ def prompt_of(
 def reworded(task: Task, machine: SandboxRunner) -> Task:
     """Return the task with the prompt that this release writes for it, without a certificate.
 
-    Words of a language model before the facts are kept. If the goal cannot be described after the
-    solution has run here, the task is returned unchanged. Errors: those of sandboxes.
+    An introduction by a language model, which precedes the facts, is kept. If the goal cannot be
+    described after the solution has run here, the task is returned unchanged. Errors: those of
+    sandboxes.
     """
     terminal = Terminal(machine, task.cwd, task.history)
     before = terminal.before()
@@ -451,7 +453,7 @@ def _content(draft: Task, terminal: Terminal, name: str, content: bytes | None) 
 def _others(draft: Task, name: str) -> list[str]:
     """Return the words of the solution that may name a file with the content of another one.
 
-    A file whose name the other name extends comes first: `x` of a backup `x~`.
+    Words that are a prefix of `name` come first: `x` for the backup `x~`.
     """
     words = (os.fsencode(word) for word in plain_words(draft.solution))
     others = [one for one in map(name_text, words) if one != name]
@@ -459,7 +461,7 @@ def _others(draft: Task, name: str) -> list[str]:
 
 
 def _is_hard_link(goal: Goal, name: str, other: str) -> bool:
-    """Whether a goal makes a file another name of an existing file, by their numbers of links."""
+    """Whether a goal creates `name` as a hard link to `other`, judging by their link counts."""
     made = [fact.value for fact in goal.facts if fact.names == (name,) and fact.code == "a"]
     links = goal.attributes.get(other, {}).get("links", 1)
     return bool(made) and links > 1 and made[0]["links"] == links

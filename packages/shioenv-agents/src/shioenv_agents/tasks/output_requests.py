@@ -68,7 +68,7 @@ def _words(text: str) -> list[str] | None:
 def _steps(words: Sequence[str], piped: bool) -> list[str] | None:
     """Return the steps of a command; None if it cannot be described.
 
-    Unless the command is `piped`, the first step is a noun: what the others are applied to.
+    Unless the command is `piped`, the first step is a noun, to which the others are applied.
     """
     if words[0] == "find":
         found = None if piped else found_paths(words[1:])

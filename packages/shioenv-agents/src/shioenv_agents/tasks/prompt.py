@@ -51,7 +51,7 @@ _KIND_OF_ATTRIBUTE: Final[Mapping[str, str]] = {
     "perms": "mode", "owner": "owner", "group": "owner", "target": "target", "size": "content",
     **dict.fromkeys(DATES, "time"),
 }  # fmt: skip
-"""The kind of work that changes an attribute of a file. A number of links has none."""
+"""The kind of work for each changed attribute of a file. The number of links has none."""
 
 _AGREEING: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(("archive", "download", "pieces"), frozenset({"created", "content"})),
@@ -59,10 +59,10 @@ _AGREEING: Final[Mapping[str, frozenset[str]]] = {
     "name": frozenset({"moved", "removed"}),
     "owner": frozenset({"owner"}),
 }
-"""The kinds of facts that agree with what a command does; a task needs one of them."""
+"""The kinds of facts that agree with a command, by what it does; at least one is needed."""
 
 IsNow = Callable[[tuple[Any, ...]], bool]
-"""Whether a file time, as returned by `date_of`, is the session's own."""
+"""Whether a file time, as returned by `date_of`, lies in the session."""
 
 
 class Content(NamedTuple):
@@ -111,8 +111,9 @@ def _escaped(character: str) -> str:
 def family(commands: Collection[str], goal: Goal, before: Mapping[str, Any]) -> str:
     """Return the sentence for the kind of work that reaches a goal.
 
-    It depends on the facts of the goal. A single command is more specific, if the facts agree with
-    what it does. `before` is the context at the task's start.
+    The sentence depends on the facts of the goal. If all commands make or change the same thing,
+    and a fact agrees with that, the more specific sentence for the thing is used. `before` is the
+    context at the task's start.
     """
     found: dict[str, dict[str, str]] = {}
     for kind, name, noun in _kinds(goal, before):
@@ -297,7 +298,7 @@ def _whole_file(fact: Fact, is_now: IsNow) -> str:
 
 
 def _entry(name: str, entry: Mapping[str, Any], is_now: IsNow) -> str:
-    """Return the line with everything that a prompt names of a file that is new."""
+    """Return the line with everything that a prompt states about a new file."""
     perms, parts = str(entry["perms"]), ENGLISH["entry"]
     kind = ENGLISH["types"][perms[0]].format(target=file_word(str(entry.get("target") or "")))
     said = [] if perms[0] == "l" else [parts["perms"].format(perms=mode(perms))]
@@ -317,7 +318,7 @@ def _changes(
     """Yield lines for the changes of an existing file; `written`: another line describes its
     content.
 
-    The time of such a file follows from its content.
+    With `written`, a present time of the file needs no line.
     """
     entry = {**was, **attributes}
     kind = str(entry.get("perms", "-"))[0]
@@ -400,7 +401,7 @@ def _of_machine(before: Mapping[str, Any], fact: Fact) -> list[str | None]:
 
 
 def entry_text(text: str) -> str:
-    """Return a value of the machine as it stands between backquotes: literal where possible."""
+    """Return a value of the machine for use between backquotes: literal if possible."""
     return text if _is_shown(text) else word(text)
 
 

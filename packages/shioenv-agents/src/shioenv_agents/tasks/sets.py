@@ -1,7 +1,7 @@
 """A set of certified tasks, made from a seed in rounds, as files and as Harbor folders.
 
-A round draws records, makes tasks of them, composes longer ones, and certifies all. The result of a
-round is one file, so a restarted process resumes with the interrupted round.
+A round draws records, makes tasks from them, composes longer ones, and certifies all. The result of
+a round is one file, so a restarted process resumes with the interrupted round.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SHARE: Final = 0.05
 """Default maximum fraction of the tasks of one line that hold the same command."""
 
 LONGER: Final = 3
-"""The factor of that fraction for longer tasks, which hold several commands each."""
+"""The factor by which `SHARE` is larger for longer tasks, which hold several commands each."""
 
 POOL: Final = 400
 """Maximum tasks of one line from which a round composes longer ones, in each part."""
@@ -135,7 +135,7 @@ class _Gathered:
 
     plan: SetPlan
     known_commands: tuple[str, ...] = ()
-    """The commands of grammars that the system has."""
+    """The commands that have a grammar and exist in the system."""
     tasks: list[Task] = field(default_factory=list)
     parts: list[str] = field(default_factory=list)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -374,7 +374,7 @@ def _of_records(
     gathered: _Gathered,
     means: _Means,
 ) -> MadeTasks:
-    """Make tasks of a round's records, drawn from the commands that are needed more often."""
+    """Make tasks from a round's records, drawn from the commands that are needed more often."""
 
     def report(progress: Progress) -> None:
         if not progress.note:

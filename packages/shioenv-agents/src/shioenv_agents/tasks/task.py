@@ -109,7 +109,7 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=T
     digests: dict[str, str] = field(default_factory=dict)
     """SHA-256 (hex) of regular files that are new, changed or moved, by their names in `fs`.
 
-    A moved file may be missing if the task has a history.
+    If the task has a history, some moved files have no digest.
     """
     output: str | None = None
     """The output of the last row; None: any output."""
@@ -178,7 +178,7 @@ class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     system: str
     """The name of the task's system."""
     system_digest: str
-    """That system's digest."""
+    """The digest of the task's system."""
     certificate: Certificate | None = None
     """The results of `shioenv tasks certify`; None if it was not run."""
     solved_by: dict[str, bool] = field(default_factory=dict)

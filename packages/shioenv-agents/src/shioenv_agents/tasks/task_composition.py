@@ -50,7 +50,10 @@ LINES: Final = (2, 3, 4)
 """The numbers of lines of a composed task, each equally likely."""
 
 ATTEMPTS: Final = 6
-"""Maximum draws for one task: many draws are about the same files, or depend on each other."""
+"""Maximum draws for one task.
+
+Many draws fail, because their tasks concern the same files or depend on each other.
+"""
 
 UNDOING: Final = 12
 """Maximum lines that repair a broken machine. Each is omitted once, to prove that it is needed."""
@@ -69,10 +72,10 @@ def composed_tasks(
 ) -> MadeTasks:
     """Make at most `lines` tasks of several lines and at most `broken` ones of broken machines.
 
-    They are made of the tasks about a state that have no history. Each is proved: its solution
-    passes, while doing nothing fails, and so does the solution without any one of its lines. The
-    result depends only on `seed` and the given tasks. `kept` is as for `make_tasks`. Errors:
-    TaskError for a task of another build; those of `find_system` and sandboxes.
+    They are composed from the tasks that ask for a state and have no history. Each is proved: its
+    solution passes, while doing nothing fails, and so does the solution without any one of its
+    lines. The result depends only on `seed` and the given tasks. `kept` is as for `make_tasks`.
+    Errors: TaskError for a task of another build; those of `find_system` and sandboxes.
     """
     chosen = [one for one in tasks if one.kind is GoalKind.STATE and not one.history]
     if not chosen:
@@ -194,9 +197,9 @@ def _made(
     *,
     kind: str,
 ) -> Task | str:
-    """Return the proved task whose solution are these rows, or the reason why there is none.
+    """Return the proved task that these rows solve, or the reason why there is none.
 
-    `base` provides its start state and its system.
+    `base` provides the start state and the system.
     """
     if not rows:
         return "there is nothing to undo"
@@ -299,7 +302,7 @@ def _composed(
     lane: Lane, asked: tuple[int, tuple[bool, int]], *,
     tasks: Sequence[Task], harms: Sequence[Task], seed: int,
 ) -> Task | str:  # fmt: skip
-    """Make a task of several lines, or of a machine broken by one harm or by a drawn pair."""
+    """Make a task of several lines, or of a machine broken by one or two tasks of `harms`."""
     machine = sandbox_of(lane)
     is_broken, number = asked[1]
     if not is_broken:

@@ -40,7 +40,7 @@ ALTERNATIVES: Final = 10
 """Maximum alternative solutions of a task."""
 
 TRIED: Final = 24
-"""Maximum candidates that are run to find them."""
+"""Maximum candidates that are run to find alternative solutions."""
 
 ORDERS: Final = 6
 """Maximum orders of a solution's lines that are tried."""
@@ -49,8 +49,8 @@ ORDERS: Final = 6
 def reaches(task: Task, behavior: Behavior, before: Context) -> bool:
     """Whether the effect of a behavior since the task's start is exactly the goal.
 
-    Each operation, content and line of the output must equal the goal's. State that ends with the
-    shell counts only if the goal contains it.
+    Each operation, content and line of the output must equal that of the goal. State that ends with
+    the shell counts only if the goal contains it.
     """
     named = {fact.place for fact in task.goal.facts}
 
@@ -88,7 +88,7 @@ def near_misses(task: Task, neighbours: Iterable[str], system: System) -> list[s
 
 
 def _spoiled(task: Task) -> Iterator[str]:
-    """Yield the solution followed by a change of a new file's first byte; for one file at most."""
+    """Yield the solution followed by a change of a new file's first byte, for one file or none."""
     for fact in task.goal.facts:
         if fact.code != "a" or not fact.of_whole_file or fact.value["perms"][0] != "-":
             continue
@@ -267,7 +267,7 @@ def _by_facts(task: Task) -> Iterator[str]:
 
 
 def _done(task: Task, fact: Fact, *, second: bool) -> str | None:
-    """Return a command that achieves a fact; empty if others imply it, None without one."""
+    """Return a command that achieves a fact; empty if other facts imply it, None if none can."""
     if fact.area == "env" and len(fact.names) == 1 and fact.code != "m":
         if fact.code == "r":
             return f"unset {fact.names[0]}"
@@ -334,7 +334,7 @@ def _written(task: Task, name: str, file: str, after: str, *, second: bool) -> s
 
 
 def _shown(prompt: str, name: str) -> str | None:
-    """Return a file's complete content from the fences in a prompt; None if there is none."""
+    """Return a file's complete content from a fenced block in a prompt; None if there is none."""
     for end, how in (("\n", "with"), ("", "without")):
         begin = f"- `{file_word(name)}` contains exactly this text, {how} a newline at the end:\n"
         _, found, rest = prompt.partition(begin)

@@ -1,8 +1,8 @@
 """Inputs as root of a separate virtual machine without any further isolation: the paper's executor.
 
 Process 1 of the guest runs the inputs itself (`native/guest/bare.c`) and speaks a supervisor's
-protocol. It runs in the same machine as the input, which may do anything there. An input can make
-process 1 send arbitrary messages until the machine is restored.
+protocol. An input may do anything in the same machine. It can make process 1 send arbitrary
+messages until the machine is restored.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class BareSandbox(MicrovmSandbox):
 
 
 def _preparation(machine: Machine) -> str:
-    """Return a shell input that replaces an init system and prints nothing."""
+    """Return a shell input that does the work of an init system and prints nothing."""
     lines = ["set -e", "ip link set lo up"]
     faces = machine.interfaces
     renamed = [(n, face.name) for n, face in enumerate(faces) if face.name != f"eth{n}"]

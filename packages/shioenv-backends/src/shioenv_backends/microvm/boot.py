@@ -1,6 +1,6 @@
 """The boot files of a microVM: a kernel, an initramfs and the system's root disk.
 
-    systems/<digest>/microvm/microvm.json   the key in use (a copy of its microvm.json)
+    systems/<digest>/microvm/microvm.json   a copy of the microvm.json of the key in use
     systems/<digest>/microvm/<key>/         vmlinux  initramfs  disk  microvm.json  snapshots/
     kernels/<sha256>.deb                    packages that kernels come from
 
@@ -77,8 +77,8 @@ KERNEL = KernelPackage(
 )
 """Debian's kernel for virtual machines, from trixie-backports.
 
-A sandbox needs 6.6. From 6.16 on, inputs cannot see the file system that a system is stored on
-(`LowerForm`).
+A sandbox needs Linux 6.6. From Linux 6.16 on, inputs cannot see the host's file system that stores
+the system (`LowerForm`).
 """
 
 
@@ -88,8 +88,8 @@ class Microvm:
 
     path: Path
     record: Mapping[str, Any]
-    """The content of `microvm.json`: `key`, `helpers` (their digest), `kernel` (`release`, and
-    `sha256` of the package), `files` (sha256 by name)."""
+    """The content of `microvm.json`: `key`, `helpers` (digest of the helper programs), `kernel`
+    (`release`, and `sha256` of the package), `files` (sha256 by name)."""
 
     @property
     def kernel(self) -> Path:
@@ -118,8 +118,8 @@ class Microvm:
 def find_microvm(system: System) -> Microvm:
     """Return the boot files of the system's machines.
 
-    Errors: SystemNotBuiltError if they were not built, or with other helpers than the installed
-    ones.
+    Errors: SystemNotBuiltError if they were not built, or were built with other helper programs
+    than the installed ones.
     """
     hint = f"shioenv system build {system.name} --microvm"
     try:
@@ -398,8 +398,8 @@ def make_disk(system: System, number: int, image: Path) -> None:
     """Create the image of the declared disk of this number, deterministically for a system.
 
     The disk mounted at / gets the root file system, with the system's own owners. Any other disk
-    gets an empty file system. `image` must be in the system's directory, or where the system's root
-    may write.
+    gets an empty file system. `image` must be in the system's directory, or in a directory that
+    root of the system can write to.
     """
     declared = system.declaration.machine.disks[number]
     instant = int(system.declaration.instant.timestamp())
@@ -417,9 +417,9 @@ def make_disk(system: System, number: int, image: Path) -> None:
         command = ["unshare", "-m", "sh", "-ec", _IN_ORDER, "sh", *command, "-d", "/mnt"]
     _run_mapped([*command, shown], system, instant)
     if declared.mount == "/":
-        # The image depends on its creation time through times of its files and through
-        # `lost+found`, which no system has. Files are identified by number, since names may be
-        # anything.
+        # The image must not depend on its creation time. So the times of files are set, and
+        # `lost+found`, which systems lack, is removed. Files are identified by inode number, since
+        # names may hold any bytes.
         numbers = range(12, 12 + _inodes(system))
         listed = _debugfs(shown, [f"stat <{number}>" for number in numbers], system, instant)
         times = [int(seconds, 16) for seconds in _CHANGED.findall(listed)]
@@ -437,8 +437,8 @@ def make_disk(system: System, number: int, image: Path) -> None:
 def _let_mapped_write(image: Path) -> None:
     """Let root of the user namespace for building images write this image.
 
-    An ordinary user cannot change the image's owner, and makes it world-writable. It is inside
-    `systems`, which only this user can access.
+    An ordinary user cannot change the image's owner, so the image becomes world-writable. It is
+    inside `systems`, which only this user can access.
     """
     if os.geteuid() == 0:
         idmap = find_idmap()
@@ -475,7 +475,7 @@ def _inodes(system: System) -> int:
 _CHANGED = re.compile(rb"^ mtime: (0x[0-9a-f]+)", re.MULTILINE)
 """The line of `debugfs` with the time of a file's last change of content."""
 _AS_CONTENT = ("ctime", "crtime")
-"""Times of a file that are set to that of its content, as the library shows them in namespaces."""
+"""Times that are set to a file's modification time, as the C library shows them in `namespaces`."""
 
 
 def _debugfs(image: str, script: list[str], system: System, instant: int) -> bytes:

@@ -46,7 +46,7 @@ class GuestChannel:
         self._connection.sendall(_HEAD.pack(kind.value, len(body)) + body)
 
     def receive(self, seconds: float) -> tuple[bytes, bytes]:
-        """Return the kind and body of the next frame, complete within so many seconds."""
+        """Return the kind and body of the next frame; wait for it at most `seconds`."""
         until = time.monotonic() + seconds
         kind, length = _HEAD.unpack(self._read(_HEAD.size, until))
         if length > 4 * _LONGEST:

@@ -64,9 +64,9 @@ def firecracker_version() -> str:
 class FirecrackerTemplate:
     """A saved machine: a directory that holds its memory and the state of its devices.
 
-    `kept` is the directory of a machine that was saved before. None: a new, empty directory, next
-    to the boot files of the system's machines. OSError if `kept` holds no machine, or its bytes
-    have changed.
+    `kept` is the directory of a machine that was saved before. With None, a new, empty directory is
+    made next to the boot files of the system's machines. OSError if `kept` holds no machine, or its
+    bytes have changed.
     """
 
     def __init__(self, microvm: Microvm, memory: int, kept: Path | None = None) -> None:
@@ -83,7 +83,7 @@ class FirecrackerTemplate:
         self._place = kept
 
     def machine(self, *, restored: bool) -> FirecrackerMachine:
-        """Start a machine: `restored` from the saved one, or else booting into this template."""
+        """Start a machine: resume the saved one (`restored`), or boot one to be saved here."""
         machine = FirecrackerMachine((find_firecracker(),), self._place)
         if restored:
             machine.restore()
@@ -142,7 +142,7 @@ class FirecrackerMachine:
         return self._channel
 
     def boot(self, microvm: Microvm, memory: int) -> None:
-        """Boot a guest with so many bytes of memory, and wait until it answers."""
+        """Boot a guest with `memory` bytes of memory, and wait until it answers."""
         self._call("PUT", "/machine-config", vcpu_count=1, mem_size_mib=memory // MEBIBYTE)
         self._call(
             "PUT",
@@ -166,7 +166,7 @@ class FirecrackerMachine:
     def save(self) -> None:
         """Write memory and devices to `place`, and end the machine.
 
-        A snapshot closes the connections of a machine. Inputs run only in restored machines.
+        A snapshot closes the connections of a machine, so inputs run only in restored machines.
         """
         self._call("PATCH", "/vm", state="Paused")
         self._call(

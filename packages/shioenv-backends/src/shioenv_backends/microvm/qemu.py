@@ -1,8 +1,8 @@
 """Machines in QEMU: starting, saving, and resuming from the saved state.
 
-A running machine has no file on a disk. Its memory is an anonymous file of the kernel, which QEMU
-writes to while the machine boots. Each machine that resumes from that state has a private copy of
-the memory. Only pages that the machine writes use additional memory.
+The memory of a running machine is an anonymous file of the kernel, not a file on a disk. QEMU
+writes to it while the machine boots. Each machine that resumes from the saved state has a private
+copy of the memory. Only pages that the machine writes use additional memory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CAPABILITY = "x-ignore-shared"
 _KERNEL = "console=ttyS0 quiet panic=-1 reboot=t no_timer_check random.trust_cpu=on"
 """The kernel's command line.
 
-It disables the timer check, which fails on a busy host with a panic.
+It disables the timer check, which causes a panic on a busy host.
 """
 _REFUSED = "obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 
@@ -90,8 +90,9 @@ class Hardware:
 class MachineTemplate:
     """A saved machine: its memory and the state of its devices. Close it after its last use.
 
-    `kept` is a directory that holds both, of a machine that was saved before. None: both are empty.
-    OSError if `kept` does not hold both, or its bytes have changed: it is then removed.
+    `kept` is the directory of a machine that was saved before. With None, memory and state are
+    empty. OSError if `kept` lacks one of them, or its bytes have changed; the directory is then
+    removed.
     """
 
     def __init__(self, hardware: Hardware, kept: Path | None = None) -> None:
@@ -105,7 +106,7 @@ class MachineTemplate:
         self.memory, self.state = open_kept(kept)
 
     def machine(self, *, restored: bool) -> QemuMachine:
-        """Start a machine: `restored` from the saved one, or else booting into this template."""
+        """Start a machine: resume the saved one (`restored`), or boot one to be saved here."""
         return QemuMachine(self, restored=restored)
 
     def keep(self, place: Path) -> None:
@@ -319,9 +320,9 @@ def _date(seconds: int) -> str:
 def accelerator(microvm: Microvm) -> str:
     """Return `kvm` if a guest boots with KVM, else `tcg`, the emulated processor.
 
-    Access to `/dev/kvm` is not sufficient. On some hosts, distribution kernels do not reach their
-    first process, such as virtual machines on a host that rewrites its guests' kernels. The guest
-    is booted once after each start of this host. The result is kept in the cache directory.
+    Access to `/dev/kvm` is not sufficient. On some hosts, such as virtual machines whose own host
+    rewrites its guests' kernels, distribution kernels do not reach their first process. So the
+    guest is booted once after each start of this host. The result is kept in the cache directory.
     """
     if not may_open_kvm():
         return "tcg"

@@ -46,7 +46,7 @@ def save_machine(place: Path, write: Callable[[Path], None]) -> None:
 def open_kept(place: Path) -> tuple[int, ...]:
     """Open the kept files for reading and return descriptors, in the order of `NAMES`.
 
-    OSError if `place` holds nothing, or its bytes have changed: it is then removed.
+    OSError if `place` holds nothing, or its bytes have changed; `place` is then removed.
     """
     opened = _open(place)
     try:

@@ -1,9 +1,9 @@
 """Namespaces in a separate virtual machine: hardware isolation in addition to the kernel's.
 
 A machine boots once, opens the supervisor of the `namespaces` backend, and is saved next to its
-boot files. Every machine that runs inputs resumes from that snapshot. A new one is started as often
-as `Limits.revert` requires, after a run that the supervisor cannot undo, and after a failure of the
-machine.
+boot files. Every machine that runs inputs resumes from that snapshot. A new machine is started as
+often as `Limits.revert` requires, after a run that the supervisor cannot undo, and after a failure
+of the machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from shioenv_backends.microvm.firecracker import firecracker_version as firecrac
 from shioenv_backends.microvm.qemu import Hardware, MachineTemplate, accelerator
 
 _OWN_MEMORY = 192 * MEBIBYTE
-"""Memory that the guest needs in addition to a run's: for its kernel, and for the tree of names."""
+"""Memory in bytes for the guest's kernel and the system's tree, beyond that of a run."""
 STARTING_SECONDS = 120.0
 """Time limit in seconds for starting a supervisor, also on an emulated processor."""
 
@@ -48,10 +48,10 @@ class GuestMachine(Supervisor, Protocol):
 
 
 class AtRest(Protocol):
-    """A template: the saved state of a machine, now or later, from which other machines resume."""
+    """A template: a place for the saved state of a machine, from which other machines resume."""
 
     def machine(self, *, restored: bool) -> GuestMachine:
-        """Start a machine: `restored` from the saved one, or else booting into this template."""
+        """Start a machine: resume the saved one (`restored`), or boot one to be saved here."""
         ...
 
     def keep(self, place: Path) -> None:
@@ -71,8 +71,9 @@ class MicrovmSandbox(NamespaceSandbox):
     _ahead = STARTING_SECONDS
     """Seconds by which a restored machine's own clock is ahead of the declared instant.
 
-    Only for systems whose library shows the declared time to inputs. The tree was made between the
-    two times, as on a host. The library shows a file's content time instead of such a time.
+    Used only if the system's C library shows the declared time to inputs. The system's directory
+    tree is filled between the declared instant and the restored clock. Instead of a time in this
+    period, the library shows the file's modification time.
     """
 
     def __init__(

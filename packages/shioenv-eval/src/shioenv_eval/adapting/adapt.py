@@ -168,10 +168,10 @@ def adapt_inputs(
     """Rewrite inputs for a system: replace names that the system lacks by names that it has.
 
     A file is replaced by a file of the same type. Directories, users, groups, hosts, interfaces,
-    disks and process numbers are replaced by others of their kind. Generic words are replaced by
-    what they describe: `File`, `<file name>`, `$FILE` if nothing sets it. All occurrences of a word
-    in an input and its history get the same replacement. Names that the system has are kept, and so
-    are new names whose directory exists. `sudo` is removed.
+    disks and process numbers are replaced by others of their kind. Generic words (`File`, `<file
+    name>`, or `$FILE` if nothing sets it) are replaced by what they describe. All occurrences of a
+    word in an input and its history get the same replacement. Names that the system has are kept,
+    and so are new names whose directory exists. `sudo` is removed.
 
     Each input is adapted once, in order. With `count`, further rounds follow until there are
     `count` different inputs, or no new ones are found. If `count` is below the number of inputs,
@@ -268,8 +268,8 @@ def _template(question: Question, names: SystemNames) -> _Template | str:
 def _made(roles: Mapping[str, str]) -> Iterator[str]:
     """Yield the files that an input creates, as the input names them.
 
-    A name with a variable, substitution or brace gives the part before it, followed by `*`. A URL
-    gives the last part of its path, or `index.html`.
+    A name with an expansion (variable, substitution, brace) gives the part before the expansion,
+    followed by `*`. A URL gives the last part of its path, or `index.html`.
     """
     for word, role in roles.items():
         text = received_form(word).translate(SHOWN)
@@ -281,7 +281,7 @@ def _made(roles: Mapping[str, str]) -> Iterator[str]:
 
 
 def _elsewhere(commands: Iterable[str], names: SystemNames) -> tuple[str, ...] | None:
-    """Return the directories that commands may change to, including those of `names`.
+    """Return the directories that commands may change into, including those of `names`.
 
     None if the working directory does not change.
     """

@@ -1,4 +1,4 @@
-"""The names of a system that replace names in an input which the system lacks."""
+"""A system's names, as replacements for names in an input that the system lacks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TYPES: Sequence[tuple[str, str]] = (
     (r"\.(?:sh|py|pl|rb|js|awk|bash)|script\w*", "ScriptFile"),
     (r"\.\w{1,5}", "TextFile"),
 )
-"""The system token of a file by its extension; a name without one is a text file."""
+"""The system token of a file by its extension; without an extension it is a text file."""
 
 _DIRECTORY = re.compile(
     r".*(?:dir|directory|directories|folders?)(?:_?\d+|name)?|(?:src|lib|backup|home|downloads?)",
@@ -61,7 +61,7 @@ class SystemNames:
     paths: Sequence[str]
     """The regular files under the start directory, relative to it."""
     cwd: str
-    """The start directory, symbolic links resolved."""
+    """The start directory, with symbolic links resolved."""
     home: str
     """The value of HOME."""
     variables: frozenset[str] = frozenset()

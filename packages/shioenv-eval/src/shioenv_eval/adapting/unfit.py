@@ -105,15 +105,15 @@ def _endless(name: str, rest: Sequence[str], text: str) -> str | None:
 
 
 def _takes_away(traits: Traits) -> bool:
-    """Whether a command moves or removes its operands; removing empty directories is neither."""
+    """Whether a command moves its operands, or removes more than empty directories."""
     return traits.changes == "name" or (traits.removes and "directory" not in traits.roles)
 
 
 def _reads(name: str) -> bool:
     """Whether a program reads the devices that its operands name.
 
-    True for programs without a grammar, and for those whose header declares no paths or opens them.
-    False for programs in `_LOOKING`.
+    True for programs without a grammar, and if the grammar's header declares that the program opens
+    its paths, or declares no paths. False for programs in `_LOOKING`.
     """
     traits = traits_of(name)
     return name not in _LOOKING and (traits is None or traits.opens or not traits.paths)

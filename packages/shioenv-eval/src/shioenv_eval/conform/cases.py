@@ -1,6 +1,6 @@
 """Test cases for an implementation: inputs that cover every option of the grammars.
 
-A stream of cases is systematic where plain samples are random. It contains each option of each
+A stream of cases is systematic, while plain samples are random. It contains each option of each
 grammar alone, then pairs of options. In between it contains operands without options, mistakes,
 composites, and lines that follow other lines in the same shell. Productions that a grammar declares
 volatile are used only for options that have no others.
@@ -46,7 +46,7 @@ input, and several lines in one shell.
 TURNS = (
     OPTION, PAIR, OPTION, OPERANDS, OPTION, MISTAKE, OPTION, COMPOSITE, PAIR, LINES,
 )  # fmt: skip
-"""The kinds of ten consecutive cases (our choice). After the last option, pairs take its turns."""
+"""The kinds of ten consecutive cases (our choice). An exhausted kind is replaced by another."""
 
 ATTEMPTS = 24
 """Maximum number of attempts to write a case with certain options (our choice)."""
@@ -116,7 +116,7 @@ def _is(option: str, argument: Argument) -> bool:
 def given_cases(system: System, questions: Sequence[Question]) -> list[DrawnCase]:
     """Return distinct questions as cases.
 
-    An input whose tokens have another text is one token, so its arguments are not removed.
+    If an input's tokens do not give back its text, it becomes one token: no argument is removed.
     """
     parser = InputParser(load_grammars(versions=system.versions))
     found: dict[tuple[str, tuple[str, ...], str], DrawnCase] = {}
@@ -135,8 +135,8 @@ class CaseStream:
     """A stream of distinct cases on a system; equal arguments give equal streams.
 
     `commands` names grammars and sets of grammars; if empty, `paper`. A longer stream begins with
-    the shorter one. Errors: UnknownGrammarError; UnboundTokenError if the system lacks the values
-    for the only grammar.
+    the shorter one. Errors: UnknownGrammarError; UnboundTokenError if there is only one grammar,
+    and the system lacks values for it.
     """
 
     def __init__(self, system: System, commands: Sequence[str] = (), seed: int = 0) -> None:
@@ -188,7 +188,7 @@ class CaseStream:
             yield from (case for _, case in drawn if case is not None)
 
     def _options_of(self, name: str) -> Iterator[DrawnCase]:
-        """Yield a case for each option of a command, with as few other options as it finds.
+        """Yield a case for each option of a command, with as few other options as possible.
 
         If an option cannot be used alone, options that people combine with it are added (`tar -c
         -f`). This is also done if the option alone is volatile (`curl -s`). If that fails, a random
@@ -245,7 +245,7 @@ class CaseStream:
         random: Random,
         others: Set[str] = frozenset(),
     ) -> DrawnCase | None:
-        """Return a case with exactly these options and the others; None if none was found."""
+        """Return a case whose options are `options` and `others`; None if none was found."""
         writer = self._place.writer(name)
         if writer.grammar.header.volatile and kind != OPTION:
             return None

@@ -1,8 +1,8 @@
-"""Holds a shell to the portable cases of shell-truth: python3 check.py 'bash -c'.
+"""Check a shell against the portable cases of shell-truth: python3 check.py 'bash -c'.
 
 Each case is run as root in a fresh copy of the home tree, in a separate environment. Inputs may
-harm the machine: run this as root of a container that is yours to spoil. The exit status is 0 if
-all are right, 1 if some are not, and 2 where nothing was run.
+harm the machine: run this as root of a disposable container. The exit status is 0 if all cases are
+right, 1 if some are not, and 2 if nothing was run.
 """
 
 from __future__ import annotations

@@ -199,8 +199,8 @@ def compare_with_machine(
     `level` limits the comparison; None: the most detailed level that the predictor supports.
     Missing and late answers count as differences. Answers lost in a crash count as differences too;
     the predictor is then restarted. Answers are kept until the block ends. Errors: those of
-    `find_system`, `truth_of` and `PredictorPool`; PredictorError for a level beyond the
-    predictor's.
+    `find_system`, `truth_of` and `PredictorPool`; PredictorError for a more detailed level than the
+    predictor supports.
     """
     name = predictor_of(against)
     find_predictor(name)

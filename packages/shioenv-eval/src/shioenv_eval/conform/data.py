@@ -126,9 +126,9 @@ def export_truth(
 ) -> TruthData:
     """Write cases with their ground truth to a directory, all or nothing.
 
-    The same choice, system and library versions give the same bytes. A case is portable if a second
-    execution after `ANOTHER_MACHINE` behaves the same. Its input, history and output must not name
-    a path outside the home tree. Errors: those of `find_system` and `truth_of`; OutputExistsError.
+    The same choice, system and library versions give the same bytes. A portable case behaves the
+    same when executed again after `ANOTHER_MACHINE`. Its input, history and output name no path
+    outside the home tree. Errors: those of `find_system` and `truth_of`; OutputExistsError.
     """
     built = find_system(system)
     with new_directory(directory) as temporary:

@@ -127,7 +127,7 @@ def _smaller(
 
 
 def _removed(sides: Sides, before: Sequence[Reduced], after: Sequence[Reduced]) -> list[Reduced]:
-    """Return `after`, or `before` for differences in which the other side still has removed files.
+    """Choose `after` for each difference, or `before` if the other side still has removed files.
 
     A finding's script creates only the remaining files. It would therefore not show a difference
     caused by an `rm` that had no effect.
@@ -192,11 +192,11 @@ def _shown(behavior: Behavior, level: PatchLevel) -> Iterator[str]:
 def reproduction_script(
     finding: CaseFinding, system: System, files: Files, other: Ready, name: str
 ) -> str:
-    """Return a Bash script that reproduces the difference on a Debian root.
+    """Return a Bash script that reproduces the difference, run as root on Debian.
 
-    The script creates the files itself. Its exit status is 0 if the two differ, 1 if they agree, 2
-    if it would overwrite something. If the other side cannot be called from a shell, the script
-    contains its answer.
+    The script creates the files itself. Its exit status is 0 if both sides differ, 1 if they agree,
+    2 if the script would overwrite something. If the other side cannot be called from a shell, the
+    script contains its answer.
     """
     asked = finding.reduced.asked
     classes = ", ".join(sorted(finding.compared.classes))
@@ -251,8 +251,8 @@ changes() {
 }"""
 """Lines of a script that list the changed files.
 
-Times of directories are ignored, since every new entry sets them. `GUARD` is replaced by the
-recorded changes if a side does not change files here.
+Times of directories are ignored, since every new entry sets them. `GUARD` prints the recorded
+changes if the script cannot run the other side.
 """
 
 

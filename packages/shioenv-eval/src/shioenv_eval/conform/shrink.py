@@ -274,10 +274,10 @@ class Files:
     def less(self, reduced: Reduced) -> Iterator[Reduced]:
         """Yield the case with fewer files.
 
-        The first candidates keep no files, and only the files that the case names. Then blocks of
-        half the files, a quarter and so on are removed, down to single files. If a candidate is
-        accepted, the search continues from its position. Finally each file is tried alone once
-        more. If a directory must remain, its contents may still be removed.
+        The first candidate keeps no files, the second only the files that the case names. Then
+        blocks of half the files, a quarter and so on are removed, down to single files. If a
+        candidate is accepted, the search continues from its position. Finally each file is tried
+        alone once more. If a directory must remain, its contents may still be removed.
         """
         start = reduced.asked.cwd
         left = [posixpath.relpath(entry.path, start) for entry in self.left(reduced)]

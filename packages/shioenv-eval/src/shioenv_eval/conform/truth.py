@@ -98,7 +98,7 @@ class CaseMachine:
     def behaviors(self, tasks: Tasks) -> Iterator[tuple[int, Behavior | None]]:
         """Yield the number of each task with the machine's behavior, in order of completion.
 
-        None if its runs disagree, or reached a limit. Errors: those of executors.
+        The behavior is None if the runs disagree or reach a limit. Errors: those of executors.
         """
         return self._executor.map(self._behavior, tasks)
 

@@ -56,7 +56,7 @@ def classes_of(truth: Behavior, said: PredictorAnswer, level: PatchLevel) -> Cla
     """Return the classes in which an answer differs from the machine's behavior.
 
     Empty if it agrees. Outputs are compared as text, with CR LF converted to LF and nothing
-    stripped. Directories in a patch and times count only at the level `full`. At this level
+    stripped. Directories and times in a patch count only at the level `full`. At this level
     contents of files count too if the answer has their digests.
     """
     behavior = said.behavior

@@ -46,7 +46,7 @@ def _keys(path: str) -> list[str]:
 
 
 def _is_content(operation: list[Any]) -> bool:
-    """Whether an operation marks a file of which only the content changed."""
+    """Whether an operation marks a file in which only the content changed."""
     return operation[0] == "=" and len(names := _keys(operation[1])) == 2 and names[0] == "fs"
 
 
@@ -113,7 +113,7 @@ def _parse_answer(document: dict[str, Any]) -> _Behavior | None:
 
 
 def _changed_contents(runs: list[_Behavior]) -> set[tuple[str, str]]:
-    """Return the files of which a run changed only the content, with their entries."""
+    """Return the files in which a run changed only the content, with their entries."""
     found = set()
     for run in runs:
         patch = run.patch or []
@@ -145,7 +145,7 @@ _Operations = frozenset[tuple[str, str, str]]
 
 
 def _reconciled(ours: _Operations, theirs: _Operations) -> _Operations:
-    """Return our operations; the values that our moves add are filled in from theirs."""
+    """Return `ours`, with the values that its moves add filled in from `theirs`."""
     removed = {_text_of(path): path.rpartition("/")[0] for code, path, _ in theirs if code == "r"}
     added = {path: text for code, path, text in theirs if code == "a"}
     moved = {path: text for code, path, text in ours if code == "a" and text in removed}

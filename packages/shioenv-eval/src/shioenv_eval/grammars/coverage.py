@@ -1,8 +1,9 @@
 """Comparison of a grammar's options with those in the target system's help texts.
 
-Help texts come from programs run on that system, so versions agree. For a builtin of bash the input
-is `help NAME`, for a program its own option. `omit` lines of a grammar list options that it omits
-intentionally. `undocumented` lines list options that the help lacks. Both count as excused.
+Help texts come from programs run on that system, so versions agree. `help NAME` prints the help of
+a Bash builtin; a program prints its help by an option. `omit` lines of a grammar list options that
+it omits intentionally. `undocumented` lines list options that the help lacks. Both count as
+excused.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class DescribedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """An input with its segments; `parsed` is False if it could not be read as Bash reads it."""
+    """An input with its segments; `parsed` is False if Bash would reject it."""
 
     text: str
     parsed: bool

@@ -186,7 +186,7 @@ class _DraftedForm:
 def _forms(
     command: str, text: str, manual: str, values: dict[str, str], guessed: list[str]
 ) -> list[_DraftedForm]:
-    """Return one form per usage line of the help or else the manual; at least an empty one."""
+    """Return one form per usage line of the help, else of the manual; at least an empty one."""
     usage = usage_forms(command, text)
     if not any(form.operands for form in usage):
         usage = usage_forms(command, manual) or usage

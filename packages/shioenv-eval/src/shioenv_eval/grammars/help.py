@@ -43,7 +43,7 @@ class HelpOption:
 
 @dataclass(frozen=True, slots=True)
 class Help:
-    """The options of a help text; `accepted` are names in it that a grammar may lack."""
+    """The options of a help text; a grammar is allowed to lack the names in `accepted`."""
 
     options: tuple[HelpOption, ...]
     accepted: frozenset[str] = field(default_factory=frozenset)

@@ -25,8 +25,10 @@ _MOST_WORDS = 150
 """Maximum number of words of a command: a list of operands takes one recursive call per word."""
 
 _MOST_DEEP = 200
-"""Maximum nesting of nonterminals in recognition (our choice): each takes four recursive calls. The
-checker limits their nesting before any text."""
+"""Maximum nesting of nonterminals in recognition (our choice): each takes four recursive calls.
+
+The grammar checker separately limits chains of nonterminals that precede any text.
+"""
 
 _SEPARATED = re.compile(rf"[^,{BLANK} +-][^,{BLANK} ]*")
 _WRITTEN = re.compile(r"(?:<ns>|-)([A-Za-z0-9])|--([A-Za-z0-9][A-Za-z0-9-]*)")
@@ -73,7 +75,10 @@ class _Rules:
         )
 
     def ends(self, symbol: Nonterminal, word: str, offset: int) -> Iterable[int]:
-        """Return the possible ends of a value of the symbol's kind or unbound system token."""
+        """Return the possible ends of the symbol's value.
+
+        An unbound system token accepts any text.
+        """
         kind = self.kind(symbol)
         if self.is_open(symbol):
             return open_ends(word, offset)
@@ -112,9 +117,9 @@ class Recogniser:
     Words are compared as the program receives them, so quotes do not matter. A nonterminal with a
     kind accepts any value of that kind. A system token without values accepts any word.
 
-    Recognition works top-down on complete words, including marks. It terminates because grammars
-    have no left recursion, which the checker refuses. Words that need more than 200 nested
-    nonterminals are not derived.
+    Recognition works top-down on complete words, with their no-space marks (`<ns>`). It terminates
+    because grammars have no left recursion, which the checker refuses. Words that need more than
+    200 nested nonterminals are not derived.
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -181,10 +186,10 @@ class Recogniser:
     def derives_in_some_order(self, words: Sequence[str]) -> bool:
         """Whether these words are derived with their options in some order.
 
-        Programs that permute accept options anywhere, but a grammar with options that exclude each
-        other writes one order. Operands keep their order, and so does every word after `--`.
-        Clusters stay together. With more than 8 options, and for programs that do not permute, only
-        the given order is tried. More than 150 words are never derived.
+        Programs that permute their arguments accept options anywhere, but a grammar whose options
+        exclude each other derives them in one order only. Operands keep their order, and so does
+        every word after `--`. Clusters stay together. With more than 8 options, and for programs
+        that do not permute, only the given order is tried. More than 150 words are never derived.
         """
         if self.derives(words):
             return True
@@ -298,7 +303,7 @@ class _Match:
         return len(self.words[index]) in self.texts(argument, index, 0)
 
     def texts(self, items: _Argument, index: int, offset: int) -> set[int]:
-        """Return the possible end offsets in the word of the items' text from `offset`."""
+        """Return the offsets in a word where the items' text can end if it begins at `offset`."""
         word = self.words[index]
         ends = {offset}
         for item in items:
@@ -324,7 +329,10 @@ class _Match:
 
 
 def open_ends(word: str, offset: int) -> Iterator[int]:
-    """Yield the possible ends of an arbitrary value: no option, without marks and bare blanks."""
+    """Yield the possible ends of an arbitrary value.
+
+    A value is not an option, and contains no mark and no unprotected blank.
+    """
     if word.startswith("-", offset) and not offset:
         return
     for end in range(offset + 1, len(word) + 1):
@@ -334,7 +342,7 @@ def open_ends(word: str, offset: int) -> Iterator[int]:
 
 
 def _starts(word: str, text: str, offset: int) -> bool:
-    """Whether the word has `text` at an offset; its blanks may be protected blanks of the word."""
+    """Whether a word has `text` at an offset; blanks of `text` also match protected blanks."""
     return word.startswith(text, offset) or (
         " " in text and word.startswith(text.translate(PROTECTED), offset)
     )

@@ -77,7 +77,7 @@ sys.exit(done.exit_code & 255)
 class _Mount:
     """A directory of the system, which is mounted in every interpreter.
 
-    Its files are written once, and restored where an input changed them.
+    Its files are written once, and restored if an input changes them.
     """
 
     def __init__(self, bashkit: Any, top: str, entries: Loaded) -> None:
@@ -217,7 +217,7 @@ class Bashkit:
         )
 
     def together(self, ask: Callable[[Q], T], questions: Sequence[Q]) -> list[T]:
-        """Return the result of `ask` for each question; it calls `run` once for each.
+        """Return the result of `ask` for each question; `ask` calls `run` once.
 
         A `FAR` directory is checked after each question that may reach it by text, history or start
         directory, and once at the end. If an undetected change is found, all questions are asked

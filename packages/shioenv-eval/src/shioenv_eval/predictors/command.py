@@ -109,7 +109,7 @@ def _root(system: str) -> dict[str, str]:
 
 
 def _version(words: list[str]) -> str:
-    """Return the program's name, and a digest of it and of a script as its first argument.
+    """Return the program's name, and a digest of its file and of a script in its first argument.
 
     If either of the two changes, it is a different predictor.
     """

@@ -1,7 +1,7 @@
 """Query Cowrie over SSH: one JSON line in and one JSON line out for each input.
 
-It starts and ends the server. Its arguments are the server's program, directory and port. Uses only
-the standard library and paramiko, since it runs in Cowrie's own environment.
+This program starts and ends the server. Its arguments are the server's program, directory and port.
+It uses only the standard library and paramiko, since it runs in Cowrie's own environment.
 """
 
 import base64

@@ -4,7 +4,7 @@ When an input ends, one line of JSON is appended to the file in SHIOENV_COWRIE_C
 ..., "files": {path: [verb, state]}}`. The verb is `added`, `changed` or `removed`; the state of a
 removed file is null.
 
-Uses only the standard library and Cowrie, since it runs in Cowrie's own environment.
+It uses only the standard library and Cowrie, since it runs in Cowrie's own environment.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ LOG = os.environ["SHIOENV_COWRIE_CHANGES"]
 BASE = {}
 """The initial state of each file of the tree, by path; `prepared` fills it."""
 DIGESTS = {}
-"""Digests of initial contents, by identity: copies of the tree share them."""
+"""Digests of initial contents, by `id`: copies of the tree share the objects."""
 DIRECTORIES = []
 """Each directory's list of entries, with the initial entries."""
 

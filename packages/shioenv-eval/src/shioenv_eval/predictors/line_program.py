@@ -61,9 +61,10 @@ class LineProcess:
 
         A program that ended between two questions is restarted first. Errors: those of `make_ready`
         and of `read`. EOFError if the program ends instead of answering. TimeoutError if it does
-        not answer in time. AnswerError if the line is not a JSON object, does not end, or precedes
-        reading the question. AnswerError for an unsolicited line before the question. A second
-        answer that arrives after the next question was read is mistaken for that question's answer.
+        not answer in time. AnswerError if the line is not a JSON object, does not end, or arrives
+        before the program has read the question. AnswerError for an unsolicited line before the
+        question. A second answer that arrives after the next question was read is mistaken for that
+        question's answer.
 
         After each of these errors the program is ended, since its next line could belong to this
         question. It is also ended if `read` raises an AnswerError without a received part.
@@ -148,7 +149,7 @@ class LineProcess:
                     f"the answer exceeds {LONGEST_ANSWER >> 20} MiB without a newline"
                 )
             left = until - time.monotonic()
-            # a timer cannot count the longest waits: a day at a time
+            # the timer has a maximum, so wait for at most a day at a time
             ready = dict(poll.poll(min(max(0.0, left), 86_400.0) * 1e3)) if left > 0 else {}
             if left <= 0:
                 raise TimeoutError
@@ -192,7 +193,7 @@ class LineProcess:
         return process.stdin, process.stdout
 
     def _end(self, patience: float) -> int | None:
-        """End the program and return its status, None if there was none."""
+        """End the program and return its status; None if none was running."""
         if self._process is None:
             return None
         stdin, stdout = self._pipes()

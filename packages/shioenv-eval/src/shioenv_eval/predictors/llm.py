@@ -1,8 +1,8 @@
 """Prompted language models, over any OpenAI-compatible endpoint.
 
-There are two prompts. `paper` is the paper's (Appendix B), filled from the real context before the
-input. `nearest` is ours: it also asks for the exit code and shows the nearest executed inputs.
-Every reply is saved to a file, so that an evaluation can be repeated without the endpoint.
+There are two prompts. `paper` is that of the paper (Appendix B), filled with the real context
+before the input. `nearest` is ours: it also asks for the exit code and shows the nearest executed
+inputs. Every reply is saved to a file, so that an evaluation can be repeated without the endpoint.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ After the DIFF, add <EXIT>N</EXIT>, where N is the exit status. An added file is
 all changes is the current time. If nothing changes, the DIFF is [].
 """
 )
-"""Our instructions: the paper's, with the exit code and the format of new files."""
+"""Our instructions: those of the paper, with the exit code and the format of new files."""
 
 PROMPTS = {"paper": PAPER, "nearest": NEAREST}
 
@@ -222,7 +222,8 @@ def parse_reply(reply: str) -> Behavior:
     """Parse the behavior in a reply.
 
     The output is the text between the first `<OUT>` and the last `</OUT>` before `<DIFF>`. A
-    missing exit code is 0, and one above 255 is 255. Errors: AnswerError, with the readable part.
+    missing exit code counts as 0, and one above 255 as 255. Errors: AnswerError, with the readable
+    part.
     """
     diff = _DIFF.search(reply, max(0, reply.find("</OUT>")))
     head = reply[: diff.start()] if diff else reply

@@ -16,7 +16,7 @@ from shioenv_eval.places import utilities
 
 
 class Trivial:
-    """Predicts for every input no output, no change and exit code 0."""
+    """Predicts no output, no change and exit code 0 for every input."""
 
     version = "1"
     patch_level = PatchLevel.FULL
@@ -61,7 +61,7 @@ class InPlace:
 
     @property
     def shell(self) -> str:
-        """The shell words that run an input by Bash with the program's names first in PATH."""
+        """The shell words that run an input in Bash, with the program's names first in PATH."""
         names = " ".join(map(quoted, self.names))
         program = (
             f"front=$(mktemp -d); for name in {names}; do "
@@ -91,7 +91,7 @@ def in_place(system: System) -> InPlace | None:
 
 
 def _files_of_packages(system: System) -> dict[str, str]:
-    """Return the package of each file, links left out, by resolved path."""
+    """Map the resolved path of each file, except links, to the file's package."""
     found = {}
     for package in system.packages:
         listed = f"/var/lib/dpkg/info/{package}.md5sums"

@@ -16,7 +16,7 @@ from shioenv.system.store import DEVICES, IndexEntry, System
 from shioenv_eval.predictors.line_program import installed
 
 LARGEST = 64 * 1024
-"""Maximum size in bytes of loaded contents; larger files, which are programs, are empty."""
+"""Maximum size in bytes of loaded contents; larger files (programs) are loaded empty."""
 
 
 @dataclass(frozen=True, slots=True)

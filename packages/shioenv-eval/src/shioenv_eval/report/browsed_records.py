@@ -40,8 +40,8 @@ SAID_BY_FLAGS = ("wall_seconds", "output_bytes")
 MATTERS, SOMETIMES, IDLE, UNKNOWN = "m", "s", "i", "u"
 """The influence of an argument on the behavior.
 
-Removing only this argument changes it; only its removal from some sub-inputs does; no removal does;
-unknown.
+In this order: removing only this argument changes the behavior; only its removal from some
+sub-inputs does; no removal does; unknown.
 """
 
 
@@ -181,8 +181,8 @@ def _rows(input_args: Sequence[str]) -> list[Input]:
 def argument_levels(segment: ScoredSegment) -> list[str]:
     """Return the influence of each argument of a segment on the behavior, as far as it is recorded.
 
-    The effects of single arguments determine it if the segment has them. Otherwise the score may: 0
-    means that no argument matters, 1 that each does. Other scores leave it unknown.
+    If the segment has the effects of single arguments, they determine the influence. Otherwise a
+    score of 0 means that no argument matters, and 1 that each does. Other scores leave it unknown.
     """
     if not 0 <= segment.n_arguments <= INPUT_CHARACTERS:
         return []

@@ -73,7 +73,7 @@ def collect_page_data(
 def dataset_html(manifest: Manifest, statistics: Statistics, samples: Samples) -> str:
     """Return the page as HTML.
 
-    It loads nothing; its policy admits only its own style and script.
+    It loads nothing; its content security policy admits only its own style and script.
     """
     from markupsafe import Markup
 

@@ -145,7 +145,7 @@ class GrammarReport:
     parsed_back: int
     """GCS inputs whose text was parsed again."""
     parsed_otherwise: int
-    """GCS inputs among these that parsed to other arguments."""
+    """GCS inputs whose text parsed to other arguments."""
 
     def goals(self) -> Iterator[tuple[str, str, str, bool]]:
         """Yield each goal's description, target and measured value, and whether it is met."""

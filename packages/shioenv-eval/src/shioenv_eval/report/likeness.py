@@ -73,7 +73,8 @@ class Likeness:
     together with its utility. `option_sets_given_utility` is the mean over utilities, weighted by
     people's use of each.
 
-    `normal_forms` are the drawn normal forms, among those of people's single-command inputs.
+    `normal_forms` is the share of the normal forms of people's single-command inputs that were also
+    drawn.
     """
 
     drawn: int

@@ -57,7 +57,7 @@ AuthorizedKeysFile /etc/ssh/accepted_keys
 """
 """Options that override those of the system's sshd_config, also inside `Match`.
 
-The session prints the message of the day and the last login.
+They turn off the message of the day and the last login, since our session prints both.
 """
 
 _SFTP = "Subsystem sftp /usr/lib/openssh/sftp-server\n"

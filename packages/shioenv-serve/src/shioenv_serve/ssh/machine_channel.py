@@ -23,7 +23,7 @@ from shioenv_serve.ssh.uploads import Tap, tap_of
 from shioenv_serve.ssh.visitor_channel import LOST, Ended, House, SshChannel, Visitor, cancel_tasks
 from shioenv_serve.ssh.watch import PromptWatch
 
-_HANGING_UP = 40  # looks at a shell after a hang-up, a twentieth of a second apart
+_HANGING_UP = 40  # checks of a shell after a hang-up, 0.05 s apart
 
 
 class MachineChannel(SshChannel):
@@ -220,7 +220,7 @@ class CommandStream:
             goes_on = goes_on and await wires.write_descriptor(self._channel.fds[number], data)
 
     async def _status(self) -> Ended:
-        """Return how the command ended, as reported on the control socket, otherwise as killed."""
+        """Return how the command ended; without a report on the control socket, it was killed."""
         kept, killed = b"", False
         while data := await wires.read_descriptor(self._talk.fileno()):
             *lines, kept = (kept + data).split(b"\n")

@@ -56,7 +56,7 @@ _SITTER: Final = (
     "( SHLVL=2 exec -a {name} /bin/bash <&9 8>&2 2>&9 ) &\n"
     "printf 'group %d\\n' $! >&9"
 )
-"""Start a background process named in `ps` like a real server's, and print its process group.
+"""Start a background process that looks like a real server's in `ps`; print its process group.
 
 The process reads its command from the control socket, so that no process list shows it. With
 `SHLVL` 1, Bash would read the user's start-up file, because its input is a socket.
@@ -65,7 +65,7 @@ The process reads its command from the control socket, so that no process list s
 _ORDER: Final = (
     f"printf sshd 2>/dev/null >/proc/$$/comm; set -- {{command}}; {RUN}; {SAY_STATUS}; exit\n"
 )
-"""Make that process run a command, with the socket as its input, and print its status."""
+"""Make that background process run a command with the socket as input, and print its status."""
 
 _PLAIN: Final = (
     "( read -ra fields < /proc/$$/stat; from=$((fields[47] + 5)) "

@@ -1,6 +1,6 @@
 """Sessions answered by a model, alone or above a machine, line by line.
 
-The terminal is sshd's: it echoes and edits lines, as for any program that reads lines.
+The visitor types on sshd's terminal, which echoes and edits lines as for any line-based program.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ModelChannel(SshChannel):
         return status
 
     def _is_too_long(self, script: ScriptReader, kept: bytes = b"") -> bool:
-        """Whether an incomplete command, with `kept`, is too long; if so, this is logged."""
+        """Whether an incomplete command and `kept` together are too long; if so, log that."""
         if script.begun + len(kept) <= LONGEST_INPUT and script.parsed <= MOST_PARSED:
             return False
         reason = "the command has more than one line, which a model cannot answer"
@@ -108,7 +108,7 @@ class ModelChannel(SshChannel):
         return True
 
     async def _speak(self, command: str, protocol: str) -> Ended:
-        """Run a transfer protocol in the machine below a model, or answer from its state."""
+        """Serve a transfer protocol from the machine below a model, or from the model's state."""
         shell = await self._shell.do(lambda shell: shell)
         if isinstance(shell, HybridShell):
             words = login_words(self._account, command, self._call.environment, tty=False)
@@ -162,7 +162,7 @@ class ModelChannel(SshChannel):
         return await self._shell.do(look)
 
     async def _piped(self, command: str | None, status: int) -> int:
-        """Answer a command of standard input, and return its exit code; `status` without one."""
+        """Answer a command from standard input, if any; return its exit code, else `status`."""
         if command is None:
             return status
         self.entered(command, False)

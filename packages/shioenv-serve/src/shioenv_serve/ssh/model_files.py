@@ -352,7 +352,7 @@ Writer = Callable[[bytes], Awaitable[object]]
 
 
 class ScpAnswers:
-    """Answer `scp -t` and `scp -f`, the protocol without SFTP, from any thread."""
+    """Answer `scp -t` and `scp -f`, the older protocol of `scp`, from any thread."""
 
     def __init__(
         self, seat: Seat[ModelShell], files: ModelFiles, uploads: Uploads, read: Reader, say: Writer

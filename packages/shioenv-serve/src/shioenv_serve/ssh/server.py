@@ -130,7 +130,8 @@ def _pairs(file: Path) -> frozenset[tuple[str, str]]:
 STARTUPS: Final = (10, 30, 100)
 """The default MaxStartups of sshd, applied to connections before login.
 
-From the first number on, the server drops a share of new ones (percent); from the third on, all.
+From 10 such connections on, the server drops 30% of the new ones. The share rises with their
+number; from 100 on, the server drops all.
 """
 
 CHANNELS: Final = 10
@@ -142,15 +143,15 @@ CHANNELS_ON_AVERAGE: Final = 4
 FILES_OF_A_CONNECTION: Final = 6
 """Files that the server has open for a connection.
 
-Two are the connection and sshd's log, counted twice for connections that begin or end. Two are the
-machine's.
+The connection and sshd's log count twice, since some connections begin while others end. Two files
+are the machine's.
 """
 
 FILES_OF_A_CHANNEL: Final = 9
 """Files that the server has open for a channel.
 
-Three are the visitor's, one the login shell's, two the recordings', and three a command's. A
-further machine with its terminal uses as many as a command.
+Three belong to the visitor, one to the login shell, two to the recordings, and three to a command.
+A further machine with its terminal uses as many as a command.
 """
 
 _TOO_MANY = b"Exceeded MaxStartups\r\n"
@@ -388,7 +389,7 @@ class SshServer:
         self._begin(self._answer(connection))
 
     async def _answer(self, connection: socket.socket) -> None:
-        """Answer PAM whether a password is accepted."""
+        """Answer a question of PAM: whether a password is accepted."""
         with connection:
             connection.setblocking(False)
             loop = asyncio.get_running_loop()

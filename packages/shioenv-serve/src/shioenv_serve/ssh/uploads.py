@@ -285,9 +285,9 @@ class SftpServer:
         self._unanswered: deque[bytes | None] = deque()
         """For each unanswered request, the name of the file that it opens for writing, or None."""
         self._opening = 0
-        """The number of names among them."""
+        """The number of names in `_unanswered`."""
         self._held: deque[tuple[int, bytes]] = deque()
-        """Requests after the first unanswered open request; later open requests lack a body."""
+        """Requests after the first unanswered open request; of open requests, only the kind."""
         self._open: dict[bytes, tuple[str, bytearray]] = {}
         self._over = False
 

@@ -143,7 +143,7 @@ class Visitor:
     machine: VisitorMachine | None = None
     """The machine for commands and for the terminal that was opened first."""
     machines: list[VisitorMachine] = field(default_factory=list)
-    """All machines of the visitor. Each further terminal open at the same time has its own."""
+    """All machines of the visitor. Terminals that are open at the same time have one each."""
     shell: Seat[Shell] | None = None
     """The model's shell that answers in place of a machine."""
     closed: bool = False
@@ -263,7 +263,7 @@ class SshChannel(ABC):
         self._hold_until = 0.0
         visit.channels += 1  # here, because several channels may be waiting to be served
         self._number = visit.channels
-        """The channel's number among the visitor's, from 1."""
+        """The channel's number among all of the visitor's channels, from 1."""
         self._uploads = Uploads(
             house.kept / "uploads", self._brought, self._dropped, visit.room, house.room
         )

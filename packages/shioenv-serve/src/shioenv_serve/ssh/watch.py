@@ -44,8 +44,8 @@ _GET_SESSION = 0x5429  # TIOCGSID
 class Typed:
     """Assemble keys into lines, as far as the keys alone determine them.
 
-    Erasing is followed. Text filled in by history or completion is unknown: `edited` then means
-    that the line that ran may differ.
+    Erased characters are removed. Text filled in by history or completion is unknown: `edited` then
+    means that the line that ran may differ.
     """
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ class LeftMachine:
     answer: str | None
     """The text written as the answer; None if there is none."""
     begun: tuple[FileChange, ...] = ()
-    """Changes from before the attempt, which are not part of the evidence."""
+    """Changes made before the attempt, which are not part of the evidence."""
 
     def reaches(self, goal: Mapping[str, Any]) -> bool:
         """Whether evidence and answer match a folder's goal."""
@@ -46,8 +46,9 @@ def evidence_of(
 ) -> dict[str, Any]:
     """Return the evidence of a machine from the changes of an execution.
 
-    State equal to that after `ignored` is unchanged. `other` names changes besides files: the host
-    name, or any change of the network that the kernel reports.
+    A file counts as unchanged if its entry is the one that it had after the changes in `ignored`.
+    The key `other` names changes besides files: the host name, or any change of the network that
+    the kernel reports.
     """
     was = {change.path: _entry(change, system) for change in settled(ignored)}
     entries: dict[str, Entry | None] = {}
@@ -57,7 +58,7 @@ def evidence_of(
                 entries[os.fsdecode(change.path)] = now
         elif _is_changed(change):
             entries[os.fsdecode(change.path)] = _entry(change, system)
-    for path in map(os.fsdecode, was):  # pristine again
+    for path in map(os.fsdecode, was):  # no longer changed
         entries[path] = pristine_entry(system, path)
     other = []
     if execution.hostname not in (None, system.declaration.machine.hostname.encode()):

@@ -78,7 +78,7 @@ _OTHER: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Variables of Harbor's oracle and of shells in an agent's terminal.
 
-A goal must not depend on them, because either may do the task.
+A goal must not depend on them, because the oracle or such a shell may do the task.
 """
 _NO_CHANGE = {"kind": "changes", "entries": {}, "other": [], "truncated": False}
 
@@ -108,11 +108,11 @@ def export_tasks(
     """Write a folder for each task that Harbor can judge, into a new directory.
 
     The goal is the final state of the machine after the solution, read from outside. A task is
-    refused if files cannot express it (`refusal`), or if it is not proved there. It is proved if
-    the solution passes again, doing nothing fails, and so does the solution without one argument.
-    `image` is the reference of the system's pushed image. Errors: OutputExistsError,
+    refused if files cannot express it (`refusal`), or if it is not proved in this form. It is
+    proved if the solution passes again, doing nothing fails, and so does the solution without one
+    argument. `image` is the reference of the system's pushed image. Errors: OutputExistsError,
     DatasetStorageError, those of sandboxes. UsageError if `image` is no image reference, or the
-    tasks are of several systems, which one image cannot be. TaskError if two tasks share an id, if
+    tasks need several systems, which one image cannot hold. TaskError if two tasks share an id, if
     a task was made on another system, or if no task is left to write.
     """
     tasks = list(tasks)
@@ -264,9 +264,9 @@ def left_by(
 ) -> LeftMachine:
     """Run a line as a solution of a task, and return the final state of the machine.
 
-    The line is run as Harbor's oracle runs a solution. `program` replaces the whole program if it
-    differs from that of `solution_of`. Errors: FolderRefused for a program that does not end; those
-    of sandboxes.
+    The line is run as Harbor's oracle runs a solution. `program` is the complete program to run, if
+    it is not that of `solution_of`. Errors: FolderRefused for a program that does not end; those of
+    sandboxes.
     """
     before = begun(task, machine)
     asyncio.run(_finished(machine, _PREPARE, program or solution_of(task, line)))
@@ -344,7 +344,7 @@ def _instruction(task: Task) -> str:
 
 
 def _refuse_image(image: str, systems: Collection[str]) -> None:
-    """Refuse an image that no Dockerfile can name, or that cannot be every task's. UsageError."""
+    """Raise UsageError for an image that no Dockerfile can name, or that cannot serve all tasks."""
     if not _REFERENCE.fullmatch(image):
         raise UsageError(
             f"--image {image!r} is not an image reference",
@@ -380,7 +380,7 @@ def _checker() -> str:
 
 
 def _collecting() -> str:
-    """Return the hook's command, which Python in the machine runs unless it is intercepted."""
+    """Return the hook's command. Unless it is intercepted, Python in the machine runs it."""
     file = f"{check.ARTIFACTS}/{check.EVIDENCE}"
     return f"{HOOK}\npython3 -I -c {shlex.quote(_checker())} collect {file}"
 

@@ -1,6 +1,6 @@
-"""Certify Harbor folders: answers are judged by a folder's own files, from outside.
+"""Certify Harbor folders: a folder's own files judge answers, outside the machine.
 
-A folder contains its certificate next to its other files. Its digests are of those files.
+A folder contains its certificate next to its other files. The certificate holds their digests.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def certify_folders(directory: Path, out: Path, **options: Any) -> list[Task]:
     """Certify a directory's folders, and return their tasks with the new certificates, in order.
 
     Folders without `faults` are copied into the new directory `out`, each with its certificate.
-    Options and errors are those of `certify_into`; errors of `folders_of`.
+    Options are those of `certify_into`. Errors: those of `certify_into` and `folders_of`.
     """
 
     def write(passed: Iterable[Task]) -> None:
@@ -133,7 +133,7 @@ def folders_of(directory: Path) -> list[Task]:
 
 
 def judge_kind(directory: Path) -> JudgeKind:
-    """Return the judge of a directory's folders, which uses their files from outside."""
+    """Return the judge for a directory's folders; it applies their files outside the machine."""
     return JudgeKind(
         trial=partial(FolderTrial, directory=directory),
         digests=folder_digests,
@@ -150,8 +150,8 @@ def folder_digests() -> tuple[str, str]:
 def altered_files(task: Task, folder: Path) -> list[str]:
     """Return the names of a folder's files that differ from those of `export_tasks`.
 
-    Missing and additional files are included, and so is a goal that is not valid. The image is the
-    one in the folder's Dockerfile. Errors: TaskError.
+    Missing and additional files are included, and so is a goal that is not valid. The comparison
+    assumes the image in the folder's Dockerfile. Errors: TaskError.
     """
     found = _files(folder)
     wanted = static_files(task, _image(found.get(DOCKERFILE)))
@@ -168,8 +168,7 @@ def altered_files(task: Task, folder: Path) -> list[str]:
 class FolderTrial(Trial):
     """Run inputs as Harbor's oracle runs a solution, judged by a folder's goal.
 
-    Whether an input's effect is exactly the goal is determined in a persistent shell, as for a
-    task.
+    A persistent shell determines whether an input's effect is exactly the goal, as for a task.
     """
 
     def __init__(self, task: Task, machine: SandboxRunner, *, directory: Path) -> None:
@@ -287,7 +286,8 @@ def _image(dockerfile: Path | None) -> str | None:
 def _files(folder: Path) -> dict[str, Path]:
     """Return the files of a folder by their names in it, sorted, without following links.
 
-    Errors: TaskError for anything but regular files and directories, and for too much.
+    Errors: TaskError for anything but regular files and directories, and beyond `ENTRIES` or
+    `BYTES`.
     """
     files: dict[str, Path] = {}
     count = size = 0

@@ -1,12 +1,12 @@
-/* Process 1 of a microVM: mounts the system, then runs supervisors for the host over one stream of bytes, a virtio
- * serial port or connections to port 52 of a virtio socket. What a supervisor says there is what it says on any host.
- * Told `bare`, it runs inputs itself, without a supervisor and anything around them (bare.c).
+/* Process 1 of a microVM. It mounts the system, then runs supervisors for the host. The channel is one stream of bytes: a virtio
+ * serial port, or connections to port 52 of a virtio socket. It carries the messages that a supervisor sends on any host.
+ * With the argument `bare`, process 1 runs inputs itself, without a supervisor or namespaces (bare.c).
  *
  * Frames are a kind (u8), a length (u32, little-endian) and a body.
- *   from the host:  O open a supervisor ("INSTANT FORM"), D bytes for it, C end it, P answer,
- *                   T the time (nanoseconds since 1970, i64) and entropy (32 bytes)
- *   to the host:    B it booted (its kernel's release), K what a supervisor keeps ("FORM SUM", or "E<errno> STEP"),
- *                   D bytes of it, C it ended, P the answer
+ *   from the host:  O open a supervisor ("INSTANT FORM"), D bytes for the supervisor, C end the supervisor, P ping,
+ *                   T set the time (nanoseconds since 1970, i64) and add entropy (32 bytes)
+ *   to the host:    B the machine booted (kernel release), K form and checksum of the lower layer ("FORM SUM", or "E<errno> STEP"),
+ *                   D bytes from the supervisor, C the supervisor ended, P answer to a ping
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -36,7 +36,7 @@
 
 #include "agent.h"
 
-#define FIRST_ID "1000000000"  /* what stands for the system's id 0: nobody inside is this machine's root */
+#define FIRST_ID "1000000000"  /* the host id of the system's id 0, so that no process inside is root of this machine */
 #define ID_MAP "0 " FIRST_ID " 65536\n"
 #define PORT 52
 
@@ -114,7 +114,7 @@ static void load_modules(void)
 
 /* ---- the machine ---------------------------------------------------------------------------------- */
 
-/* A user namespace for the ids of a mount. */
+/* Return a descriptor of a user namespace that maps the ids of a mount. */
 static int shifted_ids(void)
 {
     int up[2];
@@ -138,7 +138,7 @@ static int shifted_ids(void)
     return fd;
 }
 
-/* The disk holds the ids that the system itself sees. */
+/* Mount the disk, which holds the ids as the system sees them, with these ids mapped. */
 static void mount_system(void)
 {
     for (int i = 0; i < 1000 && access("/dev/vda", F_OK); i++) usleep(10000);
@@ -151,7 +151,7 @@ static void mount_system(void)
     close((int)shifted.userns_fd);
 }
 
-/* The first mount cannot be pivoted away from: what is in it moves to another. */
+/* Mount the first root's content again as a new root, because pivot_root fails on the first one. */
 static void leave_first_mount(void)
 {
     need(mount("/", "/new", NULL, MS_BIND | MS_REC, NULL), "mount the root again");
@@ -161,7 +161,7 @@ static void leave_first_mount(void)
     need(chdir("/"), "enter the root");
 }
 
-/* What the declared machine's limits are at most. */
+/* Raise the resource limits to the maximum that a machine can declare. */
 static void raise_limits(void)
 {
     for (int i = 0; i < (int)RLIM_NLIMITS; i++) {
@@ -210,7 +210,7 @@ static void set_time(const char *body, size_t length)
 
 /* ---- supervisors ---------------------------------------------------------------------------------- */
 
-/* Starts the sandbox program beside the system; the socket that it talks over, and in `process` who it is. */
+/* Start the sandbox program next to the system. Return its control socket, and store its process id in `process`. */
 static int start(pid_t *process, char *const *arguments)
 {
     int pair[2];
@@ -234,7 +234,7 @@ static int start(pid_t *process, char *const *arguments)
     _exit(127);
 }
 
-/* A line and the descriptors that come with it: how many. */
+/* Receive a line and the descriptors sent with it. Return the number of descriptors. */
 static int receive_line(int from, char *line, size_t room, int *descriptors)
 {
     size_t length = 0;
@@ -266,8 +266,8 @@ static void end_supervisor(void)
     send_frame('C', NULL, 0);
 }
 
-/* What the host does for its own sandboxes (`sandbox/namespaces/lower.py`): one process makes what is kept, the
- * next one is the supervisor. */
+/* Open a supervisor as the host does for its own sandboxes (`sandbox/namespaces/lower.py`): one process makes the lower
+ * layer, and the next one is the supervisor. */
 static void open_supervisor(char *asked)
 {
     char *instant = strtok(asked, " "), *form = strtok(NULL, " ");
@@ -319,7 +319,7 @@ static bool take_frame(void)
     return true;
 }
 
-/* Until the host lets go of the channel. */
+/* Pass data between host and supervisor until the host closes the channel. */
 static void serve(void)
 {
     for (;;) {
@@ -364,7 +364,7 @@ static void listen_for_host(void)
     need(listen(listener, 8), "listen");
 }
 
-/* One connection after the other: what runs here outlives them. A host that lets go of a port ends the machine as well. */
+/* Accept the next connection; a running supervisor outlives connections. With a serial port, the host also ends the machine. */
 void reconnect(void)
 {
     if (listener < 0) {
@@ -377,7 +377,7 @@ void reconnect(void)
     send_frame('B', kernel.release, strlen(kernel.release));
 }
 
-/* Arguments: `serial` or `vsock`, then perhaps `bare`. */
+/* Arguments: `serial` or `vsock`, and optionally `bare`. */
 int main(int argc, char **argv)
 {
     bool bare = argc > 2 && !strcmp(argv[2], "bare");

@@ -1,4 +1,4 @@
-/* What both ways to run inputs in a microVM share: process 1, its channel to the host, its file systems. */
+/* Functions of process 1 shared by both ways to run inputs in a microVM: the channel to the host, and the file systems. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,22 +6,22 @@
 
 #define LONGEST (1u << 20)  /* bytes of a frame's body: both sides send long messages in pieces */
 
-extern char frame[LONGEST];  /* the body of the last frame, a NUL behind it */
+extern char frame[LONGEST];  /* the body of the last frame, followed by a NUL */
 
-/* The next frame's kind, or 0 where the connection ended. The time is set and a ping answered before it is returned. */
+/* Return the next frame's kind, or 0 if the connection ended. Frames T and P are handled before they are returned. */
 char receive_frame(size_t *length);
 void send_frame(char kind, const void *body, size_t length);
-/* Waits until the host is there again. */
+/* Wait until the host connects again. */
 void reconnect(void);
 
-/* Ends the machine where `result` is below 0. */
+/* End the machine if `result` is below 0. */
 void need(long result, const char *what);
-/* Writes a line on the console. */
+/* Write a line on the console. */
 void say(const char *what);
-/* Writes to a file of the kernel's. */
+/* Write to a file of /proc or /sys. */
 void put(const char *path, const char *text);
 
-/* Makes the disk the root of everything, and runs inputs there for ever (bare.c). The name of this program, as `ps` shows
- * it, is in `argv`. */
+/* Make the disk the root file system; then run inputs there without end (bare.c). `argv` holds the program's name that `ps`
+ * shows. */
 void mount_bare(void);
 void serve_bare(int argc, char **argv) __attribute__((noreturn));

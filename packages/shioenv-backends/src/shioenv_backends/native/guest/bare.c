@@ -1,9 +1,9 @@
-/* Inputs as root of the machine itself: a fresh bash below process 1, on the disk that was mounted as the root, with the
- * devices and processes of the machine and nothing around it but a clock that shows the declared uptime. It says what a
- * supervisor says (around/protocol.h), but for the state of the shell. The machine is good for one input: the host
- * restores it before the next.
+/* Run inputs as root of the machine itself. Each input runs in a fresh bash, a child of process 1. Its root is the disk, and it
+ * sees the machine's devices and processes. Its only namespace is a time namespace, which shows the declared uptime. Replies have
+ * the format of a supervisor's (around/protocol.h), without the state of the shell. The host restores the machine before each
+ * further input.
  *
- * The first request prepares the machine. Its end is what later requests are compared with. */
+ * The first request prepares the machine. Later runs are compared with the state after it. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -43,18 +43,18 @@
 #include "agent.h"
 
 #define SHELL_PID 1000
-#define LOOK_NS 50000000ll       /* between two looks at what a run uses */
-#define PIECE (1u << 18)         /* bytes of a frame that the host takes at most are four of it */
-#define RECORDS_MAX (32u << 20)  /* bytes of records: what is past them is truncated */
+#define LOOK_NS 50000000ll       /* nanoseconds between two measurements of a run */
+#define PIECE (1u << 18)         /* bytes of a frame; the host accepts up to four times as many */
+#define RECORDS_MAX (32u << 20)  /* bytes of recorded changes; further ones are omitted */
 #define WHOLE_FILE_MAX (64 << 20) /* of larger files only the data is hashed, as in around/scan.c */
 
-int control;  /* what the configuration is read from: the channel, whose bytes come in frames */
+int control;  /* the source of the configuration; here `read_all` reads the channel's frames instead */
 
-/* ---- what the host says ----------------------------------------------------------------------------- */
+/* ---- messages of the host --------------------------------------------------------------------------- */
 
 bool read_all(int fd, void *bytes, size_t length)
 {
-    static size_t at, held;  /* of the last frame */
+    static size_t at, held;  /* offsets in the last frame */
     (void)fd;
     for (char *to = bytes; length;) {
         if (at == held) {
@@ -88,11 +88,11 @@ void die(const char *format, ...)
 
 /* ---- the machine ------------------------------------------------------------------------------------ */
 
-static int root = -1, memory = -1;  /* detached copies of / and /dev/shm: nothing that an input mounts is in them */
+static int root = -1, memory = -1;  /* detached copies of / and /dev/shm, without the mounts that an input makes */
 static int proc = -1, child_list = -1, events = -1, network_events[2] = {-1, -1}, ended = -1;
 static int used_time = -1, used_memory = -1;
 
-/* Who logged in where a declared process belongs to, which `last` asks: it lies beside the system. */
+/* The login users (loginuid) of declared processes, read from a directory next to the system; `last` shows them. */
 static struct login { pid_t process; char user[16]; } logins[64];
 
 static void read_logins(void)
@@ -132,7 +132,7 @@ void mount_bare(void)
     for (int i = 0; i < 4; i++) need(symlink(links[i][0], links[i][1]), links[i][1]);
 }
 
-/* Hears of every change of the network, so that the host asks for it where there was one. */
+/* Subscribe to changes of the network, so that the host reads its state only after a change. */
 static int listen_for(int family, unsigned groups)
 {
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, family);
@@ -147,14 +147,14 @@ static bool has_news(int fd)
     return fd >= 0 && poll(&(struct pollfd){fd, POLLIN, 0}, 1, 0) > 0;
 }
 
-/* Forgets what was heard so far. */
+/* Discard pending notifications. */
 static void forget(int fd)
 {
     static char block[1 << 16];
     while (read(fd, block, sizeof block) > 0 || errno == ENOBUFS) {}
 }
 
-/* Real processes with the declared numbers, names and users, which `who` and `kill` look for; they do nothing. */
+/* Start idle processes with the declared ids, names and users, so that `who` and `kill` find them. */
 static void start_declared(char *name, size_t room)
 {
     for (uint32_t i = 0; i < config.n_processes; i++) {
@@ -165,7 +165,7 @@ static void start_declared(char *name, size_t room)
         long child = syscall(SYS_clone3, &arguments, sizeof arguments);
         if (child < 0) say(who->name);
         if (child) continue;
-        static const int other_meanings[] = {SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};  /* than an end, to most of them */
+        static const int other_meanings[] = {SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};  /* most daemons do not end by them */
         for (unsigned j = 0; j < sizeof other_meanings / sizeof *other_meanings; j++) signal(other_meanings[j], SIG_IGN);
         memset(name, 0, room);
         strncpy(name, who->name, room);
@@ -185,8 +185,8 @@ static int64_t now_ns(clockid_t clock)
     return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
-/* The machine has been up for as long as is declared: a time namespace for what it runs next. In whole milliseconds of
- * real time, as every sandbox has it (`renew_clock` of inside/server.c). */
+/* Create a time namespace with the declared uptime for the next child. It starts at a whole millisecond of real time, as in
+ * other sandboxes (`renew_clock` in inside/server.c). */
 static bool set_uptime(void)
 {
     char text[128];
@@ -218,7 +218,7 @@ static void put_number(const char *path, long number)
 
 /* ---- what a run changed ----------------------------------------------------------------------------- */
 
-/* A path and what it was. */
+/* A path and its attributes. */
 struct seen { char *path, *target; struct change status; int64_t ctime_ns; };
 struct tree { struct seen *all; size_t count, room; };
 static struct tree pristine;
@@ -240,7 +240,7 @@ static void look_at(struct tree *tree, int directory, const char *name, const ch
         .status = {
             .mode = status.stx_mode, .uid = status.stx_uid, .gid = status.stx_gid, .links = status.stx_nlink,
             .size = status.stx_size, .seconds = status.stx_mtime.tv_sec, .nanoseconds = status.stx_mtime.tv_nsec,
-            /* a number that is given again is that of a file made at another time */
+            /* the birth time distinguishes files with a reused inode number */
             .inode = status.stx_ino ^ ((uint64_t)status.stx_btime.tv_sec * 1000000000 + status.stx_btime.tv_nsec) * 0x9e3779b97f4a7c15u,
             .major = status.stx_rdev_major, .minor = status.stx_rdev_minor,
         },
@@ -275,7 +275,7 @@ static struct tree everything(void)
     return tree;
 }
 
-static int64_t scan_until;  /* of this process's processor time */
+static int64_t scan_until;  /* limit in nanoseconds of this process's processor time */
 
 static bool is_over(void) { return now_ns(CLOCK_PROCESS_CPUTIME_ID) > scan_until; }
 
@@ -322,7 +322,7 @@ static void tell(char kind, const struct seen *seen)
     if (has_digest) buffer_add(&changes, hash, sizeof hash);
 }
 
-/* Appends what differs from the pristine machine; what has to be said of that. */
+/* Append the changes since the pristine state, and return flags for the reply. */
 static uint32_t compare(uint32_t processor_ms)
 {
     scan_until = now_ns(CLOCK_PROCESS_CPUTIME_ID) + processor_ms * 1000000ll;
@@ -339,17 +339,17 @@ static uint32_t compare(uint32_t processor_ms)
         if (changed && order <= 0) tell('B', before);
         if (changed && order >= 0) tell('A', after);
         if (changed && (length > RECORDS_MAX || is_over())) {
-            changes.length = length;  /* half of it would say what is not so */
+            changes.length = length;  /* half of a change would be wrong */
             return flags | REPLY_CHANGES_TRUNCATED | (is_over() ? REPLY_SCAN : 0);
         }
         old += order <= 0;
         new += order >= 0;
     }
-    return flags;  /* what was allocated is gone with the machine */
+    return flags;  /* allocated memory is not freed, because the machine ends */
 }
 
-/* From now on a run is compared with what is there. Whatever may change a file of the disk is told: to look at all of
- * them takes long. */
+/* Record the pristine state, and subscribe to changes of the disk's files. Without a notification the slow search for changes is
+ * skipped. */
 static void remember(void)
 {
     pristine = everything();
@@ -362,7 +362,7 @@ static void remember(void)
     network_events[1] = listen_for(NETLINK_NETFILTER, 1u << (7 /* NFNLGRP_NFTABLES */ - 1));
 }
 
-/* Whether the memory's file system may have changed is not told: it is looked at each time, and holds little. */
+/* Whether /dev/shm may have changed. It has no notifications, but is small enough to be read after each run. */
 static bool memory_changed(void)
 {
     struct tree now = {0};
@@ -384,7 +384,7 @@ static uint64_t field(const char *text, const char *name)
     return at ? strtoull(at + strlen(name), NULL, 10) : 0;
 }
 
-/* What the whole machine uses. */
+/* Return the resource usage of the whole machine. */
 static struct use use_now(void)
 {
     static char text[1 << 12];
@@ -395,7 +395,7 @@ static struct use use_now(void)
     char *at = text + strcspn(text, " ");
     for (int i = 0; i < 8; i++) {
         uint64_t ticks = strtoull(at, &at, 10);
-        if (i != 3 && i != 4) use.busy_ticks += ticks;  /* idle, and waiting for a disk */
+        if (i != 3 && i != 4) use.busy_ticks += ticks;  /* except idle, and waiting for a disk */
     }
     length = pread(used_memory, text, sizeof text - 1, 0);
     text[length < 0 ? 0 : length] = 0;
@@ -404,7 +404,7 @@ static struct use use_now(void)
     return use;
 }
 
-/* The kernel's own threads count towards its bound, and as many may have come before forking failed and be gone at a look. */
+/* Tolerance of the check for the process limit: kernel threads that counted when a fork failed may have ended before the check. */
 enum { KERNEL_THREADS = 8 };
 
 static uint64_t more(uint64_t now, uint64_t before) { return now > before ? now - before : 0; }
@@ -417,7 +417,7 @@ static uint32_t past_limits(const struct request *request, const struct use *bef
     return more(now.bytes, before->bytes) > request->memory_max ? REPLY_MEMORY : 0;
 }
 
-/* What a child says where its input never ran. */
+/* The message of a child that could not execute bash. */
 struct refusal { uint32_t stage; int32_t error; };
 
 static void __attribute__((noreturn)) refuse(int said, uint32_t stage)
@@ -459,15 +459,15 @@ static bool open_terminal(int ends[2])
     return ends[1] >= 0;
 }
 
-/* Who reads from a terminal finds the end of the file, as in /dev/null. */
+/* Write an end-of-file character: programs that read from the terminal find an end of file, as in /dev/null. */
 static void offer_end_of_file(int master)
 {
-    if (write(master, "\4", 1) < 0) return;  /* full: there are enough */
+    if (write(master, "\4", 1) < 0) return;  /* the buffer is full of them */
 }
 
 struct channel { int fd; struct buffer kept; uint64_t seen; };
 
-/* Reads once; false at end of file. */
+/* Read once; return false at end of file. */
 static bool read_channel(struct channel *channel, uint32_t keep)
 {
     static char bytes[1 << 16];
@@ -486,7 +486,7 @@ static void let_go(int *fd)
     *fd = -1;
 }
 
-/* As an init does: of all that ended. Whether the shell is among them. */
+/* Reap all ended processes, as an init does. Return whether the shell is among them. */
 static bool reap(pid_t shell, int32_t *of_shell)
 {
     bool found = false;
@@ -500,7 +500,7 @@ static bool reap(pid_t shell, int32_t *of_shell)
     return found;
 }
 
-/* The children of this process, as numbers with a space behind each. Those of before a run are the machine's own. */
+/* Return the ids of this process's children, each followed by a space. Children from before a run belong to the machine. */
 static const char *read_children(void)
 {
     static char text[1 << 13];
@@ -511,7 +511,7 @@ static const char *read_children(void)
 
 static char own[1 << 13];
 
-/* Whether a process that the run started is left. Whoever outlives its parent is a child of this process. */
+/* Whether a process of the run still exists. A process that outlives its parent becomes a child of this process. */
 static bool is_outlived(void)
 {
     const char *now = read_children();
@@ -527,25 +527,25 @@ static bool is_outlived(void)
 
 struct feed { int fd; const uint8_t *next; size_t left; };
 
-/* With fewer looks than these the last half of a run's time means nothing. */
+/* The last half of a run's time counts only in runs with at least so many measurements. */
 enum { MANY_LOOKS = 10 };
 
-/* A moment of a run, and how much the processor had worked by then. */
+/* A time in a run, and the processor ticks used until then. */
 struct moment { int64_t ns; uint64_t busy_ticks; };
 
-/* Whether the machine slept nearly always since then. */
+/* Whether the machine was idle for nine tenths of the time between two moments. */
 static bool slept_since(const struct moment *then, const struct moment *now)
 {
     return more(now->busy_ticks, then->busy_ticks) * 10 <= (uint64_t)(now->ns - then->ns) / 10000000;
 }
 
-/* Watches one run to its end: input, output, time, memory, and what outlives the shell. */
+/* Monitor one run to its end: input, output, time, memory, and processes that outlive the shell. */
 static void watch(const struct request *request, pid_t shell, const struct use *before, struct channel *channels,
                   struct feed *feed, int *slave, struct reply *reply)
 {
     int64_t start = now_ns(CLOCK_MONOTONIC), deadline = start + request->wall_ms * 1000000ll, next_look = start + LOOK_NS;
     struct moment began = {start, before->busy_ticks}, half = began;
-    bool shell_ended = false, killed = false, keep = request->flags & REQUEST_KEEP;  /* what that one left goes on */
+    bool shell_ended = false, killed = false, keep = request->flags & REQUEST_KEEP;  /* background processes continue */
     int open_channels = (channels[0].fd >= 0) + (channels[1].fd >= 0);
     while (!shell_ended || open_channels || (!keep && !killed && is_outlived())) {
         struct pollfd watched[4] = {{channels[0].fd, POLLIN, 0}, {channels[1].fd, POLLIN, 0}, {ended, POLLIN, 0}, {feed->fd, POLLOUT, 0}};
@@ -568,7 +568,7 @@ static void watch(const struct request *request, pid_t shell, const struct use *
             if (last < deadline) deadline = last;
         }
         if (killed) {
-            if (n == 0) return;  /* what holds the output outlives every kill */
+            if (n == 0) return;  /* the process that holds the output cannot be killed */
             continue;
         }
         now = now_ns(CLOCK_MONOTONIC);
@@ -611,7 +611,7 @@ static void answer(struct reply *reply, struct channel *channels, uint32_t keep)
     send_data(message.bytes, message.length);
 }
 
-/* Starts the shell: its number, or -1 where the reply says why it never ran. */
+/* Start the shell. Return its process id, or -1 after an error, which is stored in the reply. */
 static pid_t start(char *directory, char *text, const int streams[3], bool terminal, struct reply *reply)
 {
     int said[2];
@@ -633,7 +633,7 @@ static pid_t start(char *directory, char *text, const int streams[3], bool termi
     return shell;
 }
 
-/* What is left of a run in the machine, by what its end says. */
+/* Return flags for the changes and full file systems that a run left in the machine. */
 static uint32_t traces(const struct request *request)
 {
     uint32_t flags = 0;
@@ -645,7 +645,7 @@ static uint32_t traces(const struct request *request)
     if (has_news(network_events[0]) || has_news(network_events[1])) flags |= REPLY_NETWORK;
     if (has_news(events) || memory_changed()) flags |= compare(request->scan_ms);
     if (!fstatvfs(root, &disk)) {
-        if (disk.f_bfree <= disk.f_blocks / 50 + 256) flags |= REPLY_DISK;  /* what ext4 keeps for itself is in it */
+        if (disk.f_bfree <= disk.f_blocks / 50 + 256) flags |= REPLY_DISK;  /* including ext4's reserved blocks */
         if (!disk.f_ffree) flags |= REPLY_INODES;
     }
     return flags;
@@ -660,7 +660,7 @@ static void run(const struct request *request, char *directory, char *text, cons
     bool first = !pristine.count, keep = request->flags & REQUEST_KEEP;
     int out[2] = {-1, -1}, err[2] = {-1, -1}, in[2] = {-1, -1};
     if (!first && !writable) {
-        /* before, the disk was as it was made: what is saved with the machine fits it for ever */
+        /* until here it was read-only, so the saved machine's cache always matches the disk image */
         need(mount(NULL, "/", NULL, MS_REMOUNT, ""), "make the root writable");
         writable = true;
         forget(events);
@@ -683,7 +683,7 @@ static void run(const struct request *request, char *directory, char *text, cons
     put_number("sys/kernel/ns_last_pid", SHELL_PID - 1);
     reply.started_ns = now_ns(CLOCK_REALTIME);
     pid_t shell = start(directory, text, (int[]){in[0], out[1], separate ? err[1] : out[1]}, terminal, &reply);
-    int slave = terminal ? out[1] : -1;  /* letting go of it before the shell has ended would be hanging up */
+    int slave = terminal ? out[1] : -1;  /* closing it before the shell has ended would hang up */
     if (!terminal) close(out[1]);
     let_go(&err[1]);
     let_go(&in[0]);

@@ -1,8 +1,8 @@
 /* Process 1 of the namespaces that sshd runs in. Starts `sshd -i -e` for each connection that it is sent.
  *
- * keeper NUMBER SSHD: the descriptor NUMBER is a SOCK_SEQPACKET socket to the server. First the keeper makes the two sockets that sshd's modules
- * and the login shell call, and sends them. Then it takes messages: the connection's name, with two descriptors: the
- * connection, and where sshd's log goes. At the end of the socket the keeper ends, and the kernel ends all that is inside. */
+ * keeper NUMBER SSHD: the descriptor NUMBER is a SOCK_SEQPACKET socket to the server. First the keeper makes the two sockets to which
+ * sshd's modules and the login shell connect, and sends them. Then each message starts an sshd: it holds the connection's name and two
+ * descriptors, the connection and the log. When the server closes the socket, the keeper ends, and the kernel ends all processes inside. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -38,7 +38,7 @@ static int listening(const char *path)
     return fd;
 }
 
-/* Exchanges a short text and two descriptors; the length of the text. */
+/* Send or receive a short text and two descriptors; return the length of the text. */
 static ssize_t exchange(char *text, size_t length, int fds[DESCRIPTORS], int sends)
 {
     union {

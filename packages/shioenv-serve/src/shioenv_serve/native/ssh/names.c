@@ -1,6 +1,6 @@
 /* libnss_front.so.2: every name of a user exists. Runs on the C library of a system, and is linked against none.
  *
- * "passwd: files front" asks it for the names that the small root's own file lacks. */
+ * With "passwd: files front", it resolves the names that the passwd file of sshd's small root lacks. */
 #include <errno.h>
 #include <nss.h>
 #include <pwd.h>

@@ -1,7 +1,7 @@
-/* pam_front.so: asks the server whether a password passes. Runs on a system's libraries, and is linked against none.
+/* pam_front.so: asks the server whether a password is accepted. Runs on a system's libraries, and is linked against none.
  *
- * The time of an answer is that of pam_unix: one yescrypt, and the delay that libpam makes of two seconds for a refusal. Nothing
- * of the answer's time depends on the name. */
+ * An answer takes as long as one of pam_unix: one yescrypt hash, and after a refusal libpam's delay of about two seconds. The time
+ * does not depend on the name. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 #include "calls.h"
 
-/* Of libpam and libcrypt, whose headers need not be there. */
+/* Declarations of libpam and libcrypt, whose headers may be missing. */
 enum { PAM_SUCCESS = 0, PAM_AUTH_ERR = 7, PAM_USER = 2, PAM_AUTHTOK = 6 };
 typedef struct pam_handle pam_handle_t;
 int pam_get_item(const pam_handle_t *, int, const void **);
@@ -22,7 +22,7 @@ int pam_putenv(pam_handle_t *, const char *);
 char *crypt_r(const char *, const char *, void *);
 
 enum { REFUSAL_MICROSECONDS = 2000000, PATIENCE_SECONDS = 5, MOST = 8192, SPACE = 65536 };
-static const char SETTING[] = "$y$j9T$F5Jx5fExrKuPp53xLKQ..1$";  /* the cost of Debian's own passwords */
+static const char SETTING[] = "$y$j9T$F5Jx5fExrKuPp53xLKQ..1$";  /* with the cost of Debian's password hashes */
 
 static size_t put(char *text, size_t used, const char *field)
 {
@@ -77,7 +77,7 @@ int pam_sm_acct_mgmt(pam_handle_t *handle, int flags, int count, const char **wo
     return pam_sm_setcred(handle, flags, count, words);
 }
 
-/* The login shell is told which connection it belongs to. */
+/* Pass the name of the connection to the login shell. */
 int pam_sm_open_session(pam_handle_t *handle, int flags, int count, const char **words)
 {
     static const char name[] = CONNECTION "=";

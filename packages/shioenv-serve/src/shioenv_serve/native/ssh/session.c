@@ -1,7 +1,7 @@
-/* Everybody's login shell: hands its descriptors to the server, and ends as the server says.
+/* The login shell of all users. It passes its descriptors to the server, and ends with the status or signal that the server sends.
  *
- * One message holds fields that end with NUL: "tty" or "", the number of words, the words, the environment. With it go descriptors
- * 0, 1 and 2. Afterwards the shell sends "w" for a changed size and "k SIGNAL" for a signal. The server answers once:
+ * One message holds fields that end with NUL: "tty" or "", the number of words, the words, the environment. Descriptors 0, 1 and 2
+ * are sent with it. Afterwards the shell sends "w" for a changed window size and "k SIGNAL" for a signal. The server answers once:
  * "x STATUS" or "s SIGNAL". No data passes through this program. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -56,7 +56,7 @@ static void hand_over(int fd)
     if (sendmsg(fd, &message, MSG_NOSIGNAL) < 0) exit(FAILED);
 }
 
-/* Ends as the server says. */
+/* End by the signal in the answer, or return its status. */
 static int ended(const char *answer)
 {
     int number = atoi(answer + 1);
@@ -74,7 +74,7 @@ static int ended(const char *answer)
 
 int main(int argc, char **argv)
 {
-    prctl(PR_SET_DUMPABLE, 0);  /* every login is of one user: none may look into another's */
+    prctl(PR_SET_DUMPABLE, 0);  /* all logins run as one user, and must not trace each other */
     static const int told[] = {SIGWINCH, SIGINT, SIGQUIT, SIGTSTP, SIGTERM, SIGHUP};
     sigset_t signals;
     sigemptyset(&signals);
@@ -88,14 +88,14 @@ int main(int argc, char **argv)
     for (int i = 0; i < argc; i++) add(argv[i]);
     for (char **variable = environ; *variable; variable++) add(*variable);
     hand_over(server);
-    if (!terminal)  /* the ends of files are the session's */
+    if (!terminal)  /* only the session must hold the pipes, so that they can end */
         for (int fd = 0; fd < 3; fd++) close(fd);
     struct pollfd ready[2] = {{server, POLLIN, 0}, {heard, POLLIN, 0}};
     for (;;) {
         if (poll(ready, 2, -1) < 0) continue;
         if (ready[0].revents) {
             char answer[32] = {0};
-            ssize_t n;  /* a server that closes before it has read everything is told of first, its answer then */
+            ssize_t n;  /* if the server closed with unread data, an error precedes its answer */
             do n = recv(server, answer, sizeof answer - 1, 0);
             while (n < 0 && errno == ECONNRESET);
             return n > 0 ? ended(answer) : FAILED + 1;
