@@ -1,4 +1,4 @@
-"""Machine state that context patches do not cover, probed to compare final states."""
+"""Machine state that context patches do not cover. It is read to compare final states."""
 
 from __future__ import annotations
 
