@@ -19,8 +19,8 @@ from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.frames import Streams
 
 MOST_CALLS = 64
-"""Maximum number of commands per caller (our choice). If a caller runs more, the runner is queried
-about the caller as a whole."""
+"""Maximum number of commands that one `xargs` or `find` may run (our choice). If it runs more, the
+runner is queried about the whole command."""
 
 _LONGEST_CALL = 100_000
 """Bytes of arguments that surely fit into one call: the limit of `xargs` and `find` is 128 KiB."""

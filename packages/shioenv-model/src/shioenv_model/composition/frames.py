@@ -86,9 +86,7 @@ class Own:
     """In a subshell, the traps of the outer shell, which are only shown by `trap -p`."""
     cluster: int = 0
     """The offset at which `getopts` continues in the word at `OPTIND`; 0: at the word's beginning.
-
-    Negative if unknown.
-    """
+    Negative if unknown."""
     files: dict[str, str] = field(default_factory=dict)
     """The file of each function that was defined in this input."""
 

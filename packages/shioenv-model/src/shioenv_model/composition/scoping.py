@@ -268,7 +268,7 @@ class ShellVariables(ABC):
         self.report(os.fsencode(f"{self.message_prefix()}{said}\n"))
 
     def usage(self, name: str, word: str, usage: str) -> None:
-        """Fail as Bash does for an invalid option, the first letter of `word`."""
+        """Fail like Bash for an invalid option, which is the first letter of `word`."""
         self.complain(f"{name}: {word[:2]}: invalid option")
         self.report(os.fsencode(f"{name}: usage: {usage}\n"))
         self.status = 2

@@ -39,10 +39,8 @@ empty name selects records without options.
 """
 
 Matching: TypeAlias = Callable[[str, str, str, int], Sequence[Record]]
-"""A function that returns records of a utility whose texts match a pattern, short texts first.
-
-Its arguments are the utility, a substring of every match, the pattern, and a maximum number.
-"""
+"""A function that returns records of a utility whose texts match a pattern, short texts first. Its
+arguments are the utility, a substring of every match, the pattern, and a maximum number."""
 
 
 @dataclass(frozen=True, slots=True)

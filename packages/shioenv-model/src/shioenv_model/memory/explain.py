@@ -26,10 +26,8 @@ EXAMPLES = 12
 """Maximum number of examples considered."""
 
 SPARED = 4
-"""One in this many examples may remain unexplained (our choice).
-
-Some examples have unusual names and encodings.
-"""
+"""One in this many examples may remain unexplained (our choice). Some examples have unusual names
+and encodings."""
 
 ENOUGH = 3
 """Number of explained examples that suffices if a function has no answer for the others (our

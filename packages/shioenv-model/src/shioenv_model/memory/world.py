@@ -60,10 +60,8 @@ _VALUES: Mapping[str, tuple[int, Any]] = {
     "shell_options": (1, bool),
     "functions": (1, str),
 }
-"""Areas of a context other than files whose values are checked.
-
-Each has the number of keys that lead to a value, and the type of the value.
-"""
+"""Areas of a context other than files whose values are checked. Each has the number of keys that
+lead to a value, and the type of the value."""
 
 
 class _Document(TypedDict, total=False):

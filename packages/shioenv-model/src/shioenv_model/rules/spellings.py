@@ -30,11 +30,8 @@ _READS_ON = ("curl", "expr")
 
 _ANYWHERE = re.compile(r"(?P<before>\S+(?: -\S+)*)(?: \.)?(?P<after>)")
 _FIRST = re.compile(r"(?P<before>\S+)(?: \.)?(?P<after>(?: -.*)?)", re.DOTALL)
-"""Commands that name no directory except `.`.
-
-A name is inserted between `before` and `after`: after the options, or before options whose order
-matters (`_FIRST`).
-"""
+"""Commands that name no directory except `.`. A name is inserted between `before` and `after`:
+after the options, or before options whose order matters (`_FIRST`)."""
 
 
 def unnamed(text: str, state: State, start: str) -> bool:

@@ -286,7 +286,5 @@ def _ping(words: Sequence[str], network: _Network) -> _Failure:
 PROGRAMS: Mapping[str, Callable[[Sequence[str], _Network], _Failure]] = MappingProxyType(
     {"curl": _curl, "ping": _ping, "wget": _wget}
 )
-"""Functions that compute the outcome of a program for an unreachable host, by name.
-
-Errors: Abstained if no rule applies.
-"""
+"""Functions that compute the outcome of a program for an unreachable host, by name. Errors:
+Abstained if no rule applies."""

@@ -75,10 +75,8 @@ class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Number of records."""
     seed: int
     policy: str = ""
-    """The sampling policy. "" is the default.
-
-    The default is `paper` for `ucs` and `ucs-universal`, else `people`.
-    """
+    """The sampling policy. "" is the default. The default is `paper` for `ucs` and `ucs-universal`,
+    else `people`."""
     commands: tuple[str, ...] = ()
     """Grammars from which inputs are drawn, as in `Drawing.commands`."""
     sampler: str = "gcs"

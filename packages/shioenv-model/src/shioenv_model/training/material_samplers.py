@@ -150,11 +150,8 @@ NAMES = ("Username", "Groupname", "Interface", "BlockDevice", "EnvVar", "Hostnam
 """Classes of other names. All names of a class replace another name of the class."""
 
 OTHERS = ("..", "-", "/dev/null", "nosuch", "nosuch/file.txt", "'two words'")
-"""Further replacements of a path.
-
-These are the parent directory, standard input, the null device, a missing file, a file in a missing
-directory, and a name with a blank.
-"""
+"""Further replacements of a path. These are the parent directory, standard input, the null device,
+a missing file, a file in a missing directory, and a name with a blank."""
 
 NUMBERS = (0, 1, 2, 3, 5, 8, 10, 16, 25, 50, 100, 1000, 65536)
 LETTERS = ("c", "k", "K", "M", "G")

@@ -109,10 +109,8 @@ class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):
     size: str = "small"
     """One of `SIZES`; ignored with a `checkpoint`."""
     checkpoint: str = ""
-    """Directory of the initial model: T5, CodeT5, or one that was trained here.
-
-    Empty: random initialization.
-    """
+    """Directory of the initial model: T5, CodeT5, or one that was trained here. Empty: random
+    initialization."""
     steps: int = 20_000
     """Maximum number of steps of the run."""
     minutes: float = 0.0

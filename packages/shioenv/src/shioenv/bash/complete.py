@@ -130,7 +130,7 @@ def _missing(text: str) -> tuple[re.Pattern[str] | None, str]:
 
 
 def _ending(delimiter: str) -> re.Pattern[str]:
-    """Return a pattern for a line that may end a here-document, with the line break before it."""
+    """Return a pattern for a newline and a line after it that may end a here-document."""
     ends = "|".join(re.escape(delimiter[place:]) for place in range(len(delimiter)))
     return re.compile(rf"\n\t*(?:{ends})\n?\Z|\\\n\n\Z" if ends else r"\n\n\Z")
 

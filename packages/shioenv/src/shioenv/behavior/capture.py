@@ -34,10 +34,8 @@ MAX_OPERATIONS = 4096
 and gets a digest."""
 
 CLOCK_SLACK = 0.05
-"""Tolerance in seconds around a run within which a file time counts as the run's own.
-
-The clock of file times lags by some milliseconds.
-"""
+"""Tolerance in seconds around a run within which a file time counts as the run's own. The clock of
+file times lags by some milliseconds."""
 
 DIRECTORY_SIZE = 4096
 """Size of a new directory in bytes. It is set here because file systems report different sizes."""

@@ -202,8 +202,8 @@ number."""
 
 _CLOSE = 1e-9
 _SLACK = 0.05
-"""How much lower the library's cut-off is than the threshold, because rounding may exclude a
-similarity of exactly the threshold."""
+"""Margin by which the library's cut-off is below the threshold: by rounding, the library may
+exclude a similarity of exactly the threshold."""
 
 
 def nearest(
@@ -265,10 +265,10 @@ def differs(
     """Return the first difference between two behaviors (the paper's delta), or None.
 
     Behaviors are the same if exit codes and context patches are equal and the outputs' similarity
-    exceeds the threshold. A similarity equal to the threshold is not enough (Section C.3). Outputs
-    with equal bytes are the same under any threshold, so a threshold of 1 requires equal bytes. The
-    contents of files must be equal as well (our choice, because they are effects too). The same
-    holds for reached limits of time and output. The parts in `ignore` are not compared.
+    exceeds the threshold. A similarity equal to the threshold is not enough (Section C.1.3).
+    Outputs with equal bytes are the same under any threshold, so a threshold of 1 requires equal
+    bytes. The contents of files must be equal as well (our choice, because they are effects too).
+    The same holds for reached limits of time and output. The parts in `ignore` are not compared.
     """
     if full.exit_code != reduced.exit_code and not ignore.exit_code:
         return Difference(Channel.EXIT_CODE)

@@ -123,7 +123,7 @@ class SandboxRunner(Uncopied):
         For a state with a history, the history is run first in the same shell, one line each.
         `execute` describes how the input's output is separated from the history's. Errors:
         InputError, StartDirectoryError, SandboxError (the run may be retried). Abstained for a
-        history together with standard input: a history is run again with an empty one.
+        history together with standard input, because a history is run again with an empty one.
 
         A run in which a program was killed is repeated. If no program is killed in the second run,
         something outside killed the first one. Then the behavior is that of the second run, flagged
@@ -179,8 +179,7 @@ class SandboxRunner(Uncopied):
         whole = self._executed(request, sandboxes)
         if not history or _is_unknown(whole):  # if unknown, the history need not be run
             return whole
-        # the empty line keeps bash from replacing itself by the last command; in `whole` it does
-        # not either
+        # the empty line keeps bash from replacing itself by the last command, as in `whole`
         alone = "\n".join([*history, "", ""])
         before = replace(request, text=alone, stdin=b"", wall_seconds=None)
         waited = self.waited

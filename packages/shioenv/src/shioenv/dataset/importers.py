@@ -1,4 +1,4 @@
-"""Formats of `shioenv dataset import`: detection, and those that other packages add.
+"""Formats of `shioenv dataset import`: their detection, and formats that other packages add.
 
 A package adds a format by an entry point with the format's name. The group is `shioenv.readers` if
 the inputs are to be executed, else `shioenv.importers`.

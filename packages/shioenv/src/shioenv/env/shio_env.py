@@ -161,7 +161,7 @@ class ShIOEnv(SessionEnv[Grid, Action]):
         return None if self._is_within((*self._rows[-1], text)) else ActionFault.HORIZON
 
     def _is_within(self, row: tuple[str, ...]) -> bool:
-        """Whether a row is within all bounds, given that it was without its last cell."""
+        """Whether a row is within all bounds; without its last cell, it was."""
         if len(row) > self.columns:
             return False
         segments = Input.from_marked(row).segments

@@ -37,8 +37,8 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
     With a vector that has `defer`, training needs the callback `DeferredRewards`. The info of a
     step that ends an episode is the last info of that episode, with `terminal_observation`. Without
     deferred rewards the info also contains `episode`: `r` is the reward, `l` the number of steps,
-    `t` the seconds since this object was made. With deferred rewards `collect` returns the
-    `episode` of each.
+    `t` the seconds since this object was made. With deferred rewards, `collect` returns the
+    `episode` of each ended episode.
     """
 
     def __init__(self, vector: GrammarVectorEnv) -> None:

@@ -70,7 +70,8 @@ class OptionLine:
     """An option as written, with its value's pieces.
 
     If the value is optional (`--classify[=<when>]`), a short form takes it only if it is written
-    there too (`-i[<suffix>], --in-place[=<suffix>]`). `optional_short` is whether it is.
+    there too (`-i[<suffix>], --in-place[=<suffix>]`). `optional_short`: whether it is written
+    there.
     """
 
     number: int

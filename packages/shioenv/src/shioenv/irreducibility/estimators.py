@@ -54,10 +54,8 @@ class SamplePart:
     whole: bool = False
     """Whether the complete population was taken, without draws."""
     balanced: tuple[int, ...] = ()
-    """Balanced arguments: half of the draws keep each of them, and a quarter keep any two.
-
-    So the effects of single balanced arguments do not contribute to the error.
-    """
+    """Balanced arguments: half of the draws keep each of them, and a quarter keep any two. So the
+    effects of single balanced arguments do not contribute to the error."""
 
 
 Estimator: TypeAlias = Callable[[int, int, random.Random, Look], Sequence[SamplePart]]
@@ -81,7 +79,7 @@ def _paper(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePa
 
 
 def pps(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePart]:
-    """Draw independently; the probability of a sub-input is proportional to its arguments.
+    """Draw sub-inputs independently, with probabilities proportional to their arguments' number.
 
     The estimate is a plain mean.
     """

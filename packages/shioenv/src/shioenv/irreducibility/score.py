@@ -184,10 +184,8 @@ class Score:
     n_arguments: int
     """Arguments that can be removed, over all segments."""
     n_executions: int
-    """The number of runs that determine the score: the noise runs and each distinct sub-input.
-
-    Runs that were taken from a cache count too, so the number is the same on every worker.
-    """
+    """The number of runs that determine the score: the noise runs and each distinct sub-input. Runs
+    that were taken from a cache count too, so the number is the same on every worker."""
     noise_threshold: float
     """The noise threshold of the full input."""
     volatile: bool
@@ -269,8 +267,8 @@ def estimate_irreducibility(
     - The first batch has 16 sub-inputs. If the estimator begins with every leave-one-out, the first
       batch has all of these and some more.
     - Each later batch has as many sub-inputs as were drawn before.
-    - A segment's batches end once its standard error is at most the target, and its interval is as
-      narrow as that of the target error.
+    - A segment's batches end once its standard error is at most the target, and its interval is no
+      wider than that of the target error.
     - The score is exact only if all sub-inputs were run, even if the budget covers them.
     - Each batch is an independent sample. So if all batches are needed, the estimate is slightly
       less precise than without a target.

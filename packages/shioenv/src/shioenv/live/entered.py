@@ -35,10 +35,8 @@ _LAUNCH: Final = (
     "( cd {cwd} 2>&8 && {{ unset OLDPWD; {words}\n{run}; }}; {say} ) 8>&2 2>&9 &\n"
     "printf 'group %d\\n' $! >&9"
 )
-"""Starts a command in the background, and reports its process group on the control channel.
-
-Job control creates the group, and gives the command the same signal settings as in a shell.
-"""
+"""Starts a command in the background, and reports its process group on the control channel. Job
+control creates the group, and gives the command the same signal settings as in a shell."""
 
 _READ_WORDS: Final = 'eval "set -- $(/usr/bin/head -c {length} <&9)"'
 """Sets `$@` to words from the first bytes of the control channel, because an input cannot hold so

@@ -12,7 +12,7 @@ rows were typed: an agent controls that shell's functions, aliases, traps and va
 
 Commands can also be started in the machine from outside (`enter`), in parallel to the shell and to
 each other, and can continue to run. Their effects depend on time and cannot be repeated. So after
-such commands, a judge ends every process and compares the changes that the sandbox reads from
+such commands, a judge ends every process, and judges by the changes that the sandbox reads from
 outside.
 """
 
@@ -336,8 +336,8 @@ class Terminal:
     def unrecorded(self) -> Mapping[str, bytes] | None:
         """Return the rows' effects outside patches (`behavior.unrecorded`); None if unreadable.
 
-        The pristine system's programs read it from outside the shell. Errors: those of the machine;
-        SandboxError in a sandbox without resident shells.
+        Programs of the pristine system read these from outside the shell. Errors: those of the
+        machine; SandboxError in a sandbox without resident shells.
         """
         printed = self._shell().apart(PROBE, wall_seconds=SECONDS).output
         return unrecorded(printed, self.machine.system.declaration)

@@ -1,6 +1,6 @@
 """Run the rows of one session in machines, each of which runs all rows in one shell.
 
-A record needs several runs of its row. Otherwise the history would have to be run again for each of
+A record needs several runs of its row, and without machines, the history is run again for each of
 them. A machine runs every row of the session once, and other inputs in copies of its shell. If no
 machine can run a row, its history is repeated.
 """

@@ -110,10 +110,8 @@ class Recorded:
 
     session: Session
     behavior: Behavior
-    """The behavior of the first run, with the channels of another run that behaved the same.
-
-    If the other run differed, everything is from one of the two runs (`of_one_run`).
-    """
+    """The behavior of the first run, with the channels of another run that behaved the same. If the
+    other run differed, everything is from one of the two runs (`of_one_run`)."""
     score: Score | None
     """The score; None if the budget was 0."""
 

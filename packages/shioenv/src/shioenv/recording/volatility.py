@@ -110,7 +110,7 @@ def merges(output: bytes, one: bytes, other: bytes) -> bool:
         return (one or other).startswith(output)
     ones, others = _places(one), _places(other[::-1])
     last = len(other) - 1
-    reached = 1  # bit i: so far i bytes may be from `one`, and all others from `other`
+    reached = 1  # bit i: i bytes so far can be from `one`, if all others are from `other`
     for place, byte in enumerate(output):
         from_other = others.get(byte, 0)
         if place <= last:
@@ -182,8 +182,9 @@ def shows_date(output: bytes, moment: float) -> bool:
 def shareable(text: str, behavior: Behavior, moments: Iterable[float]) -> bool:
     """Whether one execution of a sub-input may be reused for others.
 
-    It must not be if it is volatile, reached a limit or shows the date, or if the text has a `|`.
-    The behavior of a program that reads a pipe may depend on the pieces in which its input arrives.
+    An execution is not reused if it is volatile, reached a limit or shows the date, or if the text
+    has a `|`. The behavior of a program that reads a pipe may depend on the pieces in which its
+    input arrives.
     """
     return not (behavior.volatile or behavior.limits_hit or "|" in text or dated(behavior, moments))
 

@@ -30,10 +30,8 @@ OPERATOR_WEIGHTS: Mapping[str, float] = MappingProxyType(
 FREE_WEIGHTS: Mapping[str, float] = MappingProxyType(
     {"&&": 1.0, "||": 2.0, "|": 2.5, ";": 1.0, ">": 0.5, ">>": 0.5}
 )
-"""Operator weights for policies that change the left side of `||` so that it fails.
-
-Half of the `||` become `&&`, since some commands cannot be made to fail.
-"""
+"""Operator weights for policies that change the left side of `||` so that it fails. Half of the
+`||` become `&&`, since some commands cannot be made to fail."""
 
 
 @dataclass(frozen=True, slots=True)

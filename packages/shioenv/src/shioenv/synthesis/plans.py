@@ -30,10 +30,8 @@ NUMBER_OPTION = "-NUM"
 
 _LONG = re.compile(r"--[A-Za-z0-9][\w-]*")
 _MISTAKE = re.compile(r":(?:bad(?:-|$)|wrong|mistake|contradiction|failing|obstacle)")
-"""Matches names of definitions that write invalid input on purpose.
-
-Plans exclude these definitions, and productions marked `%wrong`.
-"""
+"""Matches names of definitions that write invalid input on purpose. Plans exclude these
+definitions, and productions marked `%wrong`."""
 
 _SHORT = re.compile(r"-[A-Za-z0-9][\w-]*")
 

@@ -194,10 +194,8 @@ class PolicySettings:
     uniform: bool = False
     """Whether all productions are equally likely, regardless of their weights."""
     lengths: bool = False
-    """Whether all lengths from 0 to 12 are drawn equally often.
-
-    Has no effect with `uniform`. With `once`, `values` or `usage_share`, lengths are not
-    guaranteed."""
+    """Whether all lengths from 0 to 12 are drawn equally often. Has no effect with `uniform`. With
+    `once`, `values` or `usage_share`, lengths are not guaranteed."""
     usage: Usage | None = None
     """The usage table; None for the one in the package."""
     usage_share: float = 0.0

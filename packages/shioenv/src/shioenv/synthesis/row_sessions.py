@@ -1,8 +1,8 @@
 """Sequences of inputs that create, enter, view, change and remove files.
 
-An action is drawn for each next input, and then a sample that performs it is looked for among the
-next ones of the stream. Its operands are changed to name files that earlier inputs created. Nothing
-is executed: the effect of an input is derived from its words. There are no statistics on such
+For each next input, an action is drawn, and a sample that performs it is taken if the stream has
+one soon. The sample's operands are changed to name files that earlier inputs created. Nothing is
+executed: the effect of an input is derived from its words. There are no statistics on such
 sequences, so the weights are our choice.
 """
 

@@ -19,16 +19,12 @@ JOINED = 0.25
 """Share of short options' values that are joined, if a table has no counts."""
 
 TRAILING = 0.05
-"""Share of commands whose options follow their operands, where permitted.
-
-In real usage it is 4%; 2% have only their last option behind an operand.
-"""
+"""Share of commands whose options follow their operands, where permitted. In real usage it is 4%;
+2% have only their last option behind an operand."""
 
 DEPTH_LATER = 0.14
-"""Share of `find` commands whose `-maxdepth` follows a test (from real usage).
-
-`find` prints a warning about that.
-"""
+"""Share of `find` commands whose `-maxdepth` follows a test (from real usage). `find` prints a
+warning about that."""
 
 ONE_BEHIND = 0.04
 """Share of commands whose last option follows an operand, where permitted."""

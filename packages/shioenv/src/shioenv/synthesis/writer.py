@@ -75,7 +75,7 @@ class Nested(Protocol):
         ...
 
     def words(self, text: str) -> Sequence[str]:
-        """Return the arguments of such a command, its own name first, with no-space marks."""
+        """Return the words of a drawn command: its name, and its arguments with no-space marks."""
         ...
 
     def operand(self, name: str, random: Random) -> str | None:

@@ -310,8 +310,8 @@ def install_exported(
     """Install an exported system called `name`, and return its digest.
 
     `rootfs` is the decompressed first layer. The caller holds the build lock. Errors:
-    RootfsTarError if `rootfs` is not a canonical tar, or the digest is not the exported one or
-    `digest`.
+    RootfsTarError if `rootfs` is not a canonical tar, or if its digest differs from the exported
+    one or from `digest`.
     """
 
     def check(made: str) -> None:

@@ -127,10 +127,8 @@ LIMIT_NAMES = (
 """Resource limits by the names of setrlimit(2), lower case and without `RLIMIT_`."""
 
 LONGEST_PATH, LONGEST_NAME, DEEPEST = 4000, 255, 200
-"""Maximum bytes of a path, bytes of a path component, and number of components.
-
-File systems support these lengths, and files with such paths can be removed again.
-"""
+"""Maximum bytes of a path, bytes of a path component, and number of components. File systems
+support these lengths, and files with such paths can be removed again."""
 
 GROUPS = frozenset({
     "adm", "audio", "backup", "cdrom", "daemon", "dip", "disk", "games", "mail", "operator",

@@ -34,10 +34,8 @@ class Given:
     operands: tuple[str, ...] = ()
     """The names of the files that a command reads; for other commands, its operands."""
     texts: tuple[str, ...] = ()
-    """The texts of a command that reads several, in the order of its operands.
-
-    `text` is then their concatenation.
-    """
+    """The texts of a command that reads several, in the order of its operands. `text` is then their
+    concatenation."""
     piped: bool = False
     """Whether the text is from a pipe, so that programs do not know its length in advance."""
 

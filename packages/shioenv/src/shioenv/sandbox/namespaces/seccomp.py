@@ -186,8 +186,8 @@ ABSENT = (
         putpmsg afs_syscall tuxcall security lookup_dcookie epoll_ctl_old epoll_wait_old vserver""",
     ),
 )
-"""This list is only documentation: every call in no other list fails with ENOSYS, also calls added
-after Linux 5.17."""
+"""This list is only documentation: every call that is in no other list fails with ENOSYS. This
+includes calls added after Linux 5.17."""
 
 FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
 """The allowed socket families. Some others bypass the network namespace (AF_VSOCK reaches the
