@@ -216,8 +216,8 @@ class SandboxRunner(Uncopied):
     def context(self, cwd: str | None = None) -> Context:
         """Return the complete context of the pristine system in a start directory.
 
-        The patches of inputs that are run there apply to this context. It is constant and has every
-        field. Errors: StartDirectoryError if `cwd` is no directory, SandboxError.
+        The patches of inputs that are run there apply to this context. The context is constant and
+        has every field. Errors: StartDirectoryError if `cwd` is no directory, SandboxError.
         """
         start = cwd or self.system.declaration.start_directory
         known = self._context

@@ -62,7 +62,9 @@ class Predictor(Runner, Protocol):
 
 @runtime_checkable
 class Training(Protocol):
-    """The inputs that a predictor was trained on. It is pickled and used in another process.
+    """The inputs that a predictor was trained on.
+
+    The object is pickled and used in another process.
 
     Errors: those of reading the training data.
     """

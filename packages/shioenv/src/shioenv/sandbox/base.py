@@ -26,8 +26,7 @@ LARGEST = {
     "scan_seconds": 86_400,
     "output_bytes": GIBIBYTE,
 }
-"""The largest values of these limits. For every other limit the largest value is 2^50 (bytes or a
-count)."""
+"""The largest values of these limits; for all others 2^50 (bytes, or a count)."""
 
 LONGEST_IDLE: Final = 30 * 86_400
 """The most seconds that a shell may wait for its next line. The supervisor counts them in
@@ -115,8 +114,7 @@ class Limits:
     revert: int = 1
     """Runs of a virtual machine between two restores of its snapshot. 1 restores before each run,
     as in the paper. 0 restores only after runs that left something that cannot be undone inside the
-    machine. After such runs, the snapshot is restored with any value. Between restores, namespaces
-    isolate the runs."""
+    machine. Such runs always cause a restore. Between restores, namespaces isolate the runs."""
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -183,7 +181,7 @@ class Request:
     tty: bool = False
     """Standard input and both output channels are one pseudo-terminal of 80 columns and 24 rows."""
     wall_seconds: float | None = None
-    """Overrides the limit of this name for this run; None keeps the limit."""
+    """Overrides the limit of this name for this run, unless None."""
     order: Order = "as it comes"
     """The order in which the shell's processes start; see `Order`."""
     stdin: bytes = b""

@@ -401,8 +401,7 @@ def _check_distribution(
 ) -> None:
     """Raise RootfsTarError if the tarball contains another distribution than the declared one.
 
-    The os-release file is compared with that of the package that installs it, if dpkg lists this
-    package.
+    The os-release file is compared with that of its package, if dpkg lists that package.
     """
     paths = [path for path in ("usr/lib/os-release", "etc/os-release") if path in entries]
     text = image.content(entries[paths[0]], base) if paths else b""
