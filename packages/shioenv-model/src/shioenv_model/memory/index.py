@@ -275,8 +275,8 @@ class Index:
         """Return the numbers of at most `count` records of the same utility with the same options.
 
         Records with the same number of operands come first. If some have other classes of operands,
-        at most half of the result has the command's classes. Too many records are sampled at even
-        distances. `without` is left out as in `near`.
+        at most half of the result has the command's classes. If there are more than `count`, they
+        are sampled at even distances. `without` is left out as in `near`.
         """
         first, end = self.utilities.get(taken.form.utility, (0, 0))
         rows = self.rows[first:end]

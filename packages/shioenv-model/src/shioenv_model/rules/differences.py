@@ -165,7 +165,7 @@ def _range(start: int, stop: int) -> str:
 def _changes(these: Sequence[str], those: Sequence[str]) -> list[_Change]:
     """Return the shortest edit script from one file to the other. Errors: Abstained.
 
-    The common first and last lines are removed before, so that no hunk slides into them.
+    The common first and last lines are removed first, so that no hunk slides into them.
     """
     start = 0
     while start < min(len(these), len(those)) and these[start] == those[start]:

@@ -123,7 +123,8 @@ def train_memory(
     with the finished directory before the partial results are deleted.
 
     Errors: ModelError for datasets of several systems, for a first dataset without a context, and
-    for a rebuilt system. Those of reading the datasets; MissingExtraError without scikit-learn.
+    for a rebuilt system. The errors of reading the datasets, and MissingExtraError without
+    scikit-learn.
     """
     material = _Material.read(datasets)
     plan = {

@@ -462,7 +462,7 @@ def build_system(
 
 
 def _check_name(called: str, *, other: bool) -> None:
-    """Raise UsageError for an invalid name; names need a tarball or `unlocked` (`other`)."""
+    """Raise UsageError for an invalid name, and for any without `other` (tarball, unlocked)."""
     problems: list[str] = []
     checked(SystemName, called, "the name", problems)
     if problems:

@@ -139,7 +139,7 @@ class TextFunction:
 
 
 def is_text(text: str) -> bool:
-    """Whether programs treat it as text: it has no NUL, and its bytes are UTF-8."""
+    """Whether programs treat a string as text: it has no NUL, and its bytes are UTF-8."""
     return not re.search(r"[\0\ud800-\udfff]", text)
 
 
