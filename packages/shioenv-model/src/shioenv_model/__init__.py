@@ -1,1 +1,1 @@
-"""The execution-free model: an interpreter of Bash, records, functions and rules."""
+"""The model that executes nothing: an interpreter of Bash, records, functions and rules."""

@@ -1,8 +1,8 @@
 """Calibrated confidence: the expected accuracy of an answer, by the answerers that gave it.
 
-Rules and composition do not estimate their own errors. `confidence.json` has a factor for each
-answerer and for each property of the input, below 1. It is fitted to answers whose ground truth is
-known (`python benchmarks/fit_confidence.py`).
+Rules and composition do not estimate their own errors. So `confidence.json` has a factor below 1
+for each answerer and for some properties of inputs. The factors are fitted to answers whose ground
+truth is known (`python benchmarks/fit_confidence.py`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from shioenv.domain.runner import Answer
 from shioenv_model.rules.registry import Step
 
 COMPOSED, SCRIPT, LONG = "composition", "several lines", "many lines"
-"""Properties of inputs, beside the names of answerers."""
+"""Properties of inputs that have factors, like answerers."""
 
 MANY = 8
-"""Lines from which an input counts as long; our choice."""
+"""Number of lines from which an input counts as long (our choice)."""
 
 LEAST_KNOWN = "an answerer without a factor"
 

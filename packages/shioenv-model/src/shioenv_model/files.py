@@ -60,7 +60,7 @@ _FILES = frozenset(
 
 
 class _Material(TypedDict, total=False):
-    """Records that a model was made of."""
+    """Records from which a model was made."""
 
     records: Required[int]
     policy: Required[str]
@@ -176,7 +176,7 @@ def load_seq2seq(
 def model_names() -> dict[str, Path]:
     """Return the paths of the known models by name: the user's and the package's.
 
-    If both have a name, the package's model wins.
+    If both have a name, the package's model takes precedence.
     """
     found: dict[str, Path] = {}
     for directory in (cache_directory() / "models", SHIPPED):
@@ -227,12 +227,12 @@ def opened(path: Path) -> Path:
             if (made / COLUMNS).exists():
                 write_rows(made)
             seal(made)
-            with suppress(OSError):  # nothing was unpacked before
+            with suppress(OSError):  # fails if nothing was unpacked before
                 directory.rename(Path(making) / "before")
             try:
                 made.rename(directory)
             except OSError:
-                if not is_sealed(directory):  # no other process was faster
+                if not is_sealed(directory):  # unless another process was faster
                     raise
     return directory
 
@@ -325,7 +325,7 @@ _OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def keep_private(directory: Path) -> None:
-    """Close a directory of this user to other users, who could add directories to it.
+    """Close a directory of this user to other users, because they could add directories to it.
 
     Errors: HostError for a directory of another user, and for a link.
     """
@@ -373,8 +373,8 @@ def _is_ours(status: os.stat_result) -> bool:
 def _files(directory: Path) -> dict[str, list[int]]:
     """Return inode, size, mtime and ctime (in nanoseconds) of each file, by name.
 
-    Any change of a file sets its ctime, which no user can choose. Errors: ValueError for anything
-    but a regular file of this user.
+    Any change of a file sets its ctime, which no user can choose. Errors: ValueError if there is
+    anything except regular files of this user.
     """
     found: dict[str, list[int]] = {}
     for path in sorted(directory.iterdir()):

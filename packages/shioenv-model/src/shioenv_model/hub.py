@@ -1,7 +1,7 @@
 """Models shared in repositories of the Hugging Face Hub.
 
-`HF_ENDPOINT` selects another server with the Hub's protocol. Write access is handled by the library
-(`HF_TOKEN`).
+`HF_ENDPOINT` selects another server with the Hub's protocol. The library gets write access from
+`HF_TOKEN`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def get(repository: str, name: str | None = None) -> Path:
 def push(model: str, repository: str, *, private: bool = False) -> str:
     """Upload a packed model and its card to a repository. Return the repository's address.
 
-    A missing repository is created. Errors: ModelError for a file that is no packed model, or where
+    A missing repository is created. Errors: ModelError for a file that is no packed model, or if
     the server rejects the upload; MissingExtraError.
     """
     hub = _hub()
@@ -93,7 +93,7 @@ def page(card: dict[str, Any]) -> str:
 
 @contextmanager
 def _as_model_errors(repository: str) -> Iterator[None]:
-    """Convert any exception inside to a ModelError: the library's classes differ by release."""
+    """Convert any exception to a ModelError, because the library's classes differ by release."""
     try:
         yield
     except Exception as error:

@@ -43,15 +43,16 @@ if TYPE_CHECKING:
 
 
 class Model:
-    """Answers any input from its record, else composes the answers of its commands.
+    """Answers any input: from a record of the input, else by composing answers for its commands.
 
-    Each command is answered from its record, else predicted by the memory. Threads may call it
-    concurrently: the model answers one question at a time.
+    A command is answered from a record of the command, else predicted by the memory. Threads may
+    call it concurrently: the model answers one question at a time.
 
     - `card`: the model's metadata.
-    - `written`: a sequence model in addition to the memory; the more confident answer wins.
-    - `stages`: a runner for commands that read a pipe. The text is in `State.stdin`. Answers that
-      used it name it as `stages_name`.
+    - `written`: a sequence model in addition to the memory. The answer with the higher confidence
+      is used.
+    - `stages`: a runner for commands that read a pipe, whose text is in `State.stdin`. Answers for
+      which it was used name it as `stages_name`.
     - `abstain_below`: the model abstains below this confidence, 0 to 1; 0: it never abstains.
     - `world`: the machine for which it answers (default: that of the memory).
     - `sources`: the sources of answers, in addition to Bash's own rules (default: all).
@@ -105,7 +106,7 @@ class Model:
 
     @property
     def system(self) -> str | None:
-        """The name of the system that the model was made on; None if the card has none."""
+        """The name of the system on which the model was trained; None if the card names none."""
         return self.card.get("system")
 
     @property
@@ -133,7 +134,7 @@ class Model:
 
         Without support, the answer is the best guess: its source begins with `guessed`, and its
         confidence is 0. If the state has no context, the inputs of its history are answered first.
-        The lowest confidence of their answers bounds the returned one. Errors: Abstained below
+        The returned confidence is at most the lowest one of these answers. Errors: Abstained below
         `abstain_below`, and for too much work.
         """
         with self._turn, answering(shell_input):
@@ -165,7 +166,7 @@ class Model:
             return self._led(state)[0]
 
     def _led(self, state: State | None) -> tuple[State, float]:
-        """Return the state of `reached`, with the lowest confidence of the history's answers."""
+        """Return the state of `reached`, and the lowest confidence of answers for the history."""
         world = self.world
         placed = world.placed(state)
         if placed.context is not None or not placed.history:
@@ -191,7 +192,7 @@ class Model:
         return replace(here, stdin=placed.stdin), sure
 
     def _written(self, text: str, behavior: Behavior, before: State) -> dict[str, bytes]:
-        """Return the contents of the files that an input wrote, by name, where known.
+        """Return the contents of the files that an input wrote, by name, as far as known.
 
         A content is known if a command of the input printed all of it, or the part appended to the
         old content. The content of a file that the input names is known as well.
@@ -219,7 +220,7 @@ class Model:
         return replace(answer, confidence=calibrated(text, answer, self.steps))
 
     def _found(self, text: str, state: State) -> Answer:
-        """Return the answer with an uncalibrated confidence, as if rules were never wrong."""
+        """Return the answer, with a confidence for which rules count as never wrong."""
         exact = self.memory.exact(text, state) if self.sources.records else None
         if exact is not None:
             carried = self._carried(text, state)
@@ -253,7 +254,7 @@ class Model:
     def _carried(self, text: str, state: State) -> Carried | None:
         """Return the shell state outside the context after a recorded input.
 
-        None if none of its builtins changes this state, or if the input cannot be evaluated.
+        None if no builtin in the input changes this state, or if the input cannot be evaluated.
         """
         if not CARRYING.search(text):
             return None

@@ -35,7 +35,7 @@ GUESSED = "guessed"
 """The source prefix of an answer without support. Its confidence is 0."""
 
 EXACT = "exact"
-"""The name of the answerer for exact records of the same input."""
+"""The name of the answerer that uses records of the same input."""
 
 _COMMAND = re.compile(r"[][\w.+@:,=-]+")
 
@@ -50,16 +50,17 @@ class VersionedGuesser(Guesser, Protocol):
 
 
 Answerer: TypeAlias = Callable[[Call, State], Step | None]
-"""Answers a command in the state left by the previous ones; None for an unknown command."""
+"""A function that answers a command in the state left by the previous ones; None for an unknown
+command."""
 
 
 class Commands:
     """A runner of single commands, for use in a `Composition`.
 
     `stages` answers commands that read a pipe, and is named `stages_name` in its answers. `written`
-    is used in addition to the memory: the answer with the higher confidence wins. `world` is the
-    machine for which it answers. `sources` are the sources of answers, in addition to Bash's own
-    rules.
+    is used in addition to the memory, and the answer with the higher confidence is returned.
+    `world` is the machine for which commands are answered. `sources` are the sources of answers, in
+    addition to Bash's own rules.
     """
 
     def __init__(
@@ -110,9 +111,10 @@ class Commands:
         return self.answer_call(Call.parse(shell_input), self.world.placed(state)).behavior
 
     def answer_call(self, call: Call, state: State, *, looked_up: bool = False) -> Answer:
-        """Answer a command in a state. `looked_up`: it is known that the input has no record.
+        """Answer a command in a state.
 
-        The answer is appended to `steps`.
+        `looked_up`: records of the input were looked up; there is none. The answer is appended to
+        `steps`.
         """
         step = self.ask(call, state, looked_up=looked_up)
         self.steps.append(step)
@@ -121,7 +123,7 @@ class Commands:
     def ask(self, call: Call, state: State, *, looked_up: bool = False) -> Step:
         """Return the answer of the first answerer that knows the command, else a guess.
 
-        `looked_up`: it is known that the input has no record.
+        `looked_up`: records of the input were looked up, and there is none.
         """
         asked: list[str] = []
         for name, answerer in self.answerers.items():
@@ -164,7 +166,7 @@ class Commands:
         return None if said is None else Step(call.text, Answer(said, 1.0, "a builtin, by rule"))
 
     def look_up(self, call: Call, state: State) -> Step | None:
-        """Return what a record of the same command did; None without one."""
+        """Return the behavior in a record of the same command; None if there is no record."""
         exact = self._memory.exact(call.text, state) if self._sources.records else None
         if exact is None:
             return None
@@ -187,7 +189,7 @@ class Commands:
         return Step(call.text, replace(answer, source=self._stages_name))
 
     def _elsewhere(self, call: Call, state: State) -> Step | None:
-        """Return Bash's error for a command that is not found, under a modified PATH."""
+        """Return Bash's error for a command that is not found because PATH was changed."""
         if state.context is None:
             return None
         fresh = self.world.state(state.cwd)
@@ -195,7 +197,7 @@ class Commands:
         return self._not_found(call, state) if paths[0] != paths[1] else None
 
     def remember(self, call: Call, state: State) -> Step | None:
-        """Return the answer of the memory or of the sequence model, by the higher confidence."""
+        """Return the answer of the memory or of the sequence model, with the higher confidence."""
         written = self._answer_written(call.text, state)
         try:
             found = self._memory.near(call, state, self._sources)
@@ -244,7 +246,7 @@ class Commands:
         """Add the times and link counts of directories, which records omit.
 
         A directory whose entries were added or removed has the current time. The patch of a whole
-        input omits that time, but later commands of the input need it.
+        input omits these times, but later commands of the input need them.
         """
         fresh = self.world.made
         if fresh is None or not behavior.patch:
@@ -282,7 +284,7 @@ class Commands:
 def _links(patch: ContextPatch, state: State, told: Set[str]) -> list[Operation]:
     """Return the link counts of directories whose number of subdirectories changed.
 
-    Link counts in the patch, listed in `told`, are left out.
+    Those in the patch, listed in `told`, are left out.
     """
     files = state.before.document["fs"]
     start = os.fsencode(state.cwd)

@@ -13,7 +13,7 @@ from shioenv_model.memory.world import World, world_of
 def world_called(name: str, start: str | None = None) -> World:
     """Build the world of a built system, described from a start directory.
 
-    A sandbox of the system is opened for that.
+    This opens a sandbox of the system.
 
     Errors: those of `open_sandbox`.
     """
@@ -24,6 +24,6 @@ def world_called(name: str, start: str | None = None) -> World:
 def world_of_system(card: Mapping[str, Any], system: str, start: str) -> World | None:
     """Return the world of the requested system; None if it is the model's own system.
 
-    A model whose card names no system fits any. Errors: those of `world_called`.
+    If the model's card names no system, it fits every system. Errors: those of `world_called`.
     """
     return None if card.get("system", system) == system else world_called(system, start)

@@ -27,8 +27,8 @@ RETRIES = 4
 class Endpoint:
     """Requests chat completions from an endpoint.
 
-    `feature` is named in errors. `url` is the endpoint's base URL; if empty, OPENAI_BASE_URL or
-    OpenAI's URL is used. The key is OPENAI_API_KEY.
+    `feature` is what needs the endpoint, for error messages. `url` is the endpoint's base URL; if
+    empty, $OPENAI_BASE_URL or OpenAI's URL is used. The API key is $OPENAI_API_KEY.
     """
 
     def __init__(self, feature: str, url: str = "") -> None:
@@ -104,7 +104,7 @@ def _bound(reply: Any) -> None:
 
 
 def _deaf() -> tuple[type[Exception], ...]:
-    """Return the client's exceptions that do not depend on the request."""
+    """Return the client's exceptions that would affect any request."""
     import openai
 
     return (

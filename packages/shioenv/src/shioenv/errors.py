@@ -63,8 +63,8 @@ class MissingExtraError(HostError):
     """A feature needs libraries from an extra of this package; the hint installs the extra.
 
     A library may be a guest: another package of this project, such as `shioenv-backends`.
-    `libraries` are the needed libraries that cannot be found. Where each can be found, `libraries`
-    are all the needed ones.
+    `libraries` are the needed libraries that cannot be found. If all of them can be found (but
+    cannot be imported), `libraries` lists all.
     """
 
     code = "SHIO-H02"
@@ -166,7 +166,10 @@ class RecordError(ShioenvError):
 
 
 class SandboxError(ShioenvError):
-    """A sandbox broke, not because of the input. It is not recorded; the run may be retried."""
+    """A sandbox failed for a reason other than the input.
+
+    The run is not recorded and may be retried.
+    """
 
     code = "SHIO-X01"
 
@@ -180,8 +183,8 @@ class Abstained(ShioenvError):  # noqa: N818 - it describes a decision of a runn
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known word most similar to `word`; None if its similarity is below `cutoff`.
 
-    Similarities are from 0 to 1. A word with another first character must reach 0.75 (our
-    choice, since typing errors are rare in the first character).
+    Similarities are from 0 to 1. If its first character differs, a word must reach 0.75 (our
+    choice, because typing errors are rare there).
     """
     for match in get_close_matches(word, list(known), n=3, cutoff=cutoff):
         if match[:1] == word[:1] or SequenceMatcher(None, match, word).ratio() >= 0.75:

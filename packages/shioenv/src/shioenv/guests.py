@@ -14,7 +14,7 @@ from shioenv.errors import missing_guest
 def installed_points(group: str) -> dict[str, EntryPoint]:
     """Return the installed entry points of a group by name.
 
-    If several packages use the same name, this project's package takes precedence.
+    If several packages use the same name, a package of this project takes precedence.
     """
     points = sorted(entry_points(group=group), key=lambda one: one.value.startswith("shioenv"))
     return {point.name: point for point in points}

@@ -1,7 +1,7 @@
-"""Protocol numbers, which stored executions and certificates depend on.
+"""Protocol numbers, on which stored executions and certificates depend.
 
 A number is raised by hand whenever the code that it covers changes. In a clone,
-`scripts/check_protocols.py` lists that code and compares its digest.
+`scripts/check_protocols.py` lists this code and compares its digest.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ ENTRY_POINTS: Mapping[str, str] = MappingProxyType(
         "ShIOEnv-Task-v0": "shioenv.registration:task_env",
     }
 )
-"""Environment id to class (`module:name`), which `gymnasium.make` imports."""
+"""The class of each environment id (`module:name`), which `gymnasium.make` imports."""
 
 VECTOR_ENTRY_POINTS: Mapping[str, str] = MappingProxyType(
     {
@@ -36,7 +36,7 @@ VECTOR_ENTRY_POINTS: Mapping[str, str] = MappingProxyType(
         "ShIOEnv-Task-v0": "shioenv.registration:task_vector_env",
     }
 )
-"""Environment id to a dedicated vector class, which `gymnasium.make_vec` imports."""
+"""The dedicated vector class of an environment id, which `gymnasium.make_vec` imports."""
 
 
 TASKS = "ShIOEnv-Task-v0"
@@ -44,12 +44,12 @@ TASKS = "ShIOEnv-Task-v0"
 
 
 def task_env(**options: Any) -> Any:
-    """Make an environment of a task. MissingExtraError if `shioenv-agents` is not installed."""
+    """Make an environment of a task. Errors: MissingExtraError without `shioenv-agents`."""
     return _guest_of(TASKS)(**options)
 
 
 def task_vector_env(**options: Any) -> Any:
-    """Make a vector of such environments. Errors: as `task_env`."""
+    """Make a vector of such environments. Errors: those of `task_env`."""
     return _guest_of(f"{TASKS}.vector")(**options)
 
 
@@ -60,7 +60,7 @@ def _guest_of(name: str) -> Any:
 
 
 def register_when_loaded() -> None:
-    """Register the ids now if Gymnasium is loaded, else on its import. May be called repeatedly."""
+    """Register the ids now, or when Gymnasium is imported. May be called repeatedly."""
     if GYMNASIUM in sys.modules:
         register()
     elif _WHEN_LOADED not in sys.meta_path:

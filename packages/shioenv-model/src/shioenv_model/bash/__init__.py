@@ -1,1 +1,1 @@
-"""Expansion, patterns, arithmetic and the other parts of an interpreter."""
+"""The parts of an interpreter of Bash: expansion, patterns, arithmetic and others."""

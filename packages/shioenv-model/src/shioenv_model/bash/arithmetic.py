@@ -24,14 +24,14 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@_"
 _INVALID = "\0"
 """Marks an invalid token."""
 _DEEPEST = 40
-"""Maximum nesting, of parentheses and of variables that contain expressions."""
+"""Maximum nesting of parentheses, and of variables that contain expressions."""
 
 
 class Complaint(Abstained):
     """Bash rejects an expansion with an error message.
 
-    `said` is the message after its prefix. `ends`: the shell exits. Otherwise the rest of the input
-    that Bash has parsed so far is discarded.
+    `said` is the message after its prefix. `ends`: the shell exits. Otherwise Bash skips the
+    remaining commands that it has already parsed.
     """
 
     def __init__(self, said: str, *, ends: bool = False) -> None:
@@ -48,7 +48,7 @@ def evaluate(
 
     `variable` returns the text of a variable (None: unset). `assign` sets a variable; without it
     assignments are not supported. Array elements are passed to both as `name[subscript]`. Errors:
-    Complaint for an invalid expression; Abstained for unsupported assignments, and for too deep
+    Complaint for an invalid expression; Abstained for an unsupported assignment or too deep
     nesting.
     """
     return _Expression(expression, variable, assign, 0).value()
@@ -70,7 +70,7 @@ def _is_name(token: str) -> bool:
 
 
 def _unquoted_subscript(name: str) -> str:
-    """Remove quotes from the subscript of an array element. Errors: Abstained if it is run."""
+    """Remove quotes from the subscript of an array element. Abstained if it has a substitution."""
     base, bracket, key = name.partition("[")
     if re.search(r"\$\(|<\(|`", key):
         raise Abstained("a substitution in a subscript that a variable holds")
@@ -129,7 +129,7 @@ class _Expression:
             raise self._complaint(f"syntax error: {said}")
 
     def _complaint(self, said: str, start: int | None = None) -> Complaint:
-        """Return Bash's error for the expression, naming the newest token read.
+        """Return Bash's error for the expression; it names the token that was read last.
 
         `start` is the offset of another token to name instead.
         """
@@ -200,7 +200,7 @@ class _Expression:
         return yes if condition else no
 
     def _skipped(self, skip: bool, read: Callable[[], int]) -> int:
-        """Evaluate with `read`; with `skip`, without assignments and errors of `/ 0`."""
+        """Evaluate with `read`. With `skip`, do not assign, and ignore divisions by zero."""
         self._skipping += skip
         value = read()
         self._skipping -= skip
@@ -259,7 +259,7 @@ class _Expression:
         if token[:1].isdigit():
             return self._number(token)
         if not _is_name(token):
-            self._place -= 1  # Bash has not read past the token that is no operand
+            self._place -= 1  # the token is no operand, and Bash has not read past it
             raise self._complaint("syntax error: operand expected")
         value = self._read(token)
         if self._peek() in ("++", "--"):
@@ -272,7 +272,7 @@ class _Expression:
             text, _, digits = token.partition("#")
             if "#" in digits or not digits or not text.isdecimal():
                 raise self._refusal()
-            base = int(text[:3])  # no valid base has three digits; such a base is rejected below
+            base = int(text[:3])  # a base of three digits is always invalid, and rejected below
         elif token[:2] in ("0x", "0X"):
             base, digits = 16, token[2:]
         elif token.startswith("0") and len(token) > 1:

@@ -17,7 +17,7 @@ _ITEM = re.compile(
 _META = re.compile(r"[ \t\n'\"\\|&;()<>!{}*\[\]?^$`]|^[~#]|[=:]~|^[@*]$")
 _BUCKETS = 1024
 _LARGEST = 1 << 20
-"""The largest supported index, our own limit."""
+"""The largest supported index (our choice)."""
 
 
 class BadSubscript(Abstained):
@@ -31,7 +31,7 @@ class Array:
     items: Mapping[str, str] = field(default_factory=dict)
     associative: bool = False
     assigned: bool = True
-    """Whether the array was ever assigned, possibly an empty list."""
+    """Whether the array was ever assigned, if only an empty list."""
 
     @classmethod
     def read(cls, text: str) -> Array | None:

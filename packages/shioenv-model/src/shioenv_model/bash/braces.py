@@ -49,7 +49,7 @@ def _braces(word: str, nesting: int) -> list[str]:
 
 
 def _with(heads: list[str], middle: str, tails: list[str]) -> list[str]:
-    """Combine every head with every tail, the middle between them."""
+    """Combine every head with every tail, with the middle between them."""
     longest = max(map(len, heads), default=0) + len(middle) + max(map(len, tails), default=0)
     spend(len(heads) * len(tails) * (1 + longest // COPIED))
     return [f"{head}{middle}{tail}" for head, tail in product(heads, tails)]
@@ -90,7 +90,7 @@ def _sequence(text: str) -> list[str] | None:
     if any(len(each or "") > _MOST_DIGITS for each in match.groups()):
         raise Abstained(f"{text!r:.40} expands to numbers that are too long")
     if first is not None:
-        # a leading zero in one end pads all numbers to the width of the wider end
+        # if one end has a leading zero, all numbers are padded to the width of the wider end
         is_padded = any(re.match(r"-?0\d", each) for each in (first, last))
         width = max(len(first), len(last)) if is_padded else 0
         low, high = int(first), int(last)

@@ -81,7 +81,7 @@ def _pipeline(pipeline: Pipeline, indent: int) -> str:
 
 
 def _body(program: Program, indent: int) -> str:
-    """Format the body of a compound command: the last command ends with `;` as well."""
+    """Format the body of a compound command; here the last command ends with `;` too."""
     end = "" if program[-1].background else ";"
     return f"{_program(program, indent + _STEP)}{end}\n{' ' * indent}"
 

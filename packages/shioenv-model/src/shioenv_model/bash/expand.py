@@ -58,7 +58,7 @@ class Scope(Protocol):
         ...
 
     def resolved(self, name: str) -> str:
-        """Follow a reference (`declare -n`) to the variable or element that it stands for."""
+        """Return the variable or element that a reference (`declare -n`) stands for."""
         ...
 
     def attributes(self, name: str) -> str:
@@ -68,7 +68,7 @@ class Scope(Protocol):
     def array(self, name: str) -> Array | None:
         """Return an array's elements; None for a variable that is no array.
 
-        Errors: as `variable`.
+        Errors: those of `variable`.
         """
         ...
 
@@ -191,13 +191,13 @@ class Expander(Modifiers):
             yield from self._paths(field)
 
     def _first_separator(self) -> str:
-        """Return the first character of `IFS`; a blank where it is unset or empty."""
+        """Return the first character of `IFS`; a blank if it is unset or empty."""
         return (self._scope.variable("IFS") or " ")[0]
 
     def _separators(self) -> re.Pattern[str] | None:
-        """Return the pattern for text (group 1), separators with blanks (group 2), or blanks.
+        """Return a pattern for text (group 1), separators with blanks (group 2), or blanks.
 
-        The separators are the characters of `IFS`. None if it is empty.
+        The separators are the characters of `IFS`. None if `IFS` is empty.
         """
         value = self._scope.variable("IFS")
         value = " \t\n" if value is None else value
@@ -378,7 +378,7 @@ class Expander(Modifiers):
         mark = inside[0] if inside[:1] in ("#", "!") and len(inside) > 1 else ""
         match = _PARAMETER.match(inside, len(mark))
         if mark == "#" and (match is None or match.end() < len(inside)):
-            mark, match = "", _PARAMETER.match(inside)  # `$#` itself, with an operator
+            mark, match = "", _PARAMETER.match(inside)  # an operator on `$#`
         bad = Complaint(f"${{{inside}}}: bad substitution")
         if match is None:
             raise beyond if mark else bad

@@ -10,12 +10,12 @@ from shioenv_model.bash.patterns import bracket
 from shioenv_model.bash.work import spend
 
 _MOST_GROUPS = 40
-"""Maximum number of groups in a pattern, since nested groups exhaust Python's stack."""
+"""Maximum number of groups in a pattern. Too many nested groups would exhaust Python's stack."""
 
 _NESTED = re.compile(r"[*+?}|][^()]*\)[*+{]|\)[*+?}][^()]*\)[*+{]")
 """A repeated group that contains a repetition or a choice."""
 _LONGEST = {True: 24, False: 2_000}
-"""Maximum characters of a text for an expression with (True) and without such groups."""
+"""Maximum length of a text if the expression has (True) or has no (False) such group."""
 
 
 def found_groups(parts: Sequence[tuple[str, bool]], text: str, *, folds: bool) -> list[str] | None:

@@ -19,9 +19,9 @@ from shioenv_model.bash.work import COPIED, spend
 
 _CASE = re.compile(r"(\^\^?|,,?|~~?)(.*)", re.DOTALL)
 LONGEST_REPLACED = 1_000
-"""Maximum characters of a value in which a pattern is replaced.
+"""Maximum length of a value in which a pattern is replaced.
 
-Each start offset is tried with each end, so the work is quadratic.
+Every pair of start and end is tried, so the work is quadratic.
 """
 _PROMPT = re.compile(r"\\([0-7]{3}|.)", re.DOTALL)
 _PROMPTS: Mapping[str, str] = MappingProxyType(
@@ -154,9 +154,9 @@ class Modifiers(ABC):
     def part(
         self, values: list[str], array: Array | None, rest: str, zero: Callable[[], str] | None
     ) -> list[str]:
-        """Slice a list by `offset:length`; `zero` gives `$0` for the positional parameters.
+        """Slice a list by `offset:length`. For the positional parameters, `zero` returns `$0`.
 
-        The offset of an indexed array is an index. Errors: Abstained; Complaint.
+        For an indexed array, the offset is an index. Errors: Abstained; Complaint.
         """
         offset, colon, length = _divided(rest)
         start, count = self.number(offset), self.number(length) if colon else None
@@ -234,7 +234,7 @@ def _divided(text: str) -> tuple[str, str, str]:
 
 
 def _referring(text: str, found: str) -> str:
-    r"""Return a replacement with the match for each `&` that has no backslash before it."""
+    r"""Return a replacement in which each `&` without a backslash is replaced by the match."""
     return re.sub(
         r"\\([\\&])|&", lambda match: match[1] if match[1] else found, text
     )  # `\\` stands for a backslash

@@ -26,7 +26,7 @@ _CLASSES = {**CLASSES, "word": "a-zA-Z0-9_"}
 
 
 _MOST_PARTS = 100
-"""Maximum names in a path pattern, our own limit (PATH_MAX allows about two thousand)."""
+"""Maximum number of names in a path pattern (our choice; PATH_MAX allows about two thousand)."""
 _COMPILED = 5
 """Steps charged for each character of a path pattern."""
 _LOOK_UP = 20
@@ -38,7 +38,7 @@ EXTENDED = re.compile(r"[?*+@!]\(")
 
 
 def is_pattern(text: str, *, extended: bool = False) -> bool:
-    """Whether a text, with its quoted characters backslash-escaped, is a pattern."""
+    """Whether a text is a pattern; its quoted characters have backslashes."""
     plain = re.sub(r"\\.", "", text, flags=re.DOTALL)
     if extended and EXTENDED.search(plain):
         return True
@@ -58,7 +58,7 @@ def escaped(text: str) -> str:
 def matches(pattern: str, text: str, *, extended: bool = False, folds: bool = False) -> bool:
     """Whether a pattern matches the whole text, as in `case` and `${x#…}`.
 
-    `extended`: groups such as `@(a|b)` are special. `folds`: regardless of case.
+    `extended`: groups such as `@(a|b)` are special. `folds`: case is ignored.
     """
     if extended and EXTENDED.search(pattern):
         pattern, text = (pattern.lower(), text.lower()) if folds else (pattern, text)
@@ -140,7 +140,7 @@ def _alternatives(pattern: str, index: int) -> tuple[list[str], int]:
 def paths(pattern: str, state: State) -> list[str]:
     """Return the path names that match a pattern in a state, sorted bytewise.
 
-    The state's shell options apply. Unless `dotglob`, a leading `.` of a name must be matched
+    The state's shell options apply. Without `dotglob`, a leading `.` of a name must be matched
     literally. `.` and `..` never match under `globskipdots`, which is on by default since Bash 5.2.
     Errors: Abstained for a pattern of too many parts.
     """
@@ -195,7 +195,7 @@ def _walk(base: str, parts: list[str], state: State) -> Iterator[str]:
 
 
 def _walk_below(base: str, rest: list[str], state: State, *, hidden: bool) -> Iterator[str]:
-    """Yield the matches of `**`: of any number of directories, and as a last part of all files."""
+    """Yield the matches of `**`: any number of directories, and as the last part any file below."""
     if rest:
         yield from _walk(base, rest, state)
     for name in _names(base or ".", state):
@@ -211,8 +211,8 @@ def _walk_below(base: str, rest: list[str], state: State, *, hidden: bool) -> It
 def _names(path: str, state: State) -> list[str]:
     """Return the names in a directory.
 
-    The work grows with the number of all files in a state with its own context, because all are
-    scanned.
+    If the state has its own context, the work grows with the number of all its files, because all
+    are scanned.
     """
     spend(_LOOK_UP + (len(state.context.document["fs"]) // 10 if state.context else 0))
     names = state.names(path)
@@ -235,7 +235,7 @@ def _is_directory(path: str, state: State) -> bool:
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str, folds: bool) -> re.Pattern[str]:
-    # a piece between two stars takes its first match, without backtracking
+    # a piece between two stars matches at its first occurrence, without backtracking
     pieces = [""]
     index = 0
     while index < len(pattern):
@@ -262,7 +262,7 @@ def _compiled(pattern: str, folds: bool) -> re.Pattern[str]:
 def bracket(text: str, index: int, *, shell: bool = True) -> tuple[str, int] | None:
     """Translate a bracket expression to a set of Python's `re`; return it with the end offset.
 
-    `index` is the offset after the `[`. None if the expression is not closed. Unless `shell`, the
+    `index` is the offset after the `[`. None if the expression is not closed. Without `shell`, the
     syntax is that of regular expressions: a backslash is literal, and `!` does not negate.
 
     Errors: ValueError for an invalid regular expression. Abstained for a character by name
@@ -304,7 +304,7 @@ def _member(text: str, index: int, shell: bool, *, is_end: bool = False) -> tupl
     """Parse a member of a bracket expression: its notation in `re`, its character, its end.
 
     The character is "" for members that cannot delimit a range, such as classes. With `is_end`, the
-    member ends a range, where Bash allows no class.
+    member is the end of a range, which cannot be a class in Bash.
     """
     named = _NAMED.match(text, index)
     if named is None or (shell and is_end and named[1] != "."):

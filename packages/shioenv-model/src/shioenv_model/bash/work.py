@@ -12,10 +12,10 @@ from contextvars import ContextVar
 from shioenv.errors import Abstained
 
 MOST_STEPS = 5_000_000
-"""Maximum steps of one answer, our own limit.
+"""Maximum number of steps of one answer (our choice).
 
-Half of the public suite's inputs take at most 5,500 steps, its longest loop 2,300,000. A step takes
-about a microsecond. It is a character read, a name compared, or 50 bytes copied.
+A step takes about a microsecond: a character is read, a name compared, or 50 bytes copied. Half of
+the public suite's inputs take at most 5,500 steps, its longest loop 2,300,000.
 """
 
 COPIED = 50
@@ -42,11 +42,11 @@ _open: ContextVar[_Work | None] = ContextVar("work", default=None)
 
 @contextmanager
 def answering(text: str) -> Iterator[None]:
-    """Count all steps inside as work of one answer, to the question `text`.
+    """Count all steps in the block as work of one answer, to the question `text`.
 
-    Nested inside another answer, they count for that answer. Errors: Abstained past `MOST_STEPS`,
-    even where the error was caught inside. Abstained for a text that cannot be encoded as bytes, or
-    that is nested too deeply.
+    Inside another answer, they count for the outer answer. Errors: Abstained past `MOST_STEPS`,
+    even if this error was caught in the block. Abstained for a text that cannot be encoded as
+    bytes, or that is nested too deeply.
     """
     if _open.get() is not None:
         yield
@@ -57,9 +57,9 @@ def answering(text: str) -> Iterator[None]:
 
 @contextmanager
 def aside(text: str) -> Iterator[None]:
-    """Count all steps inside separately from the current answer, because the result is cached.
+    """Count all steps in the block separately from the current answer: its result is cached.
 
-    Otherwise the steps of other answers would depend on earlier questions. Errors: those of
+    Otherwise the steps of an answer would depend on earlier questions. Errors: those of
     `answering`.
     """
     try:
@@ -84,7 +84,7 @@ def aside(text: str) -> Iterator[None]:
 
 @contextmanager
 def uncounted() -> Iterator[None]:
-    """Do not count the steps inside.
+    """Do not count the steps in the block.
 
     This is for cached results that depend only on a model's records, not on the question.
     """

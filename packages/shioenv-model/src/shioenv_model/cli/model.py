@@ -111,7 +111,7 @@ def push(
 
 
 def _origin(card: dict[str, Any]) -> dict[str, object]:
-    """Return the grammars, recipe and version in a model's card, where present."""
+    """Return the grammars, recipe and version in a model's card, as far as present."""
     material = card.get("material", [])
     found = {
         key: sorted({each[name][:12] for each in material if each.get(name)})

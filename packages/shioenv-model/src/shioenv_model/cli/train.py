@@ -359,8 +359,8 @@ def _prepare(
 ) -> None:
     """Make examples of material in `directory`.
 
-    With `beside`, the material may be a recipe, which is first executed into that directory's
-    `material`.
+    With `beside`, the material may be a recipe: its material is first made in `material` of the
+    directory `beside`.
     """
     from shioenv.errors import MissingExtraError
     from shioenv_model.training.material import datasets_in, recipe_names
@@ -386,7 +386,7 @@ def _prepare(
 def _compared(directories: Sequence[Path], files: Sequence[str]) -> dict[str, Any]:
     """Return the share of inputs that succeed, and the overlap of the datasets with the files.
 
-    An input of a file counts as contained if the datasets have its text or its normal form.
+    An input in a file counts if the datasets contain its text or its normal form.
     """
     from shioenv.bash.normal import normal
     from shioenv.dataset.questions import read_questions

@@ -33,7 +33,7 @@ _OF_OPTIONS = {
     "declare": "aAilrxugn", "typeset": "aAilrxugn", "local": "aAilrxun", "export": "n",
     "readonly": "aA",
 }  # fmt: skip
-"""The supported options of each builtin; `-p` is supported by itself."""
+"""The supported options of each builtin; `-p` is supported only alone."""
 
 
 def assign_word(here: Environment, word: str) -> None:
@@ -100,7 +100,7 @@ def _listed(here: Environment, array: Array, text: str, flags: frozenset[str]) -
                 index = int(key) + 1
             if len(braces(word)) > 1 and not array.associative:
                 raise Abstained("braces in an element with a subscript")
-            tilde = "''" if array.associative else ""  # no tilde is expanded there
+            tilde = "''" if array.associative else ""  # an associative array expands no tilde
             made = here.expander.text(tilde + value, assigned=not array.associative)
             made = array.items.get(key, "") + made if adds else made
             array = array.with_item(key, here.converted(made, flags))
@@ -149,7 +149,8 @@ class _Declaring:
     def _read(self, word: str) -> Iterator[tuple[str, str | None, str, str | None]]:
         """Yield the variables of an operand: name, subscript, `+`, and expanded value.
 
-        A list keeps its parentheses and is not expanded, and begins with a NUL character.
+        The value of a list is not expanded: it keeps its parentheses, and a NUL character precedes
+        it.
         """
         match = _ASSIGNMENT.fullmatch(word)
         if match is not None:
@@ -301,7 +302,7 @@ def _printed(here: Environment, name: str, words: Sequence[str]) -> int:
                 text = "declare -x OLDPWD" + ("" if place is None else f"={quote_value(place)}")
                 here.write(here.streams.fds[1], os.fsencode(f"{text}\n"))
             elif value is None:
-                here.variable(field)  # raises Abstained for a variable that is not in the context
+                here.variable(field)  # raises Abstained if the context does not have the variable
                 here.complain(f"{name}: {field}: not found")
                 status = 1
             else:

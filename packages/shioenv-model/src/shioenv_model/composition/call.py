@@ -21,7 +21,7 @@ _READS = re.compile(r"(.*\S) < (\S+)", re.DOTALL)
 class Call:
     """A command for a runner, with its redirections separate from its words.
 
-    Runners that parse commands use the fields. Runners that execute use the `text`.
+    Runners that parse commands use the fields; runners that execute use the `text`.
     """
 
     written: str
@@ -31,11 +31,11 @@ class Call:
     closed: tuple[str, ...] = ()
     """Redirections that close a descriptor, unexpanded."""
     opens: Redirect | None = None
-    """The redirection to perform, where the words do nothing else (`: > file`)."""
+    """The redirection to perform, if the words do nothing else (`: > file`)."""
     parts: tuple[str, ...] | None = None
-    """The assignments and words of `written`, where they are known separately."""
+    """The assignments and words of `written`, if they are known separately."""
     from_file: bool = False
-    """The state's standard input is the content of a file that was redirected by `<`."""
+    """Whether the state's standard input is the content of a file after `<`."""
 
     @classmethod
     def of(cls, words: Sequence[str]) -> Call:

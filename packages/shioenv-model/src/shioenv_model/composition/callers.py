@@ -1,4 +1,4 @@
-"""Commands run by `xargs` and `find -exec`, queried one by one."""
+"""The behavior of `xargs` and `find -exec`, composed of answers for each command that they run."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.frames import Streams
 
 MOST_CALLS = 64
-"""Maximum commands per caller, our own limit. A caller that runs more is queried as a whole."""
+"""Maximum number of commands that one `xargs` or `find` may run (our choice). If it runs more, the
+runner is queried about the whole command."""
 
 _LONGEST_CALL = 100_000
-"""Bytes of arguments that surely fit one call: the limit of `xargs` and `find` is 128 KiB."""
+"""Bytes of arguments that surely fit into one call: the limit of `xargs` and `find` is 128 KiB."""
 
 CALLING = frozenset({"xargs", "find"})
 """The callers: commands that run other commands."""
 
 _BUILTINS = BUILTINS - {"echo"} | CALLING
-"""Names that a shell would run itself instead of a program, and the callers' own names."""
+"""Names that a shell would run itself instead of a program, and the names of the callers."""
 
 _OTHERWISE = frozenset({"-depth", "-d", "-prune", "-maxdepth", "-L", "-H", "-follow"})
-"""Options by which `find` may not descend into a directory right after visiting it."""
+"""Options with which `find` does not always descend into a directory right after visiting it."""
 
 _PLAIN = re.compile(r"[\w./ +@%=,:-]+", re.ASCII)
-"""Names that error messages quote unchanged."""
+"""Names that error messages show unchanged."""
 
 _ACTIONS = re.compile(r"-(ok|okdir|exec|execdir|delete|print0?|printf|ls|fprint.*|fls|quit)")
 
@@ -44,7 +45,7 @@ class FindCall:
     """A `find` that runs a command for each file found."""
 
     listing: tuple[str, ...]
-    """The same `find`, listing the files separated by NUL bytes."""
+    """The same `find`, but it lists the files, separated by NUL bytes."""
     command: tuple[str, ...]
     """The command, with `{}` for the file."""
     together: bool
@@ -63,7 +64,7 @@ class FindCall:
     def calls(self, listed: bytes) -> list[tuple[str, ...]] | None:
         """Return the commands for the listed files; None if unknown.
 
-        They are unknown past `MOST_CALLS` commands, and where `find` may split the files over
+        They are unknown for more than `MOST_CALLS` commands, and if `find` may split the files into
         several calls.
         """
         files = self.files(listed)
@@ -97,8 +98,8 @@ def parse_find(words: Sequence[str]) -> FindCall | None:
 def arguments_passed(words: Sequence[str], data: bytes) -> list[tuple[str, ...]] | None:
     """Return the commands that `xargs` runs for `data` on standard input; None if unknown.
 
-    Supported are the options `-0`, `-d`, `-n`, `-I`, `-i` and `-r`. Without `-0` and `-d` the data
-    may contain no quotes. There may be at most `MOST_CALLS` commands.
+    The options `-0`, `-d`, `-n`, `-I`, `-i` and `-r` are supported. Without `-0` and `-d`, the data
+    must not contain quotes. There must be at most `MOST_CALLS` commands.
     """
     options = _Options()
     place = options.read(words)
@@ -173,7 +174,7 @@ class _Options:
         return not (self.replaced and self.most)
 
     def items(self, data: bytes) -> list[str] | None:
-        """Parse the data into arguments; None if quotes or NUL bytes leave them unknown."""
+        """Parse the data into arguments; None if quotes or NUL bytes make them unknown."""
         if self.separator:
             parts = data.split(self.separator)
             parts = parts if parts[-1] else parts[:-1]
@@ -189,15 +190,15 @@ class _Options:
 
 
 def _is_program(command: Sequence[str]) -> bool:
-    """Whether a shell runs the same program for this command as a caller does."""
+    """Whether a shell would run the same program for this command as `xargs` and `find`."""
     if not command or command[0] in _BUILTINS or not re.fullmatch(r"[\w./+-]+", command[0]):
         return False
-    # the shell's echo differs from the program only in its options
+    # the shell's echo and the program differ only in options
     return command[0] != "echo" or not {"--help", "--version"} & set(command[1:2])
 
 
 class Callers:
-    """Queries the commands of `xargs` and `find -exec` in an environment, one by one."""
+    """Queries a runner about the commands of `xargs` and `find -exec`, one by one."""
 
     def __init__(self, here: Environment) -> None:
         self._here = here
@@ -207,8 +208,9 @@ class Callers:
     def run(self, command: Simple, streams: Streams) -> bool:
         """Query the commands of `xargs` or `find -exec`, one by one.
 
-        Return False if this is not possible, or where a command fails in a way that its caller
-        reports. The state is then unchanged, and the caller must be queried as a whole.
+        Return False if this is not possible, or if a command fails in a way that `xargs` or `find`
+        reports. Then the state is unchanged, and the runner must be queried about the whole
+        command.
         """
         fds, stdin = streams.fds, streams.stdin
         if command.assignments or any(map(self._here.is_unknown, command.words)):
@@ -260,7 +262,7 @@ class Callers:
     ) -> list[Behavior] | None:
         """Query one command per file of a `find`; None if the behavior is unknown.
 
-        `find` reports an error for a directory that its command removed, and finds nothing in it.
+        If a command removed a directory, `find` reports an error for it and finds nothing in it.
         """
         before, gone = self._here.state, list[str]()
         behaviors = []
@@ -314,7 +316,7 @@ class Callers:
         before: State,
         gone: Sequence[str],
     ) -> bool:
-        """Whether the commands created nothing for `find`, and removed no directory except `gone`.
+        """Whether the commands created no file for `find`, and removed only directories in `gone`.
 
         `before` is the state in which `find` began. Removed files are allowed.
         """

@@ -23,7 +23,7 @@ class _File:
     origin: str | None
     """The file's name in the first document; None for a new file."""
     in_tree: bool = False
-    """The file was moved with its directory, or is itself a moved directory."""
+    """Whether the file was moved with its directory, or is itself a moved directory."""
 
 
 class Changes:
@@ -83,9 +83,9 @@ class Changes:
     def whole(self, start: str) -> ContextPatch:
         """Return the patch from the first document to this state, as a recorder would write it.
 
-        Size, links and time of directories whose entries were added or removed are omitted. A
-        directory that was moved and changed inside counts as removed and added; its files count as
-        moved. Names in `fs` are relative to `start`.
+        Size, links and time of a directory are omitted if entries were added to it or removed from
+        it. A directory that was moved and changed inside counts as removed and added; its files
+        count as moved. Names in `fs` are relative to `start`.
         """
         patch = self.since(Changes(self._first))
         patch = self._without_broken_trees(patch)
@@ -115,7 +115,7 @@ class Changes:
         for name, target in moves.items():
             file = self.file(target)
             if file is None or not file.in_tree or file.entry.get("perms", "")[:1] != "d":
-                continue  # only directories count as new: a file inside remains moved
+                continue  # only directories count as new: files inside remain moved
             top = self._gone_above(name)
             if top not in whole:
                 whole[top] = self._is_whole(top, moves)

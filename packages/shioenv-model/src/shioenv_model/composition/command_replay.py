@@ -26,12 +26,12 @@ _LONG = 2048
 
 
 class Replay:
-    """Runs a command in a state after silently replaying its history on the same line.
+    """Runs a command in a state, after silently replaying the state's history on the same line.
 
     `runner` starts from the pristine machine each time. The command receives the state's standard
-    input, and a process substitution for each path in `State.written`. Its patch contains only its
-    own changes. Errors: those of the runner; Abstained if the input becomes too long, or the patch
-    too large.
+    input. Paths of process substitutions in `State.written` become process substitutions again. The
+    patch contains only the command's own changes. Errors: those of the runner; Abstained if the
+    input becomes too long, or the patch too large.
     """
 
     def __init__(self, runner: Executing) -> None:
@@ -82,7 +82,7 @@ class Replay:
         )
         if not before or state is None or start is None:
             return behavior
-        # programs that show the shell's command line show only the command
+        # in output that shows the shell's command line, leave only the command
         ran, asked = os.fsencode(text), os.fsencode(shell_input)
         at = f"bash: line {1 + before.count(chr(10))}: ".encode()
         known = self._end(before, start)

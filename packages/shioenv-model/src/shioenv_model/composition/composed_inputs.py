@@ -1,6 +1,6 @@
 """Answers for inputs of several commands, composed from answers for each command.
 
-They are composed by Bash's rules. Nothing is executed or learned here.
+The composition follows Bash's rules. Nothing is executed or learned here.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _OF_START = re.compile(
 class Composition:
     """A runner that composes the answers of a runner for single commands.
 
-    That runner answers an input of one command directly. In any other input, each simple command is
-    queried in the state left by the previous ones. `State` contains their files, working directory
-    and variables; its standard input is the data piped into the command. `start` is the pristine
-    state.
+    The runner answers an input of one command directly. For any other input, the runner is queried
+    about each simple command, in the state left by the previous ones. This `State` contains files,
+    working directory and variables; its standard input is the data piped into the command. `start`
+    is the pristine state.
     """
 
     def __init__(self, runner: Runner, start: State) -> None:
@@ -91,7 +91,8 @@ def uses_shell_values(text: str, state: State) -> bool:
 def uses_start_values(text: str) -> bool:
     """Whether the text may use values set at a shell's start (D-27).
 
-    Records made before D-27 show a `cd` there, so they do not answer such texts.
+    In records made before D-27 these values show a `cd`, so such records are not used for these
+    texts.
     """
     return _OF_START.search(text) is not None
 
@@ -99,8 +100,8 @@ def uses_start_values(text: str) -> bool:
 def is_single_query(text: str) -> bool:
     """Whether the runner can be queried about the whole text, without composition.
 
-    The text is then a single command (`is_single`), no expression, and no `find -exec`. False for a
-    text that cannot be parsed.
+    It can if the text is a single command (`is_single`), no expression, and no `find -exec`. False
+    for a text that cannot be parsed.
     """
     try:
         source = read_source(text)

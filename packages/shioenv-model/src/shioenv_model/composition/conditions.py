@@ -35,7 +35,7 @@ _INTEGER = re.compile(r"[ \t\n\v\f\r]*([+-]?)(\d+)[ \t]*", re.ASCII)
 _TYPES = {"f": "-", "d": "d", "b": "b", "c": "c", "p": "p", "S": "s"}
 _SET_BITS = {"u": (3, "sS"), "g": (6, "sS"), "k": (9, "tT")}
 _ELSEWHERE = ("/proc", "/sys", "/dev")
-"""Directories whose files no context lists in full."""
+"""Directories whose files are not all listed in a context."""
 DYNAMIC = re.compile(
     r"BASH\w*|COMP_\w*|DIRSTACK|EPOCH\w*|FUNCNAME|GROUPS|HISTCMD|LINENO|MAPFILE|OLDPWD|OPTARG"
     r"|PIPESTATUS|PPID|RANDOM|SECONDS|SHELLOPTS|SRANDOM|_"
@@ -56,7 +56,7 @@ def is_root(state: State) -> bool:
 def is_set(state: State, name: str) -> bool:
     """Whether a variable or an element has a value.
 
-    Errors: Abstained if the context does not show it.
+    Errors: Abstained if the context does not show the variable.
     """
     document, scope = state.before.document, Variables(state)
     target = resolved(document, name)
@@ -76,9 +76,9 @@ def is_set(state: State, name: str) -> bool:
 
 
 def look_up(state: State, path: str, *, follow: bool = True) -> FileEntry | None:
-    """Look up the file at a path; None if there is none. `follow`: a final link is followed.
+    """Look up the file at a path; None if there is none.
 
-    Errors: Abstained if the context does not show it.
+    `follow`: a final link is followed. Errors: Abstained if the context does not show the file.
     """
     if not path:
         return None
@@ -102,7 +102,7 @@ def look_up(state: State, path: str, *, follow: bool = True) -> FileEntry | None
 
 
 def _known(state: State, whole: str, *, itself: bool = False) -> FileEntry | None:
-    """Look up an absolute path without links; `itself`: the last part may be a link."""
+    """Look up an absolute path without links. `itself`: its last part may be a link."""
     entry = state.entry_at(whole)
     if entry is None:
         if any(whole == each or whole.startswith(f"{each}/") for each in _ELSEWHERE):
@@ -192,7 +192,7 @@ def _is_unary(word: str) -> bool:
 
 @dataclass(slots=True)
 class Test:
-    """The arguments of `test`, parsed as in `test.c` of Bash 5.2: first by their number."""
+    """The arguments of `test`, parsed as in `test.c` of Bash 5.2: their number decides first."""
 
     state: State
     arguments: Sequence[str]
@@ -340,7 +340,7 @@ class Conditional:
     place: int = field(default=0, init=False)
 
     def value(self) -> bool:
-        """Evaluate the condition. Words in short-circuited branches are not expanded.
+        """Evaluate the condition. Words in branches that are not evaluated are not expanded.
 
         Errors: Abstained.
         """

@@ -177,11 +177,11 @@ def _logical(state: State) -> str:
 
 
 def changed_directory(call: Call, state: State) -> Behavior | None:
-    """Return the behavior of `cd` with one operand or several.
+    """Return the behavior of `cd` with no operand, one or several.
 
     None for other commands, for one operand with options, and for `cd -` with a known previous
-    directory. None also under `CDPATH` or `set -o physical`, for users other than root, and where
-    the parent directory is missing.
+    directory. None also with `CDPATH` or `set -o physical`, for users other than root, and if the
+    parent directory is missing.
     """
     document = state.before.document
     environment, settings = document["env"], document["settings"]

@@ -68,17 +68,17 @@ _OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])
 """Attributes of a file that may change while the file is being written."""
 
 STAYING = re.compile(r"cd(?:\s+(?:-[LP]+|--))*\s+[^\s;&|()<>$`]+")
-"""A `cd` to one directory, possibly the current one; `OLDPWD` becomes the current one."""
+"""A `cd` to one directory, possibly the current one. `OLDPWD` becomes the current directory."""
 
 _BLOCK = 4096
 """Minimum bytes that a reading program requests at once."""
 
 
 class Environment(ShellVariables):
-    """The environment of one input's commands, and the `Scope` of their expansions.
+    """The environment of the commands of one input, and the `Scope` of their expansions.
 
-    `runner` answers the commands. The input `text` starts from `state`. `walk` runs the program of
-    a substitution; its line numbers continue from the shell's line.
+    `runner` answers for single commands. The input `text` starts from `state`. `walk` runs the
+    program of a substitution, whose line numbers continue from the shell's line.
     """
 
     def __init__(
@@ -105,9 +105,10 @@ class Environment(ShellVariables):
         self.children: dict[str, int] = {}
         """The status of each background job, by the number that stands for its process."""
         self.racing = False
-        """A background job writes to the input's output at an unknown moment."""
+        """Whether a background job writes to the input's output at an unknown moment."""
         self.beside: tuple[tuple[str, ...], ...] = ()
-        """Words of the stages concurrent with the next command, if that lists processes."""
+        """Words of the pipeline stages that run beside the next command, if that lists
+        processes."""
         self._walk = walk
 
     @property
@@ -119,7 +120,7 @@ class Environment(ShellVariables):
 
     @contextmanager
     def deeper(self) -> Iterator[None]:
-        """Run the commands inside one level deeper, as `set -x` shows it."""
+        """Run the commands in the block one level deeper, as shown by `set -x`."""
         place = self.place
         place.depth += 1
         try:
@@ -129,7 +130,7 @@ class Environment(ShellVariables):
 
     @contextmanager
     def temporary(self, assignments: Sequence[str]) -> Iterator[None]:
-        """Perform the assignments before a function or builtin, for its duration.
+        """Perform the assignments before a function or builtin, until it ends.
 
         Errors: Abstained for arrays and `+=`; Complaint.
         """
@@ -170,7 +171,7 @@ class Environment(ShellVariables):
     def captured(self, source: str) -> bytes:
         """Return the output of a program in a subshell.
 
-        Errors: Abstained if it is known in part.
+        Errors: Abstained if only a part of it is known.
         """
         program = self.program(source)
         buffer = Buffer()
@@ -196,7 +197,7 @@ class Environment(ShellVariables):
         piped: bool = False,
         final: bool = False,
     ) -> Behavior:
-        """Return a command's behavior without changing the environment: see `Asker.ask`."""
+        """Return a command's behavior without changing the environment; see `Asker.ask`."""
         place = os.fsencode(self.message_prefix())
         beside, self.beside = self.beside, ()
         how = CallSetting(
@@ -225,8 +226,8 @@ class Environment(ShellVariables):
     ) -> None:
         """Query a command, advance to the state after it, and write its output.
 
-        Input and output are `streams`; None: the shell's. `name` is the command's name. Errors:
-        Over where the command timed out or died by a signal; Abstained.
+        Input and output are `streams` (None: those of the shell). `name` is the command's name.
+        Errors: Over if the command timed out or died by a signal; Abstained.
         """
         streams = streams or self.streams
         fds, stdin = streams.fds, streams.stdin
@@ -261,7 +262,7 @@ class Environment(ShellVariables):
             raise Over(behavior)
 
     def _check_own(self, name: str, behavior: Behavior) -> None:
-        """Abstain where a command changes the file to which its output is redirected."""
+        """Abstain if a command changes the file to which its output is redirected."""
         for operation in behavior.patch.operations:
             area, *names = keys(operation[1]) or [""]
             if area != "fs" or names[:1] != [name] or operation[0] == "r":
@@ -279,7 +280,7 @@ class Environment(ShellVariables):
         if not stdin.data:
             raise Abstained("how much input each command consumes is unknown")
         if stdin.seekable or len(stdin.data) > _BLOCK:
-            # a command whose behavior changes with more data has read to the end
+            # if its behavior changes with more data, the command has read to the end
             more = self.ask(call, stdin=stdin.data + b"0 ~\n", separate=separate)
             if _said(more) == _said(behavior):
                 stdin.perhaps = stdin.data
@@ -305,7 +306,7 @@ class Environment(ShellVariables):
                 self._append(sink, data)
 
     def _check_printed(self, data: bytes) -> None:
-        """Abstain where a job prints at an unknown moment, or where its process is named."""
+        """Abstain if a job prints at an unknown moment, or if its process is named."""
         if self.racing:
             raise Abstained("a background job prints at an unknown moment")
         if any(child.encode() in data for child in self.children):
@@ -340,7 +341,7 @@ class Environment(ShellVariables):
 
     @contextmanager
     def to(self, streams: Streams) -> Iterator[None]:
-        """Redirect input and output to `streams` inside."""
+        """Redirect input and output to `streams` in the block."""
         saved, self.streams = self.streams, Streams(dict(streams.fds), streams.stdin)
         try:
             yield
@@ -349,7 +350,7 @@ class Environment(ShellVariables):
 
     @contextmanager
     def subshell(self) -> Iterator[None]:
-        """Run the commands inside in a subshell, whose changes to the shell are discarded."""
+        """Run the commands in the block in a subshell, whose changes to the shell are discarded."""
         mark, children = self.asking.mark(), dict(self.children)
         saved, self.own = self.own, copied(self.own)
         for inherits, names in (
@@ -385,7 +386,7 @@ class Environment(ShellVariables):
         return read_program(text, extended=extended)
 
     def leave_shell(self) -> None:
-        """Run the trap EXIT of a shell that ends. Errors: Exit for an `exit` in it."""
+        """Run the trap EXIT of a shell that ends. Errors: Exit for an `exit` in the trap."""
         action, status = self.own.traps.pop("EXIT", None), self.status
         if action:
             self.place.line = 1
@@ -455,7 +456,7 @@ class Environment(ShellVariables):
 
 
 def in_dash_wording(behavior: Behavior, place: bytes) -> Behavior:
-    """Rewrite the shell's own message to dash's wording. Errors: Abstained."""
+    """Rewrite Bash's own message to the wording of dash. Errors: Abstained."""
     if place not in behavior.output:
         return behavior
     if not behavior.output.startswith(place) or behavior.output.count(b"\n") > 1:
@@ -486,7 +487,7 @@ def _read_files(program: Program) -> Program:
 
 
 def _made_again(patch: ContextPatch) -> str | None:
-    """Return commands that recreate the files of `mktemp`, which would choose other names.
+    """Return commands that recreate the files of `mktemp`, which would choose new names.
 
     None if `mktemp` created nothing, or had other effects.
     """

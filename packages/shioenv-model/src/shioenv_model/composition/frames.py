@@ -59,18 +59,19 @@ class Frame:
 
     temporary: bool = False
     hidden: dict[str, Value | None] = field(default_factory=dict)
-    """The variables that the scope's own ones hide, by name; None for an unset one."""
+    """The outer variables that the scope's variables hide, by name; None if the outer one is
+    unset."""
 
 
 @dataclass(slots=True)
 class Own:
-    """State private to a shell. A subshell starts with a copy."""
+    """The part of the state that belongs to one shell. A subshell starts with a copy."""
 
     carried: Carried = field(default_factory=Carried)
     """State that the shell carries to the next input."""
     functions: dict[str, Function] = field(default_factory=dict)
     last: str | None = None
-    """`$_`; None if it is unknown, and if the input never uses it."""
+    """`$_`; None if it is unknown, or if the input never uses it."""
     name: str = "bash"
     """`$0`."""
     frames: list[Frame] = field(default_factory=list)
@@ -82,12 +83,10 @@ class Own:
     command: str | None = None
     """`$BASH_COMMAND`; None if it is unknown."""
     inherited: dict[str, str] = field(default_factory=dict)
-    """The traps of the shell around a subshell, which only `trap -p` shows."""
+    """In a subshell, the traps of the outer shell, which are only shown by `trap -p`."""
     cluster: int = 0
-    """The offset at which `getopts` continues in the word of `OPTIND`; 0: at its beginning.
-
-    Negative if unknown.
-    """
+    """The offset at which `getopts` continues in the word at `OPTIND`; 0: at the word's beginning.
+    Negative if unknown."""
     files: dict[str, str] = field(default_factory=dict)
     """The file of each function that was defined in this input."""
 
@@ -112,9 +111,9 @@ class Position:
     scripts: int = 0
     """Nesting depth of scripts."""
     is_read: bool = False
-    """The file is read by `.`, so `return` ends it."""
+    """Whether the file is read by `.`, so that `return` ends it."""
     is_dash: bool = False
-    """The shell is dash."""
+    """Whether the shell is dash."""
     refused: int = 127
     """The exit status after a failed expansion."""
 
@@ -148,7 +147,7 @@ class Buffer:
 
     data: bytearray = field(default_factory=bytearray)
     endless: bool = False
-    """The data is incomplete: more was written."""
+    """Whether the data is incomplete, because more was written."""
 
 
 @dataclass(slots=True, eq=False)
@@ -158,9 +157,10 @@ class OpenFile:
     path: str
     name: str | None
     fresh: bool
-    """This run created or truncated the file, so the file's times are the run's."""
+    """Whether this run created or truncated the file, so that the file's times are those of the
+    run."""
     appends: bool
-    """The file was opened by `>>`: every write goes to the end of the file."""
+    """Whether the file was opened by `>>`, so that every write goes to its end."""
     offset: int = 0
     """Bytes written to the file so far."""
 
@@ -177,7 +177,7 @@ Sink = Buffer | OpenFile | Nowhere
 class Stdin:
     """Standard input that has not been read yet.
 
-    `shared`: several commands read it, and each may leave a rest to the next. `endless`: more
+    `shared`: several commands read it, and each may leave data for the next. `endless`: more data
     follows than is known. `seekable`: it is a file.
     """
 
@@ -187,4 +187,4 @@ class Stdin:
     seekable: bool = False
     endless: bool = False
     perhaps: bytes = b""
-    """The bytes that may remain, where it is unknown how many were read."""
+    """The bytes that may remain, if it is unknown how many were read."""

@@ -25,10 +25,11 @@ from shioenv_model.composition.command_replay import connected
 from shioenv_model.composition.variables import Variables
 
 MOST_ASKED = 400
-"""Maximum commands queried per input; our own limit, because a longer loop takes too long."""
+"""Maximum number of commands per input about which the runner is queried (our choice, because a
+longer loop takes too long)."""
 
 LONGEST_INPUT = 1024 * 1024
-"""Maximum bytes through a pipe; the same as for a sandbox's standard input."""
+"""Maximum bytes through a pipe, as for a sandbox's standard input."""
 
 _LOOK_UP = 20
 """Steps charged for a file lookup."""
@@ -51,13 +52,13 @@ class CallSetting:
 
     stdin: bytes = b""
     separate: bool = False
-    """Standard output and standard error go to different places."""
+    """Whether standard output and standard error go to different places."""
     piped: bool = False
-    """Standard input is a pipe, even if that pipe is empty."""
+    """Whether standard input is a pipe, even an empty one."""
     final: bool = False
-    """The shell execs the command, because it is the last one."""
+    """Whether the shell execs the command, because it is the last one."""
     beside: tuple[tuple[str, ...], ...] = ()
-    """Words of the concurrent pipeline stages, for a command that lists processes."""
+    """For a command that lists processes: the words of the pipeline stages that run beside it."""
     place: bytes = b"bash: line 1: "
     """The prefix of Bash's error messages about the command."""
 
@@ -77,7 +78,8 @@ class Asker:
         self.pipes: dict[str, bytes | None] = {}
         """The data of each process substitution `<(…)`, by its path."""
         self.set_here: set[str] = _set_before(state)
-        """Variables set by the input, or different from the pristine machine before it."""
+        """Variables that the input set, or that differed from the pristine machine before the
+        input."""
         self.confidence = 1.0
         self.volatile, self.shell_state_known = False, True
         self._runner, self._text = runner, text
@@ -123,11 +125,11 @@ class Asker:
             behavior = replace(behavior, stdout=b"", stderr=b"")
         self.volatile |= behavior.volatile
         self.shell_state_known &= behavior.shell_state_known
-        # a child shell counts its own lines
+        # the messages of a child shell have its own line numbers
         return behavior if text.startswith(("bash", "sh ")) else _at(behavior, how.place)
 
     def refuse_tracing(self) -> None:
-        """Abstain under options by which the shell traces, or rejects more than usual."""
+        """Abstain if options make the shell trace, or reject more than usual."""
         settings = self.state.before.document["settings"]
         if any(settings.get(option) for option in _TRACING):
             raise Abstained("set -v or -n is on")
@@ -141,7 +143,7 @@ class Asker:
             raise Abstained(f"more than {MOST_ASKED} commands")
 
     def advance(self, text: str, behavior: Behavior) -> list[tuple[str, str | None]]:
-        """Advance to the state after a command; executing `text` must reproduce that state.
+        """Advance to the state after a command. Executing `text` must lead to the same state.
 
         Return the names of removed files, each with its new name if it was moved, else None.
         Errors: Abstained if the patch does not apply to the state.
@@ -175,7 +177,7 @@ class Asker:
         return gone
 
     def know(self, data: bytes) -> str:
-        """Store a content that files may have. Return its digest."""
+        """Store a content that files may have, and return its digest."""
         spend(1 + len(data) // COPIED)
         digest = hashlib.sha256(data).hexdigest()
         self._contents[digest] = data
@@ -208,7 +210,7 @@ class Asker:
         del self.patches[mark.patches :]
 
     def leave(self, mark: Mark) -> None:
-        """End the subshell that began at a checkpoint: the parent shell's own state is restored."""
+        """End the subshell that began at a checkpoint, and restore the parent shell's own state."""
         history = mark.state.history
         inner = [text for text in self.state.history[len(history) :] if text]
         lasting = any(
@@ -228,7 +230,7 @@ class Asker:
 
     @contextmanager
     def other_pipes(self) -> Iterator[None]:
-        """Give the commands inside a separate set of process substitutions."""
+        """Use a separate set of process substitutions for the commands in the block."""
         saved, self.pipes = self.pipes, {}
         try:
             yield
@@ -245,11 +247,11 @@ class Asker:
     def _executed(self, text: str, state: State, how: CallSetting) -> Behavior:
         """Execute the command in the way in which Bash runs it within the input.
 
-        If the output shows the shell's command line, substitute the command line of the whole
+        If the output shows the shell's command line, replace it by the command line of the whole
         input.
         """
         if how.beside:
-            # the output bypasses the concurrent stages, which wait for the command
+            # the command's output goes past the other stages, which wait for the command
             others = f"{' | '.join(map(' '.join, how.beside))} >/dev/null 2>&1"
             text = f"{{ {text} 4>&1 >&3 | {others}; (exit ${{PIPESTATUS[0]}}); }} 3>&1"
         elif how.piped and not state.stdin:
@@ -258,7 +260,7 @@ class Asker:
             text = f"{{ {text}; }}"
         assert self._execute is not None
         behavior: Behavior = self._execute(text, state, separate=how.separate)
-        for separator in (" ", "\0"):  # as displayed by `ps`, and as stored in /proc
+        for separator in (" ", "\0"):  # as printed by `ps`, and as in /proc
             old, new = (os.fsencode(f"-c{separator}{each}") for each in (text, self._text))
             behavior = replace(
                 behavior,
@@ -281,7 +283,7 @@ class Mark:
 
 
 def _called(call: Call, state: State) -> State:
-    """Return the state for a program that the shell execs: Bash decrements `SHLVL` for it."""
+    """Return the state for a program that the shell execs: Bash decrements `SHLVL` before that."""
     level = state.before.document["env"].get("SHLVL", "")
     program = call.words[n_assignments(call.words) :][:1]
     if program not in _SHOWING_ENVIRONMENT or not level.isdecimal() or not int(level):
@@ -350,8 +352,8 @@ def with_stages(
 ) -> bytes:
     """Add the rows of the shell, which runs `text`, and of the other stages to a listing.
 
-    `listing` is the output of the command `own` by itself. It is returned unchanged where its last
-    row is not that of `own`, or where its last column is not the command.
+    `listing` is the output of the command `own` when run alone. It is returned unchanged if its
+    last row is not that of `own`, or its last column is not the command.
     """
     *lines, last, end = os.fsdecode(listing).split("\n") if listing.count(b"\n") > 1 else ("", "")
     title = lines[0].split()[-1:] if lines else []

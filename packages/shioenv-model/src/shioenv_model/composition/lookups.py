@@ -56,7 +56,7 @@ def _is_file(path: str, state: State) -> bool:
 
 
 def _refuse_remembered(name: str, state: State) -> None:
-    """Abstain for a program that the shell has run, since it may have cached the path."""
+    """Abstain for a program that the shell has run, because the shell may have cached its path."""
     begin = r"(?:^|[;&|()\n]|(?:\{|\b(?:then|do|else|!))\s)\s*"
     called = re.compile(rf"{begin}{re.escape(name)}(?![\w./-])")
     if any(called.search(text) for text in state.history):

@@ -97,7 +97,7 @@ def umask_of(state: State) -> int:
 def read_redirected_input(call: Call, state: State) -> tuple[Call, State] | None:
     """Replace `< FILE` by that file's content as standard input: the new command and state.
 
-    None for a command without `<`, and for unknown content.
+    None for a command without `<`, or if the content is unknown.
     """
     if call.reads is None:
         return None

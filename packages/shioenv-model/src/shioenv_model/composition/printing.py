@@ -28,7 +28,7 @@ _FRACTION = re.compile(r"[+-]?\d{1,12}(?:\.\d{1,12})?", re.ASCII)
 _EXACT_DIGITS = 18
 """Significant decimal digits of Bash's `long double` (`LDBL_DIG` on x86-64)."""
 _CLOSEST_DIGITS = 15
-"""Significant decimal digits for which a double rounds like a `long double`."""
+"""Number of significant decimal digits up to which a double rounds like a `long double`."""
 _PERCENT = re.compile("%%")
 _PLAIN = re.compile(r"[^\\%]+")
 _META = re.compile(r"[ !\"$&'()*,;<>?\[\\\]^`{|}]|^[#~]|(?<=[:=])~")
@@ -42,9 +42,9 @@ class Printing:
     taken: int = 0
     parts: list[bytes] = field(default_factory=list)
     written: list[tuple[bool, bytes]] = field(default_factory=list)
-    """Errors (True) and output (False) in order."""
+    """Pieces of errors (True) and output (False), in order."""
     ended: bool = False
-    r"""A `\c` ended the output, or a directive is invalid."""
+    r"""Whether a `\c` or an invalid directive ended the output."""
 
     def next(self) -> str | None:
         """Take the next value; None if there are no more."""
@@ -57,7 +57,7 @@ class Printing:
         self.ended = True
 
     def complain(self, said: str) -> None:
-        """Add an error. Output is written line by line before it, errors at once."""
+        """Add an error. Bash writes output line by line, and errors at once."""
         data = b"".join(self.parts)
         end = data.rfind(b"\n") + 1
         self.written += [(False, data[:end]), (True, os.fsencode(said))]
@@ -69,7 +69,7 @@ class Printing:
 
 
 def printed(arguments: Sequence[str]) -> Printing:
-    """Run `printf FORMAT VALUE…`. Errors: Abstained for what depends on more than the words."""
+    """Run `printf FORMAT VALUE…`. Errors: Abstained if the words do not determine the output."""
     shape, *values = arguments
     printing = Printing(values)
     while True:
@@ -227,7 +227,7 @@ def _integer(flags: str, width: str, size: int | None, letter: str, amount: int)
 
 
 def _whole(value: str | None, printing: Printing) -> int:
-    """Parse an integer as `strtoimax` does: of an invalid one, the beginning counts."""
+    """Parse an integer as `strtoimax` does: if a text is invalid, its beginning is used."""
     if not value or value in ("'", '"'):
         return 0
     if value[:1] in ("'", '"') and len(value) > 1:

@@ -58,7 +58,7 @@ BROKEN_PIPE = 141
 """The exit code of a program killed by SIGPIPE."""
 
 _CHILD = 987_654_001
-"""The number that stands for the first background process; no process has one so large."""
+"""The number used for the first background process. No real process has a number so large."""
 
 _JOB = 20
 """Steps charged for each job."""
@@ -136,7 +136,7 @@ class Walk(SimpleCommands):
                 self._job(job)
 
     def _lines(self, program: Program) -> None:
-        """Run a program that Bash parses incrementally: a discard ends with the current part."""
+        """Run a program that Bash parses in parts: a `Discard` ends with the current part."""
         left_out = last = 0
         for job in program:
             if job.end and job.end == left_out:
@@ -160,7 +160,7 @@ class Walk(SimpleCommands):
             self._here.subshell(),
             suppress(Over),
         ):
-            self._job(job)  # the shell does not wait for a job that times out
+            self._job(job)  # a job that times out is not waited for
         if len(self._here.output.data) > before:
             self._here.racing = True
         self._here.children[str(_CHILD + len(self._here.children))] = self._here.status
@@ -277,7 +277,7 @@ class Walk(SimpleCommands):
         self._here.put(Call(command.text), command.text.split()[0])
 
     def _decided(self, command: Verbatim) -> bool:
-        """Evaluate an expression by rule. Return whether this succeeded; else nothing changes."""
+        """Evaluate an expression by rule; return False, without a change, if that is impossible."""
         here = self._here
         here.asking.refuse_tracing()
         mark = here.asking.mark()
@@ -463,8 +463,8 @@ class Walk(SimpleCommands):
 def _replacing(program: Program) -> int:
     """Return the `id` of the command that Bash execs instead of waiting for it; 0 if none.
 
-    It is the input's last command. It must be a simple command without redirections, pipeline, `!`
-    and `&`.
+    It is the input's last command if that is a simple command without redirections, pipeline, `!`
+    or `&`.
     """
     last = program[-1].pipelines[-1][1] if program else None
     if last is None or program[-1].background or last.negated or len(last.stages) > 1:
@@ -474,7 +474,7 @@ def _replacing(program: Program) -> int:
 
 
 def _is_compound(pipeline: Pipeline) -> bool:
-    """Whether a pipeline's failure was already seen at one of its inner commands."""
+    """Whether a pipeline's failure was already handled at one of its inner commands."""
     command = stage_of(pipeline.stages[0])
     within = isinstance(command, If | While | For | Counting | Case)
     is_group = isinstance(command, Group) and not command.subshell
@@ -489,7 +489,7 @@ def stage_of(command: Command) -> Command:
 def _beside(stages: Sequence[Command]) -> tuple[tuple[str, ...], ...]:
     """Return the words of the later stages, if a pipeline's first stage lists processes.
 
-    Empty for any other pipeline, and where a later stage contains a substitution.
+    Empty for any other pipeline, and if a later stage contains a substitution.
     """
     simple = [stage for stage in stages if isinstance(stage, Simple)]
     if len(simple) != len(stages) or len(simple) < 2 or simple[0].words[:1] not in _LISTING:

@@ -27,7 +27,8 @@ from shioenv.errors import Abstained
 from shioenv_model.bash.work import spend
 
 REFUSED = 0.95
-"""Lower bound of the accuracy for texts with invalid syntax (measured on mutated inputs)."""
+"""Lower bound of the accuracy of answers for texts with invalid syntax (measured on mutated
+inputs)."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _FUNCTION = re.compile(r"[\w.:+@%,/!?=~^*#\[\]{}-]+")
@@ -62,7 +63,7 @@ def _source(text: str, *, extended: bool = False) -> Source:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A text with invalid syntax, of which Bash runs the first lines."""
+    """A text with invalid syntax: Bash runs its first lines."""
 
     program: Program
     """The lines before the command with the error."""
@@ -72,7 +73,7 @@ class Broken:
     """The line with the error, if Bash shows it."""
 
     def message(self, place: str, above: int = 0) -> bytes:
-        """Return Bash's error; `place` comes before the line, and `above` is added to it."""
+        """Return Bash's error; `place` precedes the line number, to which `above` is added."""
         place = f"{place}line {self.line + above}: "
         return os.fsencode(f"{place}{self.said}\n" + (self.shown and f"{place}{self.shown}\n"))
 
@@ -174,7 +175,8 @@ _CONDITION = re.compile(r"\]\] is missing|an expression is missing|no operand$|n
 def syntax_error(refused: Refused, text: str) -> tuple[str, int] | None:
     """Return Bash's message, without its prefix, and the line number; None if unknown.
 
-    The text begins with the command that cannot be parsed: Bash runs the lines before it.
+    The text must begin with the command that cannot be parsed, without the lines that Bash runs
+    before.
     """
     line = text.rstrip(" \t\n")
     if not line or refused.text != text:

@@ -27,7 +27,7 @@ class Opened:
     stdin: Stdin
     """The command's standard input."""
     reads: str | None = None
-    """The word of the file that the command reads. It remains part of the command."""
+    """The word after `<`: the file that the command reads. It remains part of the command."""
     closed: tuple[str, ...] = ()
     """Redirections that close a descriptor, unexpanded. They remain part of the command."""
 
@@ -38,9 +38,9 @@ class Redirections:
     def __init__(self, here: Environment) -> None:
         self._here = here
         self.opened: dict[int, Sink | int] = {}
-        """Sinks opened before their command runs, or the status of a failed open.
+        """Sinks that were opened before their command runs, or the status of a failed open.
 
-        The keys are the redirections' `id`.
+        The keys are the `id`s of the redirections.
         """
 
     def open_early(self, stage: Command) -> None:
@@ -191,7 +191,7 @@ class Redirections:
         """Whether a command reads the file to which its output is appended.
 
         Programs detect this and reject the file. `grep` also rejects a file that it overwrites, and
-        one in a directory that it searches. Builtins do not check.
+        one in a directory that it searches. Builtins do not detect it.
         """
         if command.words and command.words[0] in BUILTINS:
             return False

@@ -26,13 +26,13 @@ from shioenv_model.composition.variables import Variables
 
 _PLACE = "bash: line 1: "
 WITHOUT_HELP = frozenset({"[", "echo", "test", "true", "false", ":"})
-"""Builtins that read `--help` as any other argument."""
+"""Builtins that treat `--help` like any other argument."""
 _ESCAPES = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 _ENABLING = re.compile(
     r"(?:^|[;&|(){!`\"'\n]|\b(?:then|do|else|elif|if|while|until|time|builtin|command|eval)\s"
     r"|(?:^|[\s;&|(){])\w+=\S*\s)\s*\\?enable(?![\w.-])"
 )
-"""Commands in earlier inputs that may disable a builtin: `enable` as a command."""
+"""Matches earlier inputs that may have disabled a builtin: those with `enable` as a command."""
 _MASK = re.compile(r"[0-7]{1,4}")
 SET_LETTERS: Mapping[str, str] = MappingProxyType(
     {
@@ -46,10 +46,10 @@ SET_NAMES = frozenset({*SET_LETTERS.values(), "pipefail", "nolog"})
 
 
 class _Known(Variables):
-    """The variables of a state, without those that a context does not show."""
+    """The variables of a state. Those that a context does not show are unknown."""
 
     def variable(self, name: str) -> str | None:
-        """See `Scope.variable`. Scripts expand `$0` before a command is queried."""
+        """See `Scope.variable`. In scripts `$0` is expanded before a runner is queried."""
         if name == "0":
             return "bash"
         if name != "OLDPWD" and DYNAMIC.fullmatch(name):
@@ -287,7 +287,7 @@ def echoed(text: str, newline: str) -> bytes:
 
 
 def refuse_zone(state: State, shape: str) -> None:
-    """Abstain for the time in a format of `printf`, if a time zone is chosen."""
+    """Abstain for a time in a format of `printf` if a time zone is set."""
     document = state.before.document
     if ")T" in shape and "TZ" in document["env"].keys() | document["settings"].keys():
         raise Abstained("the time in a time zone")
@@ -322,4 +322,5 @@ RULES: Mapping[str, Callable[[list[str], State], Behavior]] = MappingProxyType(
         "printf": _printf, "true": _ends(0), ":": _ends(0), "false": _ends(1),
     }
 )  # fmt: skip
-"""Return the behavior of each builtin, by name. Errors: Abstained if undecided."""
+"""Functions that return the behavior of each builtin, by name. Errors: Abstained if it is
+unknown."""

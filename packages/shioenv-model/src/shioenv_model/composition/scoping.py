@@ -35,7 +35,7 @@ UNKNOWN = frozenset({"!", "_", "BASHPID", "HISTCMD"})
 """Variables whose values are unknown without the shell."""
 
 LONGEST_VALUE = 131_072
-"""Maximum characters of a tracked variable, our own limit: as many as one argument may have."""
+"""Maximum length of a tracked variable (our choice): as long as one argument may be."""
 
 _SPECIAL = frozenset({"RANDOM", "SRANDOM", "SECONDS", "LINENO", "OLDPWD", "PPID", "UID", "EUID"})
 REFERENCE = re.compile(r"[A-Za-z_]\w*(?:\[.+\])?", re.ASCII | re.DOTALL)
@@ -57,7 +57,8 @@ _ARRAYS = frozenset({"PIPESTATUS", "BASH_REMATCH", "FUNCNAME", "BASH_LINENO", "B
 _FIXED = frozenset({"BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"})
 """Variables that are always readonly."""
 _CONSTANT = {"BASH": "/usr/bin/bash", "BASH_VERSION": "5.2.15(1)-release", "SECONDS": "0"}
-"""Variables of Debian 12's Bash that no context shows; an input takes less than a second."""
+"""Variables of Debian 12's Bash that no context shows. SECONDS is 0, since an input takes less than
+a second."""
 
 
 def is_special(name: str) -> bool:
@@ -79,7 +80,7 @@ class ShellVariables(ABC):
     status: int
     expander: Expander
     tries: bool = False
-    """Words are expanded only to find out whether they can be."""
+    """Whether words are expanded only to find out if that is possible."""
 
     @property
     @abstractmethod
@@ -176,7 +177,7 @@ class ShellVariables(ABC):
         return resolved(self.state.before.document, name)
 
     def target(self, name: str) -> str:
-        """Expand the subscript of an element that a word or a reference names."""
+        """Expand the subscript in the name of an element, given by a word or a reference."""
         base, key = item_of(name)
         if key is None or key in ("@", "*") or not re.search(r"[$`'\"\\]", key):
             return name
@@ -214,7 +215,7 @@ class ShellVariables(ABC):
         if len(value) > LONGEST_VALUE:
             raise Abstained(f"the variable {name} is too long")
         if name == "_":
-            return  # the next command sets it again
+            return  # the next command sets the variable again
         old = self.value_of(name) if name.isidentifier() else None
         if old is not None and "n" in old.flags and not old.text:
             self.refer(name, old, value)
@@ -256,7 +257,7 @@ class ShellVariables(ABC):
         self.store(name, replace(old, text=target))
 
     def _set_special(self, name: str, text: str) -> None:
-        """Set a variable whose resulting value only the runner can determine."""
+        """Set a variable whose value after that only the runner can determine."""
         behavior = self.ask(Call(text))
         self.advance(text, behavior)
         self.report(behavior.output)
@@ -267,7 +268,7 @@ class ShellVariables(ABC):
         self.report(os.fsencode(f"{self.message_prefix()}{said}\n"))
 
     def usage(self, name: str, word: str, usage: str) -> None:
-        """Fail as Bash does for an invalid option, the first letter of `word`."""
+        """Fail like Bash for an invalid option, which is the first letter of `word`."""
         self.complain(f"{name}: {word[:2]}: invalid option")
         self.report(os.fsencode(f"{name}: usage: {usage}\n"))
         self.status = 2
@@ -299,7 +300,7 @@ class ShellVariables(ABC):
 
     @contextmanager
     def function(self, name: str, arguments: Sequence[str], file: str) -> Iterator[None]:
-        """Run a function defined in `file` inside, with these parameters and a local scope."""
+        """Provide the scope and parameters for a block that runs a function defined in `file`."""
         saved, place = self.own.carried.arguments, self.place
         called = name, place.line, "environment" if file == "bash" else file
         self.place = replace(place, file=file, loops=0, stack=(*place.stack, called))
@@ -314,7 +315,7 @@ class ShellVariables(ABC):
 
     @contextmanager
     def scope(self, frame: Frame) -> Iterator[None]:
-        """Restore the variables that the frame hides, at the end."""
+        """Restore the variables that the frame hides, at the end of the block."""
         self.own.frames.append(frame)
         try:
             yield
@@ -335,9 +336,9 @@ class ShellVariables(ABC):
             self.store(name, value)
 
     def forget(self, name: str) -> None:
-        """Unset a variable: of several with the name, the visible one.
+        """Unset a variable; if several have this name, the visible one.
 
-        A local variable of the running function stays local, without a value.
+        A local variable of the running function remains local, without a value.
         """
         functions = [frame for frame in self.own.frames if not frame.temporary]
         temporary = any(frame.temporary and name in frame.hidden for frame in self.own.frames)

@@ -49,7 +49,7 @@ class ScriptCommands(ABC):
         self._aliases: dict[str, str] = {}
         self._expanding: set[str] = set()
         self._trapping = False
-        """The commands of a trap are run, which other traps do not see."""
+        """Whether the commands of a trap are being run; they cause no other traps."""
 
     @abstractmethod
     def _program(self, program: Program) -> None:
@@ -57,7 +57,7 @@ class ScriptCommands(ABC):
 
     @abstractmethod
     def _lines(self, program: Program) -> None:
-        """Run a program that Bash parses incrementally: a discard ends with the current part."""
+        """Run a program that Bash parses in parts: a `Discard` ends with the current part."""
 
     def _inside(self, program: Program) -> None:
         """Run an embedded program, whose line numbers continue from the shell's line."""
@@ -69,7 +69,7 @@ class ScriptCommands(ABC):
             self._above, self._here.place.line, self._end_line = saved
 
     def _script(self, command: Simple) -> bool:
-        """Run a script. Return whether the command is one; else nothing changes."""
+        """Run a script. Return whether the command runs one; if not, nothing changes."""
         here = self._here
         if here.asking.executes:
             return False
@@ -177,7 +177,7 @@ class ScriptCommands(ABC):
 
     @contextmanager
     def _counting_from(self, above: int, end: int) -> Iterator[None]:
-        """Number lines inside from the line after `above`."""
+        """In the block, number lines from the line after `above`."""
         saved = self._above, self._end_line
         self._above, self._end_line = above, end
         try:

@@ -24,7 +24,7 @@ READING = frozenset({".", "source"})
 """Builtins that run a script in the current shell."""
 
 DEEPEST = 8
-"""Maximum nesting depth of scripts, our own limit."""
+"""Maximum nesting depth of scripts (our choice)."""
 
 _SHEBANG = re.compile(r"#! *(\S+)(?:[ \t]+(.*?))?[ \t]*(?:\n|$)")
 _BASHISM = re.compile(
@@ -51,9 +51,9 @@ class Script:
     shopts: Mapping[str, bool] = field(default_factory=dict)
     """Options of `shopt` that are set or unset."""
     reads_itself: bool = False
-    """The program comes from standard input."""
+    """Whether the program comes from standard input."""
     is_argument: bool = False
-    """The program is the argument of `-c`."""
+    """Whether the program is the argument of `-c`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class NotRun:
 
 
 def script_of(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | NotRun | None:
-    """Parse a command that runs a script in a child shell; None if it does not, or if unknown.
+    """Parse a command that runs a script in a child shell; None if it does not or may not.
 
     Errors: Abstained for unsupported options.
     """
@@ -87,7 +87,7 @@ def _called(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | N
             break
         if word in {"--norc", "--noprofile"}:
             continue
-        if word in {"--rcfile", "--init-file"} and rest:  # interactive shells read it
+        if word in {"--rcfile", "--init-file"} and rest:  # only interactive shells read that file
             rest.pop(0)
             continue
         if not re.fullmatch("-[ceus]+" if name != "bash" else "[-+][abcefhkmsuxBCEHOPTo]+", word):

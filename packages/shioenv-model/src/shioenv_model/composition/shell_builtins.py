@@ -49,8 +49,9 @@ def leave_loop(here: Environment, name: str, rest: list[str]) -> None:
 def end(here: Environment, name: str, values: list[str]) -> None:
     """Run `exit` or `return`.
 
-    `exit` with several operands, the first a number, fails without ending the shell. Errors: Exit;
-    Return; Abstained for a `return` outside of functions, or with operands other than one number.
+    If `exit` has several operands and the first is a number, it fails without ending the shell.
+    Errors: Exit; Return; Abstained for a `return` outside of functions, or with operands other than
+    one number.
     """
     if name == "return" and _return_fails(here, values):
         return
@@ -70,7 +71,7 @@ def end(here: Environment, name: str, values: list[str]) -> None:
 
 
 def _return_fails(here: Environment, values: list[str]) -> bool:
-    """Report a `return` with a word or outside of functions; return whether the shell goes on."""
+    """Report a `return` with a word or outside of functions; return whether the shell continues."""
     if len(values) == 2 and not re.fullmatch(r"-?\d{1,18}", values[1]):
         here.complain(f"return: {values[1]}: numeric argument required")
     if here.place.calls or here.place.is_read:
@@ -121,7 +122,7 @@ def set_options(here: Environment, values: list[str]) -> None:
 
 
 def check(here: Environment, values: list[str]) -> None:
-    """Run `test` or `[` with `-v`, which knows more variables here than in a context."""
+    """Run `test` or `[` with `-v`: more variables are known here than in a context."""
     name, *words = values
     if name == "[" and words[-1:] != ["]"]:
         raise Abstained("[ without ]")
@@ -151,7 +152,7 @@ def getopts(here: Environment, values: list[str]) -> None:
     """Run `getopts LETTERS NAME [WORD…]`: parse the next option of the words or parameters.
 
     `OPTIND` is the index of the next word, and `Own.cluster` the offset within it. Errors:
-    Abstained for an invalid name, for letters that begin with `-`, and for an unknown offset.
+    Abstained for an invalid name, for letters that begin with `-`, and if the offset is unknown.
     """
     letters, name, *words = values[1:] if len(values) > 2 else ("-", "")
     if letters.startswith("-") or not name.isidentifier() or here.place.is_dash:
@@ -435,7 +436,7 @@ _EDITORS = {"emacs": "vi", "vi": "emacs"}
 """Options of `set -o` that exclude each other."""
 
 _AT_ONCE = frozenset({"posix", "history", "histexpand", "noexec"})
-"""Options of `set -o` with an effect beyond their own value."""
+"""Options of `set -o` that change more than their own value."""
 
 RULES: Mapping[str, Callable[[Environment, list[str]], None]] = MappingProxyType(
     {

@@ -40,13 +40,13 @@ _RULED = STACKING | {
     *("eval", "getopts", "let", "mapfile", "read", "readarray", "shift", "shopt", "trap", "unset"),
 }
 _WALKED = DECLARING | _RULED | _ENDING | {"set"}
-"""Builtins evaluated by the walk, or whose effect is not in a context."""
+"""Builtins that `Walk` evaluates itself, or whose effect is not in a context."""
 
 CARRYING = re.compile(r"\b(?:cd|pushd|popd|dirs|set|shift|exit|exec)\b")
 """Builtins that may change the state that a shell carries to the next input (`Carried`)."""
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
 _OWN = re.compile(r"\$(?:-|BASH|BASH_EXECUTION_STRING|BASH_VERSION|FUNCNAME|SECONDS)(?!\w)")
-"""A variable that no context shows, and whose value is known."""
+"""Matches variables that no context shows, but whose values are known."""
 _PLAIN_NAME = re.compile(r"[^\\'\"$`]+")
 _LETTERS = re.compile(r"-[A-Za-z]+").fullmatch
 
@@ -59,7 +59,7 @@ class SimpleCommands(ScriptCommands):
         """Run the commands of a trap, if it is set; return their status."""
 
     def _debug(self, command: Command) -> bool:
-        """Run the trap DEBUG before a command; whether it skips the command (`extdebug`)."""
+        """Run the trap DEBUG before a command; return whether to skip the command (`extdebug`)."""
         if not self._here.own.traps or self._trapping:
             return False
         self._here.own.command = command_text(command)
@@ -76,7 +76,7 @@ class SimpleCommands(ScriptCommands):
 
     @contextmanager
     def _on_line(self, line: int) -> Iterator[None]:
-        """Make errors of compound commands' redirections refer to this line."""
+        """In the block, make errors of a compound command's redirections refer to this line."""
         saved, self._end_line = self._end_line, self._above + line
         try:
             yield
@@ -109,10 +109,10 @@ class SimpleCommands(ScriptCommands):
 
     @contextmanager
     def _named(self, command: Simple) -> Iterator[tuple[Simple, str]]:
-        """Give the command with its name as plain text, and that name.
+        """Provide the command with its name as plain text, and that name.
 
-        The words `command` and `builtin` are removed where they only hide a function, which is
-        hidden meanwhile.
+        The words `command` and `builtin` are removed if they only hide a function, which is then
+        hidden in the block.
         """
         functions = self._here.own.functions
         command, name = self._spelled(command)
@@ -175,13 +175,13 @@ class SimpleCommands(ScriptCommands):
             self._expanding = self._expanding - {name}
 
     def _know_aliases(self) -> None:
-        """Make the aliases apply that are defined now: Bash expands them when it reads a line."""
+        """Use the present aliases from now on: Bash expands aliases when it reads a line."""
         document = self._here.state.before.document
         is_on = document["shell_options"].get("expand_aliases")
         self._aliases = dict(document["aliases"]) if is_on else {}
 
     def _split(self, command: Simple) -> Simple:
-        """Return the command with expanded words: assignments among them are split like others."""
+        """Return the command with expanded words; assignments among the operands are split too."""
         fields = [field for word in command.words for field in self._here.expander.fields(word)]
         return replace(command, words=tuple(map(quoted, fields)))
 
@@ -206,7 +206,7 @@ class SimpleCommands(ScriptCommands):
             self._here.own.last = last
 
     def _wait(self, command: Simple) -> None:
-        """Run `wait` for background jobs, which have ended. Errors: Abstained for job numbers."""
+        """Run `wait` for background jobs: all have ended. Errors: Abstained for job numbers."""
         words = [one for word in command.words[1:] for one in self._here.expander.fields(word)]
         children = self._here.children
         if command.redirects or not set(words) <= children.keys():
@@ -216,7 +216,7 @@ class SimpleCommands(ScriptCommands):
 
     @contextmanager
     def _complaining(self) -> Iterator[None]:
-        """Print Bash's errors raised inside, and discard the rest of the parsed part."""
+        """Print Bash's errors raised in the block, and discard the rest of the parsed part."""
         try:
             yield
         except Complaint as wrong:
@@ -229,7 +229,7 @@ class SimpleCommands(ScriptCommands):
             raise Discard from None
 
     def _refuse(self, name: str, command: Simple) -> None:
-        """Abstain for builtins with a later effect, or with an effect on untracked state."""
+        """Abstain for builtins that have an effect later, or on state that is not tracked."""
         alone = len(command.words) == 1
         if name == "set" and any("r" in word for word in takewhile(_LETTERS, command.words[1:])):
             raise Abstained("a command that a restricted shell rejects")
@@ -250,7 +250,7 @@ class SimpleCommands(ScriptCommands):
             not command.words
             or "_" not in self._here.input
             or self._here.is_unknown(command.words[-1])
-            or self._here.changes(command.words[-1])  # it must be expanded once
+            or self._here.changes(command.words[-1])  # it must be expanded only once
         ):
             return None
         fields = self._here.expander.fields(command.words[-1])
@@ -303,7 +303,7 @@ class SimpleCommands(ScriptCommands):
             self._here.put(call, name, streams, final=final)
 
     def _declared(self, command: Simple) -> bool:
-        """Declare variables by rule. Return whether this succeeded; else nothing changes."""
+        """Declare variables by rule; return False, and change nothing, if that is impossible."""
         here = self._here
         names = {each.partition("=")[0].rstrip("+") for each in command.assignments}
         if names & {word.partition("=")[0] for word in command.words}:
@@ -311,7 +311,7 @@ class SimpleCommands(ScriptCommands):
         here.asking.refuse_tracing()
         mark = here.asking.mark()
         try:
-            for assignment in command.assignments:  # they end with the builtin
+            for assignment in command.assignments:  # these variables end with the builtin
                 here.expander.text(assignment.partition("=")[2], assigned=True)
             opened = self._redirections.open_all(command.redirects)
             if isinstance(opened, int):
@@ -363,7 +363,7 @@ class SimpleCommands(ScriptCommands):
     def _text(self, command: Simple, *, whole: bool = False) -> str:
         """Return the command's text, with values that only this run knows expanded.
 
-        "" where no word remains; `whole`: including the redirections.
+        The text is "" if no word remains. `whole`: with the redirections.
         """
         parts: list[str] = []
         for assignment in command.assignments if command.words else ():
@@ -373,12 +373,12 @@ class SimpleCommands(ScriptCommands):
                 assignment = f"{match[1]}={quoted(value)}"
             parts.append(assignment)
         named = False
-        # words are expanded before a redirection creates its file
+        # expand words now, before a redirection creates its file
         opens = self._redirections.opened or any(
             ">" in redirect.operator for redirect in command.redirects
         )
         opens = opens or self._here.state.before.document["shell_options"].get("failglob")
-        # a word is expanded before later words change a variable
+        # expand a word now, before later words change a variable
         changes = any(map(self._here.changes, command.words))
         for word in command.words:
             match = _ASSIGNMENT.fullmatch(word) if command.words[0] in _DECLARING else None
@@ -401,7 +401,7 @@ class SimpleCommands(ScriptCommands):
         return " ".join(parts) if named else ""
 
     def _builtin(self, command: Simple, values: list[str]) -> None:
-        """Run a function, or a builtin that the walk evaluates itself."""
+        """Run a function, or a builtin that is evaluated here."""
         name, *rest = values
         if rest[:1] == ["--help"] and name not in WITHOUT_HELP | {*self._here.own.functions}:
             raise Abstained(f"the help of {name}")

@@ -24,7 +24,7 @@ class _Reading:
     end: bytes = b"\n"
     most: int | None = None
     exactly: bool = False
-    """`-N`: delimiters are read like other characters, and nothing is split."""
+    """Whether `-N` is given: delimiters are read like other characters, and nothing is split."""
 
 
 def _reading(rest: list[str]) -> tuple[_Reading, list[str]]:
@@ -74,8 +74,8 @@ _HIDDEN = 0xF0000
 def read(here: Environment, command: Simple, rest: list[str]) -> None:
     """Run `read`: split the next line into variables, or into an array.
 
-    Errors: Abstained for unsupported options, for assignments other than `IFS`, and for an input
-    with an unknown rest.
+    Errors: Abstained for unsupported options, for assignments other than `IFS`, and if the
+    remaining standard input is unknown.
     """
     try:
         options, names = _reading(rest)
@@ -129,7 +129,7 @@ def read(here: Environment, command: Simple, rest: list[str]) -> None:
 
 
 def _line(stdin: Stdin, options: _Reading) -> tuple[str, bool]:
-    """Take the next line, without its end and NUL bytes; return it with whether it ended."""
+    """Take the next line, without its end and NUL bytes. Return it, and whether it had an end."""
     if stdin.endless:
         raise Abstained("read from an input that is known in part")
     if options.most is not None:
@@ -151,7 +151,7 @@ def _line(stdin: Stdin, options: _Reading) -> tuple[str, bool]:
         if options.raw or not mark or slashes % 2 == 0:
             parts.append(line)
             break
-        # an escaped end: a newline continues the line
+        # an escaped line end: after a newline, the line continues
         parts.append(line[:-1] if mark == b"\n" else line + mark)
     data = b"".join(parts)
     return os.fsdecode(data if options.end == b"\0" else data.replace(b"\0", b"")), bool(mark)
@@ -160,7 +160,7 @@ def _line(stdin: Stdin, options: _Reading) -> tuple[str, bool]:
 def fill(here: Environment, values: list[str]) -> None:
     """Run `mapfile` or `readarray`: read the lines of standard input into an array.
 
-    Errors: Abstained for unsupported options, and for an input with an unknown rest.
+    Errors: Abstained for unsupported options, and if the remaining standard input is unknown.
     """
     rest, chosen = values[1:], {"t": "", "d": "\n", "n": "0", "s": "0", "O": ""}
     while rest and re.match("-.", rest[0]):
@@ -221,7 +221,7 @@ def _split(line: str, ifs: str, count: int | None) -> list[str]:
             continue
         values.append(rest[: match.start()])
         rest = rest[match.end() :]
-    # one trailing separator does not belong to the last word
+    # a single trailing separator does not belong to the last word
     match = pattern.search(rest) if others else None
     if match is not None and match.end() == len(rest):
         rest = rest[: match.start()]

@@ -18,7 +18,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*(?:\[[^]]*\])?\+?=)(.*)", re.ASCII | re.
 
 
 def trace(here: Environment, line: str) -> None:
-    """Print a line after `PS4`, whose first character shows the depth of substitutions."""
+    """Print a line after `PS4`; its first character is repeated for the depth of substitutions."""
     prompt = here.variable("PS4")
     if prompt is None:
         prompt = "+ "

@@ -40,8 +40,8 @@ class Value:
     def of(cls, document: Mapping[str, Any], name: str, *, is_text: bool = False) -> Value | None:
         """Return the variable of this name in a context; None if there is none.
 
-        `is_text`: the value has no bytes beyond text, which a context writes as escapes. Errors:
-        Abstained if the context does not show it.
+        `is_text`: the value is known to be text, so a backslash in it is no escape of a byte.
+        Errors: Abstained if the value may contain escaped bytes.
         """
         if name in document["env"]:
             return cls._read(str(document["env"][name]), frozenset("x"), is_text)
@@ -130,7 +130,7 @@ def element(
 
 
 def resolved(document: Mapping[str, Any], name: str) -> str:
-    """Follow references (`declare -n`) to the variable, or the element, that a name stands for.
+    """Return the variable or element that a name stands for, following references (`declare -n`).
 
     Errors: Abstained for references that lead nowhere.
     """
@@ -158,7 +158,7 @@ def item_of(name: str) -> tuple[str, str | None]:
 
 
 class Variables:
-    """A `Scope` for the words of one command: a state without anything that runs."""
+    """A `Scope` that expands one command's words from a state, without running anything."""
 
     def __init__(self, state: State) -> None:
         self.state = state

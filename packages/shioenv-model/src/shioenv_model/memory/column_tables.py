@@ -1,7 +1,7 @@
 """Tables composed of recorded columns: `-o NAME,SIZE` from `-o NAME` and `-o SIZE`.
 
-An option's value names the columns of a table. Records with one column show that column's cells.
-Records with two columns show the width of the first one.
+The value of an option names the columns of a table. Records with one column show its cells. Records
+with two columns show the width of the first one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOOKED_AT = 40
 """Maximum number of records read for one column."""
 
 CHECKED = 6
-"""Maximum number of multi-column records that are reproduced as a check."""
+"""Maximum number of records with several columns that are composed as a check."""
 
 _COLUMNS = re.compile(r"[\w%:.+-]+(,[\w%:.+-]+)*=?")
 
@@ -39,7 +39,7 @@ class Column:
     lines: tuple[str, ...]
     """The header and the cells, as in a table with only this column."""
     right: bool
-    """The cells are right-aligned."""
+    """Whether the cells are right-aligned."""
     number: int
     """The record's number."""
 
@@ -50,9 +50,9 @@ class Column:
 
 
 class Tables:
-    """Composes tables. `records` returns records of a utility whose texts match a pattern.
+    """Composes tables.
 
-    Its arguments are a utility, a substring of every match, the pattern, and a maximum number.
+    `records` returns records of a utility whose texts match a pattern (`Matching`).
     """
 
     def __init__(self, records: Matching) -> None:
@@ -105,7 +105,7 @@ class Tables:
     ) -> tuple[str, int] | None:
         """Compose the table; return it with the number of a record of its first column.
 
-        In the table, `_OWN` replaces the command itself.
+        In the table, `_OWN` stands for the command's own text.
         """
         columns: list[Column] = []
         for name in names:
@@ -154,8 +154,8 @@ class Tables:
     ) -> Column | None:
         """Return a column from a record with only that column, or from a record with two.
 
-        In a record with two columns, the other one must be known from records with only that
-        column, or by at most `_DEEPEST` such steps.
+        In a record with two columns, the other one must be known from a record with only that
+        column. Or it follows from a record with two, in at most `_DEEPEST` steps.
         """
         alone = rf"(?<![\w,%]){re.escape(name)}(?![\w,=])"
         for number, theirs, kept in self._matching(utility, option, others, name, alone):
@@ -221,7 +221,7 @@ class Tables:
 
 
 def _beside(lines: Sequence[str], other: Column, number: int, first: bool) -> Column | None:
-    """Extract the column next to a known one in a table of two; None if it is ambiguous.
+    """Extract the column beside a known one in a table of two columns; None if it is ambiguous.
 
     `first`: the extracted column is the first of the two.
     """
@@ -273,7 +273,7 @@ _DEEPEST = 2
 """Maximum number of steps from a column known by itself."""
 
 _OWN = "\ue000"
-"""A private-use character as a placeholder for the command itself in a cell."""
+"""A private-use character as a placeholder for the command's own text in a cell."""
 
 
 def _owned(output: str, taken: Taken) -> str:

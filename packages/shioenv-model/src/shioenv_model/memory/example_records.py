@@ -14,13 +14,13 @@ from shioenv_model.memory.functions.language import Language, Refusal
 from shioenv_model.memory.rewrite import Kept, Taken
 
 BARE = 16
-"""Maximum number of records without options used to recognize a language."""
+"""Maximum number of records without options used to recognize a language (`functions.language`)."""
 
 ALONE, BESIDE = 32, 32
-"""Maximum numbers of records used to infer an option: with it alone, and with others."""
+"""Maximum numbers of records used to infer an option's meaning: with it alone, and with others."""
 
 WITH_DIRECTIVE = 128
-"""Maximum number of records used to infer a directive."""
+"""Maximum number of records used to infer a directive of formats."""
 
 _PLAIN = 200
 """Maximum number of records without options that are read for facts about files."""
@@ -32,17 +32,15 @@ Record: TypeAlias = tuple[int, Taken, Kept]
 """The number of a record, its command, and its behavior."""
 
 WithOption: TypeAlias = Callable[[str, str, int, bool], Sequence[Record]]
-"""A function that returns records of a utility with an option: with it alone, or with others too.
+"""A function that returns records of a utility with an option: with only this one, or with others.
 
 Its arguments are the utility, the option, a maximum number, and whether the option is alone. An
 empty name selects records without options.
 """
 
 Matching: TypeAlias = Callable[[str, str, str, int], Sequence[Record]]
-"""A function that returns records of a utility whose texts match a pattern, short texts first.
-
-Its arguments are the utility, a substring of every match, the pattern, and a maximum number.
-"""
+"""A function that returns records of a utility whose texts match a pattern, short texts first. Its
+arguments are the utility, a substring of every match, the pattern, and a maximum number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +53,14 @@ class Induced:
     name: str
     """The function's name in explanations."""
     agreed: int
-    """Number of records that support the function, or its least supported part."""
+    """Number of records that support the function; if several were combined, the one with least
+    support."""
     number: int
     """One of these records."""
 
 
 Facts: TypeAlias = Mapping[tuple[str, FileEntry], str]
-"""Facts about files that records show, as printed, by each file's place and entry."""
+"""Facts about files, taken from records: the printed text, by the file's path and entry."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ class ExampleRecords:
             found = [
                 each for each in self._with_option(utility, name, count, alone) if _is_example(each)
             ]
-        # short examples first: most meanings fail at the first one; empty output comes last
+        # short examples first, since most meanings fail at the first one; empty output last
         found.sort(key=lambda each: (not each[2].output, len(each[2].output)))
         return _Sample(tuple(found), frozenset(number for number, _, _ in found))
 
@@ -133,7 +132,7 @@ class ExampleRecords:
         return found
 
     def _refusal(self, utility: str) -> Refusal | None:
-        """Return a command's error for a missing file, as in most records with one such file."""
+        """Return the error that a command prints in most records with one missing file."""
         said: Counter[Refusal] = Counter()
         with uncounted():
             for _, theirs, kept in self._with_option(utility, "", _PLAIN, True):

@@ -1,8 +1,8 @@
 """Induce what a command prints from examples: the simplest function that explains them.
 
-No table defines the function that a command and its options compute. Records of neighbours with the
-same options are examples: their input text, their words, their output. A function that explains all
-examples, up to a small share of exceptions, is applied to the queried command's input.
+No table says what a command computes with its options. Neighbours (similar records) with the same
+options are examples: their input text, their words, their output. A function that explains all
+examples, with few exceptions, is applied to the input of the queried command.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ EXAMPLES = 12
 """Maximum number of examples considered."""
 
 SPARED = 4
-"""One in this many examples may stay unexplained (our choice).
-
-Some examples have unusual names and encodings.
-"""
+"""One in this many examples may remain unexplained (our choice). Some examples have unusual names
+and encodings."""
 
 ENOUGH = 3
-"""Explained examples that suffice when a function has no answer for the others (our choice)."""
+"""Number of explained examples that suffices if a function has no answer for the others (our
+choice)."""
 
 _TEXTS = "flx"
 
@@ -45,7 +44,7 @@ class Explained:
     exit_code: int
     function: TextFunction
     agreed: int
-    """Number of examples that the function explains; 0 if others explain them as well."""
+    """Number of examples that the function explains; 0 if other functions explain them too."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Induction:
         self._found = lru_cache(maxsize=2_000)(_found)
 
     def explain(self, ours: Taken, neighbours: Sequence[tuple[Taken, Kept]]) -> Explained | None:
-        """Predict the queried command's output from neighbours, which come nearest first.
+        """Predict the queried command's output from neighbours, given in order of distance.
 
         Return None if no neighbour is an example, or if no function explains the examples.
         """
@@ -164,13 +163,13 @@ def _chosen(mine: Given, neighbours: Sequence[tuple[Taken, Kept]]) -> tuple[Exec
         example = _example(theirs, kept)
         if example is None or not _alike(mine, example.given):
             continue
-        # the same text with the same words adds no information
+        # an example with the same text and words adds no information
         key = example.given.text, tuple(sorted(example.given.words.items()))
         if example.given.text is not None and key in seen:
             continue
         seen.add(key)
         examples.append(example)
-    # empty output, and output equal to the input, carry little information: they come last
+    # outputs that are empty or equal the input carry little information, so they come last
     examples.sort(key=lambda each: each.output in ("", each.given.text))
     return tuple(examples[:EXAMPLES])
 
@@ -183,7 +182,7 @@ def with_options(taken: Taken, options: tuple[tuple[str, str | None], ...]) -> T
 
 
 def parts(taken: Taken) -> list[Taken]:
-    """Return one command per option, with that option alone."""
+    """Return one command for each option, with only this option."""
     return [with_options(taken, (option,)) for option in taken.form.options]
 
 
@@ -250,7 +249,7 @@ def _reads_nothing(form: Form) -> bool:
 def _example(theirs: Taken, kept: Kept) -> ExecutedCommand | None:
     if kept.patch != "[]" or kept.is_error or kept.channels is not None or kept.volatile:
         return None
-    if theirs.form.guessed:  # the value of one of its words is unknown
+    if theirs.form.guessed:  # the value of one of the words is unknown
         return None
     found = known_inputs(theirs)
     return None if found is None else ExecutedCommand(found, kept.output, kept.exit_code)
@@ -264,9 +263,10 @@ def _alike(mine: Given, theirs: Given) -> bool:
 def _found(examples: _Examples, options: int) -> tuple[list[TextFunction], int] | None:
     """Return the functions of one family that explain most examples, and how many.
 
-    The first has the fewest settings. Each of the others differs in at most `options` settings.
+    The first has the fewest settings. Each other function differs from it in at most `options`
+    settings.
     """
-    # short examples first: most functions fail at the first, and cost little there
+    # short examples first: most functions fail at the first one, where they cost little
     items = sorted(examples.items, key=lambda each: len(each.given.text or ""))
     spared = len(items) // SPARED
     best: tuple[list[TextFunction], int, int] | None = None
@@ -290,7 +290,7 @@ def _found(examples: _Examples, options: int) -> tuple[list[TextFunction], int] 
             if failed > spared or (failed > 1 and not agreed):
                 break
         else:
-            # any function explains empty output with a constant exit code
+            # every function would explain empty output with a constant exit code
             silent = all(not output for output, _ in told) and len(told) < 2
             enough = not silent and (2 * agreed >= len(items) or agreed >= ENOUGH)
             if enough and (best is None or agreed - failed > best[1] - best[2]):
@@ -310,13 +310,13 @@ def _is_near(function: TextFunction, other: TextFunction, options: int) -> bool:
 Examples: TypeAlias = Callable[[Taken, int], tuple[list[int], list[tuple[Taken, Kept]]]]
 """A function that returns records of commands with exactly the options of a command.
 
-Its second argument is the number of a record to leave out. The result has the records' numbers, and
-their commands with their behaviors.
+Its second argument is the number of a record to leave out. The result has the numbers of the
+records, and their commands with behaviors.
 """
 
 
 class Inducer:
-    """Induces a function: of files, of tables, of texts, and of texts for each option alone."""
+    """Induces a function of files, of tables, of texts, or of texts for each option alone."""
 
     def __init__(self, examples: Examples, with_option: WithOption, matching: Matching) -> None:
         self._examples = examples
@@ -333,7 +333,7 @@ class Inducer:
         return next((each for each in found if each is not None), None)
 
     def _of_texts(self, ours: Taken, without: int) -> Induced | None:
-        """Do as `induce`, with a function of the input text or of the command's words."""
+        """Do the same as `induce` with functions of the input text or of the command's words."""
         numbers, examples = self._examples(ours, without)
         found, asked = self._induction.explain(ours, examples), ours
         if len(ours.form.options) > 1 and (found is None or found.agreed < ENOUGH):

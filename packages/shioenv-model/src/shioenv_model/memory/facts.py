@@ -24,8 +24,8 @@ from shioenv_model.memory.world import World
 CLASSES = "NGUHWmMfdlsx"
 """Classes of operands, one letter each.
 
-N is a number, G a pattern, U a URL, H a host address, and W any other word. Existing files are f, a
-regular file, d, a directory, l, a link, and s, a special file. For missing files, m has an existing
+N is a number, G a pattern, U a URL, H a host address, and W any other word. Of existing files, f is
+a regular file, d a directory, l a link, and s a special file. Of missing files, m has an existing
 parent directory, and M has none. x is standard input.
 """
 
@@ -53,7 +53,7 @@ _MARKS = {"d": "/", "l": "@", "p": "|", "s": "="}
 
 
 class Tree:
-    """The contents of a directory, recursively. Equal for the same directory of the same `fs`."""
+    """The contents of a directory, recursively; equal if the directory and `fs` are the same."""
 
     def __init__(self, path: str, state: State) -> None:
         self._path, self._state = state.resolve(path), state
@@ -69,9 +69,9 @@ class Tree:
 
     @cached_property
     def entries(self) -> tuple[tuple[str, FileEntry], ...] | None:
-        """The paths below the directory, each with the entry of its file.
+        """The paths below the directory, each with the entry of the file.
 
-        The order is that of a walk: each directory precedes its contents. None for more than
+        They are in the order of a walk: each directory precedes its contents. None for more than
         `MOST_ENTRIES`.
         """
         inside = self._inside()
@@ -252,7 +252,7 @@ class Operand:
 
     @cached_property
     def details(self) -> dict[str, str]:
-        """Facts about the file that programs print, by name, in printed form."""
+        """Facts about the file, as programs print them, by name."""
         entry = self.entry
         found: dict[str, str] = {}
         if self.content is not None:
@@ -284,8 +284,8 @@ class Operand:
 def resolved_operands(form: Form, state: State) -> tuple[Operand, ...]:
     """Resolve the operands of a form in a state.
 
-    For a filter with standard input, `-` denotes that input. Without an operand that is `-` or a
-    file, standard input is appended as the last operand. A pattern or a script is not a file then,
+    For a filter with standard input, `-` denotes that input. If no operand is `-` or a file,
+    standard input is appended as the last operand. A pattern or a script is not taken for a file,
     even if a file has its name.
     """
     looked_through = len(state.context.document["fs"]) // 10 if state.context else 0
@@ -362,7 +362,7 @@ def operand(word: str, state: State) -> Operand:
 
 @lru_cache(maxsize=20_000)
 def _pristine(word: str, cwd: str, world: World) -> Operand:
-    """Resolve a word on an unmodified machine. Cached, since records use few distinct words."""
+    """Resolve a word on an unmodified machine; cached, because records use few distinct words."""
     return _operand(word, world.state(cwd))
 
 

@@ -1,7 +1,7 @@
 """A simple command in canonical form: its utility, options with one name each, and operands.
 
-The grammars define which words are options, which options take values, and which names are aliases.
-Words are expanded by Bash's rules. Two spellings of one command have the same form.
+The grammars define which words are options, which options take values, and which names mean the
+same option. Words are expanded by Bash's rules. Two spellings of one command have the same form.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ UNKNOWN, UNKNOWN_LONG = "-?", "--?"
 """Names for an option that the program lacks: a one-letter option, and a long one."""
 
 ASSIGNMENT = "="
-"""The name, among options, of an assignment that precedes the command."""
+"""The name under which an assignment before the command is listed among the options."""
 
 _EMPTY = "''"
 """The representation of an empty word, because an argument is never empty."""
 
 _NUMBER_OPTION = re.compile(r"-(\d+)")
 _MOST_WORDS = 4_000
-"""Maximum number of words of a form (our choice): each is looked up, and input may be hostile."""
+"""Maximum number of words of a form (our choice). Each word is looked up, and input may be
+hostile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +48,15 @@ class Form:
     command: str
     """The program or builtin as written."""
     options: tuple[tuple[str, str | None], ...]
-    """Names and values in the order written. A name is the first one that the grammar lists."""
+    """Names and values in the order written. Of several names, the first in the grammar is used."""
     operands: tuple[str, ...]
     """The other words, expanded and without quotes."""
     filters: bool
-    """The program can read from a pipe."""
+    """Whether the program can read from a pipe."""
     matched: bool = False
-    """Some word contains a pattern or a variable."""
+    """Whether a word contains a pattern or a variable."""
     guessed: bool = False
-    """The expansion of some word is unknown."""
+    """Whether the expansion of a word is unknown."""
     order: tuple[tuple[str, str | None], ...] = field(default=(), compare=False)
     """Options and operands in the order written; an operand is a value with an empty name."""
     words: tuple[str, ...] = field(default=(), compare=False)
@@ -147,7 +148,7 @@ class Forms:
 
 
 class _Known:
-    """The grammars of one command. Where there are several, the first words select one."""
+    """The grammars of one command. If there are several, the first words select one."""
 
     def __init__(self, grammars: Sequence[Grammar]) -> None:
         self._grammars = tuple(grammars)
@@ -210,7 +211,7 @@ def _option(argument: Argument, splitter: ArgumentSplitter) -> tuple[str, str | 
     if head[1:] in splitter.words:
         return _named(splitter.words[head[1:]], head), value if " " in text else None
     spec = splitter.shorts.get(head[1:2])
-    if spec is None or spec.value == "none" or len(head) == 2:  # -f1 is -f 1 in any production
+    if spec is None or spec.value == "none" or len(head) == 2:  # `-f1` in a production is `-f 1`
         literal = head in splitter.literals or head in splitter.runs
         if literal or splitter.templated(text.split(" "), 0):
             return head, value if " " in text else None
@@ -219,7 +220,7 @@ def _option(argument: Argument, splitter: ArgumentSplitter) -> tuple[str, str | 
     rest = text[2:]
     if not rest:
         return _named(spec, head), None
-    value = rest if rest == " " else rest.removeprefix(" ")  # -d' ' is not -d ''
+    value = rest if rest == " " else rest.removeprefix(" ")  # `-d' '` is not `-d ''`
     return _named(spec, head), "" if value == _EMPTY else value
 
 

@@ -1,7 +1,7 @@
 """An on-disk index of executed inputs, searchable by similarity without reading them all.
 
-An index is a directory of memory-mapped arrays. It has a 41-byte row for each input, the texts, and
-each distinct behavior once.
+An index is a directory of memory-mapped arrays. It has a row of 41 bytes for each input, the texts,
+and each distinct behavior once.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ ROW = np.dtype(
 Rows = npt.NDArray[Any]
 
 _ROW_BEGINS = struct.Struct("<IIHIQHBB")
-"""The bytes of a row that precede its classes."""
+"""The bytes of a row before the classes of operands."""
 
 _WEIGHTS = (1.0, 0.3, 1.5, 1.2, 0.1)
 """Weights of the first search (our choice): option, values, operand count, class, word."""
@@ -84,7 +84,7 @@ def _packed_bits(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
 
 
 def _of_operands() -> npt.NDArray[np.float64]:
-    """Return the weight of operands, indexed by the bit masks of differing classes and words."""
+    """Return the distance of operands, indexed by bit masks of differing classes and words."""
     numbers = np.arange(1 << SLOTS)[:, None] >> np.arange(SLOTS) & 1
     _, _, _, kind, word = _WEIGHTS
     other_class, other_word = numbers[:, None, :] == 1, numbers[None, :, :] == 1
@@ -106,9 +106,9 @@ class MemoryEntry:
 
 
 def signature(taken: Taken) -> tuple[int, int, int, list[int], list[int]]:
-    """Return the columns of a row that describe a command, in five parts.
+    """Return the five parts of a row that describe a command.
 
-    These are its options as bits, a hash of options and values, the number of operands, and classes
+    These are the options as bits, a hash of options and values, the number of operands, and classes
     and hashes of the first `SLOTS` operands.
     """
     form = taken.form
@@ -147,7 +147,7 @@ COLUMNS = "columns.npz"
 """The file that replaces `ROWS` in a packed model."""
 
 _FOUND = ("hash", "text")
-"""The fields of a row that can be computed from the texts."""
+"""The fields of a row that are computed from the texts."""
 
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -233,7 +233,7 @@ class Index:
 
     @property
     def training(self) -> InputForms:
-        """The records' inputs, as the `training` of a predictor that answers from them."""
+        """The inputs of the records, as the `training` of a predictor that answers from them."""
         return InputForms(str(self.directory), partial(_texts, self.directory))
 
     def texts(self) -> Iterator[str]:
@@ -250,7 +250,7 @@ class Index:
         """Return the numbers of the `count` nearest records of the same utility, nearest first.
 
         Only rows are compared. The record `without` is left out (-1: none). Records of the same
-        text in other start directories remain.
+        text in other start directories are not left out.
         """
         first, end = self.utilities.get(taken.form.utility, (0, 0))
         rows = self.rows[first:end]
@@ -274,9 +274,9 @@ class Index:
     def alike(self, taken: Taken, count: int, without: int = -1) -> list[int]:
         """Return the numbers of at most `count` records of the same utility with the same options.
 
-        Records with the same number of operands come first. If they include other classes of
-        operands, at most half of the result has the command's classes. Surplus records are sampled
-        at even distances. `without` is left out as in `near`.
+        Records with the same number of operands come first. If some have other classes of operands,
+        at most half of the result has the command's classes. If there are more than `count`, they
+        are sampled at even distances. `without` is left out as in `near`.
         """
         first, end = self.utilities.get(taken.form.utility, (0, 0))
         rows = self.rows[first:end]
@@ -357,7 +357,7 @@ class Index:
             )
             if patch != "[]":
                 check_patch(patch)
-        except Exception:  # a `with` block for each of the many reads would cost time
+        except Exception:  # faster than a `with` block: there are many reads
             with raise_model_errors(self.directory / "behaviors.bin"):
                 raise
         split = None if channels is None else (_text(channels[0]), _text(channels[1]))
@@ -446,7 +446,7 @@ def write_rows(directory: Path) -> None:
         ]
         begins = zip(rows["start"].tolist(), rows["text"].tolist(), ends.tolist(), strict=True)
         rows["hash"] = [zlib.crc32(texts[first:end], begun[start]) for start, first, end in begins]
-    np.save(directory / ROWS, rows)  # not in the `with` block: a full disk is no damage
+    np.save(directory / ROWS, rows)  # not in the block: a full disk is no damage
     file.unlink()
 
 

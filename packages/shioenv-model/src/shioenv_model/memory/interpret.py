@@ -1,8 +1,8 @@
 """Predict a command's behavior by composing the meanings of its options.
 
-The meaning of an option is inferred from records with that option: it is the meaning in a language
-(`functions.language`) that explains them. A combination of options without any record is answered
-by composing their meanings.
+A language (`functions.language`) has candidate meanings of options. Records with an option are
+explained by one of these. For a combination of options without any record, the meanings are
+composed.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ FORMATS = 8
 """Maximum number of records with formats used to infer a meaning."""
 
 ENOUGH = 2
-"""Examples that suffice for a meaning, or files that suffice for a directive (our choice)."""
+"""Number of examples that suffices for a meaning, or of files for a directive (our choice)."""
 
 SPARED = 4
-"""One in this many examples may stay unexplained (our choice)."""
+"""One in this many examples may remain unexplained (our choice)."""
 
 MOST_OPTIONS = 12
 """Maximum number of options of an interpreted command (our choice)."""
@@ -93,10 +93,10 @@ class Interpreter:
     def _in(
         self, language: Language, ours: Taken, shown: int | None, without: int
     ) -> Induced | None:
-        """Do as `interpret`, with the meanings of one language.
+        """Do the same as `interpret` with the meanings of one language.
 
         `shown` is the number of records without options that the language explains; None for the
-        language of formats, which such records cannot show.
+        language of formats, which needs an option.
         """
         utility, options = ours.form.utility, dict(ours.form.options)
         if shown is None and not any("%" in (value or "") for value in options.values()):
@@ -137,7 +137,7 @@ class Interpreter:
         return made(ours), made.name
 
     def _held(self, utility: str, name: str, without: int) -> int:
-        """Return `without` if that record is among the examples, else -1."""
+        """Return `without` if the record with that number is among the examples, else -1."""
         return without if without >= 0 and self._samples.held(utility, name, without) else -1
 
     def _speaks(self, utility: str, name: str, without: int) -> int | None:
@@ -157,7 +157,7 @@ class Interpreter:
         return None if found is None else found.meaning
 
     def _shown(self, language: Language, utility: str, without: int) -> int:
-        """Count the records without options that a language explains; 0 if there are too few."""
+        """Return how many records without options a language explains; 0 if these are too few."""
         items = self._samples.bare(utility, without)
         facts = self._samples.facts(language, utility) if items else {}
         score = _score(items, lambda theirs: Interpretation(language, (), facts=facts))
@@ -238,7 +238,7 @@ class Interpreter:
 
 
 def _valued(records: Sequence[Record], name: str, *, valued: bool) -> list[Record]:
-    """Select the records in which an option has a value, or those in which it has none."""
+    """Select the records in which an option has a value, or those in which it has no value."""
     return [each for each in records if (dict(each[1].form.options)[name] is not None) == valued]
 
 
@@ -247,7 +247,8 @@ def _possible(
 ) -> list[OptionMeaning]:
     """Return candidate meanings of an option.
 
-    They depend on whether it has a value, and whether its values in the records are formats.
+    These depend on whether the option has a value, and whether its values in the records are
+    formats.
     """
     formats = any(each.format for each in language.meanings) and (
         sum(is_format(each, name) for each in items) * 2 > len(items)
@@ -426,8 +427,8 @@ def _explained(language: Language, shown: ShownValues) -> list[Directive]:
 def _remembered(language: Language, shown: ShownValues) -> Directive | None:
     """Return a directive that replays the values recorded for each file.
 
-    For other files it uses the rough directive (to the minute) that explains most values, or the
-    value that all files share. Return None if neither exists.
+    For other files the directive uses the rough directive (to the minute) that explains most
+    values, or the value that all files share. Return None if neither exists.
     """
     known = {(file.place, file.entry): value for file, value in shown}
     if len(known) < ENOUGH:

@@ -1,7 +1,7 @@
 """A memory of executed inputs that answers new ones: nearest inputs, rewritten and ranked.
 
-`ours` is the queried command, `theirs` that of a neighbour, a similar record. A memory only reads a
-directory: it starts no process and needs no built system.
+`ours` is the queried command, `theirs` that of a neighbour, a similar record. A memory only reads
+files in a directory: it starts no process and needs no built system.
 """
 
 from __future__ import annotations
@@ -71,16 +71,15 @@ if TYPE_CHECKING:
     from shioenv_model.memory.explain import Inducer
 
 LOOKED_AT = 60
-"""Records parsed for one answer; our choice: the nearest record was always among them."""
+"""Number of records parsed for one answer (our choice: in our measurements, the nearest record was
+always among them)."""
 
 ASKED = 25
 """Maximum number of records rewritten for one answer."""
 
 EXACT, VOLATILE = 0.99, 0.7
-"""Probability that the same input behaves the same again: any input, and a volatile one.
-
-Our choice, measured on typed inputs: an answer counts if it equals one of five runs.
-"""
+"""Probability that an executed input behaves the same again: any input, a volatile input. Our
+choice, measured on typed inputs: an answer counts as correct if it equals one of five runs."""
 
 STAGE = 0.3
 """The factor applied to a confidence (our choice) for each of three conditions.
@@ -94,7 +93,7 @@ EXAMPLES = 24
 """Maximum number of records with the same options from which a function is induced."""
 
 ENOUGH = 3
-"""Examples that a function must explain to rank above a record (our choice)."""
+"""Number of examples that a function must explain to rank above a record (our choice)."""
 
 _FIND = 5_000
 """Steps counted for every answer, in addition to those of its parts."""
@@ -118,7 +117,7 @@ class Finding:
 
 
 class Memory:
-    """Answers single commands, and other inputs that were executed verbatim."""
+    """Answers single commands, and other inputs if exactly these were executed."""
 
     def __init__(self, directory: str | Path, ranker: Ranker | None = None) -> None:
         """Open a directory with an index (`write_index`) and a world. Errors: ModelError.
@@ -171,10 +170,10 @@ class Memory:
             return self.near(Call.parse(shell_input), state)
 
     def near(self, call: Call, state: State, sources: Sources = ALL) -> Finding:
-        """Answer a command from the nearest records, without looking up the same input.
+        """Answer a command from the nearest records. A record of the same input is not looked up.
 
         Only `sources` are used: records, functions or both. The state must have a machine
-        (`World.placed`). Errors: see `answer`.
+        (`World.placed`). Errors: those of `answer`.
         """
         spend(_FIND)
         ours = self.take(call, state)
@@ -242,7 +241,7 @@ class Memory:
         return all(own.get(name) == theirs.get(name) for name in ("fs", "hostname"))
 
     def _translation(self, state: State) -> Translation | None:
-        """Return the translation from the memory's machine to the state's; None if equal."""
+        """Return the translation from the memory's machine to that of the state; None if equal."""
         theirs = state.pristine
         if not isinstance(theirs, World) or theirs is self.world:
             return None
@@ -266,7 +265,7 @@ class Memory:
     ) -> list[Candidate]:
         """Return candidate answers from the nearest records, leaving out the record `without`.
 
-        Functions are induced from records, also if the records themselves give no answer.
+        Functions are induced from records even if the records themselves give no answer.
         """
         spend(LOOKED_AT * (len(ours.form.options) + len(ours.operands)))
         made = self._rewritten(ours, state, without) if sources.records else []
@@ -317,8 +316,8 @@ class Memory:
     def _inducer(self) -> Inducer:
         """The inducer, imported on first use.
 
-        Its module and the families of functions are a sixth of a model's imports. They are only
-        needed for a question that is not in the cache.
+        Importing it and the families of functions takes a sixth of the time of a model's imports.
+        It is only needed for a question that is not in the cache.
         """
         from shioenv_model.memory.explain import Inducer
 
@@ -361,7 +360,8 @@ class Memory:
         """Return at most `count` records that fit; those without output come last.
 
         The index may also return records that do not fit, since it cannot distinguish all options.
-        More are read if too few fit, or if some do not fit and too few of the others have output.
+        More are read if too few fit, or if some do not fit and too few of the fitting ones have
+        output.
         """
         found: list[Record] = []
         for asked in (count, 4 * count, 16 * count):
@@ -398,7 +398,7 @@ class Memory:
         order = self._order(candidates, scores)
         if not any(_has_our_options(each) for each in candidates):
             order.sort(key=lambda place: candidates[place].how != INDUCED)
-        # records hold on one pristine machine and for their own input text, functions for any
+        # records are valid on one pristine machine and for one input text, functions for any
         fed = _is_fed(ours)
         if fed or self._is_away(state):
             least = 1 if fed or self._is_moved(ours, state) else ENOUGH
@@ -421,11 +421,11 @@ class Memory:
         return state.context is not None or self._translation(state) is not None
 
     def _is_moved(self, ours: Taken, state: State) -> bool:
-        """Whether a directory that a command lists has other names than at recording time."""
+        """Whether a directory that a command lists contains other names than at recording time."""
         return any(names != old for names, old in self._listings(ours, state))
 
     def _is_stale(self, kept: Kept, ours: Taken, state: State) -> bool:
-        """Whether an answer mentions a file that is gone from a directory the command lists."""
+        """Whether an answer mentions a file that is missing now in a directory that is listed."""
         gone = {
             name.rstrip("/@|=*")
             for names, old in self._listings(ours, state)
@@ -436,7 +436,7 @@ class Memory:
     def _listings(
         self, ours: Taken, state: State
     ) -> list[tuple[tuple[str, ...] | None, tuple[str, ...] | None]]:
-        """Return the names now, and at recording time, in each directory that a command lists.
+        """Return the names in each directory that a command lists: now, and at recording time.
 
         These are the directories among its operands, or its working directory.
         """
@@ -477,7 +477,7 @@ def _has_our_options(candidate: Candidate) -> bool:
 
 
 def _is_found(candidate: Candidate, least: int) -> bool:
-    """Whether the answer is from a function that explains at least `least` examples."""
+    """Whether the answer is that of a function that explains at least `least` examples."""
     return candidate.how == INDUCED and candidate.votes >= least
 
 
@@ -520,8 +520,8 @@ def recorded_behavior(kept: Kept, state: State, *, fits: bool = True) -> Behavio
 def _masked(behavior: Behavior, ours: Taken, state: State, old: int) -> Behavior:
     """Return the behavior with new files' permissions adapted to the state's umask.
 
-    `old` is the umask of the records. Bits that it removed from a new file are restored under a
-    looser umask, unless the file is a copy.
+    `old` is the umask of the records. Permissions that the old umask removed from a new file are
+    added if the state's umask allows them, unless the file is a copy.
     """
     mask = umask_of(state)
     if mask == old or any(name in ("-m", "--mode") for name, _ in ours.form.options):
@@ -541,7 +541,7 @@ def _masked(behavior: Behavior, ours: Taken, state: State, old: int) -> Behavior
 
 
 def _with_quotes(behavior: Behavior, ours: Taken) -> Behavior:
-    """Return the behavior with quoted names in error messages, where the program quotes them.
+    """Return the behavior with names in error messages quoted, if the program quotes them.
 
     Programs of coreutils that open files quote a name with special characters.
     """
@@ -596,9 +596,9 @@ def stored_behavior(behavior: Behavior) -> Kept:
 def _from_start(behavior: Behavior, text: str, cwd: str) -> Behavior:
     """Adapt a record's behavior to a shell that starts in its directory (D-27).
 
-    Older records ran after an executed `cd`. It appears in the shell's command line, and in
-    `OLDPWD` where the environment is listed. An input that itself changes the directory sets
-    `OLDPWD` in either case.
+    In older records, a `cd` was executed before the input. It appears in the shell's command line,
+    and as `OLDPWD` if the environment is listed. But an input that changes the directory itself
+    sets `OLDPWD` in any case.
     """
     old = os.fsencode(published_input(cwd, text))
     place = re.escape(os.fsencode(cwd))

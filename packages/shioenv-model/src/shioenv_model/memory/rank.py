@@ -1,7 +1,7 @@
 """Ranking of rewritten answers: features, and boosted trees that score them.
 
-`ours` is the queried command, `theirs` a neighbour's. The trees are scikit-learn's, stored as
-arrays, so that inference needs only NumPy.
+`ours` is the queried command, `theirs` that of a neighbour (a similar record). The trees are
+trained with scikit-learn and stored as arrays, so that inference needs only NumPy.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ WEIGHTS = (
     1.0, 1.0, 0.35, 0.9, 1.5, 0.25, 0.25, 0.5, 0.5, 0.4, 0.2, 0.2, 0.1, 0.1, 0.3, 1.2, 0.1, 0.1,
     0.03, 0.2, 3.0,
 )  # fmt: skip
-"""Weights of `PAIR` for an untrained distance; our choice."""
+"""Weights of `PAIR` for an untrained distance (our choice)."""
 
 _OTHER = {
     "N": 5, "W": 6, "G": 7, "U": 8, "H": 8, "f": 9, "d": 10, "l": 11, "s": 11, "m": 12, "M": 13,
@@ -142,7 +142,8 @@ class Candidate:
     """A rewritten answer with its evidence.
 
     `how` is the method of rewriting (`shioenv_model.memory.rewrite`). `votes` is the number of
-    records that give the answer. `near` and `all` sum these votes, weighted by distance.
+    records that give the answer. `near` and `all` are sums of these votes that are weighted by
+    distance, with two length scales.
     """
 
     kept: Kept
@@ -150,7 +151,7 @@ class Candidate:
     number: int
     """The nearest record that gives the answer."""
     pair: Sequence[float]
-    """The differences between that record's command and the queried one."""
+    """The differences between the nearest record's command and the queried one."""
     distance: float
     near: float
     all: float
@@ -160,7 +161,7 @@ class Candidate:
     leftover: bool
     place: int
     note: str = ""
-    """How the answer was made, if the record does not show it."""
+    """How the answer was made, if it was not rewritten from the record."""
 
 
 @dataclass
@@ -182,7 +183,7 @@ class CandidateGroup:
     members: set[int] = field(default_factory=set)
 
     def add(self, number: int, distance: float, nearest: float, unchanged: bool) -> None:
-        """Count one more record; `nearest` is the smallest distance of any record."""
+        """Count one more record. `nearest` is the distance of the nearest record of all."""
         if number in self.members:
             return
         self.members.add(number)
@@ -233,14 +234,15 @@ class Ranker:
     weights: Numbers
     """The weights of `PAIR` in the distance."""
     trees: dict[str, npt.NDArray[Any]]
-    """`feature`, `threshold`, `left`, `right`, `value`: a row for each tree; `start`."""
+    """Arrays by name: `feature`, `threshold`, `left`, `right` and `value` have a row for each tree.
+    `start` is the initial value of the sum."""
     scores: Numbers
     """The trees' scores, ascending."""
     shares: Numbers
     """The accuracy, 0 to 1, at each of `scores`."""
 
     def probability(self, rows: Numbers) -> Numbers:
-        """Return the probability that each candidate is correct, 0 to 1; 0 without trees."""
+        """Return the probability of each candidate to be correct, 0 to 1; 0 without trees."""
         if not len(rows) or not len(self.trees["feature"]):
             return np.zeros(len(rows))
         feature, threshold, after = self._nodes
@@ -258,8 +260,8 @@ class Ranker:
     def _nodes(self) -> tuple[npt.NDArray[np.intp], Numbers, npt.NDArray[np.intp]]:
         """The nodes of all trees, concatenated, as three arrays.
 
-        These are a node's feature, its threshold, and its two children. The children of a leaf are
-        the leaf itself.
+        They have the feature, the threshold, and the two children of each node. The children of a
+        leaf are the leaf itself.
         """
         feature, most = self.trees["feature"], self.trees["feature"].shape[1]
         first = np.arange(len(feature))[:, None] * most
@@ -337,14 +339,14 @@ _SAID = (
     ("Is a directory", lambda entry: entry is not None and not entry.perms.startswith("d")),
     ("Not a directory", lambda entry: entry is not None and entry.perms.startswith("d")),
 )
-"""The system's messages about a file (errno(3)), and the entries that rule each one out."""
+"""The system's messages about a file (errno(3)), each with a test for entries that rule it out."""
 
 
 def contradicts(kept: Kept, ours: Taken, state: State) -> bool:
     """Whether an answer reports a file error that the state's files disprove.
 
-    The file must be named by the queried command. A file error about standard input is always
-    wrong.
+    Only files that the queried command names are checked. An error about standard input as a file
+    is always wrong.
     """
     lines = [line for line in kept.output.splitlines() if " " in line]
     for said, is_wrong in _SAID:

@@ -1,4 +1,4 @@
-"""Rewriting of a neighbour's behavior: its words and files are replaced by the queried ones.
+"""Rewriting of a neighbour's behavior: words and files become those of the queried command.
 
 `ours` is the queried command, `theirs` the executed command of the neighbour. Words, paths, sizes,
 owners, dates and contents are replaced. Everything else in an answer is copied from the neighbour,
@@ -28,7 +28,7 @@ WORDS, DETAILS, CONTENTS, COUNTS, INDUCED = 0, 1, 2, 3, 4
 
 - WORDS: words and paths.
 - DETAILS: also file attributes, and printed file contents.
-- CONTENTS: as DETAILS, with output that consists of lines of the queried files.
+- CONTENTS: like DETAILS, but the output consists of lines of the queried files.
 - COUNTS: words, paths, and the number of bytes, lines, words and characters of files.
 - INDUCED: no rewriting; a function induced from examples made the whole answer.
 """
@@ -56,7 +56,7 @@ class Taken:
     tree: Tree | None = field(default=None, compare=False)
     """The contents of the working directory."""
     from_file: bool = field(default=False, compare=False)
-    """Standard input is a file after `<`, not a pipe."""
+    """Whether standard input is a file after `<`, not a pipe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Kept:
     channels: tuple[str, str] | None = None
     """Standard output and error if both are non-empty; None: see `is_error`."""
     is_error: bool = False
-    """All output is on standard error."""
+    """Whether all output is on standard error."""
     volatile: bool = False
 
     @property
@@ -88,7 +88,7 @@ def fillings(
     was: Mapping[str, Any],
     translation: Translation | None = None,
 ) -> Iterator[tuple[int, Kept]]:
-    """Rewrite a neighbour's behavior for our command in one to four ways, each with its method.
+    """Rewrite a neighbour's behavior for our command in one to four ways, and name the methods.
 
     `kept` is the neighbour's behavior. `before` is `fs` before our command, `was` is `fs` before
     theirs. `translation` is from their machine to ours; None for the same machine.
@@ -116,7 +116,7 @@ def fillings(
 
 
 class _Pairs:
-    """Replacements: their words, paths and files, each with ours."""
+    """The replacements: words, paths and files of their command, each with ours."""
 
     def __init__(self, ours: Taken, theirs: Taken, was: Mapping[str, Any]) -> None:
         self.was = was
@@ -127,11 +127,13 @@ class _Pairs:
         self.names: dict[str, str] = {}
         """Base names of paths."""
         self.made: set[str] = set()
-        """Their paths that did not exist: `split` creates files that have these as prefixes."""
+        """Paths of their command that did not exist. `split`, for example, creates files with such
+        prefixes."""
         self.files: list[tuple[Operand, Operand]] = []
-        """Existing files."""
+        """Existing files: theirs and ours."""
         self.changed = False
-        """One of our files has the same path as theirs, but different contents or attributes."""
+        """Whether one of our files has the same path as theirs, but other contents or
+        attributes."""
         self.models: list[tuple[Operand, Operand]] = []
         """Reference files named by options, whose attributes are copied (`--reference`)."""
         self.translation: Translation | None = None
@@ -219,7 +221,7 @@ class _Pairs:
             self._add(their, our)
 
     def _standard_input(self, our: Operand, their: Operand) -> None:
-        """Pair our standard input with their file, and remove that file's name from the output."""
+        """Pair our standard input with their file, whose name is removed from the output."""
         if their.kind in "flx":
             self.files.append((their, our))
         if their.kind in "fl":
@@ -373,9 +375,9 @@ def _patch(
 def _afterwards(operations: list[list[Any]], pairs: _Pairs) -> dict[str, Mapping[str, Any]]:
     """Return new attributes for our files, by the key of the corresponding file in their patch.
 
-    A patch has only changed attributes, and ours may differ in others. If another file replaced the
-    file, as by `mv`, return all attributes that the other file keeps. Otherwise return the four
-    attributes of the date, if any of them changed.
+    A patch has only the changed attributes of their file; on ours, others may change. If another
+    file replaced the file (`mv`), return all attributes that the other file keeps. Otherwise return
+    the four attributes of the date, if any of them changed.
     """
     found: dict[str, Mapping[str, Any]] = {}
     for key, changed in attributes(operations).items():
@@ -426,8 +428,8 @@ def _through(
 ) -> list[_Whole]:
     """Return operations that set owner, group or permissions recursively, as theirs did.
 
-    Their command is taken as recursive if afterwards everything in their directory has the same
-    owner, group or permissions.
+    Their command is assumed to be recursive if afterwards everything in their directory has the
+    same owner, group or permissions.
     """
     told: dict[str, dict[str, Any]] = {}
     for key, changes in attributes(operations).items():
@@ -467,7 +469,7 @@ def _tree(key: str, files: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_trees(made: list[list[Any]], before: Mapping[str, Any]) -> list[list[Any]]:
-    """Return the operations; where theirs removed a whole directory, ours is removed as well."""
+    """Return the operations; if their command removed a whole directory, all of ours is removed."""
     removed = [keys(each[1])[1] for each in made if each[0] == "r" and each[1].count("/") == 2]
     if not any(name.startswith(f"{above}/") for above in removed for name in removed):
         return made
@@ -542,10 +544,10 @@ def _values(operand: Operand) -> dict[str, Any]:
 
 
 def _by_content(ours: Taken, theirs: Taken, kept: Kept) -> str | None:
-    """Derive our output, if theirs consists of lines of its files; else None.
+    """Derive our output if theirs consists of lines of its files; else None.
 
-    Their command printed all lines, the first, the last, or the lines with or without one of its
-    words. Ours prints the same selection from its own files.
+    Their output has all lines, the first, the last, or the lines with or without one of the
+    command's words. Ours is the same selection from our files.
     """
     read, text = _text(theirs), _text(ours)
     if not read or text is None or not kept.output or kept.exit_code or kept.is_error:
@@ -571,7 +573,7 @@ def _by_content(ours: Taken, theirs: Taken, kept: Kept) -> str | None:
 
 
 def _count(ours: Taken, theirs: Taken, count: int) -> int | None:
-    """Return the number of lines that ours requests, if theirs printed `count`; None if unknown."""
+    """Return the number of lines that our command prints if theirs printed `count`, or None."""
     values = dict(ours.form.options)
     for name, value in theirs.form.options:
         if value == str(count):

@@ -1,4 +1,4 @@
-"""The sources of a model's answers, each of which can be disabled."""
+"""The sources of a model's answers. Each can be disabled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shioenv.errors import UsageError, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The sources that a model uses, besides Bash's own rules (`composition`)."""
+    """The sources that a model uses in addition to Bash's own rules (`composition`)."""
 
     rules: bool = True
     """Hand-written rules of single commands (`rules`)."""

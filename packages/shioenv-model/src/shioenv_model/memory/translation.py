@@ -1,8 +1,8 @@
 """Translation of answers between machines: names, addresses and instants.
 
-`theirs` is the machine of the memory, `ours` the queried machine. Names are not listed in a table:
-strings at the same position of the same file of both machines correspond. Instants correspond if
-they are equally long after the start of their machine.
+`theirs` is the machine of the memory, `ours` the queried machine. Names correspond if they are at
+the same position of the same file on both machines; there is no table of names. Instants correspond
+if they are equally long after the start of their machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shioenv_model.memory.world import World
 _OWN = timedelta(days=31)
 """Instants within this distance of a machine's start are its own (our choice).
 
-Any other instant was chosen by somebody, or belongs to a file of the system image.
+Any other instant was given explicitly, or belongs to a file of the system image.
 """
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -37,7 +37,7 @@ class Shift:
     ours: datetime
 
     def words(self, text: str) -> Iterator[tuple[str, str]]:
-        """Yield the instants in a text, each as written and as written for our machine.
+        """Yield the instants in a text, each as written and as translated for our machine.
 
         On our machine an instant is equally long after the start. Other dates and durations are
         unchanged.
@@ -48,7 +48,7 @@ class Shift:
             for match in pattern.finditer(text):
                 parts = match.groupdict()
                 at = self._read(parts)
-                if at is None:  # nothing inside it is replaced, its time included
+                if at is None:  # no part of it is replaced, not even its time
                     yield match[0], match[0]
                     continue
                 # adjacent text is included: `--2025-10-16 19:43:00--`, `19:43:00.25 +0000`
@@ -59,7 +59,7 @@ class Shift:
                 yield f"{before}{match[0]}{behind}", f"{before}{said}{behind}"
 
     def dates(self, entry: Mapping[str, Any]) -> dict[str, Any]:
-        """Shift the four attributes of a file's time to our machine; chosen dates are unchanged."""
+        """Shift a file's time (four attributes) to our machine, unless it was given explicitly."""
         hour, minute = map(int, entry["time"].split(":"))
         month = MONTHS.index(entry["month"]) + 1
         at = datetime(entry["year"], month, entry["day"], hour, minute, tzinfo=UTC)
@@ -72,7 +72,7 @@ class Shift:
         return at - self.theirs + self.ours
 
     def _read(self, parts: _Parts) -> datetime | None:
-        """Parse an instant; None if it is not an instant of their machine's own."""
+        """Parse an instant; None if it is not within `_OWN` of their machine's start."""
         try:
             found = list(_days(parts, self.theirs))
         except (ValueError, OverflowError, OSError):
@@ -84,7 +84,7 @@ class Shift:
                 if hour > 23 or minute > 59 or max(second, default=0) > 59:
                     return None
                 day = day.replace(hour=hour, minute=minute, second=(second or [0])[0])
-            elif "seconds" not in parts:  # a date alone: the start time, else noon
+            elif "seconds" not in parts:  # a date without time: the start time, else noon
                 started = day.date() == self.theirs.date()
                 day = self.theirs if started else day.replace(hour=12)
             if self._is_own(day):
@@ -155,8 +155,8 @@ _FORMATS: tuple[tuple[re.Pattern[str], Callable[[_Parts, datetime], str]], ...] 
 """Formats of instants in output, each with the function that writes an instant in that format.
 
 The formats are `2025-10-16 19:43`; `Thu Oct 16 19:43:00 UTC 2025`, `Oct 16 19:43`, `Oct15`; `Thu,
-16 Oct 2025 19:43:00`; seconds since 1970; `19:43`. The last one is a duration, not an instant, if
-it begins with `00:` or follows a parenthesis.
+16 Oct 2025 19:43:00`; seconds since 1970; `19:43`. `19:43` is a duration, not an instant, if it
+begins with `00:` or follows a parenthesis.
 """
 
 _JOINED = re.compile(r"(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?")
@@ -192,7 +192,7 @@ class Translation:
         """Return the parts of a text that differ on our machine, each with its translation."""
         found = dict(self._shift.words(text)) if self._shift else {}
         if self._host in text and self._host != self._our_host:
-            # a hostname may also be a user name: it is the hostname after these texts
+            # a hostname may also be a user name; after these texts it is the hostname
             behind = [(f"{old} ", f"{new} ") for old, new in found.items()]
             for old, new in (*behind, ("Linux ",) * 2, ("HOSTNAME=",) * 2):
                 found[old + self._host] = new + self._our_host
@@ -215,7 +215,7 @@ class Translation:
         return {new: old for old, new in self.names.items()}
 
     def dates(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Translate the four time attributes of their file entry to our machine."""
+        """Translate the four time attributes of a file entry on their machine to ours."""
         kept = {name: entry[name] for name in OF_DATE}
         return self._shift.dates(kept) if self._shift else kept
 

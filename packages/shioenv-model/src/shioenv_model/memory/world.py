@@ -1,6 +1,6 @@
 """A serialized machine: its context, and the contents of small files.
 
-It is part of a model, so that querying the model does not require a built system.
+A model contains one, so that its use requires no built system.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from shioenv.files.regular import read_regular
 from shioenv_model.memory.members import LARGEST as LARGEST_MEMBER
 from shioenv_model.memory.members import parse_member, raise_model_errors
 
-if TYPE_CHECKING:  # querying a model needs no built system, and none of its code
+if TYPE_CHECKING:  # a model needs no built system, and not the code for it
     from shioenv.system.store import System
 
 LARGEST = 16 * 1024
-"""Maximum size of a stored file content. Our choice: few files that people ask about are longer."""
+"""Maximum size of a stored file's content in bytes (our choice: few files in people's inputs are
+larger)."""
 
 ROOTS = ("/etc", "/home", "/root", "/tmp", "/var/log", "/opt", "/srv", "/usr/local")
-"""Directories of files whose contents people ask about."""
+"""Directories with files whose contents inputs often show."""
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -59,10 +60,8 @@ _VALUES: Mapping[str, tuple[int, Any]] = {
     "shell_options": (1, bool),
     "functions": (1, str),
 }
-"""Areas of a context other than files whose values are checked.
-
-Each has the number of keys that lead to a value, and the type of the value.
-"""
+"""Areas of a context other than files whose values are checked. Each has the number of keys that
+lead to a value, and the type of the value."""
 
 
 class _Document(TypedDict, total=False):
@@ -99,7 +98,7 @@ class _Untouched(State):
 
 
 class World:
-    """A serialized pristine machine: a `Pristine` that reads no files of a real machine."""
+    """A serialized pristine machine: a `Pristine` that does not read files of a real machine."""
 
     def __init__(
         self,
@@ -108,7 +107,8 @@ class World:
         made: Mapping[str, Any] | None = None,
     ) -> None:
         self.made = made
-        """The entry of an empty file that an input creates at the instant; None if unknown."""
+        """The entry of an empty file that an input creates at the declared time; None if
+        unknown."""
         self.start: str = context.document["cwd"]
         """The start directory of the context: files in it are named relative to it."""
         self.contents = contents
@@ -151,7 +151,7 @@ class World:
         return _Untouched(cwd=cwd or self.start, pristine=self)
 
     def placed(self, state: State | None) -> State:
-        """Return the state, placed in this world if it has no machine. None: the pristine state."""
+        """Return the state, in this world if it has no machine; for None the pristine state."""
         if state is None:
             return self.state()
         if state.pristine is not None:

@@ -34,7 +34,7 @@ class Emulated:
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """Run the command in the emulator, with `State.stdin` as standard input.
 
-        Errors: Abstained if the emulator changes anything, or fails with output.
+        Errors: Abstained if anything changes in the emulator, or the command fails with output.
         """
         stdin = state.stdin if state else b""
         bare = replace(state, stdin=b"") if state else None
@@ -52,11 +52,9 @@ def default(setting: Setting) -> Model:
     With `stages=bashkit`, the emulator answers commands that read a pipe. `seq2seq=MODEL` adds a
     sequence model to the memory. With `abstain-below=P` (0 to 1) the model abstains below the
     confidence P. `without=rules`, `without=functions` and `without=records` disable a source of
-    answers. Any other part names a model, instead of the package's.
-
-    A model that is asked about another system than its own uses that system's files, so that system
-    must be built on this host. Errors: PredictorError for unknown options; those of models and of
-    `find_system`.
+    answers. Any other part names a model to use instead of the package's. For another system than
+    its own, a model uses that system's files, so the system must be built on this host. Errors:
+    PredictorError for unknown options; those of models and of `find_system`.
     """
     name, stages, written, least = "", "", None, 0.0
     left_out: list[str] = []

@@ -1,7 +1,7 @@
 """A memory of executed inputs as a predictor: a baseline for every model.
 
-`memory` is the memory that models contain. `memory-plain` returns the nearest record unchanged: a
-model that is no better has only memorised.
+`memory` is the kind of memory that models contain. `memory-plain` returns the nearest record
+unchanged: a model that is not better than this has only memorised inputs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from shioenv_model.training.memory_training import train_memory
 from shioenv_model.worlds import world_of_system
 
 QUESTIONS = 2000
-"""Records used to calibrate a dataset's memory when it is made, on first use."""
+"""Number of records used to calibrate the memory of a dataset, which is made on first use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Near:
 
 
 class Remembering:
-    """A memory as a predictor; unless `fills`, it returns the nearest record unchanged."""
+    """A memory as a predictor. Without `fills`, it returns the nearest record unchanged."""
 
     patch_level = PatchLevel.FULL
 
@@ -55,7 +55,7 @@ class Remembering:
     ) -> None:
         self.version = version
         self.world = world or memory.world
-        """The machine for which inputs are answered; it may differ from that of the records."""
+        """The machine for which inputs are answered, which may differ from that of the records."""
         self.training = str(training[0]) if len(training) == 1 else memory.index.training
         """The dataset, or the memory's inputs, which `em_new_text` excludes."""
         self.memory, self._fills = memory, fills
@@ -109,7 +109,7 @@ class Remembering:
 def memory(setting: Setting) -> Remembering:
     """Build the predictor `memory:DATASET`, or `memory:MODEL`.
 
-    For another system than that of its records, it adapts the recorded behavior to that system's
+    For another system than that of the records, the recorded behavior is adapted to that system's
     files. Errors: PredictorError without a dataset; those of datasets and models.
     """
     return _memory(setting, fills=True)

@@ -1,7 +1,7 @@
 """A sequence model as a predictor: `seq2seq:MODEL`, `seq2seq:MODEL,memory=MODEL`.
 
-The questions are about the system on which the suite was recorded. A system other than the first in
-the model's card must be built on this host; its files are read, and nothing runs there.
+Answers are for the system on which the suite was recorded. If this is not the first system in the
+model's card, it must be built on this host. Its files are read, and nothing is executed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Seq2seqPredictor:
 
 
 def seq2seq(setting: Setting) -> Seq2seqPredictor:
-    """Build the predictor `seq2seq:MODEL`; `,memory=MODEL` adds a memory to it.
+    """Build the predictor `seq2seq:MODEL`. With `,memory=MODEL` it also uses a memory.
 
     Errors: PredictorError without a model; those of models and of `find_system`.
     """

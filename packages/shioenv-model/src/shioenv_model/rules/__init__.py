@@ -1,1 +1,1 @@
-"""Hand-written rules of single commands, apart from records and functions."""
+"""Handwritten rules for single commands, which use no records and no induced functions."""

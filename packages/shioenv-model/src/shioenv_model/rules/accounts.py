@@ -23,7 +23,7 @@ def parse_accounts(state: State, file: str) -> dict[str, list[str]]:
 
 
 def name_of_number(known: Mapping[str, Sequence[str]], number: str) -> str | None:
-    """Return the name of the first account with this number; None if there is none."""
+    """Return the name of the first account in `known` with this number; None if there is none."""
     return next((name for name, fields in known.items() if fields[2] == number), None)
 
 
@@ -89,7 +89,7 @@ def id_lines(words: Sequence[str], state: State) -> Iterator[tuple[str, str]]:
 def groups_of_users(words: Sequence[str], state: State) -> Iterator[tuple[str, str]]:
     """Return the output of `groups` for each user operand: a line, or an error.
 
-    Errors: Abstained, as in `id_lines`.
+    Errors: Abstained; see `id_lines`.
     """
     _, names = options_of(words, "")
     if not names:

@@ -1,7 +1,7 @@
 """Filtered and reordered listings of `ps` and `find -ls`, derived from the full listings.
 
-The rows are processes (ps(1)) or files found by a search (find(1)). The predictor is asked for the
-full listing; the requested rows are selected from it.
+The rows are processes (ps(1)) or files found by a search (find(1)). The runner is queried for the
+full listing, from which the requested rows are selected.
 """
 
 # ruff: noqa: SIM905
@@ -22,7 +22,7 @@ LISTS, WALKS = "ps", "find"
 """The supported commands: `ps` lists processes, `find` lists files."""
 
 Shown = Callable[[str, State], str | None]
-"""Return what a command prints in a state; None if unknown."""
+"""A function that returns what a command prints in a state; None if unknown."""
 
 _ALL = frozenset({"-e", "-A"})
 _HOW = frozenset({"-f", "-l", "-y"})
@@ -43,7 +43,7 @@ def chosen_rows(form: Form, state: State, start: State, shown: Shown) -> Behavio
     """Return the output of a filtered or reordered listing, derived from the full listing.
 
     `shown` returns the output of commands that list all rows, or the usual ones, in the `start`
-    state of the machine. None for any other command, and where the full listing is unknown.
+    state of the machine. None for any other command, and if the full listing is unknown.
     """
     try:
         if form.utility == WALKS:
@@ -54,14 +54,14 @@ def chosen_rows(form: Form, state: State, start: State, shown: Shown) -> Behavio
 
 
 def _listed_files(form: Form, state: State, start: State, shown: Shown) -> Behavior | None:
-    """Output of `find PATH ... -ls`, from the paths found and the listing of the whole tree."""
+    """Return the output of `find PATH ... -ls`, from the found paths and a listing of the tree."""
     words = list(form.words)
     if state.before.document["fs"] != start.before.document["fs"]:
         return None
     if words[-1:] != ["-ls"] or not _OTHER_ACTIONS.isdisjoint(words[:-1]):
         return None
     rows: dict[str, tuple[list[str], str]] = {}
-    widths = [9, 6, 0, 3, 8, 8, 8, 0]  # each grows where something is wider
+    widths = [9, 6, 0, 3, 8, 8, 8, 0]  # a column is wider if a value is
     for line in _lines(shown, f"{WALKS} . -ls", start):
         row = _FILE.fullmatch(line)
         if row is None:
@@ -86,7 +86,7 @@ def _listed_files(form: Form, state: State, start: State, shown: Shown) -> Behav
 
 
 def _escaped(path: str, listed: str) -> str:
-    """Escape a path as `-ls` does, given another path of the same file and its listed form."""
+    """Escape a path as `-ls` does, given another path of the same file as listed."""
     shown, arrow, target = listed.partition(" -> ")
     names = path.split("/")
     for number, name in enumerate(reversed(shown.split("/")), 1):
@@ -146,7 +146,7 @@ class _Rows:
         processes = self._processes("ps -e")
         if len(rows) != len(processes):
             return None
-        if _CUT.search(columns):  # that row also holds the command itself
+        if _CUT.search(columns):  # the row also contains the command itself
             return None
         own = " ".join((LISTS, *self._form.words)).replace("\\", "\\\\")
         rows[-1] = re.sub(rf"(?<!\S){LISTS} \S.*", own, rows[-1])
@@ -168,7 +168,7 @@ class _Rows:
         return [line[_NUMBER + 1 :] for line in self._lines(f"ps -e -o pid,{name}")]
 
     def _processes(self, command: str) -> list[tuple[str, str]]:
-        """Return the number and the name of each process that a command lists."""
+        """Return number and name of each process that a command lists."""
         found = [_PROCESS.fullmatch(line) for line in self._lines(command)[1:]]
         if not all(found):
             raise LookupError(command)

@@ -1,6 +1,6 @@
 """Output of `diff` for files and directories, derived from their contents (diff(1)).
 
-Abstains where several shortest edit scripts are equally good.
+It abstains if several shortest edit scripts are equally good.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from shioenv_model.bash.work import spend
 from shioenv_model.rules.options import options_of
 
 _MANY = 5
-"""A line that occurs this often in the other file may be left out of the search (`analyze.c`)."""
+"""`diff` may ignore a line in the search if it occurs this often in the other file
+(`analyze.c`)."""
 _ALIKE, _TRIED = 200, 20_000
 """Limits of the comparison: the longest common subsequences, and the pairs of lines."""
 _LOOKED_AT = 32_000
-"""Number of leading bytes that `diff` surely checks: a file without NUL among them is text."""
+"""Number of leading bytes that `diff` surely checks: if none of them is NUL, the file is text."""
 
 _LONG = {"--brief": "-q", "--recursive": "-r", "--report-identical-files": "-s"}
 
@@ -44,7 +45,7 @@ class _Change:
 def run_diff(words: Sequence[str], state: State) -> tuple[str, str, int]:
     """Return standard output, standard error and exit code of `diff`.
 
-    Errors: Abstained for unsupported options, for unknown contents, and where several results are
+    Errors: Abstained for unsupported options, for unknown contents, and if several results are
     equally good.
     """
     options, names = options_of([_LONG.get(word, word) for word in words], "qrs")
@@ -86,7 +87,7 @@ class _Told:
     code: int = 0
 
     def compare(self, old: str, new: str, *, asked: bool = False) -> None:
-        """Compare two files of one kind; `asked`: they were named on the command line."""
+        """Compare two files of one kind. `asked`: they were named on the command line."""
         kinds = [_entry(name, self.state).perms[0] for name in (old, new)]
         if kinds == ["d", "d"]:
             if asked or "r" in self.options:
@@ -164,7 +165,7 @@ def _range(start: int, stop: int) -> str:
 def _changes(these: Sequence[str], those: Sequence[str]) -> list[_Change]:
     """Return the shortest edit script from one file to the other. Errors: Abstained.
 
-    The common prefix and suffix are stripped first, so that no hunk slides into them.
+    The common first and last lines are removed first, so that no hunk slides into them.
     """
     start = 0
     while start < min(len(these), len(those)) and these[start] == those[start]:
@@ -230,7 +231,7 @@ def _grouped(pairs: Sequence[tuple[int, int]], old: int, new: int) -> list[_Chan
 
 
 def _slid(change: _Change, these: Sequence[str], those: Sequence[str]) -> tuple[_Change, _Change]:
-    """Return the hunk slid as far up and as far down as possible.
+    """Return the hunk after sliding it as far up as possible, and as far down as possible.
 
     Errors: Abstained for replaced lines that could slide.
     """

@@ -1,7 +1,7 @@
 """Filesystem effects of common commands, derived from the tree.
 
 The commands are `chmod`, `chown`, `chgrp`, `mkdir`, `rmdir`, `rm`, `touch`, `cp`, `mv`, `ln`,
-`tee`, `dd` and `split`, with their common options, where they succeed. Other uses are left to a
+`tee`, `dd` and `split`, with their common options, if they succeed. Other uses are left to a
 runner.
 """
 
@@ -30,7 +30,7 @@ from shioenv_model.rules.options import options_of, parse_options, words_of
 from shioenv_model.rules.tree_changes import Effects, new_file_attributes, written_entry
 
 LARGEST = 16 * 1024 * 1024
-"""Maximum bytes of a file that a rule creates; our own limit."""
+"""Maximum bytes of a file that a rule creates (our choice)."""
 
 _UNITS = {"": 1, "b": 512, "K": 1024, "k": 1024, "M": 1 << 20, "kB": 1000, "MB": 1_000_000}
 
@@ -398,7 +398,7 @@ def _dd(made: Effects, words: Sequence[str]) -> bytes:
 
     Errors: Abstained.
 
-    The elapsed time, which `dd` prints unless `status=none`, is made up.
+    The elapsed time, which `dd` prints without `status=none`, is invented.
     """
     given = dict(word.partition("=")[::2] for word in words)
     if len(given) < len(words) or not given.keys() <= {"if", "of", "bs", "count", "skip", "status"}:
@@ -481,7 +481,7 @@ def _split(made: Effects, words: Sequence[str]) -> bytes:
     names = itertools.product(letters, repeat=length)
     for piece in _by_bytes(content, size) if size else _by_lines(content, lines):
         name = next(names, None)
-        # GNU split lengthens its suffixes before the last letter is used up
+        # GNU split makes its suffixes longer before all letters are used
         if name is None or name[0] == letters[-1]:
             raise Abstained("more pieces than names")
         made.write(prefix + "".join(name), piece)
@@ -504,4 +504,5 @@ EFFECTS: Mapping[str, Callable[[Effects, Sequence[str]], bytes]] = MappingProxyT
         "split": _split,
     }
 )  # fmt: skip
-"""Apply each command, by name, and return its output. Errors: Abstained if no rule applies."""
+"""Functions that apply a command and return its output, by name. Errors: Abstained if no rule
+applies."""

@@ -1,4 +1,4 @@
-"""Commands on several files, answered from their behavior on each file in turn."""
+"""Commands on several files: their behavior, derived from that on each file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEARCH = "grep"
 """The search program; it prefixes lines with the file name when given several files."""
 
 MOST_FILES = 100
-"""Maximum number of files per search; our own limit, because each file takes some milliseconds."""
+"""Maximum number of files per search (our choice, because each file takes some milliseconds)."""
 
 Walked: TypeAlias = Callable[[str], Sequence[tuple[str, FileEntry]] | None]
 
@@ -48,7 +48,7 @@ EACH = frozenset(
 """Commands that treat each operand independently of the others."""
 
 ALONG = frozenset({"nl", "sed"})
-"""Commands that concatenate their operands; handled as `EACH` when one operand exists."""
+"""Commands that concatenate their operands; treated like `EACH` if only one operand exists."""
 
 _OF_ALL = frozenset({ASSIGNMENT, "--reference", "-I", "--interactive"})
 """Options that depend on all operands together, or on missing files."""
@@ -58,7 +58,7 @@ EDITORS = frozenset({"sed", "perl"})
 
 _IN_PLACE = frozenset({"-i", "--in-place"})
 _SCRIPTS = frozenset({"-e", "-E", "--expression", "-f", "--file"})
-"""Options whose values are scripts. sed's `-E` takes no value and therefore does not count."""
+"""Options whose values are scripts. (The `-E` of sed has no value, so it is ignored.)"""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class _Search:
     """The words before the file names."""
     options: Options
     named: bool
-    """Lines are prefixed with the file name."""
+    """Whether lines are prefixed with the file name."""
 
     literals: tuple[bytes, ...] = ()
     """Literals of which a matching line contains at least one; empty if unknown."""
@@ -96,7 +96,7 @@ def searched(
     """Return the output of `grep` on several files or, with `-r`, on trees, file by file.
 
     `walked` returns the paths below a directory with their entries, in walk order. `ask` returns
-    the output for one file. None for other commands, and for options whose meaning differs for
+    the output for one file. None for other commands, and for options that mean something else with
     several files.
     """
     known = {*_PLAIN, *_TREES, *_CHOOSING, _NAMED, _UNNAMED}
@@ -196,7 +196,7 @@ def _together(
 
 
 def _behind(search: _Search, path: str, printed: bytes) -> Iterator[bytes]:
-    """Yield the printed lines of a file, prefixed with its name where names are shown."""
+    """Yield the printed lines of a file, prefixed with its name if names are shown."""
     name = os.fsencode(path)
     whole = search.has(*_LISTING) or not search.named
     for line in printed.splitlines(keepends=True) if not whole else [printed]:
@@ -259,7 +259,7 @@ def edited_in_place(
     """Return the effect of `sed -i` or `perl -i`. `ask` returns the output for one file.
 
     `fresh` is the entry of an empty file created now. None for other commands, for unknown
-    contents, and where the command would print an error.
+    contents, and if the command would print an error.
     """
     if name not in EDITORS or not any(option in _IN_PLACE for option, _ in options):
         return None
@@ -284,8 +284,8 @@ def edited_in_place(
 def _replace(made: Effects, path: str, suffix: str, said: Behavior) -> None:
     """Replace a file by the output `said`. Errors: Abstained.
 
-    The new file keeps owner and permissions, without special bits. A link becomes a regular file.
-    With a suffix, the old file is kept under another name.
+    The new file has the owner and permissions of the old one, without special bits. A link becomes
+    a regular file. With a suffix, the old file is kept under another name.
     """
     entry, content = made.state.entry(path), made.state.read(path)
     if entry is None or content is None or entry.links > 1:
@@ -313,7 +313,7 @@ def one_by_one(
 ) -> Answer | None:
     """Answer a command that reports an error for some of its operands.
 
-    These are files that are missing or, for `mkdir` and `rmdir`, exist. `ask` answers the command
+    These are missing files, or for `mkdir` and `rmdir` existing ones. `ask` answers for the command
     with one operand. None for any other command.
     """
     if form.utility not in EACH | ALONG or len(form.roles) != len(operands):

@@ -1,4 +1,4 @@
-"""Expanded words of a command, divided into options and operands, for the rules."""
+"""Division of a command's expanded words into options and operands, for the rules."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Output of read-only programs, computed from their arguments and the state.
 
-They are `base64 -d`, `basename`, `bc`, `cat /dev/null`, `comm`, `diff`, `dirname`, `env`, `expr`.
-They are also `groups`, `id`, `printenv`, `readlink`, `seq`, `sort`, `wc`, `which` and `yes`. Their
+The programs are `base64 -d`, `basename`, `bc`, `cat /dev/null`, `comm`, `diff`, `dirname`, `env`,
+`expr`, and `groups`, `id`, `printenv`, `readlink`, `seq`, `sort`, `wc`, `which` and `yes`. Their
 common options are supported. Other uses are left to a runner.
 """
 
@@ -35,12 +35,12 @@ from shioenv_model.rules.sorting import common_lines, sorted_text
 KILLED = 137
 """Exit code of a program killed for exceeding the output limit."""
 _PRINTED = 64 * 1024
-"""Bytes kept of output that exceeds the limit."""
+"""Number of bytes that are kept of output beyond the limit."""
 _BUCKETS = 1024
-"""Buckets of Bash's hash table of variables (`VARIABLES_HASH_BUCKETS`, `variables.c`)."""
+"""Number of buckets of Bash's hash table of variables (`VARIABLES_HASH_BUCKETS`, `variables.c`)."""
 _WHOLE = re.compile(r"-?\d{1,15}", re.ASCII)
 _MOST_NUMBERS = 20_000
-"""Maximum numbers printed by `seq`, our own limit."""
+"""Maximum number of numbers printed by `seq` (our choice)."""
 _OF_SEQ = {"equal-width": "w", "separator": "s"}
 _SHORT = re.compile(r"-?(?:0|[1-9]\d{0,8})", re.ASCII)
 """Numbers whose product fits 64 bits."""
@@ -49,7 +49,7 @@ _PLAIN = re.compile(r"(?!length|index|match|substr)[a-zA-Z]\w*|\d+\.\d+", re.ASC
 """Words that are neither integers nor functions or operators of `expr`."""
 _TOKEN = r"\d+|[<>=!]=?|[-+*/%()]"
 _IN_TURN = re.compile(r"\(*n\)*(?:s\(*n\)*)*")
-"""Numbers and operators in turn, with or without parentheses."""
+"""Alternating numbers and operators, with or without parentheses."""
 
 
 def printed(call: Call, state: State) -> Behavior | None:
@@ -84,7 +84,7 @@ def _refused(text: str, code: int) -> Behavior:
 
 
 def _leading(words: Sequence[str], letters: str) -> tuple[set[str], list[str]]:
-    """Parse options as `options_of` does, where they may only precede the operands."""
+    """Parse options like `options_of`, but only before the operands."""
     options, operands = parse_options(words, letters, permutes=False)
     return {letter for letter, _ in options}, operands
 
@@ -197,7 +197,7 @@ def _searches_long(pattern: str) -> bool:
 
 
 def _computed(tokens: Sequence[str]) -> int:
-    """Evaluate integers joined by operators. Errors: Abstained for anything else."""
+    """Evaluate integers joined by operators. Errors: Abstained for other tokens."""
     signs = [token for token in tokens if token in _SIGNS]
     kinds = "".join(
         "n" if _SHORT.fullmatch(token) else "s" if token in _SIGNS else token for token in tokens
@@ -309,7 +309,7 @@ def _readlink(words: Sequence[str], state: State) -> Behavior:
 
 
 def _wc(words: Sequence[str], state: State) -> Behavior:
-    """Count in several files of which some cannot be read (wc(1)); records show other uses."""
+    """Count in several files if some cannot be read (wc(1)); for other uses there are records."""
     options, names = options_of(words, "clmwL")
     entries = [state.entry(state.resolve(name)) for name in names]
     wrong = {
@@ -346,7 +346,7 @@ def _wc(words: Sequence[str], state: State) -> Behavior:
 _COUNTED = {"l": "lines", "w": "words", "m": "characters", "c": "bytes", "L": "longest"}
 """What each option of `wc` counts, in the order of its columns."""
 _NAME = re.compile(r"[\w./+@%=,:-]+", re.ASCII)
-"""Names that error messages quote unchanged."""
+"""Names that error messages show unchanged."""
 
 
 def _yes(words: Sequence[str], state: State) -> Behavior:
@@ -369,4 +369,4 @@ PROGRAMS: Mapping[str, Callable[[Sequence[str], State], Behavior]] = MappingProx
         "which": _which, "yes": _yes,
     }
 )  # fmt: skip
-"""Compute the behavior of each program, by name. Errors: Abstained if no rule applies."""
+"""Functions that compute a program's behavior, by name. Errors: Abstained if no rule applies."""

@@ -1,4 +1,4 @@
-"""Option values that programs reject: functions that return the error message.
+"""Option values that programs reject: functions that return the error messages.
 
 `rules.refusals` maps programs to these functions. A value counts as rejected only if it is plain
 text.
@@ -12,14 +12,15 @@ import re
 from collections.abc import Callable
 
 Refuse = Callable[[str], str | None]
-"""Return a program's message about a value, without the program's name; None if it is valid."""
+"""A function that returns a program's message about a value, without the program's name; None if
+the value is valid."""
 
 _PLAIN = re.compile(r"[ -\[\]-~]*")
-"""Values that messages show verbatim: ASCII without a backslash."""
+"""Values that messages show unchanged: ASCII without a backslash."""
 
 SIZE = r"\d{1,18}(?:b|[kKmMGTPE](?:i?B|D)?)?"
 _ODD = re.compile(r"[-+]?\d{19,}|[+ ]+\d")
-"""Numbers that may be too large, or have an unusual spelling: these are not judged."""
+"""Numbers that may be too large, or have an unusual spelling. No rule applies to these."""
 
 _CLAUSE = "[ugoa]*(?:[-+=](?:[rwxXst]*|[ugo]|[0-7]+))+"
 _SYMBOLIC = re.compile(f"{_CLAUSE}(?:,{_CLAUSE})*")
@@ -28,7 +29,7 @@ _KEY_LETTERS = "bdfghiMnRrV"
 
 
 def is_judged(value: str, refuse: Refuse) -> bool:
-    """Whether a value can be judged: plain text, and no unusual number."""
+    """Whether the function applies to a value: plain text, and no unusual number."""
     return bool(_PLAIN.fullmatch(value)) and not (_ODD.match(value) and refuse is not delimiter)
 
 
@@ -38,7 +39,7 @@ def hint(name: str) -> str:
 
 
 def unless(pattern: str, said: str) -> Refuse:
-    """Reject values that do not match; `said` contains `{}` for the value."""
+    """Reject values that do not match `pattern`. In `said`, `{}` stands for the value."""
     taken = re.compile(pattern)
     return lambda value: None if taken.fullmatch(value) else said.format(value)
 
@@ -65,7 +66,7 @@ def size_of_pieces(of: str) -> Refuse:
 
 
 def positions(of: str, one: str) -> Refuse:
-    """Reject invalid lists of numbers and ranges; the first fault counts, as in cut(1)."""
+    """Reject invalid lists of numbers and ranges; the first fault is reported, as by cut(1)."""
 
     def refuse(value: str) -> str | None:
         said = None
@@ -101,7 +102,7 @@ def delimiter(value: str) -> str | None:
 
 
 def tab(value: str) -> str | None:
-    """Reject anything but one character."""
+    """Reject values that are not one character."""
     if not value:
         return "empty tab"
     return f"multi-character tab ‘{value}’" if len(value) > 1 else None
@@ -164,12 +165,12 @@ _WORDS_OF_DATES = re.compile(
 
 
 def date_text(value: str) -> str | None:
-    """Reject a text with words that occur in no date."""
+    """Reject a text with a word that does not occur in dates."""
     return None if may_be_a_date(value) else f"invalid date format ‘{value}’"
 
 
 def may_be_a_date(text: str) -> bool:
-    """Whether a text may be a date: it has no word that occurs in no date."""
+    """Whether a text may be a date: all its words occur in dates."""
     words = text.lower().split()
     if not words or not all(word.isalpha() and word.isascii() for word in words):
         return True

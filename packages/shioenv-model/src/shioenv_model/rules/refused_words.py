@@ -1,7 +1,7 @@
 """Arguments rejected as a whole: scripts, expressions, modes, missing users and files.
 
-Each function returns the program's message. It returns None if the program accepts the words, or
-where no rule applies. `rules.refusals` lists the functions.
+Each function returns the program's message. It returns None if the program accepts the words, or if
+no rule applies. `rules.refusals` lists the functions.
 """
 
 # ruff: noqa: RUF001, SIM905  # the quotes are those of the messages
@@ -20,7 +20,7 @@ from shioenv_model.rules.accounts import GROUP, PASSWD, parse_accounts
 from shioenv_model.rules.refused_values import hint, is_mode, may_be_a_date
 
 _SHOWN = re.compile(r"[ -\[\]-~]+")
-"""Words that messages show verbatim: ASCII without a backslash."""
+"""Words that messages show unchanged: ASCII without a backslash."""
 
 _OF_THE_KERNEL = ("/dev/", "/proc/", "/sys/")
 """Directories whose files a state does not describe."""
@@ -194,7 +194,7 @@ _OF_BLOCKS = frozenset(
 
 
 def absent_file(form: Form, state: State) -> str | None:
-    """A program's error for its one input file, which is missing."""
+    """A program's error if its only input file is missing."""
     path = "".join(form.operands)
     if len(form.operands) != 1 or path == "-" or not _NAME.fullmatch(path):
         return None
@@ -206,7 +206,7 @@ def absent_file(form: Form, state: State) -> str | None:
 
 
 def columns_or_absent_file(form: Form, state: State) -> str | None:
-    """`cut`'s error for its list, else for its one missing file."""
+    """`cut`'s error for its list, else if its only file is missing."""
     return _columns(form, state) or absent_file(form, state)
 
 
@@ -227,7 +227,7 @@ _OF_ORDER = frozenset(
 
 
 def absent_compressed_file(form: Form, state: State) -> str | None:
-    """`gunzip`'s error for one missing file."""
+    """`gunzip`'s error if its only file is missing."""
     path = "".join(form.operands)
     if len(form.operands) != 1 or not _NAME.fullmatch(path) or form.options:
         return None

@@ -1,4 +1,4 @@
-"""The rules of single commands, in the order in which a model applies them.
+"""The rules for single commands, in the order in which a model applies them.
 
 A model uses rules only through this module.
 """
@@ -38,7 +38,7 @@ from shioenv_model.rules.usage_errors import usage_error
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command that was answered on the way to an input's answer."""
+    """The answer to one command, as a step towards the answer to an input."""
 
     input: str
     answer: Answer
@@ -71,7 +71,7 @@ class Respondent(Protocol):
         ...
 
     def remember(self, call: Call, state: State) -> Step | None:
-        """Return the prediction of records and functions for a command that was not looked up."""
+        """Return the prediction from similar records and functions, without a look-up."""
         ...
 
 
@@ -98,7 +98,7 @@ def _program(call: Call, state: State, respondent: Respondent) -> Step | None:
 
 
 def _other_spelling(call: Call, state: State, respondent: Respondent) -> Step | None:
-    """The answer for `tar -xf` and `grep -E`, given `tar xf` and `egrep`."""
+    """The answer to `tar xf` and `egrep`, which is that to `tar -xf` and `grep -E`."""
     written = respelled(call)
     if written is None:
         return None
@@ -130,7 +130,7 @@ def _refusal(call: Call, state: State, respondent: Respondent) -> Step | None:
 def _refusal_of_a_filter(call: Call, state: State, respondent: Respondent) -> Step | None:
     """The error of a filter that rejects its words before it reads a pipe.
 
-    The error is the same for an empty input, on a pristine machine.
+    The error is determined with an empty input on a pristine machine, where it is the same.
     """
     taken = respondent.parse(call, state) if state.stdin else None
     if taken is None or not taken.form.filters:
@@ -247,8 +247,8 @@ def _chosen_rows(call: Call, state: State, respondent: Respondent) -> Step | Non
 def _unnamed_directory(call: Call, state: State, respondent: Respondent) -> Step | None:
     """The answer for a command that works on its working directory without naming it.
 
-    The command with the name is answered instead. If no file has changed yet, the start directory
-    of the machine is used.
+    The answer to the same command with the directory's name is used. If no file has changed yet,
+    the command is answered in the machine's first start directory.
     """
     if not unnamed(call.text, state, respondent.world.start):
         return None
@@ -266,7 +266,7 @@ EFFECT = "effect"
 """The rule that knows the contents of the files that a command writes."""
 
 BEFORE_RECORDS: Mapping[str, Rule] = MappingProxyType({"program": _program})
-"""The rules that come before records, by name."""
+"""The rules that are tried before records, by name."""
 
 AFTER_RECORDS: Mapping[str, Rule] = MappingProxyType(
     {
@@ -283,7 +283,7 @@ AFTER_RECORDS: Mapping[str, Rule] = MappingProxyType(
         "unnamed directory": _unnamed_directory,
     }
 )
-"""The rules that apply where the same command has no record, by name."""
+"""The rules that are tried if there is no record of the same command, by name."""
 
 RULES: Mapping[str, Rule] = MappingProxyType({**BEFORE_RECORDS, **AFTER_RECORDS})
 """All rules, by name, in order of application."""

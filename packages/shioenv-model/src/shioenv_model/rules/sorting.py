@@ -23,7 +23,7 @@ _KEY = re.compile(rf"[1-9]\d*(?:\.[1-9]\d*)?([{_ORDERING}]*)(?:,[1-9]\d*([{_ORDE
 _OLD_KEY = re.compile(rf"\+(\d+)([{_ORDERING}]*)")
 _NO_NUMBER = re.compile(r"inf|nan", re.I)
 _MOST = 1_000_000
-"""Maximum bytes to compare, our own limit."""
+"""Maximum number of bytes to compare (our choice)."""
 
 Ordering: TypeAlias = Callable[[str], tuple[object, ...]]
 

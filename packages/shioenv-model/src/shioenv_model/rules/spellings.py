@@ -1,4 +1,4 @@
-"""Commands rewritten to an equivalent one: `tar xf` to `tar -xf`, `ls` to `ls DIRECTORY`."""
+"""Rewriting of commands to equivalent ones: `tar xf` to `tar -xf`, `ls` to `ls DIRECTORY`."""
 
 from __future__ import annotations
 
@@ -20,26 +20,25 @@ _SHORT = {"egrep": ("grep", "-E"), "fgrep": ("grep", "-F"), "rgrep": ("grep", "-
 """Programs that are equivalent to another one with an option (grep(1))."""
 
 _BSD = re.compile(r"-[aefhjlmrsvwx]*u[aefhjlmrsvwx]+")
-"""Options of `ps` that name an unknown user `x`, and are read again without the dash (ps(1))."""
+"""Options of `ps` that select a user `x`. If there is none, `ps` reads them without the dash
+(ps(1))."""
 
 _SHOWN_AT_ONCE = ("--help", "--version")
 
 _READS_ON = ("curl", "expr")
-"""Programs that do read the words after `--help`."""
+"""Programs that do not ignore the words after `--help`."""
 
 _ANYWHERE = re.compile(r"(?P<before>\S+(?: -\S+)*)(?: \.)?(?P<after>)")
 _FIRST = re.compile(r"(?P<before>\S+)(?: \.)?(?P<after>(?: -.*)?)", re.DOTALL)
-"""A command that names no directory but `.`.
-
-A name goes between `before` and `after`: after the options, or before options whose order matters
-(`_FIRST`).
-"""
+"""Commands that name no directory except `.`. A name is inserted between `before` and `after`:
+after the options, or before options whose order matters (`_FIRST`)."""
 
 
 def unnamed(text: str, state: State, start: str) -> bool:
     """Whether the command does not name the directory that it works on.
 
-    False if that directory is `start` or `/`: enough records of such commands exist for `start`.
+    False if that directory is `start` or `/`: for `start` there are enough records of such
+    commands.
     """
     here = state.before.document["cwd"]
     return here not in {start, "/"} and _nameless(text) is not None
@@ -61,7 +60,7 @@ def _nameless(text: str) -> re.Match[str] | None:
 
 
 def without_name(behavior: Behavior, name: str) -> Behavior:
-    """Return the behavior of a command that was given `name`, with `.` in place of the name."""
+    """Return the behavior of a command on the directory `name`, with `.` in its place."""
     escaped = re.escape(name.encode("utf-8", "surrogateescape"))
     place = re.compile(rb"(?m)(^|\t|'|\xe2\x80\x98)" + escaped + rb"(?=$|[/:'\n\xe2])")
 
@@ -77,13 +76,13 @@ def without_name(behavior: Behavior, name: str) -> Behavior:
 
 
 def respelled(call: Call) -> str | None:
-    """Return the command in its usual spelling; None if it already has it.
+    """Return the command in its usual spelling; None if it is already spelt so.
 
     The first word of `tar` needs no dash. `ps` reads `-aux` like `aux`, unless `x` is a user.
     """
     name = "".join(call.words[:1])
     words = call.words[1 : len(call.words) - len(call.closed)]
-    if name == "ps" and _BSD.fullmatch("".join(words[:1])):  # a later one may be a value
+    if name == "ps" and _BSD.fullmatch("".join(words[:1])):  # a later word may be a value
         return " ".join((name, words[0][1:], *words[1:]))
     if name in _SHORT:
         return " ".join((*_SHORT[name], *words))

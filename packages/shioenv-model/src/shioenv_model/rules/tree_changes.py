@@ -20,7 +20,7 @@ from shioenv_model.bash.work import spend
 from shioenv_model.composition.opening import umask_of
 
 MOST_FILES = 2_000
-"""Maximum files that one command may change, our own limit."""
+"""Maximum number of files that one command may change (our choice)."""
 
 _SPECIAL = ("/proc", "/sys", "/dev")
 
@@ -102,7 +102,7 @@ class Effects:
         return [path for path in paths if self.entry(path) is not None]
 
     def put(self, whole: str, entry: Mapping[str, Any] | None) -> None:
-        """Set the entry at a path, or remove it (None); the directory's link count is updated."""
+        """Set the entry at a path, or remove it (None); also update the directory's link count."""
         spend(20)
         old = self.entry(whole)
         was, is_now = (each is not None and each["perms"].startswith("d") for each in (old, entry))
@@ -137,7 +137,7 @@ class Effects:
         return {**entry, "links": 2, "size": 4096} if kind == "d" else entry
 
     def behavior(self, stdout: bytes = b"") -> Behavior:
-        """Return the command's behavior: this output, and the collected changes."""
+        """Return the command's behavior with this output and the collected changes."""
         first = self.state.before.document["fs"]
         operations: list[Operation] = []
         for source, target in self.moved.items():
@@ -178,6 +178,6 @@ def written_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def new_file_attributes(made: Effects, *, owner: bool = True) -> dict[str, Any]:
-    """Return the attributes that a file created now takes from the time and its creator."""
+    """Return the attributes of a file created now that depend on the time and the creator."""
     names = (*OF_DATE, *(("owner", "group") if owner else ()))
     return {each: made.fresh[each] for each in names}

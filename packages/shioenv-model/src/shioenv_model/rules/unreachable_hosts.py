@@ -1,8 +1,9 @@
 """Errors of network programs for unreachable hosts, and for the machine itself.
 
 The programs are `curl`, `ping` and `wget`, with their common options. Only names that the machine
-itself defines are resolved. Addresses outside the networks of its links are unreachable. The
-machine refuses `curl` and `wget`, except on the SSH port. Other uses are left to a runner.
+itself defines are resolved. Addresses outside the networks of its links are unreachable. On its own
+addresses, the machine refuses `curl` and `wget`, except on the SSH port. Other uses are left to a
+runner.
 """
 
 from __future__ import annotations
@@ -48,15 +49,15 @@ _METERED = "\r  0     0    0     0    0     0      0      0 --:--:-- --:--:-- --
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """The exit code and the output of a program."""
+    """The exit code and the output of a program that cannot reach a host."""
 
     code: int
     error: str = ""
     """Standard error."""
     opened: str = ""
-    """The file that was opened first and remains empty."""
+    """The file that the program opened before; it remains empty."""
     output: str = ""
-    """Standard output; either this or standard error is empty."""
+    """Standard output. Either this or standard error is empty."""
     sure: bool = True
     """Whether the output is the same each time."""
 
@@ -112,7 +113,7 @@ class _Network:
         return self._state.entry(path) is not None
 
     def refusing(self, host: str, port: int) -> list[str]:
-        """Return the machine's own addresses that a host resolves to and that refuse connections.
+        """Return the addresses of a host if they are the machine's own, which refuse connections.
 
         Empty for any other host. Errors: Abstained if something listens.
         """
@@ -161,7 +162,7 @@ class _Network:
 def _parsed(
     words: Sequence[str], flags: str, valued: str, names: Mapping[str, str] = NO_NAMES
 ) -> tuple[dict[str, str], list[str]]:
-    """Parse options as `parse_options` does; of repeated options the last value wins."""
+    """Parse options like `parse_options`; of a repeated option, the last value is used."""
     options, operands = parse_options(words, flags, valued, names)
     return dict(options), operands
 
@@ -220,9 +221,9 @@ def _wget(words: Sequence[str], network: _Network) -> _Failure:
 def _refused(
     host: str, port: int, addresses: Sequence[str], resolved: set[str], loud: bool, silent: bool
 ) -> str:
-    """Return the error of `wget` for a host whose addresses refuse it.
+    """Return the error of `wget` for a host whose addresses refuse connections.
 
-    `resolved` are known hosts.
+    `resolved` are hosts that it resolved before.
     """
     by_name = host not in addresses
     said = ""
@@ -285,7 +286,5 @@ def _ping(words: Sequence[str], network: _Network) -> _Failure:
 PROGRAMS: Mapping[str, Callable[[Sequence[str], _Network], _Failure]] = MappingProxyType(
     {"curl": _curl, "ping": _ping, "wget": _wget}
 )
-"""Compute the outcome of each program for an unreachable host.
-
-Errors: Abstained if no rule applies.
-"""
+"""Functions that compute the outcome of a program for an unreachable host, by name. Errors:
+Abstained if no rule applies."""

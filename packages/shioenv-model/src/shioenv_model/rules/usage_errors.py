@@ -18,7 +18,8 @@ from shioenv_model.rules import refused_words as words
 from shioenv_model.rules.refused_values import Refuse, hint, unless
 
 RefuseWords: TypeAlias = Callable[[Form, State], str | None]
-"""Return a program's message about all its words; None if it accepts them, or if unknown."""
+"""A function that returns a program's message about all its words; None if it accepts them, or if
+unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +29,14 @@ class RefusalRow:
     commands: str
     """Command names, separated by spaces."""
     options: str
-    """Options whose value is rejected, separated by spaces; "" for the words together."""
+    """Options whose value is rejected, separated by spaces; "" for a row about all words
+    together."""
     program: str
     """The Debian package that contains the commands, and its version."""
     value: Refuse | None = None
-    """Return the message for a value, without the command's name."""
+    """Returns the message for a value, without the command's name."""
     words: RefuseWords | None = None
-    """Return the message for the words of a command."""
+    """Returns the message for the words of a command."""
     status: int = 1
     """The exit status."""
 
@@ -129,7 +131,8 @@ REFUSALS = (
     RefusalRow("tar", "", TAR, words=words.absent_archive, status=2),
     RefusalRow("unzip", "", UNZIP, words=words.absent_zip, status=9),
 )  # fmt: skip
-"""All rows. Option values are checked before words; the first matching row of words wins."""
+"""All rows. Option values are checked before words. Of the rows for words, the first that matches
+is used."""
 
 _OF_VALUES = {
     (command, option): row
@@ -148,7 +151,7 @@ _OF_WORDS = {
 def usage_error(form: Form, state: State) -> Behavior | None:
     """Return the error of a program that rejects its arguments.
 
-    None if it accepts them, and if no rule applies.
+    None if the program accepts them, or if no rule applies.
     """
     if form.guessed or any(name in (UNKNOWN, UNKNOWN_LONG) for name, _ in form.options):
         return None

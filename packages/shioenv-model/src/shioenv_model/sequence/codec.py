@@ -17,7 +17,7 @@ PAD, END = "<pad>", "</s>"
 
 _OURS = (PAD, END, OUTPUT, ERRORS, PATCH)
 _OF_T5 = (PAD, END, "<extra_id_0>", "<extra_id_1>", "<extra_id_2>")
-"""The tokens for `_OURS` in a vocabulary of a checkpoint of T5's family."""
+"""The tokens used as `_OURS` in the vocabulary of a checkpoint of T5's family."""
 
 _MOST_DIGITS = 3
 
@@ -27,7 +27,7 @@ class Codec:
 
     def __init__(self, tokenizer: Any) -> None:
         """Wrap a tokenizer. Errors: ModelError for one that is not byte-exact."""
-        tokenizer.encode_special_tokens = True  # program output is never a mark
+        tokenizer.encode_special_tokens = True  # the output of programs must never become a mark
         self.tokenizer = tokenizer
         vocabulary: dict[str, int] = tokenizer.get_vocab()
         names = next((each for each in (_OURS, _OF_T5) if {*each} <= vocabulary.keys()), None)
@@ -111,7 +111,7 @@ class Codec:
         return [*numbers, self.end]
 
     def decode_target(self, numbers: Sequence[int]) -> Target | None:
-        """Parse tokens, without padding, into a target; None if they are invalid."""
+        """Parse tokens without padding into a target; None if they are invalid."""
         writing: Writing | None = Writing(self, None)
         for number in numbers:
             writing = writing.after(number) if writing else None
@@ -132,7 +132,7 @@ class Writing:
     ended: bool = False
 
     def after(self, token: int) -> Writing | None:
-        """Return the state after one more token; None if no target can begin so."""
+        """Return the state after one more token; None if no target begins like this."""
         codec = self.codec
         if self.ended:
             return None

@@ -1,9 +1,10 @@
 """A compact text format of behaviors for sequence models, with an incremental validator.
 
-A target has the exit code, the output of each channel in order, and the patch: a line for each file
-or value. A target omits values that can be derived from the state and the clock. By default, a new
-file belongs to the session's user and has the current time. An `Acceptor` admits only beginnings of
-lines that can be completed to fit the state. So every finished text is a valid patch.
+A target is the text that the model generates. It has the exit code, the pieces of output in order,
+and the patch: a line for each file or value. It omits values that can be derived from the state and
+the clock. By default, a new file belongs to the session's user and has the current time. An
+`Acceptor` admits only beginnings of lines that can be completed to fit the state. So every finished
+text is a valid patch.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class Target:
     """The lines of the patch, each with its newline."""
 
     def behavior(self, patch: ContextPatch) -> Behavior:
-        """Return the behavior with this patch, which `operations_of` made from the lines."""
+        """Return the behavior, with this patch made by `operations_of` from the lines."""
         return Behavior(
             self.exit_code,
             b"".join(text for _, text in self.printed),
@@ -108,7 +109,7 @@ class Target:
 def target_of(behavior: Behavior, names: DocumentNames, now: Now) -> Target | None:
     """Convert a behavior to a target; None if the format cannot express it.
 
-    `names` are those of the document to which the behavior's patch applies.
+    `names` are the names in the document to which the behavior's patch applies.
     """
     lines = patch_lines(behavior.patch, names, now)
     if lines is None:
@@ -285,7 +286,7 @@ def _key(word: str) -> str:
 
 
 def _unspaced(path: str) -> str:
-    """Restore the spaces in a pointer from `_word`. Such pointers have no backslash."""
+    """Restore the spaces in a pointer written by `_word`. Such pointers have no backslash."""
     return path.replace("\\x20", " ")
 
 
@@ -359,7 +360,7 @@ class DocumentNames:
 
 @dataclass(frozen=True, slots=True)
 class Acceptor:
-    """A partial patch that can be completed to one that applies. Immutable."""
+    """A partial patch that can be completed to one that applies to a document. Immutable."""
 
     names: DocumentNames
     line: bytes = b""

@@ -1,6 +1,6 @@
-"""Prompts of sequence models: the command, its working directory, and facts of its operands.
+"""Prompts of sequence models: the command, its working directory, and facts about its operands.
 
-All facts are from the given state, so a model can be queried about an unseen machine.
+All facts are from the given state, so a model can answer for a machine that it has not seen.
 """
 
 from __future__ import annotations

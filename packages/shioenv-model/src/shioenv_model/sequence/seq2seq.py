@@ -1,7 +1,7 @@
-"""Inference of an encoder-decoder that predicts the behavior of commands.
+"""Inference with an encoder-decoder that predicts the behavior of commands.
 
 The model reads facts of a state, and its decoding is constrained to answers that fit the state. It
-starts no process and needs no built system. The extra `shioenv[train]` installs its libraries.
+starts no process and needs no built system. Its libraries are installed with `shioenv[train]`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from shioenv_model.sequence.compact import DocumentNames, Now, Target, operation
 from shioenv_model.sequence.prompts import Prompter
 
 _TRIED = 64
-"""Number of most likely tokens tried first as the next token, before all others."""
+"""Number of most likely tokens that are tried as the next token before all others."""
 
 
 class Seq2seq:
@@ -52,7 +52,7 @@ class Seq2seq:
 
         `memory` provides neighbours for a model that was trained with neighbours. `world` and `now`
         describe another machine than the first one of the training data. By default `now` is as
-        long after the world's start as on that first machine. Errors: ModelError,
+        long after the start of `world` as on that first machine. Errors: ModelError,
         MissingExtraError.
         """
         self.directory = directory = Path(directory)
@@ -88,7 +88,9 @@ class Seq2seq:
         return self.answer(shell_input, state).behavior
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """Predict an input's behavior, with the accuracy at the prediction's probability.
+        """Predict an input's behavior.
+
+        The confidence is the accuracy of predictions of this probability.
 
         Errors: Abstained if the input is not valid Unicode, if the output does not end, or if the
         patch does not apply.
@@ -197,7 +199,7 @@ def _moved(now: Now, theirs: World, ours: World) -> Now:
 
 
 def _digests(patch: ContextPatch, state: State) -> dict[str, str]:
-    """Return the digests of the files that a patch creates, if these are empty."""
+    """Return the digests of the empty files that a patch creates."""
     return {
         keys(operation[1])[1]: NOTHING
         for operation in patch.operations

@@ -53,13 +53,14 @@ MADE_BY = "recipe.toml"
 """The file with the recipe in a material's directory."""
 
 PROBES = "probes"
-"""The sampler that runs each command alone, for help, and with each letter and digit as option.
+"""The sampler of inputs that run a command alone, with `--help`, and with each possible option.
 
-Each option is used without an operand, and with a file of the home tree.
+The options are all letters and digits, each without an operand and with a file of the home tree.
 """
 
 FILTERS = "filters"
-"""The sampler of commands that people write after a `|`, each reading a file by `<`."""
+"""The sampler of commands that people write after a `|`, but with a file after `<` as standard
+input."""
 
 _PLAIN = re.compile(r"[\w./-]+", re.ASCII)
 _LETTERS = string.ascii_letters + string.digits
@@ -74,18 +75,16 @@ class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Number of records."""
     seed: int
     policy: str = ""
-    """The sampling policy. "" is the default.
-
-    The default is `paper` for `ucs` and `ucs-universal`, else `people`.
-    """
+    """The sampling policy. "" is the default. The default is `paper` for `ucs` and `ucs-universal`,
+    else `people`."""
     commands: tuple[str, ...] = ()
     """Grammars from which inputs are drawn, as in `Drawing.commands`."""
     sampler: str = "gcs"
     """`gcs`, `ucs`, `ucs-universal`, `probes`, `filters`, `crossed` or `stages`.
 
-    `probes` and `filters` have no policy. `crossed`: single commands in which each operand and
-    value in turn is replaced. `stages`: commands after a pipe, whose input is recorded output of
-    the earlier parts.
+    `probes` and `filters` have no policy. `crossed`: single commands in which each operand and each
+    value is replaced by others, one at a time. `stages`: commands after a pipe, whose input is
+    recorded output of earlier parts.
     """
     horizon: int = HORIZON
     """Maximum number of arguments of one command."""
@@ -94,9 +93,9 @@ class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     mistakes: float = 0.0
     """Share of inputs with an injected mistake."""
     session_length: int = 1
-    """Number of inputs in one session, entered in sequence in the same shell."""
+    """Number of inputs in one session, typed in sequence in the same shell."""
     inputs: str = ""
-    """A file of inputs to execute instead of sampled ones; `sampler` names its source.
+    """A file of inputs to execute instead of sampled ones; `sampler` names the file's source.
 
     Each line has the format of `dataset import`. The first `count` lines are used, or all if there
     are fewer. The path is relative to the recipe or to the working directory.
@@ -106,9 +105,9 @@ class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     min_necessary: float | None = None
     """Bounds on the scores of records.
 
-    Inputs are drawn and scored until enough meet the bounds. Bounds are therefore invalid with
-    `inputs`, and with samplers other than `gcs`, `ucs` and `ucs-universal`. Parts with the same
-    sampling share their scored inputs, in `pools`.
+    Inputs are drawn and scored until enough meet the bounds. So bounds are invalid with `inputs`,
+    and with samplers other than `gcs`, `ucs` and `ucs-universal`. Parts with the same sampling
+    share the scored inputs, in the directory `pools`.
     """
 
     @property
@@ -176,7 +175,7 @@ def find_recipe(name: str | Path) -> Path:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read a recipe. Errors: ModelError, with the fault and its position."""
+    """Read a recipe. Errors: ModelError, with the fault and its place."""
     try:
         recipe = msgspec.convert(parse_toml(path.read_bytes()), Recipe)
     except OSError as error:
@@ -281,7 +280,7 @@ def _select(
     pool = directory / "pools" / drawn[:12]
     wanted = part.count
     while True:
-        with suppress(UnknownDatasetError):  # a larger unfinished pool is completed first
+        with suppress(UnknownDatasetError):  # an unfinished pool that is larger is completed first
             wanted = max(wanted, read_manifest(pool).count)
         generate(
             Destination(pool, "zstd"),
@@ -300,7 +299,7 @@ def _select(
 
 
 def probe_inputs(system: System, count: int, seed: int) -> list[str]:
-    """Return inputs that run each command alone, for help, and with its options.
+    """Return inputs that run each command alone, with `--help`, and with options.
 
     Each letter and each digit is tried as an option, and `nosuch` as a long option. Each letter or
     digit is used without an operand, and with a file of the home tree. Files and order are drawn by
@@ -324,7 +323,7 @@ def probe_inputs(system: System, count: int, seed: int) -> list[str]:
 
 
 def filters(system: System, count: int, seed: int) -> list[str]:
-    """Return commands that people write after a `|`, each reading a file by `<`.
+    """Return commands that people write after a `|`, but with a file after `<` as standard input.
 
     The files are in the home tree. All commands are distinct, and drawn by the seed.
     """
@@ -334,7 +333,7 @@ def filters(system: System, count: int, seed: int) -> list[str]:
     for drawn in sample(Drawing(policy="people", composite_share=1.0, seed=seed), system=system):
         for command in behind_pipes(drawn.input):
             plain = all(token.role is not Role.OPERATOR for token in command.tokens)
-            if plain and command.tokens[0].argument.text != "xargs":  # a rule unrolls xargs
+            if plain and command.tokens[0].argument.text != "xargs":  # a rule answers xargs
                 made[f"{command.text} < {rng.choice(files)}"] = None
             if len(made) == count:
                 return list(made)
@@ -381,7 +380,7 @@ def _tell(report: Callable[[int, int, int], None], progress: Progress) -> None:
 def system_of(dataset: Path) -> System:
     """Return the built system on which a dataset was made.
 
-    Errors: ModelError if another build now has its name; those of `read_manifest` and
+    Errors: ModelError if another build now has the system's name; those of `read_manifest` and
     `find_system`.
     """
     plan = read_manifest(dataset).plan

@@ -1,11 +1,11 @@
 """Samplers of material: commands after a pipe, and inputs crossed with the names of a machine.
 
 A stage is a command after a pipe. Its standard input is the recorded output of another command. The
-record of the combined input is the ground truth. The record of the first command alone has the
-standard input.
+stage's behavior is in the record of the combined input, its standard input in the record of the
+first command alone.
 
 Crossed inputs put operands of every class, and other numbers, modes and dates, into every kind of
-input. Random sampling seldom finds the boundary cases: a directory for a file, a misspelt name, a
+input. Random sampling seldom finds special cases: a directory instead of a file, a misspelt name, a
 missing file. Classes and values are our choice.
 """
 
@@ -39,13 +39,14 @@ PIPED = "stages"
 """The sampler's name in the records of inputs with a stage."""
 
 LONGEST = 2000
-"""Maximum size of a stage input in bytes; our choice: nine of ten pipes in use carry less."""
+"""Maximum size of a stage's standard input in bytes (our choice: nine of ten pipes in use carry
+less)."""
 
 _PIPE = " | "
 _DRAWN_PIPED = 6
 """Maximum number of composed inputs drawn for each requested stage, in addition to `_EACH`."""
 _EACH = 200
-"""Number of composed inputs drawn regardless of the number of requested stages."""
+"""Number of composed inputs that are drawn independently of the number of requested stages."""
 
 
 def parted(text: str) -> tuple[str, str]:
@@ -94,7 +95,7 @@ def stage_inputs(
 
 
 def _sources(datasets: Iterable[Path]) -> Iterator[tuple[str, str]]:
-    """Yield start directories and texts of inputs: the first input for each distinct output."""
+    """Yield start directories and texts of inputs: the first of all inputs with one output."""
     seen: set[bytes] = set()
     for each in datasets:
         for record in read_records(each):
@@ -126,7 +127,7 @@ def behind_pipes(shell_input: Input) -> Iterator[Input]:
 
 
 def _is_command(text: str) -> bool:
-    """Whether a text is one simple command on one line, without the pipe that `parted` finds."""
+    """Whether a text is one simple command on one line, without a pipe at which `parted` splits."""
     if "\n" in text or _PIPE in text or text.startswith("#"):
         return False
     return is_single_query(text) and bool(read_program(text))
@@ -149,11 +150,8 @@ NAMES = ("Username", "Groupname", "Interface", "BlockDevice", "EnvVar", "Hostnam
 """Classes of other names. All names of a class replace another name of the class."""
 
 OTHERS = ("..", "-", "/dev/null", "nosuch", "nosuch/file.txt", "'two words'")
-"""Further replacements of a path.
-
-These are the parent directory, standard input, the null device, a missing file, a file in a missing
-directory, and a name with a blank.
-"""
+"""Further replacements of a path. These are the parent directory, standard input, the null device,
+a missing file, a file in a missing directory, and a name with a blank."""
 
 NUMBERS = (0, 1, 2, 3, 5, 8, 10, 16, 25, 50, 100, 1000, 65536)
 LETTERS = ("c", "k", "K", "M", "G")
@@ -179,9 +177,9 @@ _DRAWN = 50
 def crossed(system: System, count: int, seed: int, policy: str) -> list[str]:
     """Return at most `count` distinct crossed inputs, drawn by the seed.
 
-    The kinds of inputs come in the order in which the policy draws them. One input of each kind has
-    its operands and values replaced, one at a time. Inputs of one kind differ only in numbers and
-    names (`shioenv.bash.normal`).
+    Inputs of one kind differ only in numbers and names (`shioenv.bash.normal`). The kinds come in
+    the order in which the policy draws them. In one input of each kind, the operands and values are
+    replaced, one at a time.
     """
     start = system.declaration.start_directory
     names = catalogue(system, start)
@@ -203,7 +201,7 @@ def crossed(system: System, count: int, seed: int, policy: str) -> list[str]:
 def variants(
     shell_input: Input, names: Mapping[str, Sequence[str]], random: Random
 ) -> Iterator[str]:
-    """Yield the input with each of its arguments in turn replaced by others.
+    """Yield variants of the input in which one of its arguments is replaced.
 
     A path is replaced by one path of every class, by each of `OTHERS`, and by a misspelling. A name
     is replaced by all names of its class, and by a misspelling. A number, a mode or a date is

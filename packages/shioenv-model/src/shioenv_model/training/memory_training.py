@@ -49,7 +49,7 @@ LEAST = 0.02
 MISTAKEN = PAIR.index("a mistaken option on one side")
 """The index of the difference whose weight is at least that in `WEIGHTS`.
 
-Mistakes are too rare to learn their weight.
+Mistakes are too rare for learning a weight.
 """
 
 _TREES = {"max_iter": 200, "learning_rate": 0.07, "max_leaf_nodes": 24, "l2_regularization": 1.0}
@@ -60,7 +60,7 @@ _SOURCES = ("shioenv.bash", "shioenv.domain", "shioenv_model")
 """The packages whose code determines the candidates of a record."""
 
 _FOR_FIGURES = 0.3
-"""Share of the queries that are held out for the calibration and the metrics."""
+"""Share of the queries that are held out, for calibration and metrics."""
 
 
 Report = Callable[[str, int, int], None]
@@ -70,10 +70,10 @@ Report = Callable[[str, int, int], None]
 def write_memory(directory: Path, records: Iterable[Record], world: World) -> int:
     """Write records of one system into a directory, and return the number kept.
 
-    `Memory` opens the directory. Inputs that hit a limit of time, output or patch are left out, and
-    outputs of more than `LONGEST` characters. Inputs with a NUL or of more than 65,535 bytes are
-    left out, too. If inputs in one start directory are equal, the first is kept. Errors: ModelError
-    if nothing is left.
+    `Memory` opens the directory. Records are left out if they reached a limit of time, output or
+    patch, or if the output has more than `LONGEST` characters. Inputs with a NUL or of more than
+    65,535 bytes are left out, too. If inputs in one start directory are equal, the first is kept.
+    Errors: ModelError if nothing is left.
     """
     forms = Forms()
     write_index(directory, _apart(records, world, forms))
@@ -118,12 +118,13 @@ def train_memory(
 
     The directory has the memory, its learned parameters, and the card. `chosen` has the indices of
     the selected records in the concatenated datasets (default: all). The same datasets, choice,
-    questions and seed give the same files. Partial results of a killed call stay in the cache
-    directory, and the next call with the same arguments resumes. `write` is called with the
-    finished directory before the partial results are deleted.
+    questions and seed give the same files. Partial results of a killed call remain in the cache
+    directory, and the next call with the same arguments continues from there. `write` is called
+    with the finished directory before the partial results are deleted.
 
     Errors: ModelError for datasets of several systems, for a first dataset without a context, and
-    for a rebuilt system; those of reading; MissingExtraError without scikit-learn.
+    for a rebuilt system. The errors of reading the datasets, and MissingExtraError without
+    scikit-learn.
     """
     material = _Material.read(datasets)
     plan = {
@@ -173,7 +174,7 @@ def extend_memory(
     and datasets give the same files.
 
     Errors: ModelError for a base that is not a memory, and for datasets of another system; those of
-    reading.
+    reading the datasets.
     """
     card = read_card(base)
     material = _Material.read(datasets)
@@ -231,13 +232,13 @@ class _Material:
         return cls(datasets, system, digest, total)
 
     def world(self) -> World:
-        """Return the system as built. Errors: ModelError if another build now has its name."""
+        """Return the built system's world. Errors: ModelError if another build has its name."""
         _, world = world_in(self.datasets[0])
         return world
 
     def records(self, report: Report, chosen: frozenset[int] | None = None) -> Iterator[Record]:
         """Yield the records to store, and report each; see `train_memory` for `chosen`."""
-        # a memory models the pristine machine, so records with a history are useless
+        # a memory is about the pristine machine, so records with a history are not used
         everything = chain.from_iterable(read_records(each) for each in self.datasets)
         for place, record in enumerate(everything):
             if not record.history and (chosen is None or place in chosen):
@@ -286,9 +287,9 @@ def learn(
     """Train a memory's ranker, write it into the memory's directory, and return its metrics.
 
     At most `questions` of the memory's records are queried, chosen by the seed. Partial results of
-    a killed call stay in the cache directory. They are reused if memory, questions and seed are the
-    same. Nothing is written if too few records are similar to others. Errors: MissingExtraError
-    without scikit-learn.
+    a killed call remain in the cache directory. They are reused if memory, questions and seed are
+    the same. If too few records are similar to others, no ranker is written. Errors:
+    MissingExtraError without scikit-learn.
     """
     with _learning(directory, questions, seed) as parts:
         return _learned(directory, questions, seed, report, parts)
@@ -338,7 +339,7 @@ def _learned(
     split = max(1, round(len(asked) * (1 - _FOR_FIGURES)))
     first, held = asked[:split], asked[split:]
     if not all(any(len(one.rows) for one in part) for part in (first, held)):
-        # too few similar records: the hand-set weights are kept
+        # too few similar records: the weights set by hand are kept
         figures = {"questions": len(numbers), "held_back": 0, "right": 0.0}
         return {**figures, "right_among_candidates": 0.0, "weights": {}}
     trees = HistGradientBoostingClassifier(random_state=seed, **_TREES)
@@ -404,7 +405,7 @@ def _same(said: Kept, truth: Kept) -> bool:
 def arrays_of(trees: Any) -> dict[str, npt.NDArray[Any]]:
     """Convert scikit-learn's trees to arrays with a row per tree and a column per node.
 
-    Only `start` differs: it has one number, the initial value of each sum over the trees.
+    Only `start` is different: it has one number, the initial value of each sum over the trees.
     """
     nodes = [predictor[0].nodes for predictor in trees._predictors]
     most = max(map(len, nodes))

@@ -2,11 +2,11 @@
 
 T5's own attention materializes the position bias for every row and layer. The backward pass of its
 kernel is slow if the bias requires a gradient. Here everything between the two matrix products is
-one operation. The library's norm takes six operations in float32, and each matrix product after it
-needs a cast. Here the norm is one operation that returns bf16.
+one operation. The norm of transformers takes six operations in float32, and each matrix product
+after it needs a cast. Here the norm is one operation that returns bf16.
 
-The CPU launches each operation of a pass separately. A small model's operations finish faster than
-the CPU launches them. A recorded pass (a CUDA graph) is launched as one operation.
+The CPU launches each operation of a pass separately. The operations of a small model take less time
+than launching them. A recorded pass (a CUDA graph) is launched as one operation.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _attention(
 
 
 def _mask(*given: Any, **named: Any) -> Any:
-    """Return the library's mask, also where the library would omit it for its own attention."""
+    """Return the library's mask, even if the library would omit it for its own attention."""
     skipped = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     return sdpa_mask(*given, **{**named, **skipped})
 
@@ -141,7 +141,7 @@ class ReplayedPasses:
         return loss.detach()
 
     def _own_gradients(self) -> None:
-        """Restore the gradient buffers to which every pass writes; a trainer drops them."""
+        """Use the gradient buffers again to which every pass writes, since a trainer drops them."""
         for weight, gradient in zip(self._weights, self._gradients, strict=True):
             weight.grad = gradient
 

@@ -34,9 +34,9 @@ from shioenv_model.training.material_samplers import PIPED, is_source, parted
 from shioenv_model.training.token_examples import TrainingExample, write_examples
 
 DEV_ONE_IN = 50
-"""One in this many inputs is a dev example, used for evaluation and not for training.
+"""One in this many inputs becomes a dev example, which is used for evaluation and not for training.
 
-The normal form of the input determines this.
+The input's normal form determines whether it does.
 """
 
 _STATES = 256
@@ -46,9 +46,9 @@ _DIRECTORIES = 64
 """Maximum number of start directories with cached sorted names, about 10,000 names each."""
 
 _LEARNED_FROM = 20_000
-"""Minimum number of examples from which a vocabulary is learned, if there are as many.
+"""Minimum number of examples from which a vocabulary is learned, if there are so many.
 
-Fewer than twice as many are used.
+Fewer than twice this number are used.
 """
 
 _LONGER = "longer than a target"
@@ -58,7 +58,7 @@ Report = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Parameters of examples, which also apply to queries of models trained on them."""
+    """Parameters of examples, and of the prompts of models trained on these examples."""
 
     vocabulary: int = 8192
     """Maximum size of the vocabulary, if there is none from a checkpoint."""
@@ -96,8 +96,8 @@ def prepare(
     the examples.
 
     Errors: ModelError if there is no training example, or if a dataset has no context or is of
-    another build. ModelError if only one of `memory` and neighbours is given. The errors of
-    reading, of `find_system` and of `Codec` are raised too.
+    another build. ModelError if only one of `memory` and `Shape.neighbours` is given. The errors of
+    reading datasets, of `find_system` and of `Codec` are raised too.
     """
     if bool(shape.neighbours) != (memory is not None):
         raise ModelError("--neighbours needs --memory", hint="use both, or neither")
@@ -180,7 +180,7 @@ def _write_texts(
     worlds: dict[str, tuple[World, str, Now]] = {}
     printed: dict[tuple[str, str, str], bytes] = {}
     manifests = {each: read_manifest(each) for each in datasets}
-    # stages last: their standard input is recorded in the other datasets
+    # stages last, because their standard input is recorded in the other datasets
     for each in sorted(datasets, key=lambda one: manifests[one].plan.drawing.sampler == PIPED):
         plan = manifests[each].plan
         system_of(each)  # another build is refused
@@ -211,7 +211,7 @@ def _write_texts(
 
 
 class _Led:
-    """The states after the inputs of a dataset, in which later inputs of a session start.
+    """The states after inputs of a dataset, in which the session's later inputs start.
 
     They are computed from the records.
     """
@@ -259,7 +259,7 @@ def _text_of(
     names: Callable[[State], DocumentNames],
     most: int,
 ) -> _Text | str:
-    """Return the example of a record, or the reason why there is none.
+    """Return the example made from a record, or the reason why there is none.
 
     Its target has at most `most` tokens.
     """

@@ -1,11 +1,11 @@
-"""Training of a sequence model in pieces, each of which resumes at the last step.
+"""Training of a sequence model in pieces: each continues from the last step of the one before.
 
 A run is a directory. It has the plan, the best model so far, a curve, and checkpoints. A checkpoint
 has weights, optimizer, random state and the position in the data.
 
-The optimizer is Adam with steps relative to the scale of each parameter, as in T5's Adafactor.
-Weights of T5 differ in scale by a factor of two hundred. Adam takes a few operations on a GPU,
-Adafactor thousands.
+The optimizer is Adam with steps relative to the scale of each parameter, as in T5's Adafactor. This
+is needed because weights of T5 differ in scale by a factor of two hundred. On a GPU Adam needs a
+few operations, Adafactor thousands.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ SIZES: Mapping[str, dict[str, int]] = MappingProxyType(
         },
     }
 )
-"""Models from scratch: 0.7, 7, 18 and 38 million parameters with 8,192 tokens.
+"""Sizes of models trained from scratch: 0.7, 7, 18 and 38 million parameters with 8,192 tokens.
 
-The decoders are shallow, since they run once for each generated token.
+The decoders have few layers, since they run once for each generated token.
 """
 
 PLAN, CURVE = "plan.json", "curve.csv"
@@ -84,9 +84,10 @@ _SPENT = "seconds"
 _WARM_UP = 0.05
 _SOURCES = np.array(sorted(base << power for base in (48, 64) for power in range(11)))
 _TARGETS = np.array([16 << power for power in range(13)])
-"""Padded lengths of prompts and targets: 48, 64, 96, 128 and so on; 16, 32, 64 and so on.
+"""Padded lengths, of prompts 48, 64, 96, 128 and so on, of targets 16, 32, 64 and so on.
 
-Few lengths give few shapes. GPUs multiply matrices fast if the sides are multiples of 8.
+With few lengths there are few shapes of batches. GPUs multiply matrices fast if the sides are
+multiples of 8.
 """
 _JUDGED = 2048
 """Maximum number of dev examples of each evaluation, drawn by the seed."""
@@ -103,22 +104,20 @@ Report = Callable[[str, int, int], None]
 
 
 class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of a run besides its examples. They are fixed once the run has begun."""
+    """The parameters of a run apart from its examples; fixed once the run has begun."""
 
     size: str = "small"
     """One of `SIZES`; ignored with a `checkpoint`."""
     checkpoint: str = ""
-    """Directory of the initial model: T5, CodeT5, or one that was trained here.
-
-    Empty: random initialization.
-    """
+    """Directory of the initial model: T5, CodeT5, or one that was trained here. Empty: random
+    initialization."""
     steps: int = 20_000
     """Maximum number of steps of the run."""
     minutes: float = 0.0
     """Duration of the whole run in minutes, which also scales the learning rate schedule.
 
-    0: the schedule depends on the steps, and only steps and patience end the run. With a duration,
-    the weights depend on the speed of the machine.
+    0: the schedule depends on the steps, and the run ends by `steps` or `patience` only. With a
+    duration, the resulting weights depend on the speed of the machine.
     """
     batch_tokens: int = 32_768
     """Maximum number of padded tokens of a step. A single example may have more."""
@@ -142,7 +141,7 @@ class TrainedPiece:
     steps: int
     """Steps of the plan."""
     ended: bool
-    """Whether the run is over: by its steps, or because the loss stopped improving."""
+    """Whether the run is over: all steps are done, or the loss stopped improving."""
     best_loss: float | None
     """The lowest loss on the dev examples; None before the first evaluation."""
     curve: list[dict[str, float]] = field(default_factory=list)
@@ -151,8 +150,9 @@ class TrainedPiece:
 class Batches(torch.utils.data.Dataset):  # type: ignore[misc]
     """Batches of examples of similar length, made once. The trainer draws their order.
 
-    Nearly all batches have one of few shapes, so that their passes can be recorded. The remainder
-    of a shape is padded to the next longer target. The last remainder makes a smaller batch.
+    Nearly all batches have one of few shapes, so that their passes can be recorded. Examples of a
+    shape that fill no batch are padded to the next longer target. Those left at the end make a
+    smaller batch.
     """
 
     def __init__(self, examples: Examples, *, dev: bool, batch_tokens: int, seed: int) -> None:
@@ -239,7 +239,7 @@ class Clock:
         return max(by_steps, self.seconds / (60 * self._plan.minutes))
 
     def rate(self, step: int) -> float:
-        """Return the share of the peak learning rate: linear warm-up, then cosine decay to 0."""
+        """Return the learning rate's share of its peak: linear warm-up, then cosine decay to 0."""
         done = min(self.done(step), 1.0)
         if done < _WARM_UP:
             return max(done, 1 / self._plan.steps) / _WARM_UP
@@ -331,7 +331,7 @@ def train(
         directory.mkdir(parents=True, exist_ok=True)
         _agree(directory, plan, examples)
     if device == "cuda":
-        torch.cuda.set_stream(torch.cuda.Stream())  # the default stream cannot be recorded
+        torch.cuda.set_stream(torch.cuda.Stream())  # the default one cannot be recorded
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     transformers.set_seed(plan.seed)
@@ -387,7 +387,7 @@ def _arguments(checkpoints: Path, plan: TrainingPlan, device: str) -> Seq2SeqTra
         bf16=_multiplies_bf16(device),
         dataloader_num_workers=1 if device == "cuda" else 0,
         dataloader_persistent_workers=device == "cuda",
-        logging_nan_inf_filter=False,  # it would synchronize with the device at every step
+        logging_nan_inf_filter=False,  # the filter would synchronize with the device at every step
         use_cpu=device == "cpu",
         seed=plan.seed,
         data_seed=plan.seed,
@@ -416,9 +416,9 @@ def _multiplies_bf16(device: str) -> bool:
 
 
 def _agree(directory: Path, plan: TrainingPlan, examples: Examples) -> None:
-    """Write the plan and the facts of the examples at the start of a run.
+    """Write the plan and the facts about the examples at the start of a run.
 
-    Errors: ModelError if the run began with others.
+    Errors: ModelError if the run began with another plan or other examples.
     """
     said = {"plan": msgspec.to_builtins(plan), "examples": examples.facts}
     file = directory / PLAN
@@ -476,7 +476,7 @@ def _state(checkpoint: str | None) -> Any:
 
 
 def _spent(checkpoint: str | None) -> float:
-    """Return the duration of a run, in seconds, at a checkpoint."""
+    """Return for how many seconds a run had lasted at a checkpoint."""
     if checkpoint is None:
         return 0.0
     return float((Path(checkpoint) / _SPENT).read_text(encoding="ascii"))
@@ -491,7 +491,7 @@ def _is_over(state: Any, plan: TrainingPlan, clock: Clock) -> bool:
 
 
 def curve_of(log: list[dict[str, float]]) -> list[dict[str, float]]:
-    """Return the rows of the curve: steps, each with its measurements.
+    """Return the rows of the curve: a step with its measurements each.
 
     `loss` is that of the training examples, `dev_loss` that of the dev examples. `rate` is the
     learning rate.
@@ -554,7 +554,7 @@ def _export(
 def _calibration(model: Any, examples: Examples, plan: TrainingPlan, device: str) -> dict[str, Any]:
     """Measure accuracy by probability on dev examples.
 
-    `scores` and `shares` are the points of a piecewise linear function, as in a memory.
+    `scores` and `shares` are the points of a piecewise linear function, as in a memory's `Ranker`.
     """
     from sklearn.isotonic import IsotonicRegression
 

@@ -1,7 +1,7 @@
 """Training examples of sequence models, as tokens in packed files.
 
-The files are memory-mapped. The training inputs are stored as hashes, which only allow a check
-whether a given input is among them.
+The files are memory-mapped. The training inputs are stored as hashes, from which only the presence
+of a given input can be checked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shioenv_model.memory.members import (
     raise_model_errors,
 )
 
-if TYPE_CHECKING:  # it needs `regex`, which the hashes of `Seen` do not
+if TYPE_CHECKING:  # codec needs `regex`, but `Seen` does not
     from shioenv_model.sequence.codec import Codec
 
 SEEN = "seen.npz"

@@ -26,7 +26,7 @@ BUILTINS = frozenset(
 A program of the same name cannot be run by that name alone."""
 
 WITH_PROGRAMS = frozenset({"[", "echo", "false", "kill", "printf", "pwd", "test", "true"})
-"""Builtins that also exist as programs, which `env`, `xargs` and the like run instead."""
+"""Builtins that also exist as programs; `env`, `xargs` and the like run these programs."""
 
 DECLARING = frozenset({"declare", "export", "local", "readonly", "typeset"})
 """Builtins whose operands set variables like assignments: their values are not split."""

@@ -18,14 +18,14 @@ _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\\n\Z")
 _UNCLOSED = re.compile(r"an? (\S+) is never closed")
 _CLOSING = re.compile(r"[)\]}'\"`]")
 _CLOSING_QUOTES = {"'": re.compile("'"), '"': re.compile('[")]'), "`": re.compile("`")}
-"""Characters that may close a quotation, or reveal a substitution in it that Bash refuses."""
+"""Characters that may close a quotation, or end a substitution in it that Bash refuses."""
 
 
 class ScriptReader:
     """Groups the lines of a script into commands, like a Bash that reads a script from a pipe.
 
-    `add` takes the next line. `end` marks the end of the script and ends the last command. Each
-    returns a command without its last newline, or None if no command is complete. As in Bash, NUL
+    `add` takes the next line. `end` marks the end of the script and ends the last command. Both
+    return a command without its last newline, or None if no command is complete. As in Bash, NUL
     bytes and lines without a command are dropped.
     """
 
@@ -34,8 +34,8 @@ class ScriptReader:
         self._short = ""
         """The unfinished command's text, with `:` in place of complete commands inside it.
 
-        The same lines complete both texts, and the short one is cheap to parse again at each
-        line."""
+        A line that completes one of the two texts also completes the other, and the short one is
+        cheap to parse again at each line."""
         self.refused = False
         """Whether Bash refuses the newest command; if so, Bash reads no further commands."""
         self.parsed = 0
@@ -69,13 +69,13 @@ class ScriptReader:
             self.refused = not _is_too_deep(refused)
         except RecursionError:
             pass
-        # a backslash before the end of the script is dropped together with the newline after it
+        # a backslash at the end of the script is dropped together with the newline after it
         return text if _CONTINUED.search(text) else text.removesuffix("\n")
 
     def status(self, exit_code: int) -> int:
         """Convert the exit code of `bash -c` for the newest command to that of a script's shell.
 
-        Where Bash refuses a substitution, `bash -c` exits with 127, and any other shell with 2.
+        If Bash refuses a substitution, `bash -c` exits with 127, and other shells with 2.
         """
         return 2 if self.refused and exit_code == 127 else exit_code
 
@@ -83,8 +83,8 @@ class ScriptReader:
         """Yield the commands of a script, up to one that Bash refuses.
 
         `next_line` returns the next line with its newline, or "" at the end of the script. Its
-        argument is true inside an unfinished command. No line is read before the commands above it
-        have been taken.
+        argument is true inside an unfinished command. No line is read before the caller has taken
+        the commands above it.
         """
         while not self.refused and (line := next_line(self.begun > 0)):
             if (command := self.add(line)) is not None:
@@ -98,8 +98,8 @@ def _missing(text: str) -> tuple[re.Pattern[str] | None, str]:
 
     The first value is a pattern, or None if the text is complete. A text that no line can complete
     counts as complete: Bash refuses it. The pattern is searched for in the last two characters of a
-    line and in the line after it. The second value is a text that the same lines complete. It is
-    shorter if the open command contains complete ones.
+    line and in the line after it. The second value is a text that is completed by the same lines.
+    It is shorter if the open command contains complete ones.
     """
     reader = Reader(text)
     try:
@@ -130,7 +130,7 @@ def _missing(text: str) -> tuple[re.Pattern[str] | None, str]:
 
 
 def _ending(delimiter: str) -> re.Pattern[str]:
-    """Return a pattern for a line that may end a here-document, with the line break before it."""
+    """Return a pattern for a newline and a line after it that may end a here-document."""
     ends = "|".join(re.escape(delimiter[place:]) for place in range(len(delimiter)))
     return re.compile(rf"\n\t*(?:{ends})\n?\Z|\\\n\n\Z" if ends else r"\n\n\Z")
 

@@ -1,7 +1,7 @@
 """The normal form of an input, which abstracts from names and numbers.
 
-Two inputs have the same normal form if they differ only in numbers and names. The definition is
-that of the usage statistics. Utilities, options (letters of a bundle sorted) and operators are
+Two inputs have the same normal form if they differ only in numbers and names. The definition is the
+one used in usage statistics. Utilities, options (letters of a bundle sorted) and operators are
 kept. A number becomes `N`, every other word `A`, and a run of `A` becomes a single `A`.
 """
 
@@ -34,8 +34,8 @@ def normal(text: str) -> str | None:
     """Return the normal form of an input; None if it is undefined.
 
     It is undefined for inputs with a compound command (also `(( … ))`) or a here-document. The same
-    holds for empty inputs and for inputs that Bash refuses. Most inputs consist of plain words and
-    operators between commands. These skip the parser and take a tenth of the time.
+    holds for empty inputs and for inputs that Bash refuses. Inputs of plain words and operators
+    between commands are the most frequent. These skip the parser, and so take a tenth of the time.
     """
     plain = _plain_pieces(text)
     if not plain:
@@ -50,7 +50,7 @@ def normal(text: str) -> str | None:
 
 
 def _plain_pieces(text: str) -> list[str | list[str]]:
-    """Return each command's words, and each operator, in order; [] if the text is not plain."""
+    """Return each command's words, and the operators between; [] if the text is not plain."""
     words: list[str] = []
     told: list[str | list[str]] = [words]
     place = 0
@@ -178,7 +178,8 @@ class InputForms:
     """The texts and normal forms of training inputs, loaded on first use.
 
     - `data`: the name of the training data, for display.
-    - `read`: returns the inputs. It is pickled with the object. Errors: every method raises its.
+    - `read`: a function that returns the inputs. It is pickled with the object. Errors: every
+      method raises those of `read`.
     """
 
     def __init__(self, data: str, read: Callable[[], Iterable[str]]) -> None:
@@ -197,7 +198,7 @@ class InputForms:
         return self._known[0]
 
     def has_text(self, text: str) -> bool:
-        """Whether this input is one of them; differences in white space are ignored."""
+        """Whether this input is a training input; differences in white space are ignored."""
         return " ".join(text.split()) in self._known[1]
 
     def has_form(self, form: str | None) -> bool:

@@ -44,7 +44,7 @@ class Simple(Node):
     line: int
     """The line of the input on which the command begins, from 1."""
     places: tuple[int, ...] = field(default=(), compare=False)
-    """Start offset of each assignment, then of each word; its length gives the end."""
+    """Start offset of each assignment, then of each word; the end follows from its length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class If(Node):
 
 @dataclass(frozen=True, slots=True)
 class While(Node):
-    """`while`, or `until` where `wanted` is false."""
+    """`while`, or `until` if `wanted` is false."""
 
     condition: Program
     body: Program
@@ -188,12 +188,12 @@ class Substitution(Node):
     """A command or process substitution: `$(…)`, `<(…)`, `>(…)` or `` `…` ``."""
 
     program: Program
-    """The commands; empty for backquotes whose text Bash would refuse at expansion."""
+    """The commands; empty for backquotes with a text that Bash would refuse at expansion."""
     shift: int = 0
     """Offset to add to positions in the program.
 
-    Inside backquotes, positions refer to the text between them, after removal of its
-    backslashes."""
+    Inside backquotes, positions refer to the text between them, after its backslashes were
+    removed."""
 
 
 @dataclass(frozen=True, slots=True)

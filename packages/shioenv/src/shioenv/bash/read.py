@@ -1,9 +1,9 @@
 """A parser for Bash programs, by the grammar and the lexical rules of Bash 5.2.
 
-The parser accepts and refuses the same texts as `bash -n`. It follows non-interactive shells: no
-aliases, and extended patterns only in `[[ … ]]`, and after a line that runs `shopt -s extglob`, as
-`bash -c` accepts them. As in Bash, the contents of backquotes, `$((…))`, `${…}` and here-documents
-are parsed at expansion.
+The parser accepts and refuses the same texts as `bash -n`. It follows non-interactive shells: there
+are no aliases. As in `bash -c`, extended patterns are accepted only in `[[ … ]]`, and after a line
+that runs `shopt -s extglob`. As in Bash, the contents of backquotes, `$((…))`, `${…}` and
+here-documents are parsed at expansion.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Reader(Tokens):
                 raise self.refusal(f"{operator!r} after a command")
 
     def _shorten(self, first: int | None, instead: str) -> None:
-        """At the end of the text, set `shortened`: all parts from `first` on are complete."""
+        """If the text has ended, set `shortened`: all parts from `first` on are complete."""
         at_end = self.place >= len(self.text) and self.open_document is None
         if first is not None and at_end:
             self._first.shortened = first, instead
@@ -333,7 +333,7 @@ class Reader(Tokens):
         )  # fmt: skip
 
     def _loop_body(self) -> Program:
-        """Parse `do …; done` or `{ …; }`. Both openings are reserved here after any token."""
+        """Parse `do …; done` or `{ …; }`. Here both openings are reserved words after any token."""
         token = self.peek()
         if token not in ("do", "{"):
             raise self.refusal("do is missing")

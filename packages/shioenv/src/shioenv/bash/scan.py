@@ -47,7 +47,7 @@ class Refused(Abstained):
 class Scanner(ABC):
     """Finds the end of a word, quotation or expansion from its start.
 
-    A scanner inside another one (`around`) shares its text and its results.
+    A scanner inside another one (`around`) shares the text and the results of the outer one.
     """
 
     def __init__(
@@ -65,17 +65,17 @@ class Scanner(ABC):
         self._ends: dict[tuple[str, int], int] = around._ends if around else {}
         """The ends of expansions, quotations and brackets, by kind and start.
 
-        This is a cache: inner ones are scanned many times."""
+        This is a cache: inner ones would be scanned many times."""
         self.extended = extended
         """Whether words may contain extended patterns, as under `shopt -s extglob`.
 
-        Only the outermost scanner has it."""
+        Only used in the outermost scanner."""
         self.substitutions: dict[int, Substitution] = around.substitutions if around else {}
         self.expansions: dict[int, str] = around.expansions if around else {}
         self.shortened: tuple[int, str] | None = None
         """Start of the complete parts of the innermost open list, and a text that can replace them.
 
-        Only the outermost scanner has it, for a refused text in which these parts reach the end."""
+        Only set in the outermost scanner, for a refused text in which these parts reach the end."""
         if self._depth > _DEEPEST:
             raise self.refusal("it is nested too deeply")
 
@@ -179,7 +179,7 @@ class Scanner(ABC):
         return self._ends["$", place]
 
     def arithmetic_end(self, place: int) -> int:
-        """Return the end of arithmetic, after its `))`, from the end of its `((`; 0 for none."""
+        """Return the end of arithmetic, after its `))`, if its `((` ends at `place`; 0 for none."""
         try:
             end = self._closed(place, "(", ")")
         except Refused:
@@ -227,7 +227,7 @@ class Scanner(ABC):
             return self._ends["(", place]
         text = self.text
         end = 0
-        if text.startswith("((", place + 1):  # Bash skips it like arithmetic, even `<((`
+        if text.startswith("((", place + 1):  # Bash skips this like arithmetic, even `<((`
             end = self._closed(place + 2, "(", ")")
             is_arithmetic = text[place] == "$" and self.arithmetic_end(place + 3) == end
             if not is_arithmetic and self._read_inner(place, kept=True) != end:

@@ -186,7 +186,7 @@ class Tokens(Scanner):
 
 
 def extends(job: Job, before: bool) -> bool:
-    """Whether words may contain extended patterns after a job; `before`: whether before it."""
+    """Whether words may have extended patterns after a job; `before`: whether they may before."""
     for _, pipeline in job.pipelines:
         command = pipeline.stages[0] if len(pipeline.stages) == 1 else None
         words = command.words if isinstance(command, Simple) else ()

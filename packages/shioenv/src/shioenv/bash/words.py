@@ -14,7 +14,8 @@ OPENINGS = ("$(", "${", "<(", ">(")
 """Openings of substitutions."""
 
 _DEEPEST = 50
-"""Maximum nesting of quotes and substitutions; a deeper one extends to the end of the text."""
+"""Maximum nesting of quotes and substitutions. One that is deeper extends to the end of the
+text."""
 
 _HOLDING = re.compile(r"[\\'\"`$<>]")
 """Characters that may begin a quotation or a substitution."""
@@ -47,7 +48,7 @@ _ANSI_LETTERS = {
 def quoted(text: str, *, command: bool = False, always: bool = False) -> str:
     """Return the text as a literal shell word, quoted if necessary or if `always`.
 
-    With `command`, the word is the first of a command, where keywords and more characters need
+    With `command`, the word is the first of a command. There, keywords and further characters need
     quotes.
     """
     bare = _COMMAND if command else BARE
@@ -221,7 +222,7 @@ def is_assignment(word: str) -> bool:
 
 
 def n_assignments(words: Sequence[str]) -> int:
-    """Count the words before the command that set a variable; the last word never counts."""
+    """Count the words before the command that set a variable. The last word is never counted."""
     return len(list(takewhile(is_assignment, words[:-1])))
 
 

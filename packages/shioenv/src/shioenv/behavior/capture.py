@@ -1,7 +1,7 @@
 """Convert an execution into a behavior, with its changes as a context patch.
 
-The context of a pristine system is constant. So only the files that a run touched are read after
-it. The fields `network` and `firewall` are parsed from the JSON output of the system's tools.
+The context of a pristine system is constant. So after a run, only the files that it touched are
+read. The fields `network` and `firewall` are parsed from the JSON output of the system's tools.
 """
 
 from __future__ import annotations
@@ -30,16 +30,15 @@ SHELL_FIELDS = ("env", "shell_options", "settings", "functions", "aliases", "lim
 """Objects of a context that only the shell itself can report."""
 
 MAX_OPERATIONS = 4096
-"""Maximum number of a patch's operations, and of content digests; longer ones become a digest."""
+"""Maximum number of a patch's operations, and of content digests. A patch with more is truncated
+and gets a digest."""
 
 CLOCK_SLACK = 0.05
-"""Tolerance in seconds around a run within which a file time counts as the run's own.
-
-The clock of file times lags by some milliseconds.
-"""
+"""Tolerance in seconds around a run within which a file time counts as the run's own. The clock of
+file times lags by some milliseconds."""
 
 DIRECTORY_SIZE = 4096
-"""Size of a new directory in bytes, on any layer: file systems report different sizes."""
+"""Size of a new directory in bytes. It is set here because file systems report different sizes."""
 
 _LAST_SECOND = 67_768_036_191_676_799  # in the year 2147485547, the last one of the C library
 _OF_CONTENT = ("size", "links", "month", "day", "year", "time")
@@ -66,19 +65,20 @@ class Found:
     network: bytes | None = None
     """The network in the form of `Execution.network`; None for the untouched one."""
     touched: Collection[bytes] = ()
-    """Paths of files that earlier lines touched: their times may be the shell's own."""
+    """Paths of files that earlier lines touched, so a run of the shell may have set their times."""
 
 
 class Recorder:
-    """Converts executions into behaviors: one recorder for all runs in a system's start directory.
+    """Converts executions into behaviors.
 
-    `baseline` is the shell state's dump after an empty input in `start`, and `cwd` the shell's
-    working directory (None: `start`). `cwd` differs where `start` is reached by a symbolic link. If
-    `baseline` is None, the sandbox cannot read shells, and their states are unknown. `users` and
-    `groups` are the system's names by number. `instant` is the declared time at which each run
-    starts, in seconds since 1970. A file time during a run is recorded as the instant plus the time
-    since the run's start (D-4). `network` returns the untouched network in the form of
-    `Execution.network`. It is called for a context, and when a run changed the network. Errors:
+    One recorder serves all runs in one start directory of a system. `baseline` is the dump of the
+    shell's state after an empty input in `start`, and `cwd` the shell's working directory (None:
+    `start`). `cwd` differs from `start` if that is reached through a symbolic link. If `baseline`
+    is None, the sandbox cannot read the state of shells, so it is unknown. `users` and `groups` are
+    the system's names by number. `instant` is the declared time at which each run starts, in
+    seconds since 1970. A file time during a run is recorded as the instant plus the time since the
+    run's start (D-4). `network` returns the untouched network in the form of `Execution.network`.
+    It is called when a context is requested, and after a run that changed the network. Errors:
     ContextError for a baseline that is no dump.
     """
 
@@ -107,12 +107,13 @@ class Recorder:
                 hint="the helper does not match the system's bash: build the system again",
             ) from None
         self.found = Found(shell, self._start if cwd is None else cwd)
-        """The initial state of every run."""
+        """The initial state of every run on the pristine system."""
 
     def dump(self, dump: bytes) -> ShellDump:
         """Parse the state that a shell reported. The newest is cached. Errors: Malformed.
 
-        Threads may call this at once: each gets the state of the dump that it passes.
+        Several threads may call this at the same time: each gets the state of the dump that it
+        passes.
         """
         newest = self._newest
         if newest is None or newest.dump != dump:
@@ -122,8 +123,8 @@ class Recorder:
     def behavior(self, execution: Execution, found: Found | None = None) -> Behavior:
         """Return the execution's behavior. An unreadable shell state sets a flag, and is no error.
 
-        `found` is the initial state (None: that of every run); the execution's `changes` start
-        there.
+        `found` is the initial state, from which the execution's `changes` are counted. None: the
+        pristine state.
         """
         found = found or self.found
         operations: list[Operation] = []
@@ -171,9 +172,9 @@ class Recorder:
     def context(self, profile: Mapping[str, Any], files: Mapping[bytes, FileStat]) -> Context:
         """Return the context before every run, from the profile, `files`, and the shell's state.
 
-        `files` are by absolute path. If they are all files of the system, patches of this recorder
-        apply to the context. The context has every field. If the shell's state is unknown, the
-        fields of `SHELL_FIELDS` are empty.
+        The keys of `files` are absolute paths. If `files` has all files of the system, patches of
+        this recorder apply to the context. The context has every field. If the shell's state is
+        unknown, the fields of `SHELL_FIELDS` are empty.
         """
         fs = {self.name(path): self.entry(file).to_json() for path, file in files.items()}
         document: dict[str, Any] = {name: {} for name in SHELL_FIELDS}
@@ -192,7 +193,8 @@ class Recorder:
         them. A time within `own` becomes the instant plus the whole seconds since the run's start.
         """
         seconds, rest = divmod(file.mtime_ns, 1_000_000_000)
-        # a time in whole seconds was set as such (utime(2)), perhaps from the run's own clock
+        # a time in whole seconds was set explicitly (utime(2)), perhaps to the time of the run's
+        # clock
         first, last = own or (1, 0)
         if (first if rest else floor(first)) <= seconds + rest / 1e9 <= last:
             passed = seconds + rest / 1e9 - first - CLOCK_SLACK
@@ -229,7 +231,8 @@ class Recorder:
             ]
             if not changed:
                 return True
-            # several sections fill env and settings: compare those of the changed sections
+            # several sections contribute to env and settings, so only the changed sections are
+            # compared
             old = merged(before.state(name) for name in changed)
             new = merged(after.state(name) for name in changed)
         except Malformed:
@@ -278,10 +281,11 @@ class Recorder:
                     append_changes(old, new, f"/fs/{escape(name)}", operations)
                 if _content_changed(before, after):
                     digests[name] = str(after.digest)
-                    if len(operations) == known:  # no attribute shows it
+                    if len(operations) == known:  # no attribute changed
                         entry = self.entry(after, own=own).to_json()
                         operations.append(("=", f"/fs/{escape(name)}", entry))
-        # without a history only whole trees count: records of single inputs stay as they are
+        # without a history, trees inside new directories are not recorded as moved, as in older
+        # records
         moved = _moved_trees(removed, added, nested=found is not self.found)
         for path, after in added:
             name = self.name(path)
@@ -304,7 +308,7 @@ class Recorder:
 
 
 def settled(changes: Iterable[FileChange]) -> list[FileChange]:
-    """Return the changes from the pristine system, with true sizes and links of directories."""
+    """Return the changes from the pristine system, with correct size and links of directories."""
     changes = [change for change in changes if change.before != change.after]
     directories = _Directories(changes)
     return [
@@ -314,7 +318,7 @@ def settled(changes: Iterable[FileChange]) -> list[FileChange]:
 
 
 class _Directories:
-    """Sizes and links of directories, from the entries that changed: overlays report wrong ones."""
+    """Sizes and links of directories, from changed entries, because overlays report wrong ones."""
 
     def __init__(self, changes: Iterable[FileChange]) -> None:
         self._changed: set[bytes] = set()
@@ -335,11 +339,11 @@ class _Directories:
         return path in self._changed
 
     def true(self, path: bytes, before: FileStat | None, after: FileStat) -> FileStat:
-        """Return a file with its true size and number of links, whether it is new or not."""
+        """Return a new or existing file with its correct size and number of links."""
         return self.new(path, after) if before is None else self.settled(path, before, after)
 
     def settled(self, path: bytes, before: FileStat, after: FileStat) -> FileStat:
-        """Return a file that existed before; a directory gets its true size and number of links."""
+        """Return a file that existed before; a directory gets its correct size and link count."""
         if not stat.S_ISDIR(after.mode):
             return after
         if not stat.S_ISDIR(before.mode):
@@ -348,7 +352,7 @@ class _Directories:
         return replace(after, size=before.size, links=links)
 
     def new(self, path: bytes, after: FileStat, size: int = DIRECTORY_SIZE) -> FileStat:
-        """Return a new file; a directory gets `size` and its true number of links.
+        """Return a new file; a directory gets `size` and its correct number of links.
 
         A directory is linked from itself, from its parent, and from each directory in it.
         """
@@ -358,7 +362,7 @@ class _Directories:
 
 
 def _looks_same(before: FileStat, after: FileStat, *, but_content: bool) -> bool:
-    """Whether both have the same entry; with `but_content`, apart from `_OF_CONTENT`."""
+    """Whether both files have the same entry; with `but_content`, `_OF_CONTENT` may differ."""
     if _access(before) != _access(after):
         return False
     return but_content or _of_content(before) == _of_content(after)
@@ -367,7 +371,7 @@ def _looks_same(before: FileStat, after: FileStat, *, but_content: bool) -> bool
 def _renamed_from(
     candidates: Iterable[tuple[bytes, FileStat]], after: FileStat
 ) -> tuple[bytes, FileStat] | None:
-    """Return the removed file with an added file's mode, time and content: it was renamed."""
+    """Return the removed file that has an added file's mode, time and content, so was renamed."""
     return next((file for file in candidates if _kept(file[1]) == _kept(after)), None)
 
 
@@ -381,8 +385,8 @@ def _moved_trees(
 
     The overlay cannot rename a directory of the system itself. So `mv` copies the directory and
     removes it, and the inodes are new. A removed and an added tree are one tree that moved if
-    names, modes, owners, times and contents of everything in them are equal. `nested` finds trees
-    inside other added and removed directories as well.
+    names, modes, owners, times and contents of everything in them are equal. With `nested`, trees
+    that lie inside other added and removed directories are found as well.
     """
     gone = {path: before for group in removed.values() for path, before in group}
     if not any(stat.S_ISDIR(before.mode) for before in gone.values()):
@@ -439,17 +443,17 @@ def _identities(tree: list[tuple[bytes, FileStat]]) -> Iterable[tuple[object, ..
 def _content_changed(before: FileStat, after: FileStat) -> bool:
     """Whether the content of a regular file changed.
 
-    If it did not, both have a digest or neither has. A file that another kind of file replaced may
-    be unread and without a digest.
+    If the content is unchanged, both have a digest or neither has. A file that was replaced by
+    another kind of file may have no digest, because it was not read.
     """
     return after.digest is not None and before.digest != after.digest
 
 
 def _settle_level(old: dict[str, Any], new: dict[str, Any]) -> None:
-    """Undo a decrement of the shell's level in `new`: only a level set by the input is a change.
+    """Undo a decrement of SHLVL in `new`. Only a level that the input sets counts as a change.
 
-    `exec` lowers the level. Bash also lowers it before an input's last command, if bash need not
-    fork.
+    `exec` decrements SHLVL. Bash also decrements it before the last command of an input if it does
+    not fork for that command.
     """
     before, after = old.get("env", {}).get("SHLVL"), new.get("env", {}).get("SHLVL")
     if before and after and before.isdecimal() and after == str(int(before) - 1):

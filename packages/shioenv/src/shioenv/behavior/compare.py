@@ -1,7 +1,7 @@
 """Comparison of two behaviors: whether a sub-input has the same effects as the full input (delta).
 
-Repeated runs of one input determine the noise threshold, and the names that are ignored because the
-runs disagree about them.
+Repeated runs of one input determine the noise threshold. They also determine which names are
+ignored, because the runs disagree about them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.errors import UsageError
 
 CAP = 0.95
-"""Algorithm 1's upper bound: outputs with a higher similarity always count as the same."""
+"""Upper bound of the threshold in Algorithm 1: outputs that are more similar always count as the
+same."""
 
 
 def noise_threshold(outputs: Sequence[bytes], *, cap: float = CAP) -> float:
     """Return the similarity that an output must exceed to count as the same (Algorithm 1).
 
     It lies between 0 and `cap`. The threshold is the mean of the pairwise similarities less two
-    sample standard deviations. A single pair has no deviation. A single output has no pair: then
-    the threshold is the cap. Errors: UsageError for no output at all.
+    sample standard deviations. For a single pair the deviation is 0. For a single output the
+    threshold is `cap`. Errors: UsageError for no output at all.
     """
     if not outputs:
         raise UsageError("a noise threshold needs at least one output")
@@ -43,14 +44,14 @@ def noise_threshold(outputs: Sequence[bytes], *, cap: float = CAP) -> float:
 class NoisyNames:
     """Paths or file names that runs disagree about (D-2v).
 
-    A name that every run has, with values that differ, is an exact name. A name that only some runs
-    have was probably chosen at random (`mktemp`): other runs will choose others. Such names of the
-    same length in the same directory form a pattern of their common characters.
+    A name that all runs have, but with different values, is an exact name. A name that only some
+    runs have was probably chosen at random (`mktemp`): other runs will choose others. Such names of
+    the same length in the same directory form a pattern of their common characters.
     """
 
     exact: frozenset[str] = frozenset()
     patterns: tuple[str, ...] = ()
-    """Names in which NUL matches any character but `/` and `~`, which begins its escape."""
+    """Names in which NUL matches any character except `/` and `~` (which begins an escaped `/`)."""
 
     def __bool__(self) -> bool:
         return bool(self.exact or self.patterns)
@@ -87,7 +88,7 @@ NOTHING = Ignored()
 _effects = attrgetter(
     "exit_code", "timed_out", "output_truncated", "patch_digest", "patch", "content_digests"
 )
-"""The parts of a behavior, apart from its output, on which runs may disagree."""
+"""The parts of a behavior that are compared between runs, apart from the output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class Noise:
     threshold: float
     """Algorithm 1 with its cap, 0 to 0.95."""
     strict_threshold: float
-    """1 if all outputs were byte-equal: then only equal bytes count as the same.
+    """1 if all outputs had equal bytes. Then only outputs with equal bytes count as the same.
 
     Otherwise Algorithm 1 without its cap (D-2s)."""
     ignored: Ignored
@@ -122,7 +123,7 @@ class Noise:
 
 
 def operations_by_path(operations: Iterable[Operation]) -> dict[str, tuple[Operation, ...]]:
-    """Group a patch's operations by their first path, which is a move's old one."""
+    """Group a patch's operations by their first path; for a move this is the old path."""
     by_path: dict[str, tuple[Operation, ...]] = {}
     for operation in operations:
         path: str = operation[1]
@@ -164,7 +165,8 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 COMPARED_CHARACTERS = 8192
-"""Characters of each output that are compared; the cost grows with the square of that number."""
+"""Number of characters of each output that are compared. The cost grows with the square of this
+number."""
 
 
 def similarity(a: bytes, b: bytes) -> float:
@@ -172,10 +174,10 @@ def similarity(a: bytes, b: bytes) -> float:
 
     This is the indel ratio 2 m / (len(a) + len(b)), with m the length of the longest common
     subsequence. It is symmetric. The raw text is compared: no case folding, no collapsing of blanks
-    or digits. Section C.1.3 specifies only a "normalized edit similarity". The ratio is ours, as
-    common libraries use that term for it. The text is the first 8,192 characters decoded as UTF-8;
-    an undecodable byte counts as one character. Outputs that differ only after them have similarity
-    1.
+    or digits. Section C.1.3 specifies only a "normalized edit similarity". We chose this ratio,
+    because common libraries use that term for it. The text is the first 8,192 characters decoded as
+    UTF-8; an undecodable byte counts as one character. Outputs that differ only after these
+    characters have similarity 1.
     """
     if a == b:
         return 1.0
@@ -195,11 +197,13 @@ BLOCK = 1024
 """Number of texts that are compared with as many others at once: 8 MB of similarities."""
 
 NEAREST_CHARACTERS = 1024
-"""Characters of each text that are compared; the cost grows with the square of that number."""
+"""Number of characters of each text that are compared. The cost grows with the square of this
+number."""
 
 _CLOSE = 1e-9
 _SLACK = 0.05
-"""Margin of the library's cut-off below the threshold: at 0.8 it may take 0.8 for less."""
+"""Margin by which the library's cut-off is below the threshold: by rounding, the library may
+exclude a similarity of exactly the threshold."""
 
 
 def nearest(
@@ -260,11 +264,11 @@ def differs(
 ) -> Difference | None:
     """Return the first difference between two behaviors (the paper's delta), or None.
 
-    Behaviors are the same where exit codes and context patches are equal and the outputs'
-    similarity exceeds the threshold. A similarity equal to the threshold is not enough (Section
-    C.3). Equal bytes are the same under any threshold, so a threshold of 1 requires equal bytes.
-    Reached limits of time or output and the contents of files must be equal as well (our choice,
-    because they are effects too). The parts in `ignore` are not compared.
+    Behaviors are the same if exit codes and context patches are equal and the outputs' similarity
+    exceeds the threshold. A similarity equal to the threshold is not enough (Section C.1.3).
+    Outputs with equal bytes are the same under any threshold, so a threshold of 1 requires equal
+    bytes. The contents of files must be equal as well (our choice, because they are effects too).
+    The same holds for reached limits of time and output. The parts in `ignore` are not compared.
     """
     if full.exit_code != reduced.exit_code and not ignore.exit_code:
         return Difference(Channel.EXIT_CODE)

@@ -32,10 +32,10 @@ def difference(
 ) -> tuple[ContextPatch, dict[str, str]]:
     """Return the patch from the end of `before` to the end of `whole`, and digests of new contents.
 
-    `context` is the pristine context; of its files, those that the two patches name suffice.
-    `pristine` returns the SHA-256 of a pristine file's content by the file's name in `fs`, and None
-    for anything but a regular file. A moved file is one operation `m` (D-25), and has a digest only
-    with `of_moved`. Errors: PatchError if a patch does not fit the context.
+    `context` is the pristine context. Of its files, only those that the two patches name are
+    needed. `pristine` returns the SHA-256 of a pristine file's content by the file's name in `fs`,
+    or None if this is no regular file. A moved file is one operation `m` (D-25), and has a digest
+    only with `of_moved`. Errors: PatchError if a patch does not fit the context.
     """
     old, new = _End(before, context, pristine), _End(whole, context, pristine)
     operations = list(diff_documents(old.document, new.document).operations)
@@ -84,7 +84,7 @@ class _End:
 
     @cached_property
     def origins(self) -> Mapping[str, str]:
-        """The pristine name of each file that was moved, by its name now."""
+        """The pristine name of each moved file, by its present name."""
         return {
             keys(each[2])[1]: keys(each[1])[1]
             for each in self.run.patch.operations
@@ -120,7 +120,7 @@ class _End:
         return self.pristine(self.origins.get(name, name))
 
     def marks(self, name: str) -> set[tuple[str, object]]:
-        """Return marks of the file of this name: files with an equal mark are one file."""
+        """Return marks that identify the file: names with a common mark are the same file."""
         marks: set[tuple[str, object]] = set()
         if name in self.run.inodes:
             marks.add(("inode", self.run.inodes[name]))
@@ -148,7 +148,7 @@ def _moved(operations: list[Operation], old: _End, new: _End) -> Iterator[tuple[
 
 
 def _moved_trees(gone: list[str], come: list[str], old: _End, new: _End) -> dict[str, str]:
-    """Return the names in directories that `mv` copied: those of the system cannot be renamed."""
+    """Return new names by old ones in directories that `mv` copied, since renaming them fails."""
     tops = [top for top in gone if top not in old.added and _is_directory(old, top)]
     if not tops:
         return {}
@@ -219,7 +219,7 @@ def _is_file(operation: Operation) -> bool:
 def _with_true_attributes(
     operation: Operation, directories: Mapping[str, Mapping[str, Any]]
 ) -> Operation:
-    """Return an operation that adds a directory again with the attributes of the new one."""
+    """Return an operation that adds a directory again, with the attributes of the new directory."""
     kind, path, *values = operation
     if kind != "a" or not directories or not _is_file(operation):
         return operation
@@ -243,7 +243,7 @@ def _stays_directory(name: str, old: _End, new: _End) -> bool:
 
 
 def _is_of_entries(operation: Operation, directories: Set[str]) -> bool:
-    """Whether an operation is of an attribute that entries change, of one of these directories."""
+    """Whether an operation changes an attribute in `_OF_ENTRIES` of one of these directories."""
     area, *names = keys(operation[1])
     return area == "fs" and len(names) == 2 and names[0] in directories and names[1] in _OF_ENTRIES
 

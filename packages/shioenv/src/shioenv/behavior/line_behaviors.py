@@ -1,7 +1,7 @@
 """Convert the executions of a shell's lines into behaviors, each of one line alone.
 
-Each execution reports all changes since the machine was pristine. Changes of an earlier line are
-not part of this line's behavior.
+Each execution reports all changes since the machine was pristine. Changes by earlier lines are not
+part of a line's behavior.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LineRecorder:
 
     `recorder` is the recorder for the directory in which the shells start. `hostname` is the
     pristine host's name. `content` returns the content of a file of the pristine system by its
-    path, None for no such file.
+    path, or None if there is no such file.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class LineRecorder:
         self._leave(execution, self._recorder.found.shell, self._recorder.found.cwd)
 
     def copy(self, *, frozen: bool = False) -> LineRecorder:
-        """Return a recorder that continues from here; with `frozen` the layer was just frozen."""
+        """Return a recorder that continues from here. `frozen`: the upper layer was just frozen."""
         other = copy(self)
         other._left = dict(self._left)
         if frozen:
@@ -125,7 +125,7 @@ class LineRecorder:
         return self._recorder.behavior(execution)
 
     def _named(self, execution: Execution) -> Execution:
-        """Return the execution with a host name and a network only where this line changed them."""
+        """Return the execution without the host name or network that this line did not change."""
         if execution.hostname == self._hostname:
             execution = replace(execution, hostname=None)
         if execution.network == self._found.network:
@@ -160,8 +160,8 @@ class LineRecorder:
     def _of_line(self, change: FileChange, entered: Collection[bytes]) -> FileChange:
         """Return a change without the attributes that replaying the lines cannot reproduce.
 
-        These are attributes of a pristine directory whose entries were changed, before or by this
-        line (`entered`).
+        These are attributes of a pristine directory in which entries were added or removed, before
+        or by this line (`entered`).
         """
         path, before, after = change.path, change.before, change.after
         if before is None or after is None or path not in entered:
@@ -178,7 +178,7 @@ class LineRecorder:
         return {*self._frozen, *self._left} if self._frozen else self._left.keys()
 
     def _thawed(self, change: FileChange) -> FileChange:
-        """Return a change since the layer was frozen, with the true previous size and links."""
+        """Return a change since the layer was frozen, with the correct previous size and links."""
         known = self._frozen.get(change.path)
         if known is None or known.after is None or change.before is None:
             return change
@@ -251,7 +251,7 @@ class Lines:
         self._marked: dict[int, LineRecorder] = {}
         self.busy = False
         """On a terminal: whether a process other than the shell was in the foreground at the last
-        look."""
+        `look`."""
         self.seconds = 0.0
         """Seconds since the shell was started, at the end of its last line."""
         self.ended = False
@@ -281,9 +281,9 @@ class Lines:
             return self._recorder.behavior(self._run(request))
 
     def repeat(self, line: str, *, wall_seconds: float | None = None) -> Behavior:
-        """Run a line, and leave its changes to be read by the next `run` or `look`.
+        """Run a line without reading its changes: the next `run` or `look` reads them.
 
-        The behavior has output and exit code alone. Errors: those of `run`.
+        The behavior has only the output and the exit code. Errors: those of `run`.
         """
         request = Request(line, cwd=self._cwd, wall_seconds=wall_seconds)
         with self.turn():
@@ -292,7 +292,7 @@ class Lines:
     def mark(self) -> Marked:
         """Keep the state of the shell and the machine's files as a node, for `run_from`.
 
-        The shell has ended afterwards if a line changed files. Errors: those of `look`.
+        If a line has changed files, this ends the shell. Errors: those of `look`.
         """
         with self._machine():
             marked = self._sandbox.mark()
@@ -314,7 +314,7 @@ class Lines:
         """Run a line in the state that `mark` kept, and return its behavior.
 
         The present shell is ended, and its changes since the node are undone. With `last` the shell
-        ends with the line, as `bash -c` does with its last one. Errors: SandboxError, after which
+        ends with the line, as `bash -c` ends with its last line. Errors: SandboxError, after which
         the machine is gone.
         """
         request = Request(
@@ -351,8 +351,8 @@ class Lines:
     def apart(self, text: str, *, wall_seconds: float | None = None) -> Behavior:
         """Run an input like `beside`, in the root directory and on the pristine system's files.
 
-        Network, processes and IPC objects are those that the lines left. Programs that a line
-        replaced are not used. Errors: those of `beside`.
+        Network, processes and IPC objects are those that the lines left. Programs are those of the
+        pristine system, even if a line replaced them. Errors: those of `beside`.
         """
         return self._beside(
             self._sandbox.run_apart, Request(text, cwd="/", wall_seconds=wall_seconds)
@@ -364,10 +364,10 @@ class Lines:
             return self._recorder.beside(execution)
 
     def kill(self) -> None:
-        """Kill the shell and all that it started; their changes to the machine stay.
+        """Kill the shell and all processes that it started; their changes to the machine stay.
 
-        A separate shell kills it. If a process prevents that, the supervisor does it, as for a line
-        that times out. No trap of the shell is run. Errors: SandboxError if the shell survives.
+        A separate shell kills them. If a process prevents that, the supervisor kills them, as after
+        a timeout. No trap of the shell is run. Errors: SandboxError if the shell survives.
         """
         with self.turn():
             self._kill()
@@ -377,7 +377,7 @@ class Lines:
             return
         self._beside(self._sandbox.run_beside, Request(f"kill -9 {SHELL_PID}", cwd="/"))
         endless = Request(_ENDLESS, cwd=self._cwd, wall_seconds=_AT_ONCE)
-        with suppress(ShellEndedError):  # it was killed, and the sandbox reports that now
+        with suppress(ShellEndedError):  # the shell was killed, and the sandbox reports that now
             for ask in (self._sandbox.look, lambda: self._run(endless)):
                 execution = ask()
                 self._recorder.beside(execution)
@@ -390,8 +390,8 @@ class Lines:
     def settle(self) -> Behavior:
         """Kill the shell and every other process of the machine, and return `whole` afterwards.
 
-        The changes of the processes until their end are part of it. The shell's own state is that
-        after the last line. Errors: SandboxError.
+        The result includes the changes that the processes made until their end. The shell's own
+        state is that after the last line. Errors: SandboxError.
         """
         with self.turn():
             self._kill()
@@ -456,9 +456,9 @@ class Lines:
     def turn(self, *, closed: bool = False) -> Iterator[None]:
         """Hold the lock, so that several calls run without calls of other threads in between.
 
-        An error from outside the package, such as KeyboardInterrupt, ends the shell: its changes
-        may be partly unknown. Errors: ShellEndedError after `close`, unless the calls need no
-        machine (`closed`).
+        An error from outside the package, such as KeyboardInterrupt, ends the shell, because some
+        of its changes may be unknown. Errors: ShellEndedError after `close`, unless the calls need
+        no machine (`closed`).
         """
         with self._calls.lock:
             if self.given_back and not closed:
@@ -474,7 +474,7 @@ class Lines:
 
     @contextmanager
     def _machine(self) -> Iterator[None]:
-        """Hold the lock for calls after whose failure the machine's state would be unknown."""
+        """Hold the lock for calls that leave the machine in an unknown state if they fail."""
         with self.turn():
             self._refuse_gone()
             try:
@@ -484,7 +484,7 @@ class Lines:
                 raise
 
     def _refuse_gone(self) -> None:
-        if self.gone:  # the sandbox would open a new pristine one
+        if self.gone:  # otherwise the sandbox would open a new pristine machine
             raise SandboxError("the shell's machine has ended", hint="open another shell")
 
     def _run(self, request: Request, *, blind: bool = False) -> Execution:

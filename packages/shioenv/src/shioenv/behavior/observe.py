@@ -47,7 +47,8 @@ LENT_SECONDS = 86_400.0
 """Seconds for which a lent shell waits for its next line."""
 
 REPLAYED = 64
-"""Maximum number of remembered histories; each saves a session's next input a run."""
+"""Maximum number of histories whose behavior is kept. Each saves one run when a further input of
+its session is executed."""
 
 _KILLED = 128 + signal.SIGKILL
 
@@ -75,10 +76,11 @@ class SandboxRunner(Uncopied):
         self._closed = False
         self._sandbox = default_sandbox(system, limits)
         self._opened: list[Sandbox] = [self._sandbox]
-        self._machines: list[ShellSandbox] = []  # those of `_opened` that wait for a shell
+        self._machines: list[ShellSandbox] = []  # the sandboxes in `_opened` that wait for a shell
         self._lent: list[Lines] = []
         self.lends = LENT
-        """Maximum number of shells lent at a time, unless more are in use (`lend_shell`)."""
+        """Maximum number of shells lent at a time. If none of them is idle, more are lent
+        (`lend_shell`)."""
         self._lending = RLock()  # held by the call that makes room for a shell and starts it
         self._lock = RLock()
         self._users = {number: name for name, number in reversed([*system.users.items()])}
@@ -121,10 +123,11 @@ class SandboxRunner(Uncopied):
         For a state with a history, the history is run first in the same shell, one line each.
         `execute` describes how the input's output is separated from the history's. Errors:
         InputError, StartDirectoryError, SandboxError (the run may be retried). Abstained for a
-        history together with standard input: a history is run again with an empty one.
+        history together with standard input, because a history is run again with an empty one.
 
-        A run in which a program was killed is repeated. If no program is killed then, something
-        outside killed the first one. The behavior is that of the second run, flagged as volatile.
+        A run in which a program was killed is repeated. If no program is killed in the second run,
+        something outside killed the first one. Then the behavior is that of the second run, flagged
+        as volatile.
 
         A run that breaks its sandbox is repeated in a new sandbox, up to `Limits.sandboxes` times.
         Each new sandbox first runs an empty input. If all break, the behavior reports only that the
@@ -174,9 +177,9 @@ class SandboxRunner(Uncopied):
             stdin=state.stdin if state else b"",
         )
         whole = self._executed(request, sandboxes)
-        if not history or _is_unknown(whole):  # an unknown behavior needs no run of the history
+        if not history or _is_unknown(whole):  # if unknown, the history need not be run
             return whole
-        # an empty line: bash would replace itself by the last command, as it does not in `whole`
+        # the empty line keeps bash from replacing itself by the last command, as in `whole`
         alone = "\n".join([*history, "", ""])
         before = replace(request, text=alone, stdin=b"", wall_seconds=None)
         waited = self.waited
@@ -195,8 +198,8 @@ class SandboxRunner(Uncopied):
         """Run rows one after the other in one shell, and return their joint behavior.
 
         The system is pristine before the first row. `cwd` is the start directory. `separate` and
-        `wall_seconds` are those of `execute`. The behavior may be a remembered one if the last row
-        is a repeated one.
+        `wall_seconds` are those of `execute`. If the last row repeats an earlier one, the behavior
+        may be a cached one.
 
         Errors: InputError if the rows are too long (`request_of`), those of `run`.
         """
@@ -213,8 +216,8 @@ class SandboxRunner(Uncopied):
     def context(self, cwd: str | None = None) -> Context:
         """Return the complete context of the pristine system in a start directory.
 
-        The patches of inputs that are run there apply to this context. It is constant and has every
-        field. Errors: StartDirectoryError if `cwd` is no directory, SandboxError.
+        The patches of inputs that are run there apply to this context. The context is constant and
+        has every field. Errors: StartDirectoryError if `cwd` is no directory, SandboxError.
         """
         start = cwd or self.system.declaration.start_directory
         known = self._context
@@ -296,10 +299,10 @@ class SandboxRunner(Uncopied):
         )
 
     def lend_shell(self, cwd: str) -> Lines:
-        """Start a shell like `start_shell`, for callers that can run its lines again.
+        """Start a shell like `start_shell`, for callers that can run its lines again elsewhere.
 
         Once `lends` other shells are lent, the oldest idle one is ended to make room. If none is
-        idle, one more is lent. Errors: those of `start_shell`.
+        idle, one more shell is lent. Errors: those of `start_shell`.
         """
         with self._lending:
             self._lent = [lines for lines in self._lent if not lines.given_back]
@@ -329,7 +332,7 @@ class SandboxRunner(Uncopied):
                 machine = cast("ShellSandbox", default_sandbox(self.system, self.limits))
                 self._opened.append(machine)
                 self._machines.append(machine)
-                if self._closed:  # meanwhile, by another thread
+                if self._closed:  # another thread closed it meanwhile
                     machine.close()
                     raise SandboxError("the sandbox was closed", hint="open a new one")
             sandbox = self._machines.pop(0)
@@ -356,7 +359,7 @@ class SandboxRunner(Uncopied):
         """
         self._closed = True
         self._sandbox.close()  # first, since another thread may hold the lock and wait for it
-        for sandbox in list(self._opened):  # another thread closes what it opens now
+        for sandbox in list(self._opened):  # sandboxes opened from now on close themselves
             sandbox.close()
 
     def __enter__(self) -> Self:
@@ -383,8 +386,8 @@ class SandboxRunner(Uncopied):
     def _survived(self, request: Request, sandboxes: int) -> Execution | None:
         """Return the execution in the first sandbox that the run did not break.
 
-        None if the run broke as many as `sandboxes`. Errors: SandboxError if a new sandbox fails an
-        empty input, too: then the run did not break it.
+        None if the run broke `sandboxes` sandboxes. Errors: SandboxError if a new sandbox cannot
+        run an empty input either: then the run did not break it.
         """
         for _ in range(sandboxes):
             try:
@@ -408,7 +411,7 @@ class SandboxRunner(Uncopied):
     def since(
         self, before: Behavior, whole: Behavior, cwd: str, *, of_moved: bool = False
     ) -> Behavior:
-        """Return the behavior after `before`: the difference from it to `whole`.
+        """Return the difference from the end of `before` to the end of `whole`.
 
         `whole` is a run in the start directory `cwd` that repeated `before` and then did more. With
         `of_moved` moved files have digests as well.
@@ -433,7 +436,7 @@ class SandboxRunner(Uncopied):
             else:
                 steady = False
                 channels[name] = new.split(b"\n", old.count(b"\n"))[-1]
-        if split:  # the history's errors lie in the middle of both channels put together
+        if split:  # the two channels are joined, so the history's errors are in the middle
             channels["output"] = channels["stdout"] + channels["stderr"]
         return replace(
             whole,
@@ -463,7 +466,7 @@ class SandboxRunner(Uncopied):
         if start not in self._recorders:
             empty = self._sandbox.run(Request("", cwd=start))
             if empty.shell is None and not self.limits.without_shell_state:
-                # an outside event ended that shell, so it is no baseline for later runs
+                # something outside ended that shell, so its state is no baseline for later runs
                 raise SandboxError(f"an empty input in {start} reported no shell state")
             self._recorders[start] = Recorder(
                 start=start,
@@ -478,7 +481,7 @@ class SandboxRunner(Uncopied):
 
 
 def _unknown(request: Request) -> Behavior:
-    """Return the behavior of a run that breaks its sandboxes: killed, with unknown effects."""
+    """Return the behavior of a run that breaks its sandboxes: killed, and with unknown effects."""
     separate = b"" if request.separate else None
     return Behavior(
         exit_code=_KILLED,
@@ -514,9 +517,9 @@ def _is_unknown(behavior: Behavior) -> bool:
 
 
 def _file_stat(entry: IndexEntry) -> FileStat:
-    """Return the file status that the sandbox shows.
+    """Return a file's status as the sandbox shows it.
 
-    Devices are mounted over some files, and some entries represent devices.
+    Devices are mounted over some files, and some entries of the index stand for devices.
     """
     mounted = entry.path in DEVICES or entry.path == "/dev/ptmx"
     device = stat.S_IFCHR | 0o666 if mounted else device_mode(entry.target)
@@ -541,14 +544,14 @@ def open_sandbox(
     """Open a sandbox of a built system (None: the default one), ready to run inputs.
 
     `sandbox` overrides the limit of that name. `namespaces` uses the host's kernel; `microvm`,
-    `microvm-bare` and `firecracker` start a virtual machine. On a simulated processor a virtual
-    machine needs longer time limits than the default ones. In a `microvm-bare` the input runs as
-    the machine's root, and its shell's state is not read.
+    `microvm-bare` and `firecracker` start a virtual machine. If the processor is emulated (no KVM),
+    a virtual machine needs longer time limits than the default ones. In a `microvm-bare` the input
+    runs as root of the machine, and the shell's state is not read.
 
     Errors: UnknownSystemError, SystemNotBuiltError and SystemCorruptError, with a hint. UsageError:
     the argument names no system. HostError (exit status 3, with the fix): this host forbids a
     feature that isolation needs. ShellStateError, a HostError: the changes of the shell's state
-    cannot be read. `Limits(without_shell_state=True)` accepts that.
+    cannot be read. `Limits(without_shell_state=True)` avoids this error.
     """
     built = system if isinstance(system, System) else find_system(system)
     if sandbox is not None:

@@ -1,7 +1,7 @@
 """Run the rows of a session in one machine, and inputs in the states that its rows left.
 
-The oracle is repetition: `bash -c` runs the rows before it and the row, and what the former did is
-removed. A run that may differ has no behavior here. Its caller repeats the history.
+A row must behave as if `bash -c` ran all rows up to it, without the effects of the rows before. If
+a row may behave differently here, no behavior is returned, and the caller repeats the history.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _SHOWS_SHELL: Final = re.compile(
     r"proc\b|\b(?:ps|pgrep|pkill|pidof|pstree|top|lsof|fuser|w|killall)\b"
     r"|\b(?:set|declare|typeset|compgen|env|printenv|export)\b|(?i:environ)|%ENV|BASH_|\$\$|\$!|PPID|getpid|BASHPID|SHLVL|LINENO"
 )
-"""Words of rows that may show the numbers or environment of their shell's processes.
-
-There a resident shell differs from `bash -c`, which replaces itself by its last command. Such rows
-run as the last one of a copy of their shell."""
+"""Words of rows that may show the IDs or environment of their shell's processes. A resident shell
+(which stays open for further rows) differs in these from `bash -c`, which replaces itself by its
+last command. Such rows run as the last row of a copy of their shell."""
 
 _SHOWS_FILE_NUMBERS: Final = re.compile(
     r"\b(?:stat|df|lsof|findmnt|\w*ino)\b|inode|mountinfo|%i|-ls\b|-inum|-printf"
     r"|\b(?:ls|dir|vdir)\b[^|;&]*\s-\w*i"
 )
-"""Words of inputs that may show numbers of files or of their file system: frozen layers change
-them."""
+"""Words of inputs that may show inode numbers or numbers of file systems. Nodes change these
+numbers, because they freeze layers of the overlay."""
 
 _SEEDS: Final = re.compile("RANDOM")
-"""Words of rows after which a copy of their shell would draw the same numbers again."""
+"""Words of rows that draw random numbers: a copy of their shell would draw the same numbers
+again."""
 
 _SETTINGS: Final = frozenset(
     {"-o verbose", "-o onecmd", "-o noexec", "-o history", "-o monitor", "-o posix"}
 )
-"""Options with which a shell reads the lines of a script otherwise than single lines."""
+"""Options with which a shell runs the lines of a script differently from single lines."""
 
 SHOWS_SHELL: Final = "it shows its shell"
 LEAVES_MORE: Final = "an earlier row left more than files and the shell's state"
@@ -57,7 +57,7 @@ LIMITED: Final = "it may reach a limit of all rows together"
 class SessionMachine:
     """A resident shell that runs a session's rows, with nodes from which other inputs continue.
 
-    The number of a row counts from 0. Row N runs in the state that the rows before it left. That
+    The number of a row counts from 0. Row N runs in the state that the rows before it left. This
     state can be kept as a node (`Lines.mark`).
     """
 
@@ -81,11 +81,11 @@ class SessionMachine:
         self.passed: list[Behavior] = []
         """The behavior of each row that ran, as a line of the resident shell."""
         self.why: dict[int, str] = {}
-        """Why there is no node before a row, or no behavior of it."""
+        """The reason why there is no node before a row, or no behavior of the row, by number."""
         self._ended: str | None = None
         self._nodes: dict[int, int] = {}
         self._frozen: set[int] = set()
-        self._at = 0  # the row before which the shell waits; -1: it does not wait
+        self._at = 0  # the row for which the shell waits; -1 if it does not wait
         self._printed, self._seconds, self._spent = 0, 0.0, 0.0
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class SessionMachine:
         self._lines.close()
 
     def row(self, number: int) -> Behavior | None:
-        """Return the behavior of a row, None if it has to be repeated."""
+        """Return the behavior of a row, None if the history has to be repeated."""
         if _SHOWS_SHELL.search(self._rows[number]):
             return self.run(number, self._rows[number], separate=self._separate, order=self._order)
         return self.passed[number] if self._run_rows(number + 1) else None
@@ -107,7 +107,7 @@ class SessionMachine:
         order: Order = "as it comes",
         wall_seconds: float | None = None,
     ) -> Behavior | None:
-        """Run an input in place of a row, as the last one of its shell.
+        """Run an input in place of a row, as the last input of its shell.
 
         None means that the history has to be repeated; `why` has the reason.
         """
@@ -239,7 +239,7 @@ def _length(rows: Sequence[str]) -> int:
 
 @lru_cache(maxsize=1024)  # each row is run several times
 def is_complete(row: str) -> bool:
-    """Whether Bash runs a row of a script before it reads the row after it."""
+    """Whether Bash runs a row of a script before it reads the next row."""
     reader = ScriptReader()
     for line in row.split("\n"):
         reader.add(line)
@@ -247,7 +247,7 @@ def is_complete(row: str) -> bool:
 
 
 def _leaves_more(execution: Execution, behavior: Behavior) -> bool:
-    """Whether a line left state that a replay of its session lacks."""
+    """Whether a line left state that would not exist if the session were replayed."""
     return (
         execution.outlived
         or bool(behavior.limits_hit)
@@ -262,7 +262,7 @@ def _leaves_more(execution: Execution, behavior: Behavior) -> bool:
 
 
 def _is_of_reading(path: str) -> bool:
-    """Whether a change at a path of the context is one of traps, or of `_SETTINGS`."""
+    """Whether a path of the context is that of a trap, or of one of `_SETTINGS`."""
     area, _, name = path[1:].partition("/")
     return area == "settings" and (name.startswith("trap ") or name in _SETTINGS)
 

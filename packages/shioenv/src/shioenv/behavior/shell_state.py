@@ -1,9 +1,9 @@
-"""The shell's own state, parsed from the dump that the shell writes at its end.
+"""The shell's own state, parsed from the dump that the shell writes when it ends.
 
 The dump consists of sections. Each is a NUL byte, a name, a newline and the output of bash's
 builtin of that name. The process that writes it may have been manipulated, so the dump is
 untrusted. Parsing takes time linear in the dump's length. A dump that differs from bash's format is
-`Malformed`: the whole shell state is unknown then, and the run continues.
+`Malformed`. Then the whole shell state is unknown, which is no error of the run.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Malformed(Exception):  # noqa: N818 - it never leaves this package
 
 
 class ShellDump:
-    """A lazily parsed dump. Errors: Malformed, where it is not in bash's format."""
+    """A lazily parsed dump. Errors: Malformed if the part that is read is not in bash's format."""
 
     def __init__(self, dump: bytes, groups: Mapping[int, str]) -> None:
         """`groups` are the system's group names by number."""
@@ -121,7 +121,7 @@ def sections(dump: bytes) -> Sections:
 def section_state(name: str, content: bytes, groups: Mapping[int, str]) -> State:
     """Return the context fields that one section fills, with their values.
 
-    `groups` are the system's group names by number. Errors: Malformed where the section is not in
+    `groups` are the system's group names by number. Errors: Malformed if the section is not in
     bash's format.
     """
     return _READERS[name](content, groups)
@@ -152,7 +152,7 @@ class Declarations:
         lines = frozenset(before.splitlines(keepends=True))
         recorded = {line for line in lines if not _line_is_left_out(line)}
         self._comparable = len(parsed["env"]) + len(parsed["settings"]) == len(recorded)
-        # `exec` counts SHLVL down, and so does bash before a last command it does not fork for
+        # `exec` decrements SHLVL, and so does bash before a last command that runs without a fork
         level = next((line for line in recorded if line.startswith(_LEVEL)), None)
         lowered = None if level is None else _lowered(level)
         self._levels = frozenset(line for line in (level, lowered) if line is not None)
@@ -160,10 +160,11 @@ class Declarations:
         self._known = lines | self._levels
 
     def unchanged(self, after: bytes) -> bool:
-        """Whether only left-out variables differ; may be False if only parsing could decide.
+        """Whether only left-out variables differ. May be False if only parsing could decide this.
 
         Lines are compared as a set. That is sound if every line of the first dump is a complete
-        declaration. A value of several lines begins with a line that is not among them.
+        declaration. A value of several lines begins with a line that is no complete declaration, so
+        is not among them.
         """
         if not self._comparable:
             return False
@@ -193,7 +194,7 @@ _short_is_left_out = lru_cache(maxsize=2048)(_is_left_out)
 
 
 def _contiguous(pattern: re.Pattern[bytes], content: bytes) -> Iterator[re.Match[bytes]]:
-    """Yield every match of the pattern, without gaps. Malformed where one is missing."""
+    """Yield every match of the pattern. Errors: Malformed if there is a gap between them."""
     position = 0
     while position < len(content):
         match = pattern.match(content, position)
@@ -204,11 +205,11 @@ def _contiguous(pattern: re.Pattern[bytes], content: bytes) -> Iterator[re.Match
 
 
 def _declarations(content: bytes, _: Mapping[int, str]) -> State:
-    """Return exported variables as `env`, all others as `settings`.
+    """Return exported variables as `env` and all others as `settings`.
 
-    A value is its text; that of an array is bash's own `([0]="a" [1]="b")`. If the value alone is
-    ambiguous, the whole declaration replaces it. Such variables have further attributes, have no
-    value, or are exported arrays. The last two kinds are in `settings`.
+    A value is its text; an array is written as in bash: `([0]="a" [1]="b")`. If a variable has
+    further attributes, no value, or is an exported array, its value alone would be ambiguous, so it
+    is the whole declaration. Variables without a value and exported arrays are in `settings`.
     """
     env: dict[str, str] = {}
     settings: dict[str, str] = {}
@@ -222,7 +223,7 @@ def _declarations(content: bytes, _: Mapping[int, str]) -> State:
 
 
 def _declaration(match: re.Match[bytes]) -> tuple[bool, str, str] | None:
-    """Return whether a variable belongs in `env`, its name and its text; None if left out."""
+    """Return whether a variable belongs in `env`, its name and its text; None if not recorded."""
     flags, raw, value = match[1].decode(), match[2], match[3]
     name = raw.decode()
     if is_left_out(name):

@@ -1,9 +1,9 @@
-"""Rows typed one after the other in one shell, and rows of other shells, in one run.
+"""Requests that run several rows (inputs) in one run: in one shell, or in several.
 
-The shell gets the rows from `native/inside/rows.c`, which calls bash's own functions. A row passes
-through no name that an earlier row can define, disable or alias. With `Limits.without_shell_state`
-each input runs in an unmodified bash without preloaded code. Rows go through `eval` there, which
-rows can redefine.
+The shell gets the rows from `native/inside/rows.c`, which calls bash's own functions. No command
+name is used to run a row, so no earlier row can define, disable or alias it. With
+`Limits.without_shell_state`, rows run in an unmodified bash without preloaded code. There `eval`
+runs each row, and an earlier row can redefine it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class RowKind(StrEnum):
     BESIDE = "b"
     """The row is run in a newly executed bash, in the start directory."""
     BESIDE_AGAIN = "c"
-    """A second run like `BESIDE`. The row's output is discarded."""
+    """The row is run like `BESIDE` once more. Its output is discarded."""
     END = "e"
-    """The shell of the rows before this one ends, with every process that they left running."""
+    """The shell of the rows so far ends, with every process that they left running."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,11 @@ _ENTER: Final = (
     'cd -P -- "$1" && own=$PWD && cd -- "$1" || exit; shift; '
     '[[ $PWD = "$own" ]] || set -- PWD="$PWD" "$@"; exec /usr/bin/env -i "$@"'
 )
-"""Executes the words after a directory there, with only the environment in those words.
+"""Script that enters the directory in its first argument, and executes the others there.
 
-`PWD` is added where a symbolic link leads there, as in `native/inside/directory.c`. Where the
-directory is gone, `cd` reports it, and the exit status is 1.
+Their environment is only what these arguments set. `PWD` is added if a symbolic link leads to the
+directory, as in `native/inside/directory.c`. If the directory is gone, `cd` reports it, and the
+exit status is 1.
 """
 _READ_ON: Final = 'eval "exec < /dev/null; $(< /dev/stdin)"'
 
@@ -68,7 +69,7 @@ def request_of(
 
     With `env`, the environment of a new shell, an unmodified bash runs them. Errors: InputError for
     a row longer than an input may be, and for rows with more than `LONGEST_STDIN` bytes together.
-    Each row counts one or two bytes more than it has.
+    Each row counts with one or two additional bytes.
     """
     rows = list(rows)
     for row in rows:

@@ -1,4 +1,4 @@
-"""Machine state that context patches do not cover, probed to compare final states."""
+"""Machine state that context patches do not cover. It is read to compare final states."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ addrlabel show
 nexthop show
 X
 :"""
-"""An input that prints this state. For IPC objects it prints IDs, permissions and sizes, since keys
-of `ipcmk` are random."""
+"""An input that prints the parts in `UNRECORDED`. For IPC objects it prints IDs, permissions and
+sizes, since keys of `ipcmk` are random."""
 
 SECONDS: Final = 30.0
 """Seconds that the probe may take; on an idle host it needs a thousandth of that."""

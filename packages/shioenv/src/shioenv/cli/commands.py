@@ -64,7 +64,7 @@ class CommandGroup(TyperGroup):
         `help` (also before a subcommand) and `version` are aliases of the options. Without
         arguments, print `START`.
         """
-        if not args and not named.get("resilient_parsing"):  # set for completion
+        if not args and not named.get("resilient_parsing"):  # set while completing
             with _piped():
                 print(START, end="")
             raise typer.Exit
@@ -83,7 +83,7 @@ class CommandGroup(TyperGroup):
 
 
 def _plain_kinds(message: str) -> str:
-    """Rewrite a message about an option: `a whole number` for `a valid integer range`."""
+    """Rewrite a message about an option: `a whole number` instead of `a valid integer range`."""
     message = re.sub(r"is not a valid integer( range)?\b", "is not a whole number", message)
     return re.sub(r"is not a valid float( range)?\b", "is not a number", message)
 
@@ -141,8 +141,8 @@ def _options(
 def application(word: str = "", inner: str = "") -> typer.Typer:
     """Return the app with the subcommand `word`, or with all subcommands if there is none.
 
-    Only the modules of these subcommands are imported: all take 0.1 s, one takes almost nothing.
-    `inner` is the word after `word` on the command line.
+    Only the modules of the returned subcommands are imported: all take 0.1 s, one takes almost
+    nothing. `inner` is the word after `word` on the command line.
     """
     app = typer.Typer(
         name="shioenv",

@@ -46,7 +46,7 @@ def leave(number: int, frame: object) -> None:
 def interruptible() -> Iterator[None]:
     """Make an interrupt raise KeyboardInterrupt during the block, instead of ending the process.
 
-    A handler other than `leave` belongs to the caller and is kept.
+    If another handler than `leave` is set, the caller set it, and it is kept.
     """
     if signal.getsignal(signal.SIGINT) is not leave:
         yield
@@ -67,7 +67,7 @@ def stoppable() -> Iterator[None]:
     from shioenv.execution.process import wait_for_children
 
     def stop(number: int, frame: object) -> None:
-        signal.signal(number, signal.SIG_IGN)  # a second one does not interrupt the shutdown
+        signal.signal(number, signal.SIG_IGN)  # a second signal does not interrupt the shutdown
         sys.exit(0)
 
     before = signal.signal(signal.SIGTERM, stop)

@@ -1,7 +1,7 @@
 """The program `shioenv`.
 
-Importing this module loads almost nothing. `main` runs the slow imports after setting up interrupts
-to end the process without a traceback.
+Importing this module loads almost nothing. `main` first makes interrupts end the process without a
+traceback, then runs the slow imports.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
         try:
             application(word, *sys.argv[2:3])(prog_name="shioenv")
         finally:
-            sys.stdout.flush()  # reports a failure below, instead of in Python at exit
+            sys.stdout.flush()  # so that a failure is reported below, not by Python at exit
     except KeyboardInterrupt:  # before `leave` is the handler, or between two handlers
         from shioenv.cli.interrupts import INTERRUPTED
 
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def _use_utf8() -> None:
-    """Start Python again in its UTF-8 mode where the locale has another encoding.
+    """Start Python again in its UTF-8 mode if the locale has another encoding.
 
     Arguments, files and systems use names in UTF-8, and Python chooses the encoding of names when
     it starts. If `PYTHONIOENCODING` restricts standard output, unsupported characters are escaped.
@@ -81,9 +81,9 @@ def _use_utf8() -> None:
 def _open_standard_streams() -> None:
     """Open /dev/null in place of each standard stream that the caller closed.
 
-    Otherwise the next files and sockets would get the descriptors 0 to 2, which child processes
-    replace by their own streams. As in GNU programs, reading a closed input and writing to a closed
-    output remain errors: /dev/null is opened only for the opposite direction.
+    Otherwise the next files and sockets would get the descriptors 0 to 2, and child processes would
+    replace these by their own streams. As in GNU programs, reading a closed input and writing to a
+    closed output remain errors: /dev/null is opened only for the opposite direction.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:

@@ -32,10 +32,10 @@ def print_json(document: Any, *, indent: int | None = None) -> None:
 def json_bytes(document: Any, *, indent: int | None = None) -> bytes:
     """Encode a JSON document in strict UTF-8, without lone surrogates.
 
-    In texts that are not valid UTF-8, as in arguments or paths, invalid bytes become U+FFFD. A
-    member `NAME` with such a text gets a neighbour `NAME_b64` with the text's bytes as base64. For
-    a list with such a text, `NAME_b64` is a list with the bytes of every text. If the name of a
-    member has invalid bytes, the bytes of all names of its object are escaped.
+    In texts that are not valid UTF-8, as in arguments or paths, invalid bytes become U+FFFD. Beside
+    a member `NAME` with such a text, a member `NAME_b64` has the text's bytes as base64. If `NAME`
+    is a list with such a text, `NAME_b64` is a list with the bytes of every text. If the name of a
+    member has invalid bytes, all names in the same object are escaped.
     """
     text = json.dumps(document, ensure_ascii=False, indent=indent)
     try:
@@ -59,7 +59,7 @@ def _unicode(value: Any) -> Any:
     members: dict[Any, Any] = {}
     for given, member in value.items():
         name = name_text(_bytes(given)) if escaped and isinstance(given, str) else given
-        if member is not None or name not in members:  # `output_b64` is None next to a valid text
+        if member is not None or name not in members:  # `output_b64` is None beside a valid text
             members[name] = _unicode(member)
         if _has_bytes(member) and value.get(f"{given}_b64") is None:
             members[f"{name}_b64"] = _base64(member)
@@ -83,7 +83,7 @@ def _base64(value: Any) -> Any:
 
 
 def _bytes(text: str) -> bytes:
-    """Return the bytes of a text. A lone surrogate from a JSON file has three bytes."""
+    """Return the bytes of a text. A lone surrogate from a JSON file becomes three bytes."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -156,7 +156,7 @@ def diff(text: str) -> None:
 
 
 def end_line(output: bytes) -> None:
-    """Print a newline if output without one precedes remarks on the same terminal."""
+    """Print a newline if remarks follow on the same terminal and the output does not end in one."""
     if output and not output.endswith(b"\n") and sys.stderr.isatty():
         note("")
 
@@ -201,7 +201,7 @@ def rows(facts: Mapping[str, object], width: int = 11) -> Iterator[str]:
 
 
 MANY = 8
-"""The number of options up to which a command's help has a single panel."""
+"""If a command has at most this many options, its help has a single panel."""
 
 PANELS = {
     "Inputs": "sampler command policy horizon composite-share mistakes session-length grammars "
@@ -229,7 +229,7 @@ class InPanels:
     params: list[Any]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help. The panel that an option itself declares is kept."""
+        """Print the help. Options that declare a panel themselves remain in it."""
         options = [each for each in self.params if each.param_type_name == "option"]
         if len(options) > MANY:
             for option in options:

@@ -26,7 +26,7 @@ REDRAW_SECONDS = 0.05
 def time_left(new: int, missing: int, seconds: float) -> str:
     """Format the remaining time, given that `new` items took `seconds` and `missing` are left.
 
-    Empty if `new` or `missing` is not above 0.
+    The result is empty if `new` or `missing` is not above 0.
     """
     if new <= 0 or missing <= 0:
         return ""
@@ -40,8 +40,8 @@ def time_left(new: int, missing: int, seconds: float) -> str:
 class Meter:
     """A context manager that shows the progress of work on one or several kinds of items.
 
-    `lasting` is for long work: start, end and speed are shown, and the bar stays. `stopped` is the
-    line that is printed when Ctrl-C ends the work.
+    `lasting` is for long work: start, end and speed are shown, and the bar remains at the end.
+    `stopped` is the line that is printed when Ctrl-C ends the work.
     """
 
     def __init__(self, label: str = "", *, lasting: bool = False, stopped: str = "") -> None:
@@ -75,9 +75,9 @@ class Meter:
     ) -> None:
         """Show that `done` of `count` items are done (`count` 0: unknown).
 
-        `kept` items were done at the start; by default, the first value of `done`. The work started
-        `seconds` ago; by default, with the first call for this label. Calls too soon after the last
-        update show nothing.
+        `kept` items were done at the start (default: the first value of `done`). The work started
+        `seconds` ago (default: with the first call for this label). A call too soon after the last
+        update shows nothing.
         """
         if label != self._label:
             self._begin(label)

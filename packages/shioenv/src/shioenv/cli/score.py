@@ -100,7 +100,7 @@ def _parts(reading: Reading, scored: Score) -> Iterator[Text | Table]:
 
 
 def _marked(parsed: Input, scored: Score) -> Text:
-    """Format the input, with arguments dimmed whose removal alone changes nothing."""
+    """Format the input; arguments are dimmed if removing them alone changes nothing."""
     from rich.text import Text
 
     from shioenv.domain.inputs import Role
@@ -139,7 +139,7 @@ def _table(segment: SegmentScore) -> Table:
 
 
 def _mattered(segment: SegmentScore) -> list[str]:
-    """List sub-inputs with a different behavior; those with most arguments come first."""
+    """List the sub-inputs that behave differently, those with most arguments first."""
     differing = sorted(segment.mattered, key=lambda contrast: (-len(contrast.kept), contrast.kept))
     if not differing:
         return ["all sub-inputs have the same effects"]

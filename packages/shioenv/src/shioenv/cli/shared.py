@@ -60,8 +60,8 @@ def command(
 ) -> Callable[[Function], Function]:
     """Make a decorator that adds a function to `app` as a subcommand.
 
-    The help is the function's docstring, then the example. Printouts returned by the function are
-    printed, and such a function gets the option `--json`. A parameter with a dataclass as type
+    The help is the function's docstring, then the example. If the function returns printouts, these
+    are printed, and the subcommand gets the option `--json`. A parameter with a dataclass as type
     becomes one option per field.
     """
 
@@ -76,7 +76,7 @@ def command(
 
 
 def group(app: typer.Typer, example: str) -> Callable[[Function], Function]:
-    """Like `command`, for a function that runs if a group is called without a subcommand."""
+    """Like `command`, for the function that runs when a group is called without a subcommand."""
 
     def add(function: Function) -> Function:
         printing = _printing(function)
@@ -215,7 +215,7 @@ class InputCommand(Subcommand):
 
     def explain(self, error: Any, ctx: Any, given: list[str]) -> None:
         """Show the input as one argument in the error for `run ls -la`."""
-        # an unknown option or too many arguments, after a word that may begin an input
+        # an unknown option or too many arguments after a word that may begin an input
         several = type(error).__name__ in {"NoSuchOption", "UsageError"}
         if several and len(given) > 1 and re.fullmatch(r"[^-\s]\S*", given[0]):
             whole = quoted(" ".join(given))
@@ -452,7 +452,7 @@ class ScoringSettings:
     process_budget: ProcessBudget = None
 
     def applied_to(self, usual: Scoring) -> Scoring:
-        """Return the usual settings, overridden by the given options."""
+        """Return `usual` with the values of the given options."""
         given = {name: value for name, value in asdict(self).items() if value is not None}
         return replace(usual, **given)
 
@@ -487,7 +487,7 @@ class DrawingOptions:
 
 
 SLOWER = 8
-"""The factor for default times in a microVM, whose processor may be emulated."""
+"""The factor on default times in a microVM, because its processor may be emulated."""
 _SECONDS = ("wall_seconds", "cpu_seconds", "background_seconds", "scan_seconds")
 
 UNTRIED = (
@@ -506,11 +506,11 @@ class LimitsOptions:
     revert: Revert = "input"
 
     def limits(self, usual: Limits | None = None) -> Limits:
-        """Return the usual limits (or the defaults), overridden by the given options.
+        """Return `usual` (or the default limits) with the values of the given options.
 
-        In a virtual machine, the usual times are multiplied by `SLOWER`. Errors: LimitsError for a
-        time out of range, an unknown sandbox, or a `revert` that the sandbox does not support.
-        UsageError for a `revert` that is not input, never or a number above 0.
+        In a virtual machine, times that no option gives are multiplied by `SLOWER`. Errors:
+        LimitsError for a time out of range, an unknown sandbox, or a `revert` that the sandbox does
+        not support. UsageError for a `revert` that is not input, never or a number above 0.
         """
         from shioenv.errors import UsageError
         from shioenv.sandbox.backends import inherited_by_inputs
@@ -552,7 +552,7 @@ class RecordLimits(LimitsOptions):
     timeout: RecordTimeout = None
 
     def limits(self, usual: Limits | None = None) -> Limits:
-        """Like `LimitsOptions.limits`; the usual limits are those of datasets."""
+        """See `LimitsOptions.limits`. The default limits are those of datasets."""
         from shioenv.sandbox.base import LIMITS
 
         return LimitsOptions.limits(self, usual or LIMITS)

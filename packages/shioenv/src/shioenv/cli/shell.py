@@ -1,4 +1,4 @@
-"""`shioenv shell`: a real machine on the user's own terminal, thrown away at the end."""
+"""`shioenv shell`: a machine on the user's terminal, which is discarded at the end."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _run_lines(
     start = str(shell.state.before.document["cwd"]) if changes else ""
     script = ScriptReader()
     for command in script.commands(line):
-        script.refused = script.refused and not at_terminal  # Bash continues at a terminal
+        script.refused = script.refused and not at_terminal  # on a terminal, Bash continues
         if recording is not None:
             typed = command.replace("\n", "\r\n")
             recording.write_input(f"{typed}\r\n".encode("utf-8", "surrogateescape"))

@@ -23,8 +23,8 @@ _EXAMPLE = 'a line is an input as text, or JSON: {"input": "pwd", "cwd": "/tmp",
 def given(file: Path) -> Path:
     """Return the file; for `-`, save standard input to a file that can be read repeatedly.
 
-    Errors: UsageError where standard input is closed, cannot be read, or has more than
-    `LARGEST_LIST` bytes.
+    Errors: UsageError if standard input is closed, cannot be read, or has more than `LARGEST_LIST`
+    bytes.
     """
     if str(file) != "-":
         return file
@@ -48,7 +48,7 @@ def given(file: Path) -> Path:
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """Turn an OSError of reading standard input into a UsageError."""
+    """Convert an OSError from reading standard input to a UsageError."""
     from shioenv.errors import UsageError
 
     try:
@@ -79,15 +79,16 @@ class GivenInput:
     cwd: str | None = None
     """The start directory; None: the default one."""
     history: tuple[str, ...] = ()
-    """The inputs before it in the same shell."""
+    """The inputs typed before in the same shell."""
 
 
 def answer_lines(answer: Callable[[GivenInput], dict[str, Any]]) -> Printout:
     """Print the answer to each line of standard input as a line of JSON, in order.
 
-    A line without an answer gets an object with `error`, `code` and `line`, its number. `history`
-    and `id` of the line are part of its object. Return an empty printout, with status 1 if a line
-    got no answer. Errors: UsageError where standard input is closed or cannot be read.
+    For a line without an answer, an object with `error`, `code` and `line` (the line's number) is
+    printed. The object of a line includes its `history` and `id`. Return an empty printout, with
+    status 1 if a line got no answer. Errors: UsageError if standard input is closed or cannot be
+    read.
     """
     from shioenv.errors import Abstained, ShioenvError
 

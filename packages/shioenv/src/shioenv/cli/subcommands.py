@@ -76,8 +76,8 @@ KNOWN = {
 }
 """The extra that provides each command, in the order of the help; "" for commands of the core.
 
-The command is in the package `shioenv-EXTRA`. Unlisted commands of the core come first in their
-groups, and those of other packages last, sorted.
+The command is in the package `shioenv-EXTRA`. In their groups, unlisted commands of the core come
+first, and those of other packages last, sorted.
 """
 
 PANELS = {
@@ -110,8 +110,8 @@ class Contribution:
     def app(self) -> typer.Typer:
         """Load the group of commands, or an unnamed app with the one command.
 
-        Errors: HostError where the package cannot be loaded or has no such command. ShioenvErrors
-        of the package pass through.
+        Errors: HostError if the package cannot be loaded or has no such command. ShioenvErrors of
+        the package pass through.
         """
         name = self.path.split(".")[-1]
         try:
@@ -127,7 +127,7 @@ class Contribution:
                 if not commands:
                     raise LookupError(f"it has no command {name}")
             if self.path not in KNOWN:
-                typer.main.get_command(made)  # detects faults that would break the whole help
+                typer.main.get_command(made)  # raises for faults that would break the whole help
         except ShioenvError:
             raise
         except (Exception, SystemExit) as error:
@@ -172,7 +172,7 @@ class Subcommands:
         ]
 
     def remarks(self, word: str, inner: str) -> list[str]:
-        """Return notes about commands missing from the help that these words request."""
+        """Return notes about commands that are missing from the help requested by these words."""
         begin = "" if word in HELP else f"{word}." if inner in HELP else None
         faults = sorted(self.faults.items())
         return [line for path, line in faults if begin is not None and path.startswith(begin)]
@@ -180,7 +180,8 @@ class Subcommands:
     def _subcommand(self, word: str, inner: str) -> typer.Typer:
         """Return a subcommand; for a group, include commands that packages add to it.
 
-        These are looked up only if `inner`, the next word, is not a command of the group itself.
+        Commands of packages are looked up only if `inner`, the next word, is not a command of the
+        group itself.
         """
         base: typer.Typer | None = None
         if KNOWN.get(word) == "":
@@ -225,8 +226,8 @@ class Subcommands:
     def _of_own_package(self, path: str) -> Contribution | None:
         """Return the contribution of a known command, from the metadata of its package only.
 
-        Reading all metadata with `importlib.metadata` takes a tenth of the time of `shioenv
-        predict`.
+        With `importlib.metadata`, reading the metadata of all packages would take a tenth of the
+        time of `shioenv predict`.
         """
         for package in _owners(path) if "_contributions" not in self.__dict__ else ():
             pattern = f"{package.replace('-', '_')}-*.dist-info/entry_points.txt"

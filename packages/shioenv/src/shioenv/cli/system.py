@@ -226,7 +226,7 @@ def import_(
 
 
 def _lacking(system: System) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """List the shipped grammars' commands that a system lacks, and changes it cannot record.
+    """List commands of shipped grammars that a system lacks, and changes not recorded there.
 
     Return both as a document and as rows.
     """

@@ -52,7 +52,7 @@ class CommandList:
     seed: int = 0
     """The seed for drawing start directories and sub-inputs."""
     start_directories: tuple[str, ...] = ()
-    """Start directories of lines without one; empty: those that the system declares."""
+    """The start directories for lines that name none; empty: those that the system declares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +85,22 @@ def import_commands(
     `read` replaces `read_list` as the reader of the file, for example for logs of a honeypot.
 
     Each input is parsed with the grammars of the system's versions. It is executed in the start
-    directory of its line, else in one drawn with the list's seed. It is scored and recorded as in
-    `generate`. The same list, arguments and system give the same bytes, with any executor. Repeat
-    an interrupted call to resume it.
+    directory given in its line, else in one drawn with the list's seed. It is scored and recorded
+    as in `generate`. The same list, arguments and system give the same bytes, with any executor.
+    Repeat an interrupted call to resume it.
 
     A line that cannot be recorded is left out and listed with its number:
 
     - it is empty, only a comment, not UTF-8, or too long;
-    - it has a NUL byte, half a character, or more than 400 arguments;
+    - it has a NUL byte, a lone surrogate, or more than 400 arguments;
     - its input is the same as an earlier one;
     - its JSON object has a history, or `input` or `cwd` twice;
     - its start directory does not exist, or is no plain absolute path.
 
     Errors: ImportFileError if no line can be recorded, or more than a million lines cannot.
-    ImportFileError is also raised if the file is not a list of inputs. These, StartDirectoryError
-    and those of `find_system` are raised before anything is written; then those of `generate`.
+    ImportFileError is also raised if the file is not a list of inputs. Before anything is written,
+    these, StartDirectoryError and the errors of `find_system` are raised; afterwards those of
+    `generate`.
     """
     built = find_system(system)
     grammars = load_grammars(versions=built.versions)
@@ -133,7 +134,8 @@ def import_commands(
 Reader: TypeAlias = Callable[
     [CommandList, InputParser, Sequence[str], Callable[[str], bool]], "Accepted"
 ]
-"""Reads a file, with a parser, start directories, and a predicate for other existing ones."""
+"""Reads a file. Its parameters are the list, a parser, start directories, and a predicate for
+whether another directory exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,7 @@ _COLUMNS = re.compile(
     "inputs?|cmds?|commands?|bash|invocation|nl|output|cwd|exit_code|id|index|description|prompt|"
     "question|answer|text"
 )
-"""Usual names of columns in tables of inputs."""
+"""Usual column names in tables of inputs."""
 
 
 def _refuse_table(path: Path, first: bytes) -> None:
@@ -249,11 +251,13 @@ def _between_columns(line: bytes) -> str | None:
 
 
 _QUOTED = re.compile(r"""\"(?>(?:[^"\\]|\\.)*)(?:"|\Z)|'(?>(?:[^'\\]|\\.)*)(?:'|\Z)""", re.DOTALL)
-"""A quoted text, perhaps cut short. The patterns below are for lines with `"` in place of each."""
+"""A quoted text, perhaps cut short. The patterns below match lines in which `"` replaces each."""
 _KEY = re.compile(r'(?>(?:\[\s*)*)\{(?:\s*"\s*:|"\Z)')
-"""An object's first key, perhaps cut short: `{ "input":`. In Bash `{"ls","-a"}` is a command."""
+"""An object's first key, perhaps cut short: `{ "input":`. But `{"ls","-a"}` is a command in
+Bash."""
 _GROUP = re.compile(r"[;&]\s*\}")
-"""The end of a group of commands in Bash, whose first command may be called `x:`."""
+"""The end of a group of commands in Bash: a group whose first command is `"x":` looks like an
+object."""
 _OPENED = re.compile(r"[\[{][\[{\s]*+")
 """A line that has only opening brackets and blanks."""
 _LIST = re.compile(r'\[(?>(?:[\s\[\]{}:,"]|-?\d[\d.eE+-]*+|true|false|null)*)')
@@ -402,7 +406,7 @@ def readable(content: bytes) -> tuple[str, str | None]:
 
 
 def _repeated(text: str) -> str | None:
-    """Return the reason for refusing an object with a duplicate key: parsers use the last one."""
+    """Return the reason for refusing an object with a duplicate key, which parsers ignore."""
     for name in ("input", "cwd"):
         if text.count(f'"{name}"') > 1:
             pairs = json.loads(text, object_pairs_hook=list)  # includes the outermost object

@@ -135,8 +135,8 @@ class Destination:
 
     directory: str | Path
     compression: str | None = None
-    """The compression of the shards, one of `COMPRESSIONS`. None: that of an existing dataset; a
-    new dataset is not compressed."""
+    """The compression of the shards, one of `COMPRESSIONS`. None: an existing dataset keeps its
+    compression, a new one is not compressed."""
 
     def __post_init__(self) -> None:
         if self.compression not in (None, *COMPRESSIONS):
@@ -153,7 +153,7 @@ def _silent(progress: Progress) -> None:
 def progress_line() -> Callable[[Progress], None]:
     """Return a function that shows progress on one line, on a terminal or in a notebook.
 
-    A terminal's line is on standard error. Elsewhere nothing is shown.
+    On a terminal, the line is on standard error. Without a terminal or notebook nothing is shown.
     """
     if _is_notebook():
         rewrite = _notebook_line()
@@ -235,14 +235,14 @@ def generate(
     call to resume it. A larger `count` extends a dataset.
 
     The same arguments and system give the same bytes, with any `executor` and any number of
-    restarts. Volatile records have only the same number, input and arguments. Without an `executor`
-    processes of this machine do the work, one per processor.
+    restarts. In volatile records, only number, input and arguments are the same. Without an
+    `executor` processes of this machine do the work, one per processor.
 
     `settings` override those of the `drawing`: `seed`, `commands`, `policy` and the others.
     `system` is a name or file as in `open_sandbox`. `limits` apply to each execution (None:
     `LIMITS`, 2 seconds of wall time). `scoring` has the settings of scores. By default they are
     those of an existing dataset, and `USUAL` in a new dataset. `report` is called with the
-    progress. By default it is shown on standard error, on a terminal and in a notebook.
+    progress. By default the progress is shown if standard error is a terminal, and in a notebook.
 
     Errors before anything is written: UsageError, and those of `find_system`, `sample` and
     `open_sandbox`. Later errors: DatasetBusyError, DatasetMismatchError (which names the
@@ -272,10 +272,10 @@ def generate(
 
 
 def enlarged(count: int, found: int, wanted: int) -> int:
-    """Return a larger number of records to generate, so that `wanted` of them are of a given kind.
+    """Return how many records to generate in total, so that `wanted` of them are of a given kind.
 
-    Among the `count` records so far, `found` are of that kind. The number is that expected from
-    this share, plus 5% of the missing records.
+    Among the `count` records so far, `found` are of that kind. The result assumes that this share
+    remains the same, and adds 5% to the missing records.
     """
     return count + math.ceil(1.05 * (wanted - found) * count / max(found, 1))
 
@@ -328,7 +328,7 @@ def grammar_digest(
 ) -> str:
     """Return the SHA-256 of everything from which inputs are drawn.
 
-    That is productions, weights and system tokens, without comments and the layout of the files.
+    That is productions, weights and system tokens, but not comments and the layout of the files.
     `tokens` has the values of system tokens by start directory.
     """
     digest = hashlib.sha256()
@@ -361,13 +361,13 @@ def run(
     """Do the work of `generate` with a given plan: record the first `count` samples.
 
     `system` is the name or file of the plan's system, which must have the plan's digest. `notes`
-    are for a person, and reported first. Errors: those of `generate`, and UsageError if there are
-    fewer samples.
+    for the user are reported first. Errors: those of `generate`, and UsageError if there are fewer
+    samples.
     """
     if count < 1:
         raise UsageError(f"cannot generate {count} records", hint="give a count of at least 1")
     executor = executor or LocalExecutor()
-    with suppress(UnknownDatasetError):  # the store refuses to extend an older layout
+    with suppress(UnknownDatasetError):  # the store refuses to extend older records
         there = read_manifest(directory).plan
         compression = plan.compression or there.compression
         plan = replace(plan, record_schema=there.record_schema, compression=compression)
@@ -485,14 +485,13 @@ def add_scores(
 ) -> Summary:
     """Make a scored dataset in `directory` of the inputs of `source`, which has no scores.
 
-    The records are those that `generate` or the import would have made with this scoring, byte for
-    byte, except volatile ones. Every execution is repeated. Repeat an interrupted call to resume
-    it. `system` names the system if it was built from a file.
+    The records equal those that `generate` or the import would have made with this scoring, byte
+    for byte, except volatile ones. Every input is executed again. Repeat an interrupted call to
+    resume it. `system` names the system if it was built from a file.
 
-    Errors: UsageError if the source is not finished, was scored, or is a selection, whose record
-    numbers have gaps. UsageError is also raised for a `scoring` with a budget of 0.
-    DatasetMismatchError if another release made the source. The errors of `generate` are raised
-    too.
+    Errors: UsageError if the source is not finished, has scores, or is a selection (whose record
+    numbers have gaps). UsageError also for a `scoring` with a budget of 0. DatasetMismatchError if
+    another release made the source. The errors of `generate` are raised too.
     """
     manifest = finished_manifest(source)
     plan = manifest.plan

@@ -1,7 +1,7 @@
-"""Formats of `shioenv dataset import`: detection, and those that other packages add.
+"""Formats of `shioenv dataset import`: their detection, and formats that other packages add.
 
-Each is an entry point with the format's name: of the group `shioenv.importers`, or of
-`shioenv.readers` if its inputs are executed.
+A package adds a format by an entry point with the format's name. The group is `shioenv.readers` if
+the inputs are to be executed, else `shioenv.importers`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Importer(Protocol):
 
 
 def find_importer(name: str) -> Importer:
-    """Return the importer of a format.
+    """Return the importer for a format.
 
     Errors: UsageError for an unknown format. MissingExtraError if its package is not installed.
     """
@@ -76,7 +76,7 @@ def find_importer(name: str) -> Importer:
 
 
 def find_reader(name: str) -> Reader | None:
-    """Return the reader of inputs in a format; None for a format that an importer imports.
+    """Return the reader of inputs in a format; None if the format has an importer instead.
 
     Errors: those of `find_importer`.
     """
@@ -96,7 +96,7 @@ def _found(group: str, name: str) -> Any:
 
 
 def kind_of(source: str | Path) -> str:
-    """Detect the kind, of `KINDS`, of an import of a file or directory from its content.
+    """Detect which of `KINDS` a file or directory is, from its content.
 
     The kind `released` is never detected: it has to be requested. Errors: ImportFileError for a
     source of no kind, and for records of other packages.
@@ -154,7 +154,7 @@ def _may_hold_records(path: Path) -> bool:
 
 
 def numbered(path: Path) -> list[int | str]:
-    """Sort `x10` after `x9`."""
+    """Return a sort key with which `x10` comes after `x9`."""
     parts = re.split(r"([0-9]+)", f"a{path.name}")
     return [int(part) if place % 2 else part for place, part in enumerate(parts)]
 

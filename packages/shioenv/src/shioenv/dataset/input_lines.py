@@ -46,8 +46,8 @@ class Rejection:
 
 
 MOST_REJECTED = 1_000_000
-"""Maximum number of lines that an import may leave out; with more it fails. A hostile file may have
-a gigabyte of lines."""
+"""Maximum number of lines that an import may leave out; with more it fails. The limit is for
+hostile files, which may have a gigabyte of lines."""
 
 
 def reasons(rejected: Iterable[Rejection]) -> dict[str, int]:
@@ -79,8 +79,8 @@ def read_lines(
     `pass_on` is first called with each line's original bytes.
 
     Errors: ImportFileError if the file cannot be read, is no regular file, or is no text. A file is
-    no text if it begins like another kind of file. Nor is it if over a tenth of its first mebibyte
-    is control characters or not UTF-8.
+    no text if it begins like another kind of file. It is also none if over a tenth of its first
+    mebibyte is control characters or not UTF-8.
     """
     size = foreign = 0
     try:
@@ -124,7 +124,7 @@ _BEGINNINGS = {
 }
 """Beginnings of files that are no lists of inputs, though some of their lines may look like inputs.
 
-No input matches: `BZh=9`, `PAR1=x` and `<html.txt sort` are Bash.
+The patterns match no valid input: `BZh=9`, `PAR1=x` and `<html.txt sort` are Bash.
 """
 _KNOWN = [(re.compile(sign, re.DOTALL), kind) for sign, kind in _BEGINNINGS.items()]
 _OF_TWO_BYTES = {
@@ -161,7 +161,7 @@ def _refuse_known(path: str | Path, begin: bytes) -> None:
 
 
 def _refuse_one_line(path: str | Path, line: bytes) -> None:
-    """Raise ImportFileError for a file that is one line because its lines end in CR alone."""
+    """Raise ImportFileError for a file that seems to be one line because lines end in CR."""
     if not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
         raise ImportFileError(
             f"{path}: lines end in CR without LF",

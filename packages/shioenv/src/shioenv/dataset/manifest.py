@@ -42,9 +42,9 @@ SCHEMA_VERSION = 7
 READ = (4, 5, 6, SCHEMA_VERSION)
 """Supported versions of manifests.
 
-In version 4 a missing `estimator` is the paper's. Before version 6 `session_length` is named
-`history`, and limits have a separate key for the sandbox `inside` a microVM. Versions before 7 have
-no user-supplied grammars, and no merged and no split datasets.
+In version 4 a missing `estimator` means the paper's. Before version 6 `session_length` is named
+`history`, and limits have a separate key, `inside`, for the sandbox inside a microVM. Before
+version 7 there are no user-supplied grammars, and no merged or split datasets.
 """
 
 MANIFEST = "manifest.json"
@@ -75,14 +75,14 @@ class Plan:
 
     drawing: Drawing
     """The complete sampling settings: the policy's label, all commands and all start directories.
-    If the inputs were not sampled, `sampler` names their author."""
+    If the inputs were not sampled, `sampler` names their source."""
     scoring: Scoring | None
     """The scoring settings; None if unknown."""
     system: str
     """The system's name; "" if unknown."""
     system_digest: str
-    """The system's digest; on systems with equal digests the same inputs have the same behavior. ""
-    if unknown."""
+    """The system's digest; "" if unknown. On systems with equal digests, the same inputs have the
+    same behavior."""
     packages: Mapping[str, str] = field(default_factory=dict)
     """Versions of the system's packages. The digest determines them, so they are never compared."""
     grammar_digest: str
@@ -98,9 +98,9 @@ class Plan:
     origin: Mapping[str, Any] | None = None
     """The origin of the inputs; None if a sampler of this package drew them.
 
-    `kind` is one of `ORIGINS`. `filter` is a selection from a parent, or a part of a split; `merge`
-    combines several datasets. `commands` is a list of inputs, `records` an export without its
-    manifest, `released` records of the paper's authors.
+    `kind` is one of `ORIGINS`. `filter` is a selection from another dataset, or a part of a split
+    one; `merge` combines several datasets. `commands` is a list of inputs, `records` an export
+    without its manifest, `released` records of the paper's authors.
     """
 
     def __post_init__(self) -> None:
@@ -148,7 +148,7 @@ class Plan:
 
         Errors for an invalid document: KeyError, TypeError, ValueError, LimitsError, UsageError.
         """
-        beside = ("commands", "own_grammars")  # which are under `grammar`
+        beside = ("commands", "own_grammars")  # which the manifest has under `grammar`
         names = [item.name for item in fields(Drawing) if item.name not in beside]
         grammar = _part(document["grammar"], _Grammar, "$.grammar")
         if "history" in document:
@@ -193,10 +193,10 @@ class Plan:
 
 
 def refuse_older_records(directory: str | Path, plan: Plan) -> None:
-    """Raise DatasetMismatchError if the records have a version that is no longer written.
+    """Raise DatasetMismatchError if the records have an older version, so that none can be added.
 
-    A new record would have the old version number with the contents of this version. The versions
-    differ in file contents, in moves after a history, and in the `cd` before the rows.
+    A new record would have the old version number, but the contents of the current version. The
+    versions differ in file contents, in moves after a history, and in the `cd` before the rows.
     """
     if plan.record_schema != RECORD_SCHEMA_VERSION:
         versions = f"{plan.record_schema} in the dataset, {RECORD_SCHEMA_VERSION} requested"
@@ -211,19 +211,19 @@ class Shard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """One finished file of records."""
 
     file: str
-    """Relative to the dataset's directory: `data/00000.ndjson`, or `data/00000.ndjson.zst`."""
+    """Path relative to the dataset's directory: `data/00000.ndjson`, or `data/00000.ndjson.zst`."""
     records: Count
     sha256: str
     """The SHA-256 of the lines, whether the file is compressed or not."""
     inputs_sha256: str
-    """The SHA-256 of each record's number, input and arguments: equal in every run, even if records
-    are volatile."""
+    """The SHA-256 of the numbers, inputs and arguments of the records. It is the same in every run,
+    even if records are volatile."""
     volatile: Count
-    """Volatile records."""
+    """Number of volatile records."""
     executions: Count
     """Number of executions for the scores of the records."""
     repeated: dict[str, Count] = {}
-    """Rows of sessions whose histories ran again for a run of theirs, by reason."""
+    """Number of rows for which the history had to be run again, by reason."""
 
     @property
     def number(self) -> int:
@@ -236,7 +236,7 @@ class ContextFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     cwd: str
     file: str
-    """Relative to the dataset's directory: `contexts/00000.json`."""
+    """Path relative to the dataset's directory: `contexts/00000.json`."""
     sha256: str
     """The SHA-256 of the file."""
 
@@ -268,7 +268,7 @@ class _Filtered(Struct):
 
 
 def inputs_line(session_id: int, text: str, input_args: Sequence[str]) -> bytes:
-    """Return the bytes of one record that a shard's `inputs_sha256` covers."""
+    """Return the bytes of a record that enter its shard's `inputs_sha256`."""
     document = [session_id, text, input_args]
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
@@ -300,7 +300,7 @@ class Tally:
     ) -> None:
         """Count a record, given as its line; its input is counted by `input`.
 
-        `repeated` holds the reason if it is of a row whose history ran again.
+        `repeated` has the reason if the record is that of a row whose history had to be run again.
         """
         self._whole.update(content)
         self.records += 1
@@ -327,8 +327,8 @@ class Manifest:
     count: int
     """The requested number of records."""
     kernels: tuple[str, ...]
-    """Releases of the hosts' kernels under which records were made, which `uname -r` and others
-    print."""
+    """Releases of the host kernels under which records were made; `uname -r`, for example, prints
+    them."""
     layers: tuple[str, ...] = ()
     """The storage of the overlay's lower layer on each host, as described by `layer_of`."""
     contexts: tuple[ContextFile, ...] = ()
@@ -337,8 +337,8 @@ class Manifest:
     shards: tuple[Shard, ...] = ()
     """The finished shards, in order."""
     repaired: tuple[Mapping[str, Any], ...] = ()
-    """Shards recreated with other bytes, which only volatile records may cause. Each has the keys
-    `file`, `was_sha256`, `volatile`."""
+    """Shards that were recreated with other bytes, for which only volatile records can be the
+    reason. Each has the keys `file`, `was_sha256`, `volatile`."""
 
     def __repr__(self) -> str:
         facts = {"records": self.records, "count": self.count, "system": self.plan.system}
@@ -512,7 +512,7 @@ def shard_file(number: int, compression: str | None = None) -> str:
 
 
 def _part(value: Any, kind: Any, place: str = "$") -> Any:
-    """Convert a part of a manifest to `kind`. Errors: ValueError with the place."""
+    """Convert a part of a manifest to `kind`. Errors: ValueError that names `place`."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -538,7 +538,7 @@ def _origin(value: Any) -> Mapping[str, Any] | None:
 
 
 def _scoring_json(scoring: Scoring | None) -> dict[str, Any]:
-    """Return the keys of a manifest about scores; target and process budget only if given."""
+    """Return a manifest's keys about scores; target and process budget only if they are set."""
     if scoring is None:
         return {"budget": 0, "noise_runs": 0}
     names = ("budget", "noise_runs", "estimator")

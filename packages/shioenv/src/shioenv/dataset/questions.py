@@ -30,7 +30,7 @@ class Question:
     cwd: str | None = None
     """The start directory; None: the system's first one."""
     kind: str | None = None
-    """The kind of person or place that the input comes from, as named in its file."""
+    """The kind of source of the input (persons, a place), as named in its file."""
     steps: str = "single"
     """One of `STEPS`."""
     history: tuple[str, ...] = ()
@@ -83,10 +83,10 @@ def read_questions(inputs: str | Path) -> list[Question]:
     `id`, `cwd`, `kind`, `steps` and `history`. Empty lines and lines that begin with `#` are
     skipped.
 
-    Without `steps` in the file, it is `single` for one command without operator, redirection or
-    substitution, and `multi` for anything else. Errors: SuiteError for a file that cannot be read
-    or has no inputs, and for a line that is no input. SuiteError for two inputs with one id.
-    UsageError for a name such as `public-x` that is no file.
+    If the file has no `steps`, they are `single` for one command without operator, redirection or
+    substitution, else `multi`. Errors: SuiteError for a file that cannot be read or has no inputs,
+    and for a line that is no input. SuiteError for two inputs with one id. UsageError for a name
+    such as `public-x` that is no file.
     """
     questions = list(_read(inputs))
     if not questions:
@@ -119,7 +119,7 @@ def _read(inputs: str | Path) -> Iterator[Question]:
 
 def _lines(path: Any, name: str) -> list[str]:
     try:
-        own = not isinstance(path, Path)  # in an archive that holds the package
+        own = not isinstance(path, Path)  # packaged in an archive
         content = path.read_bytes() if own else read_regular(path, LARGEST_LIST)
         return lines_of(content.decode("utf-8-sig"))
     except OSError as error:

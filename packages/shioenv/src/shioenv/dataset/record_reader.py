@@ -1,6 +1,6 @@
-"""Readers of a dataset's directory: its records in order, and the contexts of patches.
+"""Readers of a dataset's directory: its records in order, and the contexts to which patches apply.
 
-Each start directory has a file with the context to which its patches apply.
+Each start directory has a file with one context.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def read_records(
 
 
 def count_unfinished(directory: str | Path) -> int:
-    """Return the number of finished records outside finished shards. Errors: as `read_records`."""
+    """Return the number of finished records outside finished shards. Errors: see `read_records`."""
     directory = Path(directory)
     journals = _journals(directory, read_manifest(directory).shards)
     return sum(1 for journal in journals.items() for _ in _kept(*journal))
@@ -76,7 +76,7 @@ def _records(
 
 
 def _kept(number: int, path: Path) -> Iterator[Record]:
-    """Yield the records in a shard's journal by number; of duplicates the later one."""
+    """Yield the records in a shard's journal by number; if one occurs twice, the later one."""
     found: dict[int, Record] = {}
     try:
         for line in sound_lines(path):
@@ -85,7 +85,7 @@ def _kept(number: int, path: Path) -> Iterator[Record]:
                 if record.session_id // SHARD_RECORDS == number:
                     found[record.session_id] = record
     except FileNotFoundError:
-        return  # its shard is finished now
+        return  # the shard has been finished meanwhile
     except OSError as error:
         raise _corrupt(f"{path} cannot be read: {error.strerror}") from None
     for _, record in sorted(found.items()):

@@ -25,7 +25,7 @@ from shioenv.synthesis.traces import Sample
 
 
 class Wanted(NamedTuple):
-    """A sample on its way to an executor: the parts that determine its record, in few bytes."""
+    """A sample as sent to an executor: only the parts that determine its record, in few bytes."""
 
     input_args: list[str]
     cwd: str
@@ -50,14 +50,14 @@ class Wanted(NamedTuple):
 
 
 class WantedSession(NamedTuple):
-    """Samples of one session, which resident shells run one after the other."""
+    """Samples of one session, to be run one after the other in resident shells."""
 
     rows: list[tuple[int, Wanted]]
-    """Each sample with its number; the history of each holds the ones before it."""
+    """Each sample with its number. The history of each contains the samples before it."""
 
     @property
     def texts(self) -> list[str]:
-        """Every row of the session's shell, those that are not wanted included."""
+        """Every row of the session's shell, including rows that need not be recorded."""
         last = self.rows[-1][1]
         return [*last.history, last.session.body]
 
@@ -72,7 +72,7 @@ RecordAnswer: TypeAlias = list[Line] | Context
 
 
 def in_sessions(tasks: Iterable[tuple[int, Wanted]]) -> Iterator[tuple[int, RecordTask]]:
-    """Join consecutive samples of one session to one task, which has the number of its first."""
+    """Join consecutive samples of one session to one task, numbered like the first of them."""
     rows: list[tuple[int, Wanted]] = []
     for number, wanted in tasks:
         if rows and not _continues(rows[-1][1], wanted):
@@ -119,7 +119,7 @@ class Recording:
             passes.close()
 
     def _line(self, lane: Lane, number: int, wanted: Wanted, runner: Executing) -> Line:
-        """Return the line of a sample that this runner executes for the lane."""
+        """Execute a sample with this runner, and return its record's line."""
         cache = lane.cache
         lane.effort = effort = Effort()
         if cache is not None:
@@ -148,7 +148,7 @@ class Recording:
 
 
 def recording(plan: Plan, system: str) -> NumberedJob[RecordTask, RecordAnswer]:
-    """Return the job that makes records and contexts of a plan on its system, by name or file."""
+    """Return the job that makes a plan's records and contexts. `system` is a name or file."""
     return NumberedJob(
         Recording(
             plan.drawing.sampler,

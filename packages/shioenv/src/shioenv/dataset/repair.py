@@ -1,9 +1,10 @@
 """Regenerate damaged or lost shards from the manifest.
 
-Inputs are drawn again with the seed. Their digest shows whether system, grammars and version still
-produce the same inputs. Records that are not volatile are reproduced byte for byte, as the shard's
-SHA-256 proves. The old lines of volatile records are kept if they survived. Lost volatile records
-may differ; the manifest then notes that. No other reason for different bytes is accepted.
+Inputs are drawn again with the seed. A digest of the inputs shows whether system, grammars and
+version still produce the same ones. Records that are not volatile are reproduced byte for byte, as
+the shard's SHA-256 proves. The old lines of volatile records are kept if they survived. Lost
+volatile records may differ from the new ones; then the manifest says so. No other reason for
+different bytes is accepted.
 
 The store treats a damaged shard like a lost one. This module chooses the lines of the new shard.
 """
@@ -40,7 +41,7 @@ Samples = Callable[[int], Iterator[Sample]]
 """A function that returns the first samples of a stream, given their number."""
 
 _GIVEN = ("input", "input_args", "cwd", "system", "sampler")
-"""Fields of a record that are known before its execution."""
+"""Fields of a record that are known before its input is executed."""
 
 INSTEAD = {
     "commands": "import the same list again: shioenv dataset import SRC --out DIR",
@@ -57,15 +58,16 @@ class Repaired:
     """One recreated file: a shard, or a context (whose counts are 0)."""
 
     file: str
-    """Relative to the dataset's directory."""
+    """Path relative to the dataset's directory."""
     was: str
     """The file's damage: `gone` or `changed`."""
     identical: bool
     """Whether the new bytes match the manifest."""
     volatile: int
-    """Volatile records in the shard."""
+    """Number of volatile records in the shard."""
     salvaged: int
-    """Records that differed, and were recovered from the rest of the file."""
+    """Number of records that differed from the new ones, and were taken from what was left of the
+    file."""
     differing: dict[int, tuple[str, ...]]
     """The fields in which a written record differs from the one still in the file, by number."""
 
@@ -87,11 +89,11 @@ def repair(
 
     `system` names the system if it was built from a file. `policy` is the policy's file if a policy
     drew the inputs. `own_grammars` is the directory of own grammars if the inputs were drawn from
-    such. `executor` is that of `generate`.
+    such grammars. `executor` is as for `generate`.
 
     Errors: RepairError for a dataset that was not generated, or for unexplained differences.
     UsageError if the inputs were drawn from own grammars, and their directory is not given.
-    DatasetCorruptError for other inputs or contexts than the manifest describes.
+    DatasetCorruptError if inputs or contexts differ from those that the manifest describes.
     DatasetMismatchError if system, grammars or version differ. UnknownDatasetError,
     DatasetBusyError, DatasetStorageError, those of `find_system` and of opening a sandbox. After an
     error only the files that were finished before are changed.
@@ -232,7 +234,7 @@ def _best(shard: Shard, path: Path, new: list[Record], left: Mapping[int, Record
     if survived < shard.volatile or any(r.volatile and r.session_id not in old for r in new):
         return kept
     if survived and all(old.get(record.session_id) == record for record in kept):
-        return new  # all records of the file are valid, so a volatile one was changed
+        return new  # all records in the file are valid, so a volatile one had been altered
     raise RepairError(
         f"{path}: the new bytes differ from the manifest, although no volatile record was lost",
         hint="check whether inputs behave differently here: shioenv dataset verify --replay 50",

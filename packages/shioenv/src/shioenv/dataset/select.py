@@ -60,7 +60,7 @@ class Selection:
                 raise UsageError(f"{code} is not an exit code", hint="exit codes are 0 to 255")
 
     def keeps(self, record: Record) -> bool:
-        """Whether a record meets the bounds, apart from `count`."""
+        """Whether a record meets the bounds other than `count`."""
         score = record.irreducibility_strict if self.strict else record.irreducibility
         return (
             _within(score, self.min_irreducibility, self.max_irreducibility)
@@ -102,7 +102,7 @@ def select(
     The lines are those of the source, `session_id` included, so that a record can be found in the
     source (and executed again). The manifest contains the source's plan, the digest of the source's
     manifest, and the selection. The same source and selection give the same bytes. `report` is
-    called with the number of records read and in all.
+    called with the number of records read so far, and the total.
 
     Errors: UsageError if no record is selected, a command of the selection has no record, or the
     source is not finished. DatasetCorruptError if a shard differs from the manifest.

@@ -47,7 +47,7 @@ class Shares:
             )
 
     def part_of(self, group: str, seed: int) -> str:
-        """Return the part of a group, which only the group and the seed determine."""
+        """Return the part of a group. It depends only on the group and the seed."""
         digest = hashlib.sha256(f"{seed}\0{group}".encode("utf-8", "surrogatepass")).digest()
         place = int.from_bytes(digest[:8]) / 2**64
         if place < self.test:
@@ -71,10 +71,10 @@ def split(
     """Make a directory of datasets, `train`, `test` and perhaps `validation`, of all records.
 
     Records of one group (`group_of`) go into one part. Only the seed and the group determine the
-    part: a longer dataset of the same inputs keeps its parts. So the shares apply to groups, and
-    approximately to records. Records stay as they are, numbers included, and each part is a
-    selection of `source`. The manifests are returned by part. `report` is called with the number of
-    records read and in all.
+    part: if the dataset is extended, its records remain in their parts. So the shares apply to
+    groups, and only approximately to records. Records are not changed, not even their numbers, and
+    each part is a selection of `source`. The manifests are returned by part. `report` is called
+    with the number of records read so far, and the total.
 
     Errors: UsageError if a part would be empty, or the source is not finished. The errors of
     `select` are raised too.
@@ -106,7 +106,7 @@ def split(
 
 
 def group_of(record: Record) -> str:
-    """Return the group of a record, which is that of its input (`group_of_input`).
+    """Return the group of a record: `group_of_input` of its input.
 
     A record with a history is in the group of the first input of its session, so that a session
     stays together.
@@ -118,7 +118,7 @@ def group_of_input(typed: str) -> str:
     """Return the group of an input: numbers, names and the order of words make no difference.
 
     It is the set of words of the normal form, with bundled letters separated. Inputs without a
-    normal form are one group only if they differ in nothing but numbers.
+    normal form are in one group only if they differ in nothing but numbers.
     """
     form = normal(typed)
     if form is None:

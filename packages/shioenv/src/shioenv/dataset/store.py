@@ -3,8 +3,8 @@
 `data/00000.ndjson` has exactly 1,000 records; only the last shard may be short. Until a shard is
 full its records are in `data/00000.journal`, in the order in which they were finished. The records
 of a full shard are written in order to a temporary file. The file is renamed to the shard's name,
-then the manifest lists the shard, then the journal is removed. After a kill at any point, the next
-run finds a complete journal.
+then the manifest lists the shard, then the journal is removed. If the process is killed at any
+point, the next run finds a complete journal or shard.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Store:
 
     `accept` is called with every sample of the stream in order, and returns whether it still has to
     be executed. `append` stores finished records in any order; they survive this process. `report`
-    is called with notes for a person. `kernel` is the release under which records are made; None
-    notes none. With `remake` a shard that differs from the manifest counts as gone. Errors:
-    DatasetBusyError, DatasetMismatchError, DatasetCorruptError, DatasetStorageError.
+    is called with notes for the user. `kernel` is the kernel release under which records are made;
+    None: it is not noted. With `remake`, a shard that differs from the manifest is recreated.
+    Errors: DatasetBusyError, DatasetMismatchError, DatasetCorruptError, DatasetStorageError.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Store:
         return missing
 
     def append(self, line: Line) -> None:
-        """Store a finished record; an existing record stays as it is."""
+        """Store a finished record. An existing record is not replaced."""
         number = line.session_id // SHARD_RECORDS
         if self._finished(number):
             return
@@ -136,10 +136,9 @@ class Store:
         self._seal_if_whole(number)
 
     def missing_contexts(self) -> Iterator[tuple[int, str]]:
-        """Yield start directories with missing or damaged contexts, as tasks in addition to
-        samples.
+        """Yield the tasks of start directories whose context is missing or damaged.
 
-        Each has a number below 0, which distinguishes it from the number of a sample.
+        Each has a number below 0, which distinguishes it from the task of a sample.
         """
         for number, cwd in enumerate(self.manifest.plan.drawing.start_directories):
             kept = self._contexts.get(cwd)
@@ -250,7 +249,7 @@ class Store:
     def _refuse_emptied(self, manifest: Manifest) -> None:
         """Raise DatasetCorruptError if all listed shards are missing.
 
-        Then their directory is missing: it is not mounted, or not copied yet.
+        Their directory is then probably not mounted, or not copied yet.
         """
         files = [self.directory / shard.file for shard in manifest.shards]
         if files and not any(map(Path.exists, files)):
@@ -273,7 +272,7 @@ class Store:
         if digest == shard.sha256:
             return True
         if self._remake or _journal_path(self._data, shard.number).exists():
-            return False  # a journal: the shard was recreated, but the manifest not yet written
+            return False  # a run recreated the shard, but did not write the manifest yet
         again = f"remove {path} and import the same list again, or choose another directory"
         raise DatasetCorruptError(
             f"{path} was changed: its SHA-256 is {digest}, but {shard.sha256} in the manifest",
@@ -416,10 +415,11 @@ class _Kept(NamedTuple):
     volatile: bool
     executions: int
     inputs: bytes | None
-    """None for a record of this run. For a record that was in the journal before: the digest of its
-    input, which is compared with the stream."""
+    """For a record that was in the journal when the run started: a digest of its input, to be
+    compared with the stream. None for a record of this run."""
     repeated: tuple[str, ...] = ()
-    """The reason if the history ran again; unknown for a record that was in the journal."""
+    """The reason if the history had to be run again; unknown for a record that was in the
+    journal."""
 
 
 def _journal_path(data: Path, number: int) -> Path:

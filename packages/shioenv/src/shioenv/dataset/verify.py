@@ -1,4 +1,4 @@
-"""Check a dataset: its files against its manifest, each record against the rules, and by replay.
+"""Check a dataset: files against the manifest, records against rules, and records by execution.
 
 `verify` reports every problem that can be found without executing. `replay` executes some records
 again.
@@ -81,7 +81,7 @@ _OF_SCORES: Mapping[str, Any] = {
     "exact": False,
     "n_executions": 0,
 }
-"""The score fields, with their values in a record that was not scored."""
+"""The fields of scores, with their values in a record without a score."""
 _LIMITS = tuple(item.name for item in fields(Limits))
 
 
@@ -90,7 +90,7 @@ class Problem:
     """A problem and its place."""
 
     file: str
-    """Relative to the dataset's directory."""
+    """Path relative to the dataset's directory."""
     line: int | None
     """The line, from 1; None for a problem of the whole file."""
     message: str
@@ -116,9 +116,9 @@ class Verified:
 
     directory: str
     records: int
-    """Records that were read."""
+    """Number of records that were read."""
     shards: int
-    """Shards that the manifest lists."""
+    """Number of shards that the manifest lists."""
     damaged: tuple[str, ...]
     """Files of shards that differ from the manifest, or that cannot be read."""
     problems: tuple[Problem, ...]
@@ -156,7 +156,7 @@ def verify(
 
 
 def _grouped(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Return the problems, those of records grouped if they differ only in numbers and texts."""
+    """Return the problems, with those combined that differ only in numbers and texts."""
     kinds: dict[str, Problem] = {}
     for problem in problems:
         key = _VARYING.sub("#", problem.message) if problem.line else str(problem)
@@ -298,13 +298,14 @@ def record_problems(
     """Yield the contradictions in a record, one message each.
 
     With `scoring`, the record is also checked against these settings. With a `target_se` or a
-    `process_budget` a score need not be exact if the budget covers all sub-inputs. This package did
-    not compute the scores of records that it has not `executed`, so only their range is checked.
+    `process_budget`, a score may be inexact even if the budget covers all sub-inputs. If this
+    package has not `executed` the record, it did not compute the scores, so only their range is
+    checked.
     """
     yield from _input_problems(record)
     yield from _behavior_problems(record)
     if executed:
-        # older versions did not store the channels of a truncated output
+        # older versions did not store stdout and stderr of a truncated output
         may_be_missing = record.volatile or record.output_truncated
         if (record.stdout is None) != (record.stderr is None) or (
             record.stdout is None and not may_be_missing
@@ -437,7 +438,8 @@ def _necessary(record: Record) -> float | None:
 def _is_effect(effect: Effect) -> bool:
     """Whether an effect is valid.
 
-    It has a channel exactly if leave-one-out is true, and a contribution of -1 to 1 or none.
+    A valid effect has a channel exactly if `leave_one_out` is true, and a contribution of -1 to 1
+    or None.
     """
     return effect.channel in ([*Channel] if effect.leave_one_out else [None]) and (
         effect.contribution is None or -1 <= effect.contribution <= 1
@@ -474,9 +476,9 @@ class Replayed:
     """The findings of `replay`."""
 
     replayed: int
-    """Records executed again."""
+    """Number of records executed again."""
     volatile: int
-    """Volatile records among them, which may differ."""
+    """Number of volatile records among these; they may differ."""
     differing: tuple[Otherwise, ...]
     """Records that are not volatile and were not byte-identical."""
     made_on: str

@@ -1,8 +1,9 @@
 """A writer of datasets, for short tasks that need not survive an interruption.
 
-Records are added in order. The README next to them lets the Hugging Face library open the records.
-Its header lists the record files and the types of all fields. Without the header the library would
-read each JSON file as records, and would guess the types of a field from the first shard.
+Records are added in order. A README in the directory lets the Hugging Face library open the
+records. The README's header lists the record files and the types of all fields. Without this
+header, the library would take every JSON file for records, and would guess the type of a field from
+the first shard.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class ShardWriter:
 
     @property
     def written(self) -> int:
-        """Records added so far."""
+        """Number of records added so far."""
         return self._manifest.records + len(self._pending)
 
     def add(self, record: Record) -> None:
@@ -146,8 +147,8 @@ def data_files(paths: Mapping[str, str]) -> Iterator[str]:
 def _features(plan: Plan) -> Iterator[str]:
     """Yield the lines of a header with the type of each field.
 
-    There are none for older records: in their `content_digests` file names are keys, for which the
-    library has no type.
+    For older records no line is returned: in their `content_digests` file names are keys, and the
+    library has no type for that.
     """
     if plan.record_schema == SCHEMA_VERSION:
         yield "dataset_info:"
@@ -158,7 +159,7 @@ def _features(plan: Plan) -> Iterator[str]:
 def _fields(kind: Any, executed: bool, indent: str) -> Iterator[str]:
     absent = {field.name for field in structs.fields(kind.cls) if field.default is UNSET}
     for field in kind.fields:
-        if executed or field.name not in absent:  # released records lack them
+        if executed or field.name not in absent:  # records of a released dataset lack these fields
             yield f"{indent}- name: {field.name}"
             yield from _type(field.type, executed, f"{indent}  ", "dtype")
 

@@ -15,7 +15,7 @@ from shioenv.domain.runner import Answer
 from shioenv.errors import Abstained, AnswerError, PatchError, nearest
 
 FLAGS = ("timed_out", "output_truncated", "patch_truncated", "volatile")
-"""Flags of a behavior. A flag is written only where it is true."""
+"""Flags of a behavior. A flag is written only if it is true."""
 
 _ALWAYS = ("exit_code", "output", "context_patch")
 _WHERE_SET = ("output_b64", "content_digests", *FLAGS)
@@ -40,8 +40,8 @@ def behavior_of(document: Mapping[str, Any]) -> Behavior:
     """Parse the behavior in a JSON object.
 
     Defaults: 0 for `exit_code`, empty for `output` (or `output_b64`) and `context_patch`. The patch
-    is a list, or the text of one. Only these keys, `content_digests` and `FLAGS` are used. Errors:
-    AnswerError, with the fields parsed so far (`received`) if the output is valid.
+    is a list, or the text of one. Besides these keys, only `content_digests` and `FLAGS` are used.
+    Errors: AnswerError, with the fields parsed so far (`received`) if the output is valid.
     """
     try:
         output = _output(document)
@@ -79,7 +79,7 @@ def _output(document: Mapping[str, Any]) -> bytes:
 
 
 def _meant(name: str) -> str | None:
-    """Return the key of `SAID` that a misspelt key means (`exitCode`, `outptu`), or None."""
+    """Return the key of `SAID` that a misspelt key stands for (`exitCode`, `outptu`), or None."""
     plain = {each.replace("_", ""): each for each in SAID}
     found = nearest(re.sub(r"[\W_]", "", name).lower(), plain, cutoff=0.8)
     return None if found is None else plain[found]

@@ -50,9 +50,8 @@ class Behavior:
     volatile: bool = False
     """Whether another run of the same input may have a different result."""
     shell_state_known: bool = True
-    """Whether the shell's dump was readable: the shell may die first, or the dump be invalid.
-
-    If not, the patch lacks all changes of the shell's internal state."""
+    """Whether the shell's state could be read at its end. It cannot if the shell is killed before,
+    or if its dump is invalid. Then the patch lacks all changes of the shell's internal state."""
     died_by_signal: int | None = None
     """The signal that killed the shell itself, else None."""
     processes: int = field(default=0, compare=False)
@@ -63,15 +62,16 @@ class Behavior:
     inodes: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
     """The inode numbers of the files that the run added or changed, by their names in `fs`.
 
-    Empty if they were not collected. They distinguish a moved file from a copied one after a
-    history, and are not part of the result.
+    Empty if they were not collected. They distinguish a moved file from a copied one if the input
+    follows a history. They are not part of the result.
     """
     directories: Mapping[str, Mapping[str, Any]] = field(
         default_factory=dict, compare=False, repr=False
     )
-    """Size, links and time of the directories whose entries changed, by their names in `fs`.
+    """Size, link count and time of directories in which an entry was added or removed, by name.
 
-    The patch leaves them out. After a history they belong to a directory that the history removed.
+    They are not in the patch. They are used for a directory that a history removes and the input
+    creates again.
     """
 
     def __repr__(self) -> str:

@@ -38,7 +38,7 @@ FIELDS = (
 
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-"""The values of `FileEntry.month`; strftime would depend on the current locale."""
+"""The values of `FileEntry.month`. They are listed here because strftime depends on the locale."""
 
 OF_DATE = ("month", "day", "year", "time")
 """The attributes of a file that give its modification time."""
@@ -56,7 +56,7 @@ KEPT = ("perms", "owner", "group", "size", *OF_DATE)
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file as `ls -l` describes it: the attributes of Appendix B, and a link's target.
+    """One file as `ls -l` describes it: the attributes of Appendix B, and a symbolic link's target.
 
     `perms` is ten characters (`drwxrwxr-x`), `size` bytes, `month` `Jan` to `Dec`, `time` `HH:MM`
     (UTC). A device's size is 0.
@@ -74,7 +74,7 @@ class FileEntry:
     target: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry as in `fs`, with `target` only for a link."""
+        """Return the entry as in `fs`; only symbolic links have `target`."""
         values = ((name, getattr(self, name)) for name in self.__slots__)
         return {name: value for name, value in values if value is not None}
 
@@ -131,7 +131,7 @@ class Context:
 
     @classmethod
     def from_json(cls, text: str) -> Context:
-        """Parse a context written by `to_json`. ContextError if the text is no context."""
+        """Parse a context written by `to_json`. Errors: ContextError if the text is no context."""
         try:
             document = parse_json(text)
         except ValueError as error:
@@ -163,7 +163,7 @@ def unescape(token: str) -> str:
 
 
 def pointer(*keys: str) -> str:
-    """Build the pointer to the value at these keys; "", the whole document, for no keys."""
+    """Build the pointer to the value at these keys; without keys "", the whole document."""
     return "".join(f"/{escape(key)}" for key in keys)
 
 

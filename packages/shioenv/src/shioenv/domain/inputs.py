@@ -1,8 +1,8 @@
 """Shell inputs: their arguments, segments and sub-inputs, and sessions of inputs.
 
 A list of arguments must remain valid shell input if any of its members are removed. So bundled
-short options are separate arguments with marks (Appendix A). For example, `-l<ns>`, `<ns>a<ns>`,
-`<ns>T 32` is `-laT 32`. The list remains meaningful without its first or second member.
+short options are separate arguments, and no-space marks join them (Appendix A). For example,
+`-l<ns>`, `<ns>a<ns>`, `<ns>T 32` is written `-laT 32`, and without its first member `-aT 32`.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Argument:
     def marked(self) -> str:
         r"""The text with its marks, as in `input_args`: `-l<ns>`, `<ns>T 32`.
 
-        A literal `<ns>` inside the text is written `<\ns>` (and `<\ns>` as `<\\ns>`, and so on), so
-        that `parse` restores the argument.
+        So that `parse` restores the argument, a literal `<ns>` inside the text is written `<\ns>`
+        (and `<\ns>` as `<\\ns>`, and so on).
         """
         text = _LITERAL.sub(r"<\\\1ns>", self.text) if "<" in self.text else self.text
         left, right = MARK * self.joins_left, MARK * self.joins_right
@@ -51,7 +51,7 @@ class Argument:
 
     @classmethod
     def parse(cls, marked: str) -> Argument:
-        """Parse an argument written as in `marked`; InputError for marks without text."""
+        """Parse an argument written like `marked`. Errors: InputError for marks without text."""
         joins_left = marked.startswith(MARK)
         text = marked[len(MARK) :] if joins_left else marked
         joins_right = text.endswith(MARK)
@@ -64,10 +64,10 @@ class Argument:
 def join(arguments: Iterable[Argument]) -> str:
     """Join arguments into one line.
 
-    Two neighbours that both mark their shared border are joined without a blank; all others are
-    separated by one blank. An argument that continues a bundle whose beginning was removed gets its
-    dash back: `<ns>a` after an unmarked argument is ` -a`. Appendix A does not show this last rule;
-    we added it, because sub-inputs need it.
+    Two neighbours are joined without a blank if both have a mark at their common border. All others
+    are separated by one blank. An argument that continues a bundle whose beginning was removed gets
+    its dash back: `<ns>a` after an unmarked argument is ` -a`. This last rule is ours: Appendix A
+    does not have it, but sub-inputs need it.
     """
     parts: list[str] = []
     joinable = False
@@ -85,7 +85,7 @@ def join(arguments: Iterable[Argument]) -> str:
 def render(command: str, arguments: Sequence[Argument]) -> str:
     """Join a command and its arguments into one line by the rules of `join`.
 
-    The command token never joins: a first argument that continues a bundle gets its dash back.
+    The command is not part of a bundle: if the first argument continues one, it gets its dash back.
     """
     return join((Argument(command), *arguments))
 
@@ -166,9 +166,9 @@ class Input:
         r"""Create the input with these `input_args`.
 
         An operator is recognised only as a whole token: `-exec ls {} \;` contains none. A rare
-        redirection is one token with its target (`3>&-`). The token after another redirection is
-        its target. The first other token of a segment is its command. Errors: InputError for a
-        token without text.
+        redirection is one token with its target (`3>&-`). After any other redirection, the next
+        token is the target. The first other token of a segment is its command. Errors: InputError
+        for a token without text.
         """
         tokens = []
         wants_command, wants_target = True, False
@@ -248,7 +248,8 @@ class Input:
     def through(self, segment: int) -> Input:
         """Return the beginning of the input up to this segment's end, including its redirections.
 
-        For the last segment that is the whole input. InputError for a segment that does not exist.
+        For the last segment this is the whole input. Errors: InputError for a segment that does not
+        exist.
         """
         stop = self._span(segment)[1]
         last = segment == len(list(self.spans())) - 1
@@ -300,7 +301,8 @@ class Session:
 def published_input(cwd: str, text: str) -> str:
     """Return a record's `input` in the paper's form.
 
-    The shell starts in the directory, and the `cd` is not executed (D-27).
+    The form begins with a `cd` to the start directory. It is not executed: the shell starts there
+    (D-27).
     """
     return f"cd {shlex.quote(cwd)}; {text}"
 
@@ -317,8 +319,8 @@ def session_text(cwd: str, shell_input: Input) -> str:
 def without_start(text: str) -> tuple[str, str]:
     """Split an input into the start directory of its leading `cd` and the rest.
 
-    If `published_input` would spell the `cd` differently, the directory is "" and the input is
-    unchanged. An example is `cd ~; ls`, which differs from `cd '~'; ls`.
+    If `published_input` would write the `cd` differently, the directory is "" and the input is
+    unchanged. An example is `cd ~; ls`, which would be written `cd '~'; ls`.
     """
     match = _START.match(text)
     if match is not None:

@@ -1,7 +1,7 @@
 r"""Text encoding of file names and shell values, which are bytes.
 
 The encoding of names is reversible: undecodable bytes become `\xHH`, so a backslash is doubled.
-Values of variables are rarely decoded, so their backslashes stay single for readability.
+Values of variables are rarely decoded, so their backslashes are not doubled, for readability.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|\\)")
 
 
 def name_text(name: bytes) -> str:
-    r"""Encode a file name as UTF-8 text; undecodable bytes become `\xHH`, backslashes double."""
+    r"""Encode a file name as UTF-8. Undecodable bytes become `\xHH`, backslashes are doubled."""
     if name.isascii() and b"\\" not in name:
         return name.decode("ascii")
     return name.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
@@ -48,10 +48,10 @@ def file_key(path: bytes, start: bytes) -> str:
 
 
 def place_in_directory(name: bytes) -> int:
-    """Return the sort key of a name in the listing of its pristine directory.
+    """Return the sort key of a name when a directory of the pristine system is listed.
 
     The order is our choice. The sandbox creates files in the order of the first 8 bytes of their
-    names' SHA-256, little-endian (`native/around/tree.c`). A file system in memory lists the last
-    one first.
+    names' SHA-256, little-endian (`native/around/tree.c`). The directories are in a tmpfs, which
+    lists the newest file first.
     """
     return -int.from_bytes(hashlib.sha256(name).digest()[:8], "little")

@@ -29,11 +29,10 @@ class ContextPatch:
     """Operations in canonical order: sorted by path, then by operation (Figure 5, D-3).
 
     A move sorts by its old path. A list is one value, and no operation addresses an item of a list:
-    otherwise operations on different paths could not be sorted. If operations depend on each other,
-    their order is significant and is kept. Operations are dependent if a path of one equals, or
-    lies inside, a path of the other. Two patches are equal if their operations are equal. A patch
-    is true if it has an operation. Errors: PatchError for a malformed operation and for a path that
-    is no JSON Pointer.
+    otherwise operations on different paths could not be sorted. Operations depend on each other if
+    a path of one equals, or lies inside, a path of the other. If any do, the order is kept and not
+    sorted. Two patches are equal if their operations are equal. `bool(patch)` is whether it has an
+    operation. Errors: PatchError for a malformed operation and for a path that is no JSON Pointer.
     """
 
     operations: tuple[Operation, ...] = ()
@@ -66,8 +65,8 @@ class ContextPatch:
     def apply(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return the document after the patch; the given document is not changed.
 
-        The two documents share unchanged parts. Errors: PatchError, with the operation in its
-        message, if an operation cannot be applied.
+        The two documents share unchanged parts. Errors: PatchError if an operation cannot be
+        applied; the message contains the operation.
         """
         editor = _Editor(document)
         for operation in self.operations:
@@ -111,7 +110,7 @@ class ContextPatch:
 
 
 def is_content(operation: Operation) -> bool:
-    """Whether the operation replaces a file's whole entry, which marks a change of content only."""
+    """Whether the operation replaces a file's entry: then only the file's content changed."""
     return operation[0] == "=" and len(area := keys(operation[1])) == 2 and area[0] == "fs"
 
 
@@ -161,7 +160,7 @@ def _check(operation: Operation) -> None:
 
 
 def _canonical(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
-    """Sort the operations, unless one path equals another or lies inside it."""
+    """Sort the operations, unless a path of one equals a path of another or lies inside it."""
     if len(operations) == 1:
         return operations
     touched = sorted(

@@ -29,7 +29,7 @@ BROUGHT_BY = {
 
 
 class PatchLevel(StrEnum):
-    """The part of a context patch that is known or compared."""
+    """The part of a context patch that a predictor knows, or that is compared."""
 
     OUTPUT = "output"
     """No part of the patch. Only comparisons use this level; every predictor knows more."""
@@ -43,10 +43,10 @@ class Predictor(Runner, Protocol):
     """A runner that is evaluated.
 
     All of the following are optional. `close()` is called after the last question. `make_ready()`
-    is called after each answer; its time is not charged to an answer. `together(ask, questions)`
-    returns the results of `ask` for up to `at_once` questions. `install` and `shell` are copied
-    into the scripts of `shioenv conform` that reproduce a difference. `training` is the training
-    data: the path of a dataset or of a file of inputs, or a `Training`.
+    is called after each answer, and its time is not counted as part of an answer. `together(ask,
+    questions)` returns the results of `ask` for up to `at_once` questions. `install` and `shell`
+    are copied into the scripts of `shioenv conform` that reproduce a difference. `training` is the
+    training data: the path of a dataset or of a file of inputs, or a `Training`.
     """
 
     @property
@@ -56,13 +56,15 @@ class Predictor(Runner, Protocol):
 
     @property
     def patch_level(self) -> PatchLevel | str:
-        """`full`, or `files` for a predictor that does not know owners."""
+        """The level of the predictor's patches: `full`, or `files` if it knows only names."""
         ...
 
 
 @runtime_checkable
 class Training(Protocol):
-    """The inputs that a predictor was trained on. It is pickled and used in another process.
+    """The inputs that a predictor was trained on.
+
+    The object is pickled and used in another process.
 
     Errors: those of reading the training data.
     """
@@ -77,7 +79,7 @@ class Training(Protocol):
         ...
 
     def has_text(self, text: str) -> bool:
-        """Whether this input is one of them; differences in white space are ignored."""
+        """Whether this input is in the training data; differences in white space are ignored."""
         ...
 
     def has_form(self, form: str | None) -> bool:
@@ -112,8 +114,8 @@ def predictor_names() -> list[str]:
 def find_predictor(name: str) -> EntryPoint:
     """Return the entry point of the predictor named by a text such as `memory:./dataset`.
 
-    Errors: PredictorError for an unknown name. MissingExtraError for a predictor of an extra that
-    is not installed.
+    Errors: PredictorError for an unknown name. MissingExtraError if the predictor belongs to an
+    extra of this package that is not installed.
     """
     head = name.partition(":")[0]
     installed = installed_points(GROUP)
@@ -128,9 +130,9 @@ def find_predictor(name: str) -> EntryPoint:
 def make_predictor(name: str, system: str, start: str, **bounds: float) -> Predictor:
     """Create the predictor named by a text such as `memory:./dataset`, ready to answer.
 
-    `bounds` are `start_seconds` and `reply_seconds` of its `Setting`. Errors: those of
-    `find_predictor`. PredictorError for a text that the predictor does not accept. HostError if
-    this machine lacks something that the predictor needs. Any other error of its constructor.
+    `bounds` are `start_seconds` and `reply_seconds` of the predictor's `Setting`. Errors: those of
+    `find_predictor`, and any error of the predictor's constructor. Among these are PredictorError
+    for a text that it does not accept, and HostError if this machine lacks something that it needs.
     """
     maker: Maker = find_predictor(name).load()
     made: Predictor = maker(Setting(name.partition(":")[2], system, start, **bounds))

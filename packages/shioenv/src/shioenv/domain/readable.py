@@ -37,7 +37,7 @@ class Change(NamedTuple):
     name: str
     """A file name (`notes.txt`, `/tmp/x`), or the place of another value (`env PWD`)."""
     detail: str
-    """The new value, a file's in the format of `ls -l`; may be empty."""
+    """The new value; for a file, its entry in the format of `ls -l`. May be empty."""
 
     def __str__(self) -> str:
         gap = " " if self.verb == "moved" else "  "
@@ -45,7 +45,7 @@ class Change(NamedTuple):
 
 
 def file_name(pointer: str) -> str:
-    r"""Return the name of the file at, or around, a JSON Pointer of a context patch.
+    r"""Return the name of the file to which a JSON Pointer of a context patch belongs.
 
     `/fs/~1tmp~1.x` and `/fs/~1tmp~1.x/perms` give `/tmp/.x`. Names in the start directory are
     relative to it. Bytes that are not UTF-8 become surrogates, as in names from `os.listdir`.
@@ -62,7 +62,7 @@ def readable_name(name: str, start: str = "") -> str:
 
     The word is quoted if it contains spaces or special characters, and escaped if it contains
     unprintable ones. If the start directory is `/`, relative names become absolute. A relative name
-    equal to a key of a context, such as `env`, is preceded by `./`.
+    that equals a key of a context, such as `env`, gets the prefix `./`.
     """
     if start == "/" and not name.startswith("/"):
         name = "/" if name == "." else f"/{name}"
@@ -135,7 +135,7 @@ def _value(value: Any) -> str:
 
 
 def _bytes(name: str) -> bytes:
-    """Return a name's bytes; a surrogate, which no recorded name contains, is kept as an escape."""
+    """Return a name's bytes. A surrogate is kept as an escape; no recorded name contains one."""
     return name_bytes(name.encode("utf-8", "backslashreplace").decode())
 
 

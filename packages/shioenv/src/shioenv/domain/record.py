@@ -28,12 +28,13 @@ from shioenv.text import html_table, short_repr
 SCHEMA_VERSION: Final = 6
 """Incremented whenever a field is added, removed, or changes its meaning."""
 READ: Final = (3, 4, 5, SCHEMA_VERSION)
-"""Supported record versions. A dataset with records of a version is continued in it.
+"""Supported record versions.
 
-Version 3 lacks `necessary`, which follows from the leave-one-outs. Versions 3 and 4 lack `mistake`,
-which is then null, and `history`, which is then empty. In versions 3 to 5, `content_digests` is an
+A dataset keeps the version of its records; older ones cannot be extended. Version 3 lacks
+`necessary`, which is then computed from the runs that omit one argument. Versions 3 and 4 lack
+`mistake` and `history`, which are then null and empty. In versions 3 to 5, `content_digests` is an
 object keyed by file names, and segments lack `executed`. Their patches have no operation for a
-change of content alone. After a history they may list a moved file as removed and added.
+change of content alone. In inputs after a history, a moved file may be listed as removed and added.
 """
 
 Whole: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -57,7 +58,7 @@ class ContentDigest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Effect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The effect of one argument, derived from the executions required for the score."""
+    """The effect of one argument, derived from the executions that the score needs anyway."""
 
     leave_one_out: Annotated[
         bool | None,
@@ -225,7 +226,7 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def is_cut(self) -> bool:
-        """Whether a limit cut off the input's run time, output or patch."""
+        """Whether the input was stopped, or its output or patch cut, by a limit."""
         return self.timed_out or self.output_truncated or self.patch_truncated
 
     def behavior(self) -> Behavior:
@@ -313,7 +314,8 @@ def encode(record: Record) -> bytes:
     Equal records give equal bytes. A record of an earlier schema version is written in that
     version's format. Errors: RecordError for text that UTF-8 cannot represent (a lone surrogate).
     """
-    # msgspec formats floats differently (1e-7 for 1e-07), hence the standard library
+    # msgspec writes some floats differently (1e-7 instead of 1e-07), so the standard library is
+    # used
     document = msgspec.to_builtins(record)
     for name, version in _SINCE.items():
         if record.schema_version < version:
@@ -339,7 +341,7 @@ def decode(line: bytes | str) -> Record:
 
     Errors: RecordError if the line is no JSON object, lacks a field, or has an unknown one.
     RecordError for a schema version that is not in `READ`. RecordError, with path and both types,
-    for a value of a wrong type. RecordError for a number that is not finite or does not fit into 64
+    for a value of a wrong type. RecordError for a number that is not finite or needs more than 64
     bits, and for text that UTF-8 cannot represent.
     """
     try:
@@ -368,7 +370,7 @@ def _names(version: object) -> tuple[str, ...]:
 
 
 def _with_necessary(record: Record) -> Record:
-    """Add `necessary`, computed from the leave-one-outs, to a record whose version lacks it."""
+    """Add `necessary`, computed from the effects of single arguments, to a record without it."""
     effects = [part.arguments for part in record.segments if part.arguments is not UNSET]
     segments = [
         part
@@ -381,7 +383,7 @@ def _with_necessary(record: Record) -> Record:
 
 
 def _refusal(line: bytes | str, error: Exception) -> RecordError:
-    """Return the most informative error for an invalid line; `error` is msgspec's."""
+    """Return the most informative error for an invalid line. `error` is the one of msgspec."""
     try:
         document = json.loads(line, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
     except ValueError as malformed:

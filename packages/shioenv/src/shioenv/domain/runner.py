@@ -1,7 +1,7 @@
 """Runners, which execute or predict inputs, and the states that inputs start from.
 
-All other parts use this interface. Runners include a sandbox with its capture, a model, an
-emulator, a recording, and a table in a test.
+All other parts use this interface. Examples of runners are a sandbox, a model, an emulator, a
+recording, and a table of answers in a test.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _SETS_LEFT = re.compile(r"(?<![\w${])OLDPWD\b")
 _PARAMETERS = re.compile(r"\b(?:set|shift)\b")
 _STACK = re.compile(r"\b(?:pushd|popd|dirs)\b")
 _ALONE = re.compile(r"cd\b[^;&|()$`\n]*")
-"""A `cd` on its own, run by the shell itself."""
+"""An input that is only a `cd`, not in a subshell."""
 
 
 Order: TypeAlias = Literal["as it comes", "eager", "lazy"]
 """The scheduling order of the processes that a shell starts.
 
 With "as it comes" the order is not controlled, so it may differ between runs. The other two orders
-are opposite extremes. With "eager" the shell continues once all other processes, including the one
-it started, sleep or have ended. So a pipe is written before anything reads it. With "lazy" a
-process begins once everything else sleeps or has ended, the youngest first. So a pipe is read
-before anything is written to it. After a run's processes have been held for half a second in total,
-the rest of the run is not controlled. Processes started by programs other than the shell are not
-controlled either. Nor are those in a sandbox that cannot hold processes: a bare machine, or a new
-bash for each input.
+are opposite extremes. With "eager", the shell continues only when all other processes, including
+the one it started, sleep or have ended. So a pipe is written before anything reads it. With "lazy",
+a process begins only when everything else sleeps or has ended, the youngest first. So a pipe is
+read before anything is written to it. Once processes of a run have been held back for half a second
+in total, the rest of the run is not controlled. Processes started by programs other than the shell
+are not controlled either. Nor are those in a sandbox that cannot hold processes: a bare machine, or
+a new bash for each input.
 """
 
 
@@ -54,7 +54,7 @@ class Pristine(Protocol):
     def read(self, path: str) -> bytes | None:
         """Return the content of the regular file at an absolute path.
 
-        None if the path leads to no regular file, or if the file is not readable from here.
+        None if the path leads to no regular file, or if the runner cannot read the file.
         """
         ...
 
@@ -64,13 +64,12 @@ class Carried:
     """Shell state that persists between inputs but is not part of the context."""
 
     left: str | None = None
-    """The shell's previous directory, `$OLDPWD`.
-
-    None if it is unset, because the shell never left its start directory. Empty if unknown."""
+    """The shell's previous directory, `$OLDPWD`. None if the variable is unset, because the shell
+    never changed its directory. Empty if unknown."""
     arguments: tuple[str, ...] | None = ()
     """The positional parameters, from `$1`; None if unknown."""
     directories: tuple[str, ...] | None = ()
-    """The directories that `pushd` stacked below the working directory, newest first.
+    """The directories that `pushd` put on the stack, without the working directory, newest first.
 
     None if unknown."""
     ended: bool = False
@@ -92,7 +91,7 @@ class State:
     fed: bool = False
     """Whether an input of the history had a non-empty standard input.
 
-    Its bytes are not kept, so replaying the history need not lead to this state."""
+    The bytes are not kept, so replaying the history may lead to another state."""
     written: Mapping[str, bytes | None] = field(default_factory=dict)
     """Contents of files that are no longer pristine, by the files' names in `fs`.
 
@@ -100,7 +99,7 @@ class State:
     status: int = 0
     """The exit code of the previous input, the value of `$?`."""
     carried: Carried = field(default_factory=Carried)
-    """The shell state besides the context that earlier inputs left."""
+    """The shell state that earlier inputs left and that is not part of the context."""
     pristine: Pristine | None = field(default=None, compare=False, repr=False)
     """The untouched machine; None if unknown."""
 
@@ -111,7 +110,7 @@ class State:
     def before(self) -> Context:
         """The context that the next input's patch applies to.
 
-        Errors: ContextError if that is the pristine context and `pristine` is None.
+        Errors: ContextError if this is the pristine context and `pristine` is None.
         """
         if self.context is not None:
             return self.context
@@ -172,7 +171,7 @@ class State:
         )
 
     def _left(self, text: str, behavior: Behavior) -> str | None:
-        """Return `Carried.left` after an input: set by its only `cd`, or "" if unknown."""
+        """Return `Carried.left` after an input, which an only `cd` sets; "" if unknown."""
         if _SETS_LEFT.search(text):
             return ""
         moves = len(_MOVES.findall(text))
@@ -221,7 +220,7 @@ class State:
         return self.entry_at(self.resolve(path))
 
     def entry_at(self, path: str) -> FileEntry | None:
-        """Return the file, or the link itself, at an absolute path, without following links."""
+        """Return the file at an absolute path, without following a symbolic link at its end."""
         return self.before.entry(self._key(path))
 
     def names(self, path: str = ".") -> list[str]:
@@ -264,7 +263,7 @@ class Runner(Protocol):
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """Run a fresh `bash --norc --noprofile -c INPUT` on a machine in a state.
 
-        It starts in the state's start directory, and `OLDPWD` is not set (D-27). Without a state
+        Bash starts in the state's start directory, and `OLDPWD` is not set (D-27). Without a state
         the machine is pristine, and the shell starts in its first start directory. The patch
         converts the state's context into the next one. Errors: Abstained if the runner declines to
         answer. A runner that fails raises an error too, and returns no behavior.
@@ -300,7 +299,7 @@ class Guesser(Protocol):
 
 
 def answer_of(runner: Runner, shell_input: str, state: State | None = None) -> Answer:
-    """Return any runner's answer. A runner that is no `Guesser` has a confidence of 1."""
+    """Return the answer of any runner. If the runner is no `Guesser`, the confidence is 1."""
     if isinstance(runner, Guesser):
         return runner.answer(shell_input, state)
     return Answer(runner.run(shell_input, state))
@@ -316,7 +315,7 @@ class Built(Protocol):
 
     @property
     def digest(self) -> str:
-        """The hash of the build. Inputs have the same results on builds with equal digests."""
+        """A hash of the build. Inputs have the same results on builds with equal digests."""
         ...
 
 
@@ -325,12 +324,12 @@ class Executing(Runner, Protocol):
 
     @property
     def seconds(self) -> float:
-        """Total seconds that the executions so far took by themselves."""
+        """Total seconds that all inputs so far ran, until the end of their last processes."""
         ...
 
     @property
     def waited(self) -> bool:
-        """Whether the newest run timed out while asleep, not for lack of processor time."""
+        """Whether the newest run timed out while it slept, and not for lack of processor time."""
         ...
 
     def execute(
@@ -343,11 +342,12 @@ class Executing(Runner, Protocol):
         sandboxes: int | None = None,
         order: Order = "as it comes",
     ) -> Behavior:
-        """Run an input like `run`, always as a new execution, without a cache.
+        """Run an input like `run`, but always execute it: no cached behavior is returned.
 
-        `separate` uses one pipe per output channel, which fills `stdout` and `stderr` but loses the
-        order between them. `wall_seconds` and `sandboxes` override the limits of these names.
-        `order` is the scheduling order of the processes that the shell starts.
+        With `separate`, standard output and error have a pipe each. This sets `stdout` and
+        `stderr`, but the order between them is lost. `wall_seconds` and `sandboxes` override the
+        limits of these names. `order` is the scheduling order of the processes that the shell
+        starts.
         """
         ...
 
@@ -415,8 +415,8 @@ class ScriptedRunner:
     """Answers each input from a table, else from a function; see `Runner` and `Executing`.
 
     The function takes the input without its `cd`, and returns a behavior or None. The runner
-    abstains if neither has an answer. With separate channels all output is standard output. `asked`
-    lists every execution. `closed` counts the calls of `close`.
+    abstains if neither the table nor the function has an answer. With separate channels all output
+    is standard output. `asked` lists every execution. `closed` counts the calls of `close`.
     """
 
     system = ScriptedSystem()
@@ -470,7 +470,7 @@ class ScriptedRunner:
         return behavior
 
     def answer_to(self, asked: ScriptedCall) -> Behavior | None:
-        """Return an answer that the table lacks. A subclass may use more than the text."""
+        """Return an answer that is not in the table. Subclasses may use more than the text."""
         return None if self._answer is None else self._answer(asked.text)
 
     def context(self, cwd: str | None = None) -> Context:

@@ -58,27 +58,27 @@ class ActionFault(StrEnum):
     EMPTY_INPUT = "EMPTY_INPUT"
     """The finished input is empty; only unconstrained samplers permit that."""
     HORIZON = "HORIZON"
-    """The derivation has no room left, or takes too many steps. There is no penalty."""
+    """The state has too many symbols, arguments or steps. There is no penalty."""
 
 
 class GrammarEnv(SessionEnv[Observation, SupportsInt]):
     """The leftmost derivation of an input as a Markov decision process (Section 3.2).
 
-    The state is a partly expanded input. An action is one of all productions of the loaded
-    grammars, which are bound to the system. The production expands the leftmost nonterminal.
+    The state is a partly expanded input. An action is the number of a production, among all
+    productions of the loaded grammars. The production expands the leftmost nonterminal.
 
     The mask (in the observation and in `info`) permits the productions that the sampler permits
     there:
 
     - `gcs`: the productions of the leftmost nonterminal;
-    - `ucs`: every command's options in the place of an option;
+    - `ucs`: the options of every command, if the leftmost nonterminal is an option;
     - `ucs-universal`: every production at every nonterminal of a grammar.
 
     The mask never permits a production after which the mandatory arguments exceed `max_arguments`.
 
     Once no nonterminal is left, the input is executed and scored as in `ShIOEnv-v0`, with the same
     reward and info. The episode ends at -10 with a masked action, an argument of more than 64
-    characters, or an empty input. It ends at 0 if the derivation has no room left or takes too many
+    characters, or an empty input. It ends at 0 if the state has too many symbols, arguments or
     steps (`ActionFault`).
 
     The observation has three parts. `symbols` is the state as numbers: 0 is padding, 1 the end of
@@ -107,14 +107,14 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
     ) -> None:
         """Load and bind grammars; nothing is executed.
 
-        Environments of a process with the same grammars share them. `commands` names the grammars
-        and grammar sets to load (default: `paper`, own grammars too), `grammars` replaces these.
-        With `command` every episode begins with a chosen command: the named one, or with `uniform`
-        one that each reset samples. `catalogue` contains the values of system tokens, or is a
-        callable that returns them for a start directory (default: the values of the built system).
-        The other options are as in `ShIOEnv`. Errors: UnknownGrammarError, UnknownSamplerError,
-        EnvironmentOptionError, UnknownSystemError, UsageError. UnboundTokenError if no command is
-        left. SystemNotBuiltError without a catalogue.
+        Environments in one process share the tables of equal grammars. `commands` names the
+        grammars and grammar sets to load (default: `paper` and own grammars). `grammars` replaces
+        these. With `command` every episode begins with a given command: the named one, or with
+        `uniform` one that each reset samples. `catalogue` contains the values of system tokens, or
+        is a callable that returns them for a start directory (default: the values of the built
+        system). The other options are as in `ShIOEnv`. Errors: UnknownGrammarError,
+        UnknownSamplerError, EnvironmentOptionError, UnknownSystemError, UsageError.
+        UnboundTokenError if no command is left. SystemNotBuiltError without a catalogue.
         """
         self.max_arguments = require_count("max_arguments", max_arguments)
         self.max_symbols = require_count("max_symbols", max_symbols)
@@ -161,7 +161,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         command = self._command
         if "command" in options:
             command = self._checked_command(options["command"])
-        if UNIFORM in (self._command, command):  # options must not shift the generator
+        if UNIFORM in (self._command, command):  # draw even if `options` names a command
             drawn = int(self.np_random.integers(len(place.commands)))
             if command == UNIFORM:
                 command = list(place.commands)[drawn]
@@ -172,7 +172,8 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         self._derivation = Derivation(self._table, START)
         self._expansions = 0
         self.taken: list[int] = []
-        """The actions of this episode, beginning with the choice of a given command."""
+        """The actions of this episode; the first one chooses the command, even if `command` gives
+        it."""
         self._permit()
         if command is not None:
             self._expand(int(self.permitted[place.commands[command]]))

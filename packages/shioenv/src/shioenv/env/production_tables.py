@@ -55,7 +55,7 @@ class Place:
 class GrammarTables:
     """The productions of grammars in some start directories, numbered as actions.
 
-    The tables never change, apart from cached answers. Errors: UnboundTokenError if no grammar can
+    The tables never change, except for cached results. Errors: UnboundTokenError if no grammar can
     be bound in a directory; UnknownSamplerError; EnvironmentOptionError if there is no grammar.
     """
 
@@ -165,7 +165,7 @@ def _vocabulary(productions: Sequence[Production]) -> tuple[Symbol, ...]:
 
 
 def place_named(places: Mapping[str, Place], cwd: str) -> Place:
-    """Return the place of a start directory. Errors: EnvironmentOptionError for others."""
+    """Return the place of a start directory. Errors: EnvironmentOptionError if there is none."""
     if cwd not in places:
         raise EnvironmentOptionError(
             f"{cwd!r} is not a start directory of this environment",

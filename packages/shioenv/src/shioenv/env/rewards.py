@@ -23,11 +23,11 @@ NOTHING: Final = 0.0
 """The reward of every other step without an execution, and of a session that a gate rejects."""
 
 SEES_ALONE: Final = 24
-"""The budget that suffices to leave out each of up to twelve arguments alone.
+"""The score budget with which each of up to twelve arguments is left out alone.
 
-The estimator `balanced` does so with at least eleven sub-inputs more than arguments, `stratified`
-with at least twice as many. With a smaller budget `necessary` rewards long inputs hardly at all,
-and teaches short ones.
+With n arguments, the estimator `balanced` does so from a budget of n + 11 on, `stratified` from 2 n
+on. With a smaller budget, `necessary` rewards long inputs hardly at all, so that agents learn to
+write short ones.
 """
 
 FAILED: Final = -1.0
@@ -41,12 +41,11 @@ def irreducibility(scored: ScoredSession) -> float:
 
 
 def necessary(scored: ScoredSession) -> float:
-    """Return the number of necessary arguments, divided by the horizon (our choice).
+    """Return the number of necessary arguments, divided by the maximum number (our choice).
 
-    Each argument is omitted alone. The value is 0 to 1, since a session has no more arguments than
-    the horizon. An argument without an effect, or with the same effect as another, earns nothing.
-    An argument whose omission was not run earns nothing either, so score with a budget of at least
-    `SEES_ALONE`.
+    Each argument is omitted alone. The value is 0 to 1, since a session has at most `horizon`
+    arguments. An argument does not count if it has no effect or the same effect as another, or if
+    its omission was not run. So use a budget of at least `SEES_ALONE`.
     """
     segments = scored.score.segments
     counted = sum(
@@ -58,10 +57,10 @@ def necessary(scored: ScoredSession) -> float:
 def paper_v1(margin: float = 0.0) -> Reward:
     """Return the reward that the paper's first version gives for the last step of an episode.
 
-    The reward is -1 if the input fails. Otherwise it is the share of necessary arguments less the
-    margin, times the number of arguments over the horizon. The first version also rewarded the
-    score's increase at each step, which takes an execution at each step. Without discounting, this
-    reward lacks only that. Errors: EnvironmentOptionError for a margin that is not 0 to 1.
+    The reward is -1 if the input fails. Otherwise it is (`necessary` - margin) * arguments /
+    horizon. The first version also rewarded the increase of the score at each step, which needs an
+    execution at each step. Without discounting, this is the only difference. Errors:
+    EnvironmentOptionError for a margin that is not 0 to 1.
     """
     if not 0 <= margin <= 1:
         raise EnvironmentOptionError(f"margin is {margin!r}", hint="give a number from 0 to 1")
@@ -79,8 +78,8 @@ class Gate:
 
     `success`: the session ended with exit code 0. `steady`: the session is not volatile. `unseen`:
     this gate has not rewarded the same start directory with the same words before, in any order and
-    quoting. For `unseen` the gate stores a number for each session that it rewarded. Share one gate
-    between environments, or each of them rewards the same input once.
+    quoting. For `unseen` the gate stores a number for each session that it rewarded. Environments
+    should share one gate; with separate gates, each rewards the same input once.
     """
 
     def __init__(

@@ -21,9 +21,10 @@ Vector: TypeAlias = tuple[
 
 
 class SameStepVectorEnv(VectorEnv[Any, Any, Any]):
-    """A vector of environments; one whose episode ends is reset in the same step.
+    """A vector of environments.
 
-    Its last observation and info are in `final_obs` and `final_info` (`AutoresetMode.SAME_STEP`).
+    If an episode ends, its environment is reset in the same step. The last observation and info of
+    the ended episode are in `final_obs` and `final_info` (`AutoresetMode.SAME_STEP`).
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012
@@ -67,10 +68,10 @@ class SameStepVectorEnv(VectorEnv[Any, Any, Any]):
         return self._batched(observations), infos
 
     def step(self, actions: ActType) -> Vector:
-        """Take an action in each environment; see the class for episodes that end.
+        """Take an action in each environment; the class describes the end of an episode.
 
-        Errors: EpisodeError before a reset, and those of the environments. The results of the other
-        environments are lost then.
+        Errors: EpisodeError before a reset, and those of the environments. After an error, the
+        results of the other environments are lost.
         """
         if not self._begun:
             raise EpisodeError("no episode is running", hint="call reset first")

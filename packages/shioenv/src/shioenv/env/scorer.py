@@ -37,7 +37,8 @@ class ScoringOptions(TypedDict, total=False):
     scoring: Scoring | None
     """The settings of scores (None: `Scoring()`); not to be combined with one of its fields."""
     budget: int | None
-    """Maximum number of sub-inputs per session; this and the next four are fields of `Scoring`."""
+    """Maximum number of sub-inputs per session. This option and the next four are fields of
+    `Scoring`."""
     noise_runs: int | None
     """Number of runs of each session for its noise threshold."""
     estimator: str | None
@@ -70,8 +71,8 @@ class ScoredSession:
     volatile: bool
     """Whether another run may behave differently, as far as known.
 
-    The signs are a grammar's declaration, differences between noise runs, the output, and a
-    timeout. With a record, the written files are read as well.
+    This is inferred from a grammar's declaration, differences between noise runs, the output, and a
+    timeout. If a record is made, also from the written files.
     """
     horizon: int
     """The number of arguments by which some rewards divide. For `ShIOEnv-v0` it is `max_commands *
@@ -132,7 +133,7 @@ KNOWN = (
 
 
 class Outcome(Protocol):
-    """The result of scoring a session, complete or pending."""
+    """The result of scoring a session; it may be pending."""
 
     def info(self) -> dict[str, Any]:
         """Return the entries of `info` about the outcome."""
@@ -162,7 +163,7 @@ class Scorer(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the sandboxes that this scorer opened; may be called any number of times."""
+        """Close the sandboxes that this scorer opened. May be called any number of times."""
         ...
 
 
@@ -197,13 +198,11 @@ class SessionScorer:
     ) -> ScoredSession:
         """Return the session's score, and its record if records are made.
 
-        The noise runs and each distinct sub-input are executed. All of them start in the session's
-        directory (D-27). For a record, one run has separate pipes for standard output and error; it
-        counts as a noise run if possible (D-9).
-
-        A first run that times out is repeated before it counts (D-10). A session that times out is
-        scored from at most 8 sub-inputs. `seed` determines the drawn sub-inputs if not all of them
-        fit the budget.
+        The full session (noise runs) and each distinct sub-input are executed. All of them start in
+        the session's directory (D-27). For a record, one run has separate pipes for standard output
+        and error. If possible, it also serves as a noise run (D-9). If the first run times out, it
+        is repeated, and the repetition counts (D-10). A session that times out is scored from at
+        most 8 sub-inputs. `seed` determines the drawn sub-inputs if not all of them fit the budget.
 
         If a sandbox that the scorer opened breaks, everything is repeated once in a new one.
         Errors: those of the sandbox, after which a sandbox that the scorer opened is closed.
@@ -284,7 +283,7 @@ _FIELDS = ("budget", "noise_runs", "estimator", "target_se", "process_budget")
 
 
 def scoring_of(options: ScoringOptions) -> Scoring:
-    """Return the settings of scores: the option `scoring`, else `Scoring()` with the given fields.
+    """Return the option `scoring`, or by default a `Scoring` with the fields that are given.
 
     Errors: EnvironmentOptionError if both are given, or the budget is not at least 1. UsageError
     for another field with an invalid value.

@@ -21,16 +21,17 @@ from shioenv.text import short_repr
 METADATA: Final[Mapping[str, Any]] = {"render_modes": ["ansi"], "render_fps": 4}
 
 NO_ROOM: Final = "HORIZON"
-"""The code of the only fault without a penalty: there is no room left."""
+"""The code of the only fault without a penalty: a bound would be exceeded."""
 
 Step: TypeAlias = tuple[ObsType, float, bool, bool, dict[str, Any]]
 
 
 class EpisodeOptions(ScoringOptions, total=False):
-    """The options that every environment accepts besides the specific ones."""
+    """The options that all environments have in common."""
 
     start_directories: Iterable[str] | None
-    """`reset` draws one of these uniformly (None: those that the system declares)."""
+    """`reset` draws one of these start directories uniformly (None: those that the system
+    declares)."""
     rewards: rewards.Reward
     """The reward function of an executed session (default: `irreducibility`)."""
     render_mode: str | None
@@ -38,7 +39,7 @@ class EpisodeOptions(ScoringOptions, total=False):
 
 
 class SessionEnv(gymnasium.Env[ObsType, ActType]):
-    """An environment whose episodes write a session, which is executed and scored at the end.
+    """An environment in whose episodes a session is written, and at the end executed and scored.
 
     An environment can be copied and pickled before its first reset. The copy has the same options.
     """
@@ -138,7 +139,7 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
         return self._take(action)
 
     def render(self) -> str | None:
-        """Return the session so far as text, with output, exit code and score once it was executed.
+        """Return the session so far as text; after its execution, with output, exit code and score.
 
         None if the environment was made without `render_mode="ansi"`.
         """
@@ -195,7 +196,7 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
 
     @abstractmethod
     def _begin(self, cwd: str, options: Mapping[str, Any]) -> None:
-        """Reset the state for an episode in `cwd`. EnvironmentOptionError if none can begin."""
+        """Reset the state for an episode in `cwd`. Errors: EnvironmentOptionError."""
 
     @abstractmethod
     def _take(self, action: ActType) -> Step[ObsType]:
@@ -230,10 +231,10 @@ def _remade(
 
 
 def checked_directories(directories: Iterable[str], max_length: int) -> tuple[str, ...]:
-    """Return the start directories as a tuple, with their syntax checked.
+    """Check the syntax of start directories and return them as a tuple.
 
-    Their existence in the system is checked at execution. Errors: EnvironmentOptionError if there
-    is none, or if one is no absolute path on one line of at most `max_length` characters.
+    Whether they exist in the system is checked at execution. Errors: EnvironmentOptionError if
+    there is none, or if one is no absolute path on one line of at most `max_length` characters.
     """
     named = (directories,) if isinstance(directories, str) else tuple(directories)
     if not named:

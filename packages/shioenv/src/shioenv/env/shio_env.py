@@ -48,8 +48,8 @@ class ActionFault(StrEnum):
     NO_COMMAND = "NO_COMMAND"
     """There is no row to append to, or to execute."""
     HORIZON = "HORIZON"
-    """The session has no more rows, the row no more commands or cells, or the command no more
-    arguments. Only this fault has no penalty."""
+    """The action exceeds the number of rows, the commands or cells of a row, or the arguments of a
+    command. Only this fault has no penalty."""
 
 
 class ShIOEnv(SessionEnv[Grid, Action]):
@@ -63,13 +63,14 @@ class ShIOEnv(SessionEnv[Grid, Action]):
     The observation is the whole state: `max_commands + 1` rows of `max_segments * (max_arguments +
     4)` cells. Row 0 is ("cd", start directory). Empty cells are "".
 
-    The executing action ends the episode (`terminated`). Its reward is the irreducibility of the
-    session, 0 if the irreducibility is undefined. Its info contains every field of a dataset
-    record. Filling the last cell of the last row executes as well, and also sets `truncated`.
+    The executing action ends the episode (`terminated`). The step's reward is the irreducibility of
+    the session, or 0 if that is undefined. The step's info contains every field of a dataset
+    record. Filling the last cell of the last row executes the session as well, and also sets
+    `truncated`.
 
     All other rewards are 0, except -10 for an action against the rules. Such an action ends the
-    episode, and changes and executes nothing; `info["error"]` names the rule (`ActionFault`).
-    Exceeding a bound ends the episode in the same way, but at reward 0 (D-1). The bounds are the
+    episode, and nothing is changed or executed. `info["error"]` names the rule (`ActionFault`).
+    Exceeding a bound ends the episode in the same way, but with reward 0 (D-1). The bounds are the
     rows, the cells and commands of a row, and the arguments of a command.
 
     `info` always contains `h` (the current row), `l` (number of cells in that row), `cwd`,
@@ -90,13 +91,13 @@ class ShIOEnv(SessionEnv[Grid, Action]):
     ) -> None:
         """Prepare the environment; nothing is executed or opened yet.
 
-        `system` is a declared system's name (default: the default system). `max_commands` counts
-        the rows after row 0, `max_segments` the commands of a row, which operators join, and
-        `max_arguments` the arguments of each command. Operators, targets and the command itself are
-        no arguments. The other options are those of `EpisodeOptions` and `ScoringOptions`. A runner
-        that the callable `runner` opens is closed with the environment; a runner that is passed in
-        is closed by its owner. Errors: UnknownSystemError, EnvironmentOptionError, UsageError,
-        TypeError for an unknown option.
+        `system` is a declared system's name (default: the default system). `max_commands` is the
+        maximum number of rows after row 0. `max_segments` limits the commands of a row, which are
+        joined by operators, and `max_arguments` the arguments of each command. Operators, targets
+        and the command's name do not count as arguments. The other options are those of
+        `EpisodeOptions` and `ScoringOptions`. If `runner` is a callable, the runner that it opens
+        is closed with the environment. A runner that is passed in is closed by the caller. Errors:
+        UnknownSystemError, EnvironmentOptionError, UsageError, TypeError for an unknown option.
         """
         self.max_commands = require_count("max_commands", max_commands)
         self.max_segments = require_count("max_segments", max_segments)
@@ -160,11 +161,11 @@ class ShIOEnv(SessionEnv[Grid, Action]):
         return None if self._is_within((*self._rows[-1], text)) else ActionFault.HORIZON
 
     def _is_within(self, row: tuple[str, ...]) -> bool:
-        """Whether a row is within all its bounds; only its last cell is new."""
+        """Whether a row is within all bounds; without its last cell, it was."""
         if len(row) > self.columns:
             return False
         segments = Input.from_marked(row).segments
-        arguments = segments[-1].arguments if segments else ()  # a row of operators has no command
+        arguments = segments[-1].arguments if segments else ()  # none in a row of operators
         return len(segments) <= self.max_segments and len(arguments) <= self.max_arguments
 
     def _executed(self, rows: list[tuple[str, ...]], *, truncated: bool) -> Step[Grid]:

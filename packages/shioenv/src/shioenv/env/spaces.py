@@ -1,7 +1,7 @@
 """Observation and action spaces: shell text as a Gymnasium space, grids of texts, and actions.
 
-Gymnasium's `Text` stores its characters in tables, and every cell of a vectorised grid has a copy
-of them. For all of Unicode that takes too much memory. `ShellText` decides membership by a rule
+Gymnasium's `Text` stores the permitted characters in tables, and every cell of a vectorised grid
+has a copy. For all of Unicode the copies take too much memory. `ShellText` checks texts by a rule
 instead.
 """
 
@@ -22,7 +22,7 @@ PADDING: Final = ""
 """The text of an empty cell."""
 
 SAMPLED: Final = frozenset(string.ascii_letters + string.digits + string.punctuation + " ")
-"""The characters of sampled texts: printable ASCII. Other texts may contain far more."""
+"""The characters of sampled texts: printable ASCII. Texts of the space may contain many others."""
 
 ACTION_FIELDS: Final = ("input_addition", "exec_action", "new_global")
 """The fields of an action, in the order of the paper's triple (Section C.1.2)."""
@@ -44,8 +44,8 @@ def is_shell_text(text: str) -> bool:
 class ShellText(spaces.Text):
     """The texts of 0 to `max_length` characters for which `is_shell_text` holds.
 
-    Sampling draws printable ASCII. Flattened, a text is its code points as int32, padded with 0 to
-    `max_length`.
+    Sampling draws printable ASCII. A flattened text is the array of its code points as int32,
+    padded with 0 to `max_length`.
     """
 
     def __init__(self, max_length: int = MAX_ARGUMENT_LENGTH, *, seed: int | None = None) -> None:

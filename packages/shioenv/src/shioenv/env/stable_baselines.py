@@ -1,7 +1,7 @@
-"""Adapters for Stable-Baselines3: `GrammarVectorEnv` as its `VecEnv`, and an embedding.
+"""Adapters for Stable-Baselines3: `GrammarVectorEnv` as a `VecEnv`, and an embedding.
 
-The algorithms are those of Stable-Baselines3; `examples/rl` uses them. This module needs the extra
-`rl`.
+The training algorithms are in Stable-Baselines3; `examples/rl` shows their use. This module needs
+the extra `rl`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
 
 THREADS = 1
 """Number of torch's threads in a training process. The networks are small, and the sandboxes need
-the processors: with one thread per processor, training is many times slower on a loaded machine."""
+the processors. If torch has one thread per processor, training is many times slower on a loaded
+machine."""
 
 torch.set_num_threads(THREADS)
 
@@ -33,14 +34,15 @@ EMBEDDED = 32
 class StableVecEnv(VecEnv):  # type: ignore[misc]
     """A `GrammarVectorEnv` with the interface of Stable-Baselines3.
 
-    A vector that defers needs `DeferredRewards`. The info of a step that ends an episode is the
-    last info of that episode, with `terminal_observation`. Without deferred rewards the info also
-    contains `episode`: `r` is the reward, `l` the number of steps, `t` the seconds since this
-    object was made. With deferred rewards `collect` returns the `episode` of each.
+    With a vector that has `defer`, training needs the callback `DeferredRewards`. The info of a
+    step that ends an episode is the last info of that episode, with `terminal_observation`. Without
+    deferred rewards the info also contains `episode`: `r` is the reward, `l` the number of steps,
+    `t` the seconds since this object was made. With deferred rewards, `collect` returns the
+    `episode` of each ended episode.
     """
 
     def __init__(self, vector: GrammarVectorEnv) -> None:
-        """Wrap a vector, which is closed with this object."""
+        """Wrap a vector; closing this object closes it."""
         self.vector = vector
         self.render_mode = None
         self._actions: Any = None
@@ -55,7 +57,7 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
         )
 
     def seed(self, seed: int | None = None) -> list[int | None]:
-        """Set the seed of the next reset; the seeds of the environments count up from it."""
+        """Set the seed of the next reset: environment i gets `seed + i`."""
         self._first_seed = seed
         return [None if seed is None else seed + number for number in range(self.num_envs)]
 
@@ -103,9 +105,9 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
         return observations, rewards.astype(np.float32), terminated | truncated, infos
 
     def collect(self) -> tuple[NDArray[np.float64], list[EndedEpisode], list[dict[str, Any]]]:
-        """Return the two results of `GrammarVectorEnv.collect`, and each ended episode's `episode`.
+        """Return the results of `GrammarVectorEnv.collect`, and each ended episode's `episode`.
 
-        These are all episodes that ended since the last call or reset, executed or not.
+        The latter are of all episodes that ended since the last call or reset, executed or not.
         """
         rewards, ended = self.vector.collect()
         unpaid, self._unpaid, self._steps = self._unpaid, [], 0
@@ -152,9 +154,9 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
 class DeferredRewards(BaseCallback):  # type: ignore[misc]
     """Writes the rewards of a rollout's episodes into its buffer, once all of them are scored.
 
-    For on-policy algorithms (PPO, A2C, MaskablePPO) on a vector that defers. The algorithm's logger
-    shows these rewards like any others. `told` is called with the executed episodes of each
-    rollout. Training ends if it returns False.
+    For on-policy algorithms (PPO, A2C, MaskablePPO) on a vector with `defer`. The algorithm's
+    logger shows these rewards like any others. `told` is called with the executed episodes of each
+    rollout. If it returns False, training ends.
     """
 
     def __init__(self, told: Callable[[Sequence[EndedEpisode]], bool] = lambda ended: True) -> None:

@@ -31,7 +31,8 @@ class EndedEpisode:
     """An executed episode of a vector."""
 
     step: int
-    """The number of the step that ended the episode, from 0 at the last `collect` or reset."""
+    """The number of the step that ended the episode, counted from 0 since the last `collect` or
+    reset."""
     env: int
     """The number of the environment, from 0."""
     reward: float
@@ -91,7 +92,7 @@ def _refuse(*_: object) -> NoReturn:
 class _Unscored(float):
     """The reward of a session that is being scored: a wrapper may pass it on, but not use it.
 
-    Its value is NaN, for extensions that read the value of a float without its methods.
+    As a float it is NaN, because extensions in C read that without calling methods.
     """
 
     __slots__ = ()
@@ -109,12 +110,12 @@ _UNSCORED: Final = _Unscored("nan")
 
 @dataclass(frozen=True, slots=True)
 class PendingSession:
-    """A session that is being scored: its reward is unknown and cannot be used yet."""
+    """A session that is being scored: its reward is not known yet."""
 
     future: Future[ScoredSession]
 
     def info(self) -> dict[str, Any]:
-        """Return no entries."""
+        """Return no entries: none is known yet."""
         return {}
 
     def reward(self, function: Reward) -> float:
@@ -134,10 +135,10 @@ class GrammarVectorEnv(SameStepVectorEnv):
     (`AutoresetMode.SAME_STEP`). Its last observation and info are in `final_obs` and `final_info`.
     The inputs of the ended episodes are scored in parallel.
 
-    With `defer` a step waits for no score. Its rewards of executed episodes are 0. `collect`,
-    called once per rollout, returns the true rewards of these episodes. Rewards are computed in the
-    order of steps and environments. So a seed determines the rewards, with and without `defer`, in
-    any order of scoring.
+    With `defer`, `step` does not wait for scores, and returns a reward of 0 for executed episodes.
+    `collect`, called once per rollout, returns their rewards. Rewards are computed in the order of
+    steps and environments. So a seed determines the rewards, with and without `defer`, in any order
+    of scoring.
     """
 
     def __init__(
@@ -190,7 +191,7 @@ class GrammarVectorEnv(SameStepVectorEnv):
     ) -> tuple[Any, dict[str, Any]]:
         """Begin a new episode in each environment; uncollected scores are discarded.
 
-        Sessions that no sandbox has begun are not executed any more. With a seed, environment i
+        Sessions whose execution has not begun are not executed any more. With a seed, environment i
         gets `seed + i`. A list has a separate seed for each environment. `options` are those of
         `GrammarEnv.reset`, the same for all. Errors: those of `GrammarEnv.reset`, and
         EnvironmentOptionError for a list of another length than `num_envs`.
@@ -201,11 +202,11 @@ class GrammarVectorEnv(SameStepVectorEnv):
         return super().reset(seed=seed, options=options)
 
     def step(self, actions: ActType) -> Vector:
-        """Take an action in each environment; see the class for episodes that end.
+        """Take an action in each environment; the class describes the end of an episode.
 
-        Errors: EpisodeError before a reset. ActionError for a malformed action: earlier
-        environments have taken their actions then. Without `defer` also errors of the sandbox. With
-        an error the scores of this step are lost.
+        Errors: EpisodeError before a reset. ActionError for a malformed action, after the
+        environments before it have taken their actions. Without `defer` also errors of the sandbox.
+        After an error the scores of this step are lost.
         """
         self._ended_now = []
         return super().step(actions)
@@ -215,8 +216,8 @@ class GrammarVectorEnv(SameStepVectorEnv):
 
         Waits until all of these episodes are scored. The rewards are an array of (steps,
         environments), to be added to the rewards of the steps. The second result is the episodes,
-        in the order of steps and environments. Errors: those of the sandbox; these episodes are
-        lost then.
+        in the order of steps and environments. Errors: those of the sandbox, after which these
+        episodes are lost.
         """
         steps = self._steps
         episodes = self._scored()
@@ -235,7 +236,7 @@ class GrammarVectorEnv(SameStepVectorEnv):
         return np.stack([env.get_wrapper_attr("action_masks")() for env in self.envs])
 
     def _taken(self, actions: Iterable[Any]) -> Iterable[Taken]:
-        """Yield the results of the actions, with 0 for each reward that is not known yet."""
+        """Yield the results of the actions. A reward that is not known yet is 0."""
         for inner, taken in zip(self._inner, super()._taken(actions), strict=True):
             observation, reward, ended, cut, info = taken
             if isinstance(inner.outcome, PendingSession) and (ended or cut):

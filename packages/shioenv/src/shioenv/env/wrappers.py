@@ -96,20 +96,20 @@ HISTORY: Final = 16
 """Default number of productions in a `ProductionHistory`."""
 
 AHEAD: Final = 3
-"""Count of the numbers before these productions: leftmost nonterminal, command, number of
-arguments."""
+"""How many numbers precede the productions in a `ProductionHistory`: leftmost nonterminal, command,
+number of arguments."""
 
 ACTION_MASK: Final = "action_mask"
 OBSERVATIONS: Final = "observations"
 
 
 class LocalActions(gymnasium.Wrapper[Any, SupportsInt, Any, SupportsInt], RecordConstructorArgs):
-    """Actions numbered among the permitted ones, in the smallest `Discrete` that suffices.
+    """Actions that are numbered among the permitted ones, so that far fewer numbers are needed.
 
     Action k is the k-th production that the mask permits. With all commands and `gcs` there are at
-    most 96 actions instead of all 18,000. The masks (of the observation, of `info`, and
-    `action_masks()`) have that length, and begin with a 1 for each permitted production. Larger
-    actions count as masked actions.
+    most 96 actions instead of all 18,000. The masks (in the observation and in `info`, and
+    `action_masks()`) have that length, and begin with a 1 for each permitted production. An action
+    whose mask is 0 counts as a masked action.
     """
 
     def __init__(self, env: Wrapped) -> None:
@@ -162,10 +162,10 @@ class ProductionHistory(gymnasium.ObservationWrapper[Tokens, Any, Any], RecordCo
     """The observation as a few numbers: the next nonterminal and the latest productions.
 
     The numbers are the leftmost nonterminal, the first production (the command), the number of
-    finished arguments, and the last `length` productions, the newest first. A missing one is 0. All
-    numbers come from one vocabulary of `size` numbers. So a network needs only one embedding of
-    that vocabulary, whose vectors for an observation are concatenated. The mask is in `info` and is
-    returned by `action_masks()`.
+    finished arguments, and the last `length` productions, the newest first. A missing number is 0.
+    All numbers come from one vocabulary of `size` numbers. So a network needs only one embedding,
+    whose vectors for the numbers are concatenated. The mask is in `info` and is returned by
+    `action_masks()`.
     """
 
     def __init__(self, env: Wrapped, length: int = HISTORY) -> None:
@@ -184,7 +184,7 @@ class ProductionHistory(gymnasium.ObservationWrapper[Tokens, Any, Any], RecordCo
         self.observation_space = spaces.Box(0, self.size - 1, shape, np.int32)
 
     def observation(self, observation: Any) -> Tokens:
-        """Return the numbers, (3 + length,), from the environment's state; ignore the argument."""
+        """Return the numbers, (3 + length,), of the environment's state; ignore the argument."""
         inner = self._inner
         tokens = np.zeros(AHEAD + self.length, np.int32)  # (3 + length,)
         leftmost = inner.state.leftmost
@@ -210,9 +210,9 @@ class MaskedObservation(
     """The observation as floats from 0 to 1, together with the action mask.
 
     This is the input format of RLlib's `ActionMaskingTorchRLModule`. `observations` is the wrapped
-    observation without its mask, flattened. The number of a `Discrete` is one-hot there, and a
-    number of a `Box` is scaled by its bounds. `action_mask` has a 1 for each permitted action. Wrap
-    other wrappers of this module in this one, not the other way round.
+    observation without its mask, flattened. A number of a `Discrete` becomes a one-hot vector, and
+    a number of a `Box` is scaled by its bounds. `action_mask` has a 1 for each permitted action.
+    This must be the outermost of this module's wrappers.
     """
 
     def __init__(self, env: Wrapped) -> None:

@@ -23,16 +23,18 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 WORKER_BYTES = 64 << 20
-"""Minimum memory of a worker in bytes: 40 MiB (measured), plus memory for its executions."""
+"""Minimum memory of a worker in bytes: 40 MiB (measured) for itself, and the rest for
+executions."""
 
 STARTING = 2 * len(os.sched_getaffinity(0))
 """Worker processes that may start at the same time (our choice). A start uses most of a processor
-for a second, and the first worker should already work while the others start."""
+for a second, and the first workers should already work while others start."""
 
 Tell: TypeAlias = Callable[[str], None]
 
 Opener: TypeAlias = Callable[[str, Limits], Installed]
-"""Opens a sandbox from a system's name or file (as for `open_sandbox`) and the limits."""
+"""A function that opens a sandbox, given a system's name or file (as for `open_sandbox`) and
+limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +50,15 @@ class NumberedJob(Generic[T, A]):
     digest: str | None = None
     """The required digest of the system; None for any."""
     lanes: int = 1
-    """The maximum number of sandboxes per process. With several, a waiting input does not delay
-    others, and run times are less meaningful."""
+    """The maximum number of sandboxes per process. With several, an input that waits does not delay
+    others, but measured run times mean less."""
     what: str = "task"
     """The noun for a task in messages about failures, which also show the task's `str`."""
     made: str = "the dataset"
-    """The noun in messages for the product that was made with that digest."""
+    """The noun in messages for what was made with the system of that digest."""
 
     def opened(self, opener: Opener) -> Installed:
-        """Open a sandbox for this job. SystemMismatchError if its system has another digest."""
+        """Open a sandbox for this job. Errors: SystemMismatchError for another digest."""
         sandbox = opener(self.system, self.limits)
         if self.digest not in (None, sandbox.system.digest):
             raise SystemMismatchError(
@@ -106,7 +108,7 @@ class Executor(Protocol):
     def check(self, job: NumberedJob[Any, Any]) -> None:
         """Open a first sandbox of the job, if its sandboxes run on this machine.
 
-        Callers check before they write anything for the job. Errors: those of `map`.
+        Callers do this before they write anything for the job. Errors: those of `map`.
         """
         ...
 
@@ -145,11 +147,12 @@ def surroundings_of(
 def processors_of_their_own(
     opener: Opener, system: str, limits: Limits, workers: int
 ) -> tuple[int, ...]:
-    """Return a processor of this machine for each worker, or nothing if pinning does not pay.
+    """Return a processor of this machine for each worker, or () if pinning would not be faster.
 
-    A worker, its sandbox and the input switch back and forth constantly. By our measurements, that
-    is cheapest on one processor. Pinning requires one worker per processor, as others would be
-    idle. The declared machine must have one processor, so that a run uses no more.
+    Control passes constantly between a worker, its sandbox and the input. By our measurements, this
+    is fastest on one processor. Workers are pinned only if there is one for each processor, since
+    other processors would be idle. The declared machine must have one processor, so that a run uses
+    no more.
     """
     here = sorted(os.sched_getaffinity(0))
     if opener is not open_sandbox or not system or workers != len(here):
@@ -159,7 +162,7 @@ def processors_of_their_own(
 
 
 def processes(workers: int | None) -> int:
-    """Return the number of worker processes; None: one per processor. UsageError below 1."""
+    """Return the number of worker processes (None: one per processor). UsageError below 1."""
     if workers is not None and workers < 1:
         raise UsageError(f"invalid number of workers: {workers}", hint="give at least 1")
     return workers or len(os.sched_getaffinity(0))

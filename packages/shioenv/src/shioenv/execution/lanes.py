@@ -27,8 +27,8 @@ from shioenv.recording.effort import Effort
 from shioenv.recording.execution_cache import ExecutionCache
 
 LANES = 16
-"""The maximum number of sandboxes of a worker (our choice, since waiting takes ten times as long in
-total as computing). Each sandbox is opened on first use."""
+"""The maximum number of sandboxes of a worker (our choice, since in total, inputs wait ten times as
+long as they compute). Each sandbox is opened on first use."""
 
 WAITING_SECONDS = (0.005, 0.05)
 """Minimum and maximum seconds after which an unfinished execution counts as waiting, so that the
@@ -92,7 +92,7 @@ class _Share:
 class _Crowd:
     """Divides elapsed time among threads that do the same work at once and slow each other down.
 
-    Each thread gets a share of the time. The sum of the shares is the elapsed time.
+    Each thread gets a share of the elapsed time, and all shares add up to it.
     """
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class Lane(Reopened[Installed]):
     """A sandbox for one task at a time, with its effort and its cache of shared executions.
 
     The context `turn` is entered for every run, and `by_itself` for an exclusive run. Every method
-    but `close` may raise the errors of opening a sandbox.
+    except `close` may raise the errors of opening a sandbox.
     """
 
     def __init__(
@@ -252,8 +252,8 @@ class Turns:
 
     A task keeps its turn between executions, unless a task that started earlier waits for a turn.
     So tasks pass one after the other through one warm sandbox. Another task is started only while
-    an execution waits. Only the first of the waiting tasks uses a timeout, because every thread
-    that wakes takes the interpreter from a working thread.
+    an execution waits. Only the first of the waiting tasks waits with a timeout, because every
+    thread that wakes up takes the interpreter from a working thread.
     """
 
     def __init__(self) -> None:
@@ -265,7 +265,7 @@ class Turns:
         self._usual = 0.0
 
     def begin(self) -> int:
-        """Wait until all earlier tasks let a new task start; return its number. It has the turn."""
+        """Wait until all earlier tasks let a new task start. Return its number; it has the turn."""
         with self._lock:
             self._begun += 1
             self._take(task := self._begun)
@@ -331,9 +331,9 @@ class Turns:
 class Lanes:
     """A lock between lanes of several processes, for shared or exclusive execution.
 
-    Each lane has its own `Lanes` object over the same two files. The kernel releases the file locks
-    when their owner ends. An exclusive lane locks `door` first, so that no other lane enters while
-    it waits for `room`.
+    Each lane has its own `Lanes` object with the same two files. The kernel releases the file locks
+    when their owner ends. An exclusive lane locks the file `door` first, so that no other lane
+    enters while it waits for the file `room`.
     """
 
     def __init__(self, door: str, room: str) -> None:
@@ -347,7 +347,7 @@ class Lanes:
 
     @contextmanager
     def among_others(self) -> Iterator[None]:
-        """Wait for exclusive lanes, including waiting ones, then execute in parallel."""
+        """Wait until no lane executes exclusively or waits for that, then execute in parallel."""
         with _locked(self._door, fcntl.LOCK_SH):
             fcntl.flock(self._room, fcntl.LOCK_SH)
         try:

@@ -36,8 +36,8 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 BATCH = 64
-"""Tasks drawn at a time (our choice). After each wait for a worker, the code that draws tasks is
-cold in the processor's caches; drawing tasks singly takes a third longer."""
+"""Tasks drawn at a time (our choice). After a wait for a worker, the code that draws tasks is no
+longer in the processor's caches. Drawing tasks one by one takes a third longer."""
 
 _FILES_OF_A_WORKER = 4  # open in this process: the worker's connection, its output
 
@@ -45,7 +45,7 @@ _FILES_OF_A_WORKER = 4  # open in this process: the worker's connection, its out
 class SerialExecutor:
     """Runs jobs in this process, one task after the other, with one sandbox from `opener`.
 
-    For few tasks, notebooks, and test doubles of a sandbox.
+    It is for few tasks, notebooks, and test doubles of a sandbox.
     """
 
     workers = 1
@@ -94,7 +94,7 @@ class LocalExecutor:
     about `cache_bytes`; 0 disables sharing. Sharing does not change records
     (`docs/design/execution-cache.md`).
 
-    Worker processes start with the first task and stay for later tasks of the same job. They end
+    Worker processes start with the first task and remain for later tasks of the same job. They end
     with this process, even if it is killed. Errors: UsageError for less than one process, or for
     more than fit into the memory.
     """
@@ -110,7 +110,7 @@ class LocalExecutor:
         self.retried = self.restarts = 0
 
     def check(self, job: NumberedJob[Any, Any]) -> None:
-        """See `Executor.check`. The worker processes that open the sandbox stay for the job."""
+        """See `Executor.check`. The worker processes that open the sandbox are used for the job."""
         self._crew_of(job).start()
 
     def map(
@@ -118,8 +118,8 @@ class LocalExecutor:
     ) -> Iterator[tuple[int, A]]:
         """See `Executor.map`.
 
-        Further errors: HostError if the limit on open files is too low. If workers do not start:
-        the error that a worker reports, else a GenerationError with the end of a worker's output.
+        Further errors: HostError if the limit on open files is too low. If workers do not start,
+        the error that a worker reports, or a GenerationError with the end of a worker's output.
         """
         schedule = Schedule(tasks, what=job.what, batch=BATCH)
         if not schedule.left:
@@ -133,7 +133,7 @@ class LocalExecutor:
         finally:
             self.retried += schedule.retried
             self.restarts += crew.restarts - restarts
-            if schedule.unfinished:  # no worker may send answers after this job
+            if schedule.unfinished:  # no worker must send answers after this job
                 self.close()
 
     def _crew_of(self, job: NumberedJob[Any, Any]) -> Crew:
@@ -162,7 +162,7 @@ class LocalExecutor:
 class Crew:
     """The worker processes of one job; `restarts` counts processes that died.
 
-    Each is pinned to a processor of `own`, if given.
+    Each process is pinned to a processor of `own`, if given.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Crew:
 
         The result may be empty. A stopped worker is replaced.
 
-        Errors: GenerationError if a task fails in every attempt, or where workers in a row do not
+        Errors: GenerationError if a task fails in every attempt, or several workers in a row do not
         start. ShioenvErrors of the job and of opening a sandbox.
         """
         starting = sum(not worker.ready for worker in self._workers)
@@ -273,9 +273,9 @@ class Crew:
 
 
 class _Worker(WorkerProcess):
-    """A worker process of the job; `tasks` are its unfinished tasks in the order given.
+    """A worker process of the job; `tasks` are its unfinished tasks, in the order of handing out.
 
-    It is pinned to `processor`, unless that is None.
+    The process is pinned to `processor`, unless that is None.
     """
 
     def __init__(self, given: bytes, gate: tuple[int, int], processor: int | None) -> None:
@@ -300,7 +300,7 @@ def executor_named(
 ) -> Executor:
     """Create the executor with a name from `ENGINES`.
 
-    The other arguments are those of `LocalExecutor`; `address` is that of a cluster. Errors:
+    The other arguments are those of `LocalExecutor`; `address` is the address of a cluster. Errors:
     UsageError for another name, or for an address with another executor than `ray`.
     MissingExtraError if no installed package provides the executor. The errors of its class are
     raised too.

@@ -45,7 +45,7 @@ class WorkerProcess:
         )
         self._programs = programs
         self._watch = StopWatch()
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as self
         self.connection: Connection[Any, Any]
         self.connection, theirs = Pipe()
         with socket.socket(fileno=os.dup(self.connection.fileno())) as ours:
@@ -109,7 +109,8 @@ CHILDREN_SECONDS: Final = 5.0
 def adopt_orphans() -> None:
     """Make this process the parent of descendants that become orphans from now on.
 
-    A machine ends with its supervisor, but the first process of its namespaces ends a moment later.
+    This is needed because the first process of a machine's namespaces ends a moment after the
+    machine's supervisor.
     """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 

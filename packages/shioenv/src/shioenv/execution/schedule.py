@@ -18,11 +18,11 @@ ATTEMPTS = 5
 """Attempts at a task; if the last one fails, the job ends with an error."""
 
 STARTS = 3
-"""Consecutive workers that die before their sandbox is open, after which the job ends."""
+"""Number of consecutive workers that die before their sandbox is open, after which the job ends."""
 
 WINDOW = 4096
 """The maximum distance, in task numbers, between the newest and the oldest open task. A slow task
-(`ping`, 64 times) takes two minutes, in which thousands of others finish."""
+(`ping`, 64 times) takes two minutes, and thousands of others finish in this time."""
 
 
 class Schedule(Generic[T]):
@@ -80,7 +80,7 @@ class Schedule(Generic[T]):
     def alone(self, numbers: Iterable[int]) -> bool:
         """Whether one of the tasks failed before, so that it must be a worker's only task.
 
-        A task that always kills its worker thus does not harm other tasks.
+        So a task that always kills its worker does no harm to other tasks.
         """
         return any(number in self._attempts for number in numbers)
 
@@ -120,7 +120,7 @@ class Schedule(Generic[T]):
     def _draw_batch(self) -> None:
         """Draw as many tasks as the batch and the window allow.
 
-        If the stream fails after some tasks, a later call raises the error, so these tasks run.
+        If the stream fails after some tasks, these are still run: a later call raises the error.
         """
         while len(self._waiting) < self._batch and self._ahead() < self.window:
             try:
@@ -139,7 +139,7 @@ class Schedule(Generic[T]):
 
 
 def _raising(error: Exception) -> Iterator[Any]:
-    """Raise an error as the only step of a stream."""
+    """Return a stream whose first step raises the error."""
     raise error
     yield
 
@@ -155,7 +155,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: Exception) -> Self:
-        """Convert an exception; other exceptions than ShioenvErrors keep their traceback."""
+        """Convert an exception. If it is not a ShioenvError, its traceback is kept as text."""
         if isinstance(error, ShioenvError):
             return cls(type(error).__name__, error.message, error.hint)
         return cls("", "".join(traceback.format_exception(error)).rstrip(), None)

@@ -6,8 +6,8 @@ the parent of orphaned processes of the program. So no process escapes by starti
 
 The outer and the inner supervisor watch each other: if one is killed, the other ends the program. A
 stopped supervisor is continued when the calling process ends. The program's descendants and its
-temporary directory survive only if both are killed at the same instant. The next start removes the
-directory.
+temporary directory survive only if both supervisors are killed at the same instant. The next start
+removes that directory.
 
 The supervisors run this file, so it uses only the standard library.
 """
@@ -33,7 +33,7 @@ LAST_WORDS = 2000
 """Bytes kept from the end of a program's output, if only the end is needed."""
 
 ENDING_SECONDS = 10.0
-"""Seconds in which killed processes must end; only unkillable processes take longer."""
+"""Seconds within which killed processes end; only unkillable processes take longer."""
 
 _SCRATCH = "shioenv-outside-"
 _PR_SET_PDEATHSIG = 1
@@ -50,9 +50,9 @@ def supervised(
 ) -> subprocess.Popen[bytes]:
     """Start a program and return its supervisor, which exits with the program's status.
 
-    `terminate` ends the program and its descendants. The end of this process or of the program
-    itself has the same effect. The program has a separate session, and a directory for temporary
-    files (TMPDIR) that is removed afterwards.
+    `terminate` on the supervisor ends the program and its descendants. The end of this process or
+    of the program itself has the same effect. The program has a separate session, and a directory
+    for temporary files (TMPDIR) that is removed afterwards.
 
     The program's standard output goes to `stdout`, its standard error to that of this process. With
     `last_words`, the last 2,000 bytes of both are written to that file instead, after the program
@@ -180,10 +180,10 @@ class _Supervisor:
                 os._exit(127)
         nowhere = os.open(os.devnull, os.O_RDWR)
         os.dup2(nowhere, 0)
-        os.dup2(nowhere, 1)  # only the program keeps its input and output open
+        os.dup2(nowhere, 1)  # only the program must keep its input and output open
         for file in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
             if file > 2 and file not in self._kept:
-                with suppress(OSError):  # the descriptor used for listing is already closed
+                with suppress(OSError):  # the descriptor of the listing itself is already closed
                     os.close(file)
 
     def watch(self) -> None:
@@ -276,7 +276,7 @@ def _descendants() -> set[int]:
 
 
 def _main() -> None:
-    """Run the outer supervisor, whose child is the inner one, whose child is the program."""
+    """Run the outer supervisor. Its child is the inner supervisor, whose child is the program."""
     parent, told, lock, scratch, mode, *words = sys.argv[1:]
     try:
         asker = os.pidfd_open(int(parent))

@@ -52,7 +52,7 @@ def main() -> None:
 
 
 class _Place:
-    """A lane and the number of its task; a worker numbers its tasks in the order of their start."""
+    """A lane and its task's number in `Turns`, where tasks are numbered as they start."""
 
     lane: Lane
 
@@ -65,8 +65,8 @@ class _Place:
 class _Worker:
     """Hands arriving tasks to lanes, and sends their answers.
 
-    Answers are sent in batches, once at most `_few` tasks wait. So the parent process wakes rarely,
-    and this one gets new tasks while it still has some.
+    Answers are sent in batches, when at most `_few` tasks wait. So the parent process wakes up
+    rarely, and this process gets new tasks before it has none.
     """
 
     def __init__(self, connection: Connection[Any, Any], door: str, room: str) -> None:
@@ -83,8 +83,8 @@ class _Worker:
     def listen(self) -> None:
         """Receive the job, then tasks; end this process at the end of the connection.
 
-        An idle process closes its sandboxes first. During a task the process exits at once, because
-        the answer is no longer needed, and sandboxes end when their owner exits.
+        An idle process closes its sandboxes before it ends. During a task the process ends at once,
+        because the answer is no longer needed, and sandboxes end with the process that opened them.
         """
         while (body := self._received()) is not None:
             given = pickle.loads(body)
@@ -174,8 +174,8 @@ class _Worker:
     def _guarded(self, number: int | None, action: Callable[[], object]) -> None:
         """Run `action`; if it fails, send the error and end the process.
 
-        A broken sandbox or connection is not sent: it ends the process, and another worker may run
-        the task.
+        A broken sandbox or connection is not reported: it ends the process, and another worker may
+        run the task.
         """
         try:
             action()

@@ -20,14 +20,15 @@ from shioenv.files.regular import LARGEST, open_regular
 SUFFIX = ".zst"
 
 LEVEL = 3
-"""Zstandard's default level. By our measurements, higher levels take several times as long to save
-a tenth."""
+"""Zstandard's default level. By our measurements, higher levels take several times as long and save
+a tenth of the size."""
 
 _GZIP, _ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 """Magic numbers of gzip and Zstandard files."""
 
 _CHUNK = 4096
-"""Compressed bytes decompressed at once; in a hostile file they expand to 128 MiB at most."""
+"""Number of compressed bytes that are decompressed at once. In a hostile file they become at most
+128 MiB."""
 
 
 class DamagedFile(OSError):  # noqa: N818 - as those of the standard library are called
@@ -38,7 +39,7 @@ class DamagedFile(OSError):  # noqa: N818 - as those of the standard library are
 def reading(path: Path) -> Iterator[IO[bytes]]:
     """Open a regular file as a stream, decompressed if the name ends in `.zst`.
 
-    Errors: OSError as for `open_regular`. Reading from the stream raises DamagedFile where the
+    Errors: OSError as for `open_regular`. Reading from the stream raises DamagedFile if the
     compressed file is damaged.
     """
     with open_regular(path) as file:
@@ -107,7 +108,7 @@ def decompressed_sha256(path: Path) -> str:
 class _Content(io.RawIOBase):
     """The content of a file compressed with Zstandard.
 
-    A truncated file raises an error; the library's own reader would stop without one.
+    A truncated file raises an error; the library's own reader would just stop.
     """
 
     def __init__(self, file: IO[bytes]) -> None:

@@ -15,13 +15,13 @@ _TOO_DEEP = "nested too deeply"
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _NESTING = (dict, list)
 _DEEP_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEEPEST},}}")
-"""Matches a dotted key that nests too deeply; parsing one takes quadratic time."""
+"""Matches a dotted key that nests too deeply. Parsing such a key takes quadratic time."""
 
 
 def parse_json(content: bytes | str, *, finite: bool = False) -> Any:
     """Parse a JSON document. ValueError for an invalid or too deeply nested document.
 
-    With `finite`, also refuse NaN, Infinity and numbers beyond the range of a float, such as 1e999.
+    With `finite`, NaN, Infinity and numbers beyond the range of a float (1e999) are refused too.
     Integers of any size are accepted.
     """
     strict: dict[str, Any] = {"parse_constant": _finite, "parse_float": _finite} if finite else {}
@@ -60,7 +60,7 @@ def _finite(text: str) -> float:
 def refuse_deep(value: Any) -> None:
     """Raise ValueError if lists and objects are nested more than `DEEPEST` levels deep.
 
-    A recursive walk of an accepted value thus needs at most `DEEPEST` nested calls.
+    So a recursive walk through an accepted value needs at most `DEEPEST` nested calls.
     """
     level = [value] if isinstance(value, _NESTING) else []
     for _ in range(DEEPEST):

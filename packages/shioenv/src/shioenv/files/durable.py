@@ -33,8 +33,8 @@ def atomic_write(path: Path, content: bytes) -> None:
 def replacing(path: Path) -> Iterator[Any]:
     """Open a new file for writing, and rename it to `path` at the end of the block.
 
-    The file is synced to disk before the rename. After an error in the block it is removed, and
-    `path` stays as it was. Errors: OSError if `path` exists and is not a regular file.
+    The file is synced to disk before the rename. After an error in the block the new file is
+    removed, and `path` is unchanged. Errors: OSError if `path` exists and is not a regular file.
     """
     refuse_to_replace(path)
     temporary = path.with_name(f"{TEMPORARY}{path.name}")
@@ -77,7 +77,7 @@ def sync(directory: Path) -> None:
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError in the block into a DatasetStorageError that names the file or the path."""
+    """Convert an OSError in the block to a DatasetStorageError that names the file or the path."""
     try:
         yield
     except OSError as error:
@@ -131,7 +131,7 @@ def waiting(directory: Path) -> Iterator[None]:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 (hex) of a regular file's bytes. Errors: as `open_regular`."""
+    """Return the SHA-256 (hex) of a regular file's bytes. Errors: those of `open_regular`."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -139,7 +139,7 @@ def sha256_of(path: Path) -> str:
 def refuse_existing(path: Path) -> None:
     """Raise OutputExistsError if the path exists, unless it is an empty directory.
 
-    UsageError if the empty directory is the current one, which cannot be replaced.
+    Errors: UsageError if the empty directory is the current one, which cannot be replaced.
     """
     if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
         if path.samefile("."):

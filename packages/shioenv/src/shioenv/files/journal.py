@@ -47,8 +47,8 @@ class Journal(Generic[Value]):
     `values`. It returns None for invalid content; that line counts as damaged. A killed process or
     a power failure may leave a torn last line. Opening a journal truncates a torn last line and
     skips damaged lines; `report` is called with a note about each. Of two lines with the same
-    number, the later one wins, because the earlier one was damaged when the later one was written.
-    OSError and exceptions of `read` pass through.
+    number, the later one is used: it was written because the earlier one was damaged. OSError and
+    exceptions of `read` pass through.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Journal(Generic[Value]):
     def append(self, number: int, value: Value, content: bytes) -> None:
         """Append a line with the content; if writing fails, remove what was written."""
         line = checksummed(content)
-        if not line.endswith(b"\n"):  # else the content itself ends in the newline
+        if not line.endswith(b"\n"):  # else the content has this newline
             line += b"\n"
         try:
             _write_all(self._file, line, self._size)

@@ -68,9 +68,9 @@ def lines_of(text: str) -> list[str]:
 
 
 def refuse_to_replace(path: str | Path) -> None:
-    """Raise OSError as `open_regular` does, if the path exists and is not a regular file.
+    """Raise OSError like `open_regular` if the path exists and is not a regular file.
 
-    A link is refused as well, because replacing it would not write to its target.
+    A link is refused too, because it would be replaced instead of its target.
     """
     try:
         status = os.lstat(path)
@@ -84,7 +84,7 @@ def _opened(path: str, flags: int) -> int:
 
 
 def refuse_other(status: os.stat_result, path: str | Path) -> None:
-    """Raise OSError as `open_regular` does, unless the status is that of a regular file."""
+    """Raise OSError like `open_regular`, unless the status is that of a regular file."""
     kind = stat.S_IFMT(status.st_mode)
     if kind == stat.S_IFDIR:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

@@ -36,9 +36,9 @@ def unfinished(what: str, plan: object) -> Iterator[Path]:
 
     `what` names the work. `plan` is everything that determines the parts, as JSON; each plan has
     its own directory. At the end of the block the directory is removed, so the block must also
-    write the result. After an error or a kill it stays for the next call. If another call with the
-    same plan is running, an empty temporary directory is used, which is always removed. Errors:
-    DatasetStorageError.
+    write the result. After an error or a kill the directory is kept for the next call. If another
+    call with the same plan is running, an empty temporary directory is used, which is always
+    removed. Errors: DatasetStorageError.
     """
     directory = cache_directory() / "unfinished" / f"{what}-{plan_digest(plan)[:24]}"
     with ExitStack() as opened:
@@ -70,7 +70,7 @@ def _is_locked(directory: Path, opened: ExitStack) -> bool:
 class Parts(Generic[Value]):
     """The finished parts of some work by key, in a journal; a context manager.
 
-    `encode` turns a part into JSON, and `decode` is its inverse. The journal is in `directory`. If
+    `encode` converts a part to JSON, and `decode` is its inverse. The journal is in `directory`. If
     that is None, parts are only kept in memory, and the context need not be entered. Lines that are
     damaged or that `decode` refuses are skipped, so their parts are computed again. Errors:
     DatasetStorageError.
@@ -105,7 +105,7 @@ class Parts(Generic[Value]):
                 self._journal.close()
 
     def add(self, key: str, part: Value) -> Value:
-        """Store a part. Return it as a later call would read it, so both see the same value."""
+        """Store a part, and return it as later calls read it, so that all use the same value."""
         content = json.dumps([key, self._encode(part)]).encode()
         read = self._decode(json.loads(content)[1])
         if self._journal is not None:

@@ -39,11 +39,11 @@ _DEEPEST_PATTERN = 50
 
 
 _Template: TypeAlias = tuple[str, str]
-"""Patterns of an argument of several words: with the grammar's values, and with any values."""
+"""Two patterns of an argument of several words: with the grammar's values, and with any values."""
 
 
 def ends_command(words: Sequence[str]) -> bool:
-    """Whether the last of these words ends a command run by `find`."""
+    """Whether the last of these words ends a command that `find` runs."""
     last = received_form(words[-1]) if words else ""
     return last == ";" or (last == "+" and len(words) > 1 and words[-2] == "{}")
 
@@ -55,7 +55,7 @@ def runs_others(grammar: Grammar) -> bool:
 
 
 def on_files(grammar: Grammar) -> bool:
-    """Whether a command runs others on files; `env`, which takes assignments, does not."""
+    """Whether a command runs other commands on files. `env`, which takes assignments, does not."""
     return runs_others(grammar) and "assignment" not in grammar.header.traits.roles
 
 
@@ -64,9 +64,10 @@ class ArgumentSplitter:
 
     An option is one argument with its value (`-n 5`, `-n5`, `--lines=5`, `--lines 5`). Letters
     bundled after one dash are arguments with no-space marks. After `--` every word is an operand.
-    The same holds for every word after the first operand of a program that does not permute. Values
-    are not restricted to those of the grammar. Long options may be abbreviated. `--` does not end
-    the options of programs whose options have several letters after one dash (`find`).
+    If a program does not accept options after operands (`permutes`), every word after the first
+    operand is an operand. Values are not restricted to those of the grammar. Long options may be
+    abbreviated. `--` does not end the options of programs whose options have several letters after
+    one dash (`find`).
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -85,7 +86,7 @@ class ArgumentSplitter:
         for first, template in _templates(grammar):
             self.templates.setdefault(first, []).append(template)
         self._first_words = tuple(self.templates)
-        self._compiled = cache(re.compile)  # most are never used
+        self._compiled = cache(re.compile)  # compiled on first use: most are never needed
         names = (*self.words, *(first[1:] for first in self.templates if first[0] == "-"))
         self.runs = frozenset(
             name
@@ -97,14 +98,14 @@ class ArgumentSplitter:
         self.dashes_end_options = not any(re.match(r"\w\w", name) for name in names)
 
     def arguments(self, words: Sequence[str]) -> tuple[Argument, ...]:
-        """Split these words, which exclude the command, into arguments."""
+        """Split the words after the command into arguments."""
         arguments: list[Argument] = []
         index, options_end, endless = 0, False, False
         while index < len(words):
             word, used = words[index], 1
             dashed = word.startswith("-") and word != "-"
             n = 0
-            if word not in self.runs or not endless:  # if one has no end, later ones have none
+            if word not in self.runs or not endless:  # without an end, later ones have none
                 n = self.run(words, index) if word in self.runs else 0
                 endless = endless or (word in self.runs and not n)
                 if not n and not (options_end and word.startswith("-")):
@@ -150,7 +151,7 @@ class ArgumentSplitter:
         return 0
 
     def option(self, word: str, following: str | None) -> tuple[list[Argument], int]:
-        """Return the arguments of a word that begins with a dash, and the words used: 1 or 2."""
+        """Return the arguments of a word with a dash, and the number of words used: 1 or 2."""
         if word.startswith("--"):
             name, sign, _ = word[2:].partition("=")
             spec = None if sign else self.long(name)
@@ -176,8 +177,9 @@ class ArgumentSplitter:
         """Return the arguments of letters after one dash, and the number of words used.
 
         In a bundle of at most `LONGEST_UNKNOWN` letters, an unknown letter counts as an option
-        without a value, as in getopt(3). After a known letter, so does a digit, or a sign without a
-        meaning to Bash. A longer bundle with an unknown letter is one argument.
+        without a value, as in getopt(3). After a known letter, a digit or a sign without a meaning
+        to Bash also counts as such an option. A longer bundle with an unknown letter is one
+        argument.
         """
         whole = [Argument(word)], 1
         members: list[str] = []
@@ -289,10 +291,11 @@ def _templates(grammar: Grammar) -> Iterator[tuple[str, _Template]]:
 
 
 class _Patterns:
-    """Regular expressions of arguments; system tokens and recursion match any word.
+    """Regular expressions of arguments.
 
-    A nonterminal whose expression would be long or deep matches any text. Blanks inside quotes are
-    replaced, as `templated` replaces the blanks within words.
+    System tokens and recursive nonterminals match any word. A nonterminal whose expression would be
+    too long or too deeply nested matches any text. Blanks inside quotes are replaced, as
+    `templated` replaces the blanks within words.
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -372,7 +375,7 @@ class _Patterns:
 def _pieces(
     argument: Iterable[Symbol], quoted: bool = False
 ) -> Iterator[tuple[str | Nonterminal, bool]]:
-    """Yield texts (quoted blanks replaced) and nonterminals, each with whether a quote is open."""
+    """Yield texts (with quoted blanks replaced) and nonterminals, and whether a quote is open."""
     quote = '"' if quoted else ""
     for symbol in argument:
         if not isinstance(symbol, TerminalText):

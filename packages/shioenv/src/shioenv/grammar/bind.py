@@ -28,7 +28,7 @@ def stand_in_catalogue() -> Mapping[str, tuple[str, ...]]:
 
 
 def with_vocabulary(catalogue: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
-    """Return a system's values by token, with general values where it has none."""
+    """Return a system's values by token, with general values for tokens that it lacks."""
     return {
         **FALLBACK,
         **VOCABULARY,
@@ -39,9 +39,10 @@ def with_vocabulary(catalogue: Mapping[str, Sequence[str]]) -> Mapping[str, Sequ
 def values_of(token: Nonterminal, catalogue: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Return the values of a system token as shell text, quoted where necessary.
 
-    Inside quotes (`'File`) only values that need no quotes are used. Values longer than
+    Inside quotes (`'File`) only values that need no quotes are used. Values that exceed
     `MAX_ARGUMENT_LENGTH` with their quotes are omitted. Empty values and those with unprintable
-    characters, such as a newline, are omitted too. A value that begins with a dash gets a `./`.
+    characters, such as a newline, are omitted too. A value that begins with a dash gets the prefix
+    `./`.
     """
     name = token.token
     values = catalogue.get(name) or VOCABULARY.get(name) or FALLBACK.get(name) or ()
@@ -66,8 +67,8 @@ def values_of(token: Nonterminal, catalogue: Mapping[str, Sequence[str]]) -> tup
 def bind(grammar: Grammar, catalogue: Mapping[str, Sequence[str]]) -> Grammar:
     """Return the grammar with productions for its system tokens, in the catalogue's order.
 
-    Alternatives with a token that has no value (no socket, no zip archive) are omitted. Errors:
-    UnboundTokenError if no input of the command remains.
+    Alternatives with a token for which the system has no value (no socket, no zip archive) are
+    omitted. Errors: UnboundTokenError if no input of the command remains.
     """
     productions = dict(grammar.productions)
     missing = []

@@ -30,7 +30,8 @@ HEADER = (
 )  # fmt: skip
 """The keywords of header lines. Each occurs at most once, except `with`."""
 MOST_COMPARED = 100_000
-"""Limit on comparisons of names for the hints of one file (our choice); each takes microseconds."""
+"""Limit on comparisons of names for the hints of one file (our choice). A comparison takes
+microseconds."""
 LONGEST_HINTED = 100
 """Maximum length of an unknown name that is compared with known ones (our choice)."""
 MOST_INHERITED = 10_000
@@ -68,8 +69,9 @@ class Definition:
 class OptionLine:
     """An option as written, with its value's pieces.
 
-    If the value is optional (`--classify[=<when>]`), a short form takes it only if the short form
-    shows it too (`-i[<suffix>], --in-place[=<suffix>]`). `optional_short` records that.
+    If the value is optional (`--classify[=<when>]`), a short form takes it only if it is written
+    there too (`-i[<suffix>], --in-place[=<suffix>]`). `optional_short`: whether it is written
+    there.
     """
 
     number: int
@@ -81,7 +83,7 @@ class OptionLine:
 
 @dataclass(slots=True)
 class Block:
-    """An option block: its options, and the lines that are ordinary alternatives."""
+    """An option block: its options, and those of its lines that are ordinary alternatives."""
 
     name: str
     line: int
@@ -116,9 +118,9 @@ class GrammarSource:
         self.faults.append(Fault(self.path, line, column, message, kind))
 
     def suggestion(self, word: str, known: Collection[str], show: str = "{}") -> str:
-        """Suggest a known name as in `faults`; "" for a word longer than `LONGEST_HINTED`.
+        """Suggest a known name, as `notation.suggestion` does; "" for a word over `LONGEST_HINTED`.
 
-        The result is also "" once the file has used `MOST_COMPARED` comparisons.
+        The result is also "" once `MOST_COMPARED` names have been compared for the file.
         """
         if len(word) > LONGEST_HINTED:
             return ""
@@ -126,7 +128,7 @@ class GrammarSource:
         return suggestion(word, known, show) if self.compared <= MOST_COMPARED else ""
 
     def reader(self, line: int, text: str, position: int) -> NotationReader:
-        """Return a reader of one line from `position` that records its faults in this source."""
+        """Return a reader of one line from `position` on. It records faults in this source."""
 
         def report(kind: FaultKind, message: str, column: int) -> None:
             self.report(line, column, kind, message)
@@ -327,7 +329,7 @@ class LineParser:
         """Parse one line of an option block: an option, or an ordinary alternative."""
         start = position
         names: list[tuple[str, str]] = []
-        shown = False  # whether a short form shows the optional value too
+        shown = False  # whether a short form is written with the optional value too
         while match := _OPTION.match(line, position):
             names.append((match[1], match[2]))
             position = match.end()
@@ -369,7 +371,7 @@ class LineParser:
             option.spec,
             clusters="alone" not in flags,
             joined=option.spec.joined or "joined" in flags,
-            # a long option shown with `=` or with a blank may be written in both forms
+            # a long option defined with `=` or with a blank may be written in both ways
             separate="separate" in flags or bool(spec.words),
             repeats="repeats" in flags,
         )

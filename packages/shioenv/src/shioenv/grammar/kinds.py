@@ -1,9 +1,9 @@
 """Kinds of value, such as numbers, modes and patterns: recognition and generation.
 
-A kind is declared once, as a tree of parts. Every part is a language (a regular expression, for
-recognition) and a generator (which stays inside that language). `Wide` combines a generator with a
-larger language. For example, any mode of four digits is recognised, and the usual modes are drawn.
-Texts are plain (`shioenv.grammar.spelling`): quotes belong to their spelling.
+A kind is declared once, as a tree of parts. Every part has a language (a regular expression, for
+recognition) and a generator of texts in that language. `Wide` combines a generator with a larger
+language. For example, any mode of four digits is recognised, and the usual modes are drawn. Texts
+are plain words (`shioenv.grammar.spelling`): quotes are added when they are spelt.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class ValueKind:
     """A kind of value.
 
     `about` describes the kind for the documentation, `part` is its language and generator.
-    `dashed`: a value that is a whole word may begin with a dash, like a mode. `seeded`: drawing
-    varies the numbers of a grammar's own alternatives, so that units, signs and bounds fit the
-    program. `drawn` is False if only the grammar knows which values make sense (columns,
+    `dashed`: a value that is a whole word may begin with a dash, like a mode. `seeded`: values are
+    drawn by varying the numbers in the grammar's own alternatives, so that units, signs and bounds
+    fit the program. `drawn` is False if only the grammar knows which values make sense (columns,
     directives).
     """
 
@@ -75,11 +75,12 @@ _END = re.compile(rf" |{NO_SPACE}")
 # Languages --------------------------------------------------------------------------------------
 
 ANY = r"[^ \x00\x06-\x1f]"
-"""A character of a plain word."""
+"""A pattern for one character of a plain word."""
 
 WORD = r"[\w.@%+,:=-]"
 _CLOSED = rf"(?>(?:\\{ANY}|\[\^?\]?(?>(?:\[[:.=][^\]]*[:.=]\]|[^\]])*)\]|[^\\\[ \x00\x06-\x1f])*)"
-"""A text with a character after every backslash and only closed bracket expressions."""
+"""A pattern for texts in which a character follows every backslash, and bracket expressions are
+closed."""
 
 _SUFFIX = r"(?:[kKMGTPEZYRQ](?:i?B)?|[bcwB])"
 _RANGE = r"(?:[0-9]+(?:-[0-9]*)?|-[0-9]+)"
@@ -417,10 +418,10 @@ KINDS: Mapping[str, ValueKind] = {
 """All kinds by name."""
 
 CHOICES = "choices"
-"""The kind whose language consists of the words in its nonterminal's definition."""
+"""The kind whose language is the list of words in the nonterminal's definition."""
 
 COMMAND = "command"
-"""The kind of a nested command; it is recognised by grammars, not by a language."""
+"""The kind of a nested command, which is recognised by grammars instead of a language."""
 
 CLOSED = "closed"
 """The word that replaces a kind in a definition that lists all valid values."""

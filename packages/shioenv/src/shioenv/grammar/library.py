@@ -53,7 +53,7 @@ def names_of_grammars(
 
 
 def chosen_grammars(chosen: Iterable[str] = (), own: OwnGrammars | None = None) -> tuple[str, ...]:
-    """Resolve names and sets to distinct names; each set is sorted and replaced in place.
+    """Resolve names and sets to distinct names. Each set is replaced by its sorted names.
 
     `chosen` are names of grammars and of `SETS`; the default is `paper`. Each set includes all
     user-supplied grammars. Unknown names are kept. Errors: UsageError if a user-supplied grammar
@@ -76,7 +76,7 @@ def chosen_grammars(chosen: Iterable[str] = (), own: OwnGrammars | None = None) 
 
 
 def place_of_grammar(name: str, own: OwnGrammars | None = None) -> tuple[str, Path]:
-    """Return name and directory of a grammar, given by name or path; user grammars come first."""
+    """Return name and directory of a grammar, given by name (user grammars first) or path."""
     path = Path(name)
     if path.suffix == ".grammar" or "/" in name:
         return path.name.removesuffix(".grammar"), path.parent
@@ -93,17 +93,17 @@ def load_grammar(
 ) -> Grammar:
     """Load and validate the grammar called `name`.
 
-    `versions` is `System.versions` of the target system. For a package that `versions` lacks, the
-    version in the grammar's `manual` line is assumed. Shipped grammars are cached, and only their
-    syntax is checked. Errors: UnknownGrammarError with the
-    nearest name. FaultyGrammarError with all faults of the grammar.
+    `versions` is `System.versions` of the target system. If `versions` lacks the grammar's package,
+    the version in its `manual` line is assumed. Shipped grammars are cached, and only their syntax
+    is checked. Errors: UnknownGrammarError with the nearest name. FaultyGrammarError with all
+    faults of the grammar.
     """
     if directory == COMMANDS:
         return _shipped(name, frozenset((versions or {}).items()))
     return checked_grammar(name, versions, directory)
 
 
-@lru_cache(maxsize=512)  # all shipped grammars for two systems
+@lru_cache(maxsize=512)  # enough for all shipped grammars on two systems
 def _shipped(name: str, versions: frozenset[tuple[str, str]]) -> Grammar:
     return checked_grammar(name, dict(versions), COMMANDS, whole=False)
 
@@ -152,7 +152,7 @@ def _unknown(name: str, directory: Path, own: OwnGrammars | None = None) -> Unkn
 
 
 def _read(path: Path, versions: Mapping[str, str] | None) -> Loaded:
-    # undecodable bytes become U+FFFD, which is a fault of its line like any other
+    # undecodable bytes become U+FFFD, which is reported as a fault of the line
     text = read_grammar_file(path).decode("utf-8-sig", "replace").replace("\0", "\ufffd")
     return read_grammar(text, path.name, versions)
 
@@ -166,9 +166,9 @@ def load_grammars(
 ) -> tuple[Grammar, ...]:
     """Load and validate these grammars (default: all) in the given order (default: by name).
 
-    `own` grammars are added to those of `directory`, and override those of the same name.
-    `versions` is as for `load_grammar`. Errors: UnknownGrammarError; FaultyGrammarError with the
-    faults of *all* the files.
+    `own` grammars are added to those of `directory`, and replace those of the same name. `versions`
+    is as for `load_grammar`. Errors: UnknownGrammarError; FaultyGrammarError with the faults of
+    *all* the files.
     """
     faults: list[Fault] = []
     with _uncollected():
@@ -285,8 +285,8 @@ def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
 def read_grammar_file(file: Path) -> bytes:
     """Return the bytes of a grammar file. Errors: UsageError if it is unreadable or too large.
 
-    A link that leaves the directory also raises UsageError: messages about faults quote lines of
-    the file, so such a link could disclose other files. FileNotFoundError is not caught.
+    A link out of the directory also raises UsageError: messages about faults quote lines of the
+    file, so such a link could disclose other files. FileNotFoundError is not caught.
     """
     try:
         content = read_regular(file, LARGEST)

@@ -47,7 +47,7 @@ from shioenv.grammar.traits import CHANGES, MAKES, SHOWS, OperandSpec, Traits, r
 SHARED = Path(__file__).parent / "shared"
 
 CLUSTER_SHARE = 0.2
-"""Weight of clusters relative to all other forms of a block: about one option in six.
+"""Weight of clusters (`-la`) relative to all other forms of a block: one option in six.
 
 Only a block with at least `FULL_CLUSTERS` short options gets the whole weight. With one or two
 letters, clusters would repeat these letters (`-nnn`).
@@ -78,7 +78,7 @@ class _Scope:
     bodies: set[tuple[Nonterminal, Body]] = field(default_factory=set)
     """The productions so far."""
     inside: Counter[str] = field(default_factory=Counter)
-    """The number of heads so far, by the part of their names before a dot."""
+    """The number of generated heads so far, by the part of their names before a dot."""
     _known: tuple[str, ...] = ()
 
     @property
@@ -169,7 +169,7 @@ class _Scope:
     def pieces(
         self, pieces: Sequence[Piece], line: int, head: Nonterminal, *, alone: bool = False
     ) -> tuple[Symbol, ...]:
-        """Return the symbols of one argument; with `alone`, repetitions give whole arguments."""
+        """Return the symbols of one argument. `alone`: repeated items are separate arguments."""
         symbols: list[Symbol] = []
         for piece in pieces:
             if isinstance(piece, LiteralText):
@@ -277,7 +277,7 @@ class _BlockCompiler:
             if name in self.seen:
                 message = f"duplicate option {name}, first on line {self.seen[name]}"
                 self.scope.source.report(option.number, 1, FaultKind.DUPLICATE, message)
-                place = None  # report it only once
+                place = None  # report faults only once
             self.seen[name] = option.number
         value = self.scope.pieces(option.value, option.number, self.head)
         for form in specs:
@@ -390,9 +390,10 @@ def read_grammar(text: str, path: str, versions: Mapping[str, str] | None = None
     """Parse a grammar in `text`; faults are returned rather than raised.
 
     `path` is the file's name in faults; its stem must be the command's name. `versions` is
-    `System.versions` of the target system. Guards compare with its version of the package (default:
-    the manual line's). If its `clock` is `host`, programs see the host's time, which differs
-    between runs. Errors: FaultyGrammarError if the shared definitions have faults.
+    `System.versions` of the target system. Guards are compared with the version of the grammar's
+    package there (default: that in the manual line). If the `clock` in `versions` is `host`,
+    programs see the host's time, which differs between runs. Errors: FaultyGrammarError if the
+    shared definitions have faults.
     """
     versions = versions or {}
     host_clock = versions.get("clock") == "host"
@@ -478,7 +479,7 @@ def _is_yes(source: GrammarSource, keyword: str, otherwise: str = "no") -> bool:
 
 
 def _runs(source: GrammarSource) -> int | None:
-    """Return the number of operands before a nested command; record a fault for other values."""
+    """Return the number of operands before a nested command; record a fault if it is invalid."""
     answer, line = source.header.get("runs", ("no", 0))
     word, _, count = answer.partition(" ")
     if word == "after" and count.isdecimal():

@@ -130,7 +130,7 @@ class Guard:
     version: str
 
     def holds(self, actual: str) -> bool:
-        """Whether a version satisfies the guard; numbers are compared numerically."""
+        """Whether a version satisfies the guard. Its numbers are compared as numbers."""
         left, right = _version_key(actual), _version_key(self.version)
         return {
             "<": left < right,
@@ -173,8 +173,8 @@ class NotationReader:
         self.position = position
         self.report = report
         self._braces: dict[int, tuple[int | None, bool]] = {}
-        """The index of each brace's closing brace, or None, and whether there is a blank
-        between."""
+        """For the index of each opening brace: the index of its closing brace, or None, and whether
+        there is a blank between them."""
 
     # Characters ----------------------------------------------------------------------------
 
@@ -221,7 +221,7 @@ class NotationReader:
             self.position += 1
 
     def sequence(self, depth: int = 0) -> tuple[list[NotationWord], Attributes]:
-        """Parse words up to a bar, a closing parenthesis or the end, and final attributes."""
+        """Parse words and their attributes, up to a bar, a closing parenthesis or the end."""
         words: list[NotationWord] = []
         attributes = Attributes()
         while True:

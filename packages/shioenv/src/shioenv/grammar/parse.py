@@ -1,9 +1,9 @@
 """Parsing of any Bash input into commands, operators, redirections and arguments.
 
 Bash's parser finds the commands, and the grammars find their arguments. A command that is not
-simple (a loop, a subshell) is kept whole as a command token. An input with a here-document, and one
-that Bash refuses, becomes one command with its words. No exception is raised: bash's own error is
-the input's behavior.
+simple (a loop, a subshell) is kept whole as a command token. An input with a here-document becomes
+one command with its words, and so does an input that Bash refuses. No exception is raised: bash's
+error message is the input's behavior.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.symbols import Body, Grammar, Nonterminal, TerminalText
 
 NESTED_DEPTH = 2
-"""Maximum depth at which nested commands are split and described."""
+"""Maximum depth to which nested commands are split into arguments."""
 
 
 class InputParser:
@@ -84,8 +84,8 @@ class InputParser:
     def grammar(self, command: str, words: Sequence[str]) -> Grammar | None:
         """Return the grammar of a command with these words, or None.
 
-        Grammars that share a command token are distinguished by a word that every input of each
-        grammar has (`ip link …`). As in the program, the word may be abbreviated (`ip l`).
+        Grammars of one command (`ip`) are distinguished by a word that every input of a grammar
+        contains (`ip link …`). As in the program, the word may be abbreviated (`ip l`).
         """
         name = command.rpartition("/")[2] if command.startswith("/") else command
         grammars = self._grammars.get(name, ())
@@ -94,7 +94,7 @@ class InputParser:
         return grammars[0] if grammars else None
 
     def _place_of_fixed(self, grammar: Grammar, words: Sequence[str]) -> tuple[int, bool]:
-        """Return the index of the grammar's fixed word, and whether it is abbreviated."""
+        """Return the index of the word that identifies a grammar, and whether it is abbreviated."""
         known = fixed_words(grammar)
         for place, argument in enumerate(self.splitter(grammar).arguments(words)):
             text = argument.text
@@ -118,7 +118,7 @@ class InputParser:
         """Return the tokens of one command without its redirections.
 
         A command whose arguments look like operators (`[[ a < b ]]`) is one command token. A
-        command after a `!` is one token too, and keeps its redirections.
+        command after a `!` is one command token with its redirections.
         """
         command = piece.command
         if command is None or (piece.prefixed and text[piece.start] == "!"):
@@ -153,8 +153,8 @@ def _read_back(tokens: Iterable[Token]) -> Input:
 def command_place(grammar: Grammar, arguments: Sequence[Argument]) -> int | None:
     """Return the index of the argument that is a nested command's name, or None.
 
-    That argument is the first operand, after the number of other operands given in the header
-    (`timeout`: the time). In `env`, it follows assignments and a `-`, which is an option.
+    It is the first operand after those that the header counts (`timeout`: the time). In `env`, it
+    comes after assignments, and a `-` is an option.
     """
     return None if grammar.header.runs is None else operand_place(arguments, grammar.header.runs)
 
@@ -180,7 +180,7 @@ def parse_input(text: str, grammars: Iterable[Grammar]) -> Input:
 
 @cache
 def fixed_words(grammar: Grammar) -> frozenset[str]:
-    """Return the words without a dash, one of them required in every input: `addr` of `ip addr`."""
+    """Return words without a dash of which every input has one: `addr` of `ip addr`."""
     by_start: list[frozenset[str]] = []
     for start in grammar.starts:
         for production in grammar.productions.get(start, ()):

@@ -82,9 +82,9 @@ class PartsInRow:
 
 @dataclass(frozen=True, slots=True)
 class List:
-    """One to `most` items of a part, separated. Each further item is drawn with probability 0.5.
+    """One to `most` items of a part, with separators.
 
-    The language has lists of any length.
+    Each further item is drawn with probability 0.5. Lists of any length are recognised.
     """
 
     part: Part
@@ -107,7 +107,7 @@ class List:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number, drawn from `low` to `high` by `draw_number`; the language is 1 to 20 digits."""
+    """A number, drawn from `low` to `high` by `draw_number`. Any 1 to 20 digits are recognised."""
 
     low: int
     high: int
@@ -124,7 +124,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A system's value for a token (`Word`), or one of `otherwise` if it has none."""
+    """A system's value for a token (`Word`), or one of `otherwise` if the system has none."""
 
     token: str
     otherwise: tuple[str, ...]
@@ -143,7 +143,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Wide:
-    """A generator in a larger language."""
+    """A part whose generator produces only a portion of its language."""
 
     language: str
     part: Part
@@ -161,9 +161,9 @@ class Wide:
 def draw_number(random: Random, low: int, high: int) -> int:
     """Draw a number from `low` to `high`, inclusive.
 
-    One in ten is a bound. Among the others, all orders of magnitude above `low` are equally likely.
-    Four in five numbers above 20 are round. Their digits are 0 except the first, and perhaps a 5
-    after it.
+    One number in ten is a bound. Among the others, all orders of magnitude above `low` are equally
+    likely. Four in five numbers above 20 are round: their digits are 0 except the first, and
+    perhaps a 5 after it.
     """
     if low >= high:
         return low

@@ -10,7 +10,8 @@ from shioenv.bash.words import BARE, CLOSING, ansi, quotation_end
 from shioenv.grammar.symbols import Nonterminal, Symbol, TerminalText
 
 BLANK, TAB, NEWLINE, SUBSTITUTION, VARIABLE = "\x01", "\x02", "\x03", "\x04", "\x05"
-"""Placeholders in plain text for a protected blank, tab and newline, for `$(…)`, for `$NAME`."""
+"""Placeholders in plain text: for a protected blank, tab and newline, for `$(…)`, and for
+`$NAME`."""
 
 PROTECTED = str.maketrans({" ": BLANK, "\t": TAB, "\n": NEWLINE})
 SHOWN = str.maketrans({BLANK: " ", TAB: "\t", NEWLINE: "\n"})
@@ -34,9 +35,10 @@ def received_form(text: str) -> str:
 
 
 def plain_symbols(symbols: Iterable[Symbol], state: State) -> list[Item]:
-    """Return the symbols of an argument, texts plain, without those inside a substitution.
+    """Return an argument's symbols with their texts as plain words, without those in substitutions.
 
-    `state` is what is open before the first symbol. The name in `$<EnvVar>` is omitted too.
+    `state` has the quotes and brackets that are open before the first symbol. The name in
+    `$<EnvVar>` is omitted too.
     """
     reader = _Reader(state)
     items: list[Item] = []
@@ -52,10 +54,10 @@ def plain_symbols(symbols: Iterable[Symbol], state: State) -> list[Item]:
 
 
 def spelt(text: str, quotes: str = "") -> str:
-    """Spell a plain word for the shell, in `quotes`, or bare if possible.
+    """Spell a plain word for the shell, in `quotes`, or without quotes if possible.
 
-    `quotes` is `'`, `"` or "". With "", the word is in `'` only if it needs quotes. A word that
-    contains a `'` is always in `"`.
+    `quotes` is `'`, `"` or "". With "", the word is quoted with `'` only if it needs quotes. A word
+    that needs quotes and contains a `'` is quoted with `"`.
     """
     if not quotes and text and BARE.fullmatch(text):
         return text

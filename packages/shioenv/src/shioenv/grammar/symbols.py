@@ -2,9 +2,9 @@
 
 A production's body is a tuple of *arguments*, each a tuple of symbols. Section 3.2 of the paper
 defines a partly expanded argument as one nonterminal or one text, but `--block-size=<size>` is
-both. A body of several arguments may replace a nonterminal. The body's first argument is then
-joined with the symbols to the left of the nonterminal in its argument. The body's last argument is
-joined with the symbols to the right.
+both. A body of several arguments may replace a nonterminal inside an argument. Then its first
+argument is joined with the symbols to the left of the nonterminal, its last one with those to the
+right.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Production:
     """`head` becomes `body`; `weight` is relative to the head's other productions.
 
     `stops` marks the empty production of a repetition, for which policies have a separate stop
-    probability. `volatile`: two runs of an input with the production may differ. `wrong`: the
-    program refuses an input with the production.
+    probability. `volatile`: two runs of an input derived with the production may differ. `wrong`:
+    the program refuses such an input.
     """
 
     head: Nonterminal
@@ -119,9 +119,9 @@ class OptionSpec:
 
     `shorts` are letters without a dash, `longs` names without their two dashes, `words` names of
     several letters after a single dash. `value` is "none", "required" or "optional". `clusters`:
-    the letters may be bundled. `joined`: a required value must be attached. `separate`: it must
-    follow a blank. `repeats`: the program accepts the option several times, each with a separate
-    value.
+    the letters may be bundled. `joined`: a required value must be attached. `separate`: a required
+    value must follow a blank. `repeats`: the program accepts the option several times, each time
+    with its own value.
     """
 
     shorts: tuple[str, ...] = ()
@@ -145,7 +145,7 @@ class OptionSpec:
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """Options of an `omit` line (omitted intentionally) or `undocumented` line (not in help)."""
+    """Options of an `omit` line (omitted on purpose) or `undocumented` line (not in the help)."""
 
     options: tuple[str, ...]
     reason: str
@@ -201,12 +201,12 @@ class Header:
 class Grammar:
     """The grammar of one command: a start symbol and the productions reachable from it.
 
-    `pipe` is the start symbol of inputs to the right of a `|`, or None if the command has none.
+    `pipe` is the start symbol of commands to the right of a `|`, or None if the grammar has none.
     `kinds` maps nonterminals to the name of the kind of value that they derive, such as `size`.
     `option_slots` are the heads of option blocks. `option_values` are pairs of an option's name and
-    the symbols of a value, or None if the option may have no value. System tokens are heads of
-    `productions` only if the grammar is bound. `source` is the file's name in faults. Grammars are
-    compared and hashed by identity.
+    the symbols of its value; these are None if the option can be without a value. System tokens are
+    heads of `productions` only if the grammar is bound. `source` is the file's name in faults.
+    Grammars are compared and hashed by identity.
     """
 
     header: Header
@@ -297,11 +297,11 @@ def leading_to(
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The size of grammars (our counting rule; shared definitions count once).
+    """The size of grammars. The counting rule is ours: shared definitions count once.
 
     `nonterminals` counts each nonterminal once, including system tokens. `productions` counts the
-    distinct pairs of head and body before binding. `grounded` counts the pairs that binding to a
-    system adds.
+    distinct pairs of head and body before binding. `grounded` counts the further pairs of bound
+    grammars.
     """
 
     nonterminals: int

@@ -16,7 +16,7 @@ VOCABULARY: Mapping[str, tuple[str, ...]] = {
     "MissingDirectory": ("missing_dir", "nodir", "documents/none", "/opt/absent"),
     "MissingUser": ("nobody2", "guest1", "oracle"),
 }
-"""Tokens with a fixed vocabulary; the catalogue's values take precedence."""
+"""Tokens with a fixed vocabulary. If a catalogue has values for a token, they take precedence."""
 
 FALLBACK: Mapping[str, tuple[str, ...]] = {
     "Word": ("error", "the", "user", "ubuntu", "data", "failed", "backup", "10"),
@@ -73,7 +73,7 @@ SYSTEM_TOKENS: Mapping[str, str] = {
 """The meaning of every system token."""
 
 ALWAYS_QUOTED = frozenset({"Glob"})
-"""Tokens whose values the shell must not expand even where it could."""
+"""Tokens whose values are always quoted, so that the shell does not expand them."""
 
 STAND_IN: Mapping[str, tuple[str, ...]] = {
     "File": ("documents/notes.txt", "data/users.csv", "logs/app.log"),

@@ -1,7 +1,7 @@
 """Traits of commands, from the headers of their grammars.
 
-Traits describe what the operands name, and what the command does with it. So no other module needs
-to know a command's name.
+Traits describe what the operands name, and what the command does with these things. So other
+modules need no rules for single commands.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PATHS: Mapping[str, str] = MappingProxyType(
 """The roles of operands that are paths, and their meanings."""
 
 VALUE = "value"
-"""The subject of an effect on the value of its options."""
+"""The `what` of an effect (`RoleChange`) on the values of options instead of operands."""
 
 MAKES: Mapping[str, str] = MappingProxyType(
     {
@@ -60,7 +60,7 @@ CHANGES: Mapping[str, str] = MappingProxyType(
 """The things that commands change, with descriptions. The last four are not properties of files."""
 
 PROCESSES, MACHINE = "processes", "machine"
-"""Keys of `SHOWS`. Output about processes is volatile."""
+"""Keys of `SHOWS`. (Output about processes is volatile.)"""
 
 SHOWS: Mapping[str, str] = MappingProxyType(
     {
@@ -108,12 +108,12 @@ class RoleChange:
 class Traits:
     """The traits of a command. By default a command takes no operands.
 
-    `effects` are the effects of options on operands. `implied` is the command's subject without
-    operands. `makes`, `changes` and `shows` are keys of the tables of these names or "". `removes`:
-    the things named by the operands no longer exist afterwards. `opens`: the command opens the
-    files named by its operands, and blocks on a named pipe. `ordered`: the order of its options and
-    operands has a meaning. `help` is the input that prints its help, "" for the usual one. `lines`
-    is the line of each keyword in the file, from 1.
+    `effects` are the effects of options on operands. `implied` is what the command uses if it has
+    no operands. `makes`, `changes` and `shows` are keys of the tables of these names or "".
+    `removes`: the things named by the operands no longer exist afterwards. `opens`: the command
+    opens the files named by its operands, and blocks on a named pipe. `ordered`: the order of its
+    options and operands has a meaning. `help` is the input that prints its help, "" for the usual
+    one. `lines` is the line of each keyword in the file, from 1.
     """
 
     operands: tuple[OperandSpec, ...] = ()
@@ -145,7 +145,7 @@ class Traits:
 
     @property
     def takes_several(self) -> bool:
-        """Whether the command takes any number of paths, or no path."""
+        """Whether the command takes any number of paths, or none."""
         return not self.paths or any(operand.many for operand in self.paths)
 
     @property
@@ -178,8 +178,8 @@ class Traits:
     def roles_of(self, count: int) -> Sequence[str]:
         """Return the roles of `count` successive operands; operands with a name are omitted.
 
-        If a role permits any number of operands, it is repeated, else the last role is. A command
-        without operands gives the role "text" for each.
+        If the number of operands of one role is unlimited, this role is repeated, otherwise the
+        last role is. For a command without declared operands each role is "text".
         """
         plain = [operand for operand in self.operands if not operand.name]
         if not plain or not count:

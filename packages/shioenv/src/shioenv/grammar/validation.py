@@ -27,9 +27,9 @@ from shioenv.grammar.system_tokens import FALLBACK, STAND_IN, SYSTEM_TOKENS, VOC
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shortest:
-    """The shortest expansion of a nonterminal, by arguments first and characters second.
+    """The shortest expansion of a nonterminal: first by number of arguments, then by characters.
 
-    `index` is that of the head's production for the shortest expansion.
+    `index` is the index of the production with which this expansion begins.
     """
 
     arguments: int
@@ -53,7 +53,7 @@ def shortest_expansions(productions: Productions) -> Mapping[Nonterminal, Shorte
     for number, (_, _, production) in enumerate(every):
         for symbol in production.nonterminals:
             users[symbol].append(number)
-    # each round visits the productions that contain a symbol which became shorter
+    # each round visits only productions with a symbol whose expansion became shorter
     due: Iterable[int] = range(len(every))
     while due:
         queue, later = list(due), set[int]()
@@ -136,8 +136,8 @@ def longest_length(
 ) -> int:
     """Return the length of the longest argument, with repetitions and recursion used once.
 
-    An unbound system token counts as its longest value known in advance. `known` caches the lengths
-    of nonterminals between calls.
+    For an unbound system token, the longest value known in advance is used. `known` caches the
+    lengths of nonterminals between calls.
     """
     known = {} if known is None else known
 
@@ -157,7 +157,7 @@ def longest_length(
         elif head.is_system_token and head not in productions:
             known[head] = _TOKEN_LENGTH.get(head.token, 0)
         elif head not in known:
-            known[head] = 0  # the length counted for recursion
+            known[head] = 0  # the length assumed in a recursion
             parts = [part for production in bodies for part in production.nonterminals]
             waiting += [(head, True), *((part, False) for part in reversed(parts))]
     return sum(map(of, argument))
@@ -176,8 +176,8 @@ _TOKEN_LENGTH = {
 def check(loaded: Loaded) -> tuple[Fault, ...]:
     """Return the faults of a grammar as a whole.
 
-    These are unreachable and endless names, unnamed kinds, several arguments inside one, and
-    overlong arguments. Faults that are visible in a single line (syntax, undefined names,
+    These are unreachable and endless names, missing names of kinds, several arguments inside one,
+    and overlong arguments. Faults that are visible in a single line (syntax, undefined names,
     duplicates) are already among the faults of `loaded`. If names are undefined, no other fault is
     reported.
     """
@@ -194,7 +194,7 @@ def check(loaded: Loaded) -> tuple[Fault, ...]:
 
 
 def _closed_lists(loaded: Loaded) -> Iterator[Fault]:
-    """Yield faults of definitions that list some values of a kind without naming the kind."""
+    """Yield faults of definitions that list values of a kind, but do not name the kind."""
     grammar = loaded.grammar
     for head, bodies in grammar.own.items():
         named = head in loaded.lines and "." not in head.name
@@ -241,7 +241,7 @@ def _block_of(head: Nonterminal) -> Nonterminal:
 
 
 def _written_together(loaded: Loaded) -> Iterator[tuple[Production, tuple[Symbol, ...]]]:
-    """Yield arguments of the file's own productions, except lone nonterminals."""
+    """Yield the arguments of the file's own productions that are not a single nonterminal."""
     for bodies in loaded.grammar.own.values():
         for production in bodies:
             for argument in production.body:
@@ -278,7 +278,7 @@ MOST_STEPS = 10_000
 def _doubling(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterator[Fault]:
     """Yield a fault if a nonterminal's shortest expansion is too large.
 
-    A chain of definitions with two references each doubles it at every level.
+    In a chain of definitions with two references each, the expansion doubles at every level.
     """
     productions = loaded.grammar.productions
     steps: dict[Nonterminal, int] = {}

@@ -1,6 +1,6 @@
 """Estimators of irreducibility, which choose sub-inputs and their weights.
 
-The sub-inputs are every kept-index set, or a sample of them. All estimators but the paper's are
+A sub-input is given by the indices of the kept arguments. All estimators except the paper's are
 unbiased for every budget. `docs/design/estimators.md` compares the estimators.
 """
 
@@ -17,8 +17,8 @@ from shioenv.errors import UsageError, did_you_mean
 OUTSIDE = 3
 """Minimum number of draws by `balanced` among sub-inputs that lack a needed argument.
 
-An argument is needed if leaving out this argument alone changes the behavior. We chose a small
-number because nearly all of these sub-inputs behave differently.
+An argument is needed if leaving out this argument alone changes the behavior. The number is small
+(our choice), because nearly all of these sub-inputs behave differently.
 """
 
 LEFT_FOR_BALANCE = 8 + OUTSIDE
@@ -29,7 +29,7 @@ leave-one-out.
 """
 
 LEFT_LATER = 4 + OUTSIDE
-"""`LEFT_FOR_BALANCE` where every leave-one-out is known already: an array of 4 rows."""
+"""`LEFT_FOR_BALANCE` if every leave-one-out was run before: enough for an array of 4 rows."""
 
 
 class Look(Protocol):
@@ -40,7 +40,7 @@ class Look(Protocol):
         ...
 
     def known(self, kept: Kept) -> bool:
-        """Whether the sub-input was run already, so that looking it up is free."""
+        """Whether the sub-input was run already, so that its result is known."""
         ...
 
 
@@ -49,22 +49,21 @@ class SamplePart:
     """Sub-inputs drawn by one method from one population."""
 
     drawn: Sequence[Weighted]
-    """One item for each draw. The weights add up to the population's weight in the score."""
+    """The drawn sub-inputs, one for each draw. The weights add up to the population's weight in the
+    score."""
     whole: bool = False
     """Whether the complete population was taken, without draws."""
     balanced: tuple[int, ...] = ()
-    """Balanced arguments: half of the draws keep each, and a quarter keep any two of them.
-
-    The effect of a single one of these arguments does not contribute to the error.
-    """
+    """Balanced arguments: half of the draws keep each of them, and a quarter keep any two. So the
+    effects of single balanced arguments do not contribute to the error."""
 
 
 Estimator: TypeAlias = Callable[[int, int, random.Random, Look], Sequence[SamplePart]]
 """Chooses the sub-inputs of an estimate, in parts.
 
-Its arguments are n, a budget below 2^n - 1, a generator, and a callable that runs sub-inputs in
-advance. The estimate is the weighted mean of Delta over the parts. The number of new sub-inputs is
-at most the budget.
+Its parameters are the number n of arguments, a budget below 2^n - 1, a generator, and a callable
+that runs sub-inputs. The estimate is the weighted mean of Delta over the parts. At most `budget`
+new sub-inputs are chosen.
 """
 
 
@@ -80,7 +79,7 @@ def _paper(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePa
 
 
 def pps(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePart]:
-    """Draw independently, with probabilities proportional to the number of arguments kept.
+    """Draw sub-inputs independently, with probabilities proportional to their arguments' number.
 
     The estimate is a plain mean.
     """
@@ -91,7 +90,7 @@ def stratified(n: int, budget: int, rng: random.Random, look: Look) -> list[Samp
     """Take every leave-one-out, then sub-inputs of each size without replacement (D-13).
 
     Each size gets at least one draw, and more in proportion to its weight. A budget below 2 n is
-    too small: the sample is that of `pps` then.
+    too small for this; then the sample is that of `pps`.
     """
     alone = [leave_out(n, index) for index in range(n)]
     left = budget - sum(not look.known(kept) for kept in alone)
@@ -119,7 +118,7 @@ def stratified(n: int, budget: int, rng: random.Random, look: Look) -> list[Samp
 def _allotted(weights: Sequence[float], caps: Sequence[int], draws: int) -> list[int]:
     """Return the number of draws of each population, at most its cap.
 
-    The draws are assigned one by one, each where it lowers the variance most.
+    The draws are assigned one by one, each to the population in which it lowers the variance most.
     """
     given = [1] * len(caps)
     for _ in range(draws - len(caps)):
@@ -136,16 +135,18 @@ def _allotted(weights: Sequence[float], caps: Sequence[int], draws: int) -> list
 def balanced(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePart]:
     """Take every leave-one-out, then balanced samples of the remaining sub-inputs (our choice).
 
-    An argument is needed if leaving out this argument alone changes the behavior. Leaving out more
-    arguments with it mostly changes the behavior too. So the other sub-inputs are two populations:
+    An argument is needed if leaving out this argument alone changes the behavior. Sub-inputs
+    without a needed argument mostly behave differently, whatever else they lack. So the sub-inputs
+    beyond leave-one-out are divided into two populations:
 
-    - The sub-inputs that keep all needed arguments. If they are few, all are taken, otherwise those
-      of orthogonal arrays. In an array the effects of single arguments cancel. From 16 rows on, the
-      effects of pairs and triples mostly cancel too.
+    - The sub-inputs that keep all needed arguments. If they are few, all are taken, otherwise the
+      rows of orthogonal arrays. In an array the effects of single arguments cancel. In arrays of at
+      least 16 rows, the effects of pairs and triples mostly cancel too.
     - The sub-inputs that lack a needed argument. They get the rest of the budget, drawn as by
       `pps`.
 
-    A budget that barely exceeds leave-one-out is spent on arrays over all sub-inputs.
+    If the budget barely suffices for leave-one-out, that is omitted, and arrays over all sub-inputs
+    are used.
     """
     alone = [leave_out(n, index) for index in range(n)]
     new = sum(not look.known(kept) for kept in alone)
@@ -239,9 +240,9 @@ def _array(
 
 
 def _columns(n: int, bits: int, rng: random.Random) -> list[int]:
-    """Draw columns of `bits` bits for n arguments: not zero, and odd and different if possible.
+    """Draw columns of `bits` bits for n arguments.
 
-    With 0 bits every column is 0.
+    None is zero, and if possible they are odd and different. With 0 bits every column is 0.
     """
     if not bits:
         return [0] * n
@@ -266,8 +267,8 @@ def _supersets(needed: Sequence[int], free: Sequence[int]) -> Iterator[Kept]:
 def _proportional(n: int, rng: random.Random) -> Kept:
     """Draw a proper subset with a probability proportional to its size.
 
-    One argument is drawn and kept, then each of the others is kept with probability one half. So
-    each set can result from each of its members.
+    One argument is drawn and kept, then each of the others is kept with probability one half. So a
+    set can result from any of its members as the first one.
     """
     while True:
         mask = rng.getrandbits(n) | 1 << rng.randrange(n)
@@ -287,10 +288,10 @@ DRAWS: Mapping[str, Callable[[int], tuple[int, int]]] = {
     "stratified": lambda n: (n, 2 * n),
     "balanced": lambda n: (LEFT_FOR_BALANCE, LEFT_LATER),
 }
-"""Sample sizes for n arguments, by name, of the estimators that run every leave-one-out.
+"""Sample sizes for n arguments of the estimators that run every leave-one-out, by name.
 
-The first number is the size of the first sample beyond the leave-one-outs. The second is the size
-of a later sample, for which the leave-one-outs are known.
+The first number is the size of the first sample, without the leave-one-outs. The second is the size
+of a later sample, when the results of leave-one-out are known.
 """
 
 
@@ -307,7 +308,7 @@ class Weighted:
 
 
 def proper_subsets(n: int) -> Iterator[Kept]:
-    """Yield every proper subset of n indices, by size, the empty subset first: 2^n - 1 of them."""
+    """Yield all 2^n - 1 proper subsets of n indices, by size, the empty subset first."""
     masks = sorted(range((1 << n) - 1), key=int.bit_count) if n else []
     return (kept_of(mask) for mask in masks)
 
@@ -320,9 +321,9 @@ def total_weight(n: int) -> int:
 def paper(n: int, budget: int, rng: random.Random) -> list[Weighted]:
     """Draw `budget` proper subsets uniformly with replacement, weighed by size (Section 3.3).
 
-    If all drawn subsets are empty, the estimate would be 0/0, so all are drawn again. `n` is at
-    least 2. Deterministic for a generator's state. Errors: UsageError for a budget below 1, and for
-    fewer than 2 arguments.
+    If all drawn subsets are empty, the estimate would be 0/0, so all are drawn again. The result
+    depends only on the arguments and the generator's state. Errors: UsageError for a budget below
+    1, and for fewer than 2 arguments.
     """
     if budget < 1 or n < 2:
         raise UsageError(f"cannot draw {budget} proper subsets of {n} arguments to weigh")
@@ -335,9 +336,9 @@ def paper(n: int, budget: int, rng: random.Random) -> list[Weighted]:
 def exhaustive(n: int) -> list[Weighted]:
     """Return every proper subset of nonzero weight; for one argument the empty subset.
 
-    Subsets are weighed by size. With one argument the only proper sub-input is the command alone.
-    Its weight is 0, and the score would be 0/0. Only this difference decides whether the argument
-    matters, so its weight is 1 (our choice, because the paper does not define it).
+    Subsets are weighed by size. With one argument, the only proper sub-input is the command alone.
+    By size its weight would be 0, and the score 0/0. Here the weight is 1 (our choice, because the
+    paper does not define it): the argument matters if the command alone behaves differently.
     """
     if n == 1:
         return [Weighted((), 1.0)]

@@ -1,4 +1,4 @@
-"""Irreducibility: the share of an input on which its behavior depends.
+"""Irreducibility: how much of an input its behavior depends on.
 
 R* = E[|O| Delta(s, s[O])] / E[|O|], O uniform over the proper subsets of the argument indices
 (Section 3.3). This module is independent of the source of behaviors: `behave` may be a sandbox, a
@@ -68,7 +68,7 @@ class Contrast:
     weight: float
     """The contrast's weight in the mean, over all its draws.
 
-    0 if the contrast was run only for the explanation, or to decide what to draw.
+    The weight is 0 if the sub-input was run only for the explanation, or to decide what to draw.
     """
     difference: Difference | None
     """The difference under the noise threshold; None if the behaviors are the same."""
@@ -78,7 +78,7 @@ class Contrast:
     """The number of times that the sub-input was drawn."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return kept indices, text, weight, each threshold's differing channel, and similarity."""
+        """Return kept indices, text, weight, the differing channel by threshold, and similarity."""
         return {
             "kept": list(self.kept),
             "input": self.text,
@@ -102,9 +102,9 @@ class ArgumentEffect:
     channel: Channel | None
     """The channel that differs without this argument; None if none does, or that was not run."""
     contribution: float | None
-    """The share of differing behaviors without the argument minus that with it, -1 to 1.
+    """How much more often sub-inputs behave differently without the argument than with it, -1 to 1.
 
-    The drawn sub-inputs count here, and the full input too if the score is exact. None if all of
+    Only drawn sub-inputs are used, and if the score is exact also the full input. None if all of
     these have the argument, or none does.
     """
 
@@ -160,33 +160,32 @@ class Score:
     irreducibility: float | None
     """0 to 1 under the noise threshold; None if no argument can be removed."""
     irreducibility_strict: float | None
-    """0 to 1 if outputs must be equal bytes, as far as the noise runs allow (D-2s)."""
+    """The same if outputs must have equal bytes, as far as the noise runs allow (D-2s)."""
     necessary: float | None
     """Share of the arguments whose omission alone changes the behavior, 0 to 1.
 
-    None if no argument can be removed, or if an argument's omission was not run. Ours, because a
-    few such arguments make nearly every sub-input differ, independent of the other arguments.
+    None if no argument can be removed, or if an argument's omission was not run. This measure is
+    ours. A few necessary arguments make nearly every sub-input differ, so that irreducibility
+    hardly depends on the others.
     """
     exact: bool
     """Whether every proper sub-input of nonzero weight was run; True if there is none."""
     standard_error: float | None
     """Standard error of `irreducibility`: 0 if exact, None if undefined or from one draw.
 
-    It is 0 as well if all draws agree: use `interval` as the measure there. For `stratified` and
+    It is also 0 if all draws agree; then `interval` shows the uncertainty. For `stratified` and
     `balanced` samples it is an upper estimate.
     """
     interval: tuple[float, float] | None
     """95% confidence interval (Wilson's, with the effective number of draws).
 
-    It has no width where the score is exact. None if the score is undefined.
+    Its width is 0 if the score is exact. None if the score is undefined.
     """
     n_arguments: int
     """Arguments that can be removed, over all segments."""
     n_executions: int
-    """The number of runs that determine the score: the noise runs and each distinct sub-input.
-
-    Runs that were taken from a cache count too, so the number is the same on every worker.
-    """
+    """The number of runs that determine the score: the noise runs and each distinct sub-input. Runs
+    that were taken from a cache count too, so the number is the same on every worker."""
     noise_threshold: float
     """The noise threshold of the full input."""
     volatile: bool
@@ -269,28 +268,28 @@ def estimate_irreducibility(
       batch has all of these and some more.
     - Each later batch has as many sub-inputs as were drawn before.
     - A segment's batches end once its standard error is at most the target, and its interval is no
-      wider than the target allows.
+      wider than that of the target error.
     - The score is exact only if all sub-inputs were run, even if the budget covers them.
-    - Each batch is an independent sample. So if no sub-input is saved, the estimate is slightly
+    - Each batch is an independent sample. So if all batches are needed, the estimate is slightly
       less precise than without a target.
-    - An estimate that stops where draws agree is not quite unbiased.
+    - Batches end early if draws happen to agree, so the estimate is not quite unbiased.
 
-    Each segment is scored on the prefix that ends with it, with separate noise runs and a separate
-    threshold. Rows before it are held constant. The scores are averaged by number of arguments. The
-    budget is spread over the segments (D-2, I13); each segment with arguments gets at least one
-    sub-input. With one argument, the score is Delta against the command alone. Without an argument
-    there is no score, but the full input is run all the same.
+    Each segment is scored on the prefix of the input that ends with it, with separate noise runs
+    and a separate threshold. Rows before the segment are held constant. The scores are averaged by
+    number of arguments. The budget is divided among the segments (D-2, I13). Each segment with
+    arguments gets at least one sub-input. With one argument, the score is Delta against the command
+    alone. Without an argument there is no score, but the full input is run all the same.
 
-    With a `process_budget`, an input whose first run started many processes has fewer sub-inputs
-    (`Scoring.within`).
+    With a `process_budget`, fewer sub-inputs are run if the input's first run started many
+    processes (`Scoring.within`).
 
     `noise_runs` executions of each scored prefix determine the noise threshold. These executions
     are never taken from the cache. Sub-inputs are compared with the first execution. Sub-inputs of
-    a segment with the same rendered text share one execution. `cache` shares executions between
-    segments and calls too. Executions of a volatile input never enter the cache.
+    a segment with the same rendered text are executed once. With `cache`, executions are also
+    shared between segments and calls. Executions of a volatile input never enter the cache.
 
-    `explain` also runs each argument's leave-one-out that the budget left out. These runs do not
-    enter the estimate.
+    With `explain`, each argument is also left out alone if the budget did not suffice for that.
+    These runs do not change the estimate.
 
     Scores are deterministic for `behave` and the generator's state. Exceptions of `behave` are not
     caught, so no score is based on a failed execution. Errors: UsageError for a session without
@@ -346,7 +345,7 @@ def estimate_irreducibility(
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """One segment, on the prefix that ends with it. `earlier` is the text of the rows before."""
+    """A segment with the prefix that ends with it. `earlier` is the text of the rows before."""
 
     earlier: str
     prefix: Input
@@ -403,7 +402,7 @@ class _Trial:
     def _compare(self, reduced: Behavior) -> tuple[Difference | None, Difference | None]:
         noise = self.noise
         difference = differs(self.full, reduced, noise.threshold, ignore=noise.ignored)
-        if difference is not None:  # the strict threshold is never below the other one
+        if difference is not None:  # the strict threshold is never below the noise threshold
             return difference, difference
         strict = differs(self.full, reduced, noise.strict_threshold, ignore=noise.ignored)
         return None, strict
@@ -546,6 +545,6 @@ def _pooled(scores: Sequence[SegmentScore]) -> dict[str, Any]:
 def _by_arguments(
     scores: Sequence[SegmentScore], value: Callable[[SegmentScore], float | None]
 ) -> float:
-    """Return the mean weighed by arguments, rounded once: exactly 1 if all values are 1."""
+    """Return the mean weighted by arguments, rounded once: exactly 1 if all values are 1."""
     total = sum(score.n_arguments for score in scores)
     return float(sum(score.n_arguments * Fraction(value(score) or 0.0) for score in scores) / total)

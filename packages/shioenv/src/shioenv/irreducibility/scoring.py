@@ -1,4 +1,4 @@
-"""The settings of scores, which all callers pass on."""
+"""The settings for computing scores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Each later batch has as many draws as all batches before it.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoring:
-    """Settings that limit and choose a score's executions.
+    """Settings that limit and choose the executions for a score.
 
     The names are those of the command line and of manifests. Errors: UsageError for a value out of
     range, and for an unknown estimator.
@@ -42,9 +42,9 @@ class Scoring:
     process_budget: int = 0
     """Maximum number of processes of all sub-inputs of an input together (our choice); 0: no limit.
 
-    Each sub-input counts as many as the first run of the whole input started. The budget is halved
-    until they fit, but not below `LEAST_SUB_INPUTS`. Such inputs are rare and expensive: `find
-    -exec` over many files, `xargs -n 1`.
+    Each sub-input is assumed to start as many processes as the first run of the whole input. The
+    sub-inputs' budget is halved until these fit, but not below `LEAST_SUB_INPUTS`. Inputs that
+    start many processes are rare and expensive: `find -exec` over many files, `xargs -n 1`.
     """
 
     def __post_init__(self) -> None:
@@ -83,8 +83,8 @@ class Scoring:
     def batches(self, n: int, share: int) -> Iterator[int | None]:
         """Yield the sizes of consecutive samples for n arguments.
 
-        The samples have at most `share` sub-inputs together. A size of None means every sub-input.
-        Without a `target_se` there is one sample.
+        The samples have at most `share` sub-inputs together. A size of None means that every
+        sub-input is taken. Without a `target_se` there is one sample.
 
         The first sample covers everything that the estimator runs before it draws. Each later
         sample draws as many sub-inputs as were drawn before. A remainder that is too small for a
@@ -109,8 +109,8 @@ def _from_the_start(n: int) -> tuple[int, int]:
 USUAL = Scoring(process_budget=320)
 """The default settings of datasets.
 
-In a sample of 3,000 inputs of the policy `mixed`, 0.6% start more than the ten processes that 32
-sub-inputs can have. Their first runs took 6% of the total time.
+With 32 sub-inputs, each can start ten processes. In a sample of 3,000 inputs of the policy `mixed`,
+0.6% start more. Their first runs took 6% of the total time.
 """
 
 UNSCORED = Scoring(budget=0, noise_runs=2)

@@ -13,7 +13,7 @@ Z = 1.959963984540054
 """Half the width of a 95% interval, in standard errors."""
 
 Counted: TypeAlias = Mapping[Kept, tuple[float, int]]
-"""The weight and number of each set's draws."""
+"""The weight and number of the draws of each kept set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,13 @@ class Spread:
     """The uncertainty of an estimate."""
 
     standard_error: float | None
-    """None if a part has a single draw. 0 if all draws of each part agree."""
+    """None if a part has a single draw; 0 if all draws of each part agree."""
     interval: tuple[float, float]
-    """The 95% interval (Wilson's). Its width is above 0 even where all draws agree."""
+    """The 95% interval (Wilson's). Its width is above 0 even if all draws agree."""
 
     @property
     def doubt(self) -> float:
-        """The larger of the standard error and the interval's; 1 if `standard_error` is None."""
+        """The larger of the two measures as standard errors; 1 if `standard_error` is None."""
         if self.standard_error is None:
             return 1.0
         low, high = self.interval
@@ -58,7 +58,7 @@ def pooled(samples: Sequence[Sequence[SamplePart]]) -> list[SamplePart]:
 def together(drawn: Iterable[Weighted]) -> dict[Kept, tuple[float, int]]:
     """Return the weight and number of each set's draws, in the order of first draws.
 
-    A set of weight 0 is left out, because it need not be run.
+    A set of weight 0 is omitted, because it need not be run.
     """
     counted: dict[Kept, tuple[float, int]] = {}
     for item in drawn:
@@ -124,7 +124,7 @@ def _unexplained(
 ) -> float:
     """Return the residual variance after a regression on the effects of single arguments.
 
-    It overestimates the true variance, in which most effects of pairs and triples cancel too.
+    It overestimates the true variance, because most effects of pairs and triples cancel too.
     Infinite if there are too few draws.
     """
     draws = len(part.drawn)

@@ -50,7 +50,7 @@ class Answerer(Runner, Guesser, Protocol):
         ...
 
     def session(self, cwd: str | None = None) -> ModelShell:
-        """Return a shell of which the model answers each line, in the state after earlier ones."""
+        """Return a shell in which the model answers each line, in the state after earlier lines."""
         ...
 
 
@@ -70,10 +70,10 @@ def load_model(
 
     - `name`: a model's name, or the path of a packed model or of its directory. The default is the
       model that comes with the package.
-    - `seq2seq`: a sequence model, by name or path. It answers where its confidence exceeds the
-      memory's. A sequence model needs the extra `train`.
-    - `stages`: answers commands that read a pipe (default: the model itself). Every answer that
-      used it names it `stages_name`.
+    - `seq2seq`: a sequence model, by name or path. It answers if its confidence exceeds that of the
+      memory. A sequence model needs the extra `train`.
+    - `stages`: a runner that answers commands that read a pipe (default: the model itself). Answers
+      for which it was used name it as `stages_name`.
     - `abstain_below`: the model abstains below this confidence, 0 to 1 (default: never).
     - `world`: the machine to predict (default: the machine on which the model was trained).
       `world_called` returns that of a built system.
@@ -91,7 +91,7 @@ def load_model(
 
 
 def model_names() -> list[str]:
-    """Return the names that `load_model` takes; none where no package for models is installed."""
+    """Return the names that `load_model` takes; none if no package for models is installed."""
     names = find_guest(GROUP, "names")
     return sorted(names()) if names else []
 

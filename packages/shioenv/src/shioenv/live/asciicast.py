@@ -112,7 +112,7 @@ _HARMLESS: Final = re.compile(
 _LONGEST: Final = 4096
 
 _ELSEWHERE: Final = re.compile(r"\n|\x1b\[[0-9;]*[HJfdr]|\x1b\[\?1049[hl]|\x1b[78M]")
-"""Matches what ends the current line: a newline, or a jump to another one."""
+"""Matches text that ends the current line: a newline, or a jump to another line."""
 
 RESET: Final = "\x1b[0m\x1b[r\x1b[?1049l\x1b[?25h\x1b[?2004l"
 """Resets a terminal after `Harmless` texts were shown on it."""
@@ -123,8 +123,8 @@ class Harmless:
 
     The recorded programs may have written anything. Escape sequences that do more than move, colour
     and erase are left out. Examples are titles, the clipboard, other character sets, and queries
-    that a terminal answers. A sequence that is cut is kept for the next text. Each ESC that remains
-    begins a harmless sequence.
+    that a terminal answers. An incomplete sequence at the end is kept for the next text. Each ESC
+    in the result begins a harmless sequence.
     """
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class Harmless:
 
 
 class CurrentLine:
-    """The line of a terminal on which its output ends, such as a prompt with what is typed."""
+    """The terminal line on which the output ends, such as a prompt followed by typed text."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -152,7 +152,7 @@ class CurrentLine:
         self._text = text[end:][-_LONGEST:]
 
     def above(self, lines: Sequence[str]) -> str:
-        """Return output that inserts lines, dimmed, above the current line; "" for no lines."""
+        """Return output that inserts dimmed lines above the current line; "" for no lines."""
         if not lines:
             return ""
         inserted = "\r\n".join(lines)

@@ -21,11 +21,11 @@ from shioenv.live.shell import IDLE_SECONDS, Closing, nothing
 from shioenv.text import short_repr
 
 INTERACTIVE: Final = "exec env TERM={terminal} bash -i"
-"""The interactive shell, with the system's own rc files (our choice, because a login reads the
-same)."""
+"""The interactive shell. It reads the system's rc files, as the shell of a login does (our
+choice)."""
 
 QUIET_SECONDS: Final = 0.15
-"""Seconds without output after which a shell that reads is assumed to show its prompt."""
+"""Seconds without output after which a shell that waits for input is assumed to show its prompt."""
 
 _PIECE = 1 << 16
 _ENTER = (b"\r", b"\n", b"\x04", b"\x03")
@@ -34,7 +34,7 @@ _ENTER = (b"\r", b"\n", b"\x04", b"\x03")
 class TerminalShell(Closing):
     """An interactive shell on a separate terminal and machine.
 
-    Bytes go in by `send` and come out by `read`. The shell's own state (variables, functions,
+    `send` types bytes, and `read` returns output. The shell's own state (variables, functions,
     options, the directory) is not reported, because bash keeps it in its memory.
     """
 
@@ -51,8 +51,8 @@ class TerminalShell(Closing):
     ) -> None:
         """Start the shell. `terminal` is the value of `$TERM`.
 
-        The shell ends after `idle_seconds` without a look. `close` is called once it is closed.
-        Errors: those of `SandboxRunner.start_terminal`.
+        The shell ends after `idle_seconds` without a `look`. `close` is called after the shell is
+        closed. Errors: those of `SandboxRunner.start_terminal`.
         """
         self._lines, self._master = runner.start_terminal(
             INTERACTIVE.format(terminal=terminal), cwd, idle_seconds=idle_seconds
@@ -101,7 +101,7 @@ class TerminalShell(Closing):
             return b""
         try:
             data = os.read(self._master, _PIECE)
-        except OSError:  # EIO: no process has the terminal open any more
+        except OSError:  # EIO: no process has the terminal open any longer
             data = b""
         self._over = not data
         return data
@@ -173,7 +173,7 @@ class TerminalShell(Closing):
         recording: AsciicastWriter | None,
         at_prompt: Callable[[Behavior], Sequence[str]] | None,
     ) -> float | None:
-        """Report the changes; return when to look again where a program is in the foreground."""
+        """Report the changes; return the time of the next report, or None if no program runs."""
         if recording is None and at_prompt is None:
             return None
         behavior = self.look()
@@ -187,7 +187,7 @@ class TerminalShell(Closing):
 
     @contextmanager
     def _following(self, screen: int) -> Iterator[None]:
-        """Keep the size of the caller's terminal, now and whenever it changes."""
+        """Give the shell's terminal the size of the caller's, now and whenever that changes."""
 
         def follow(*_: object) -> None:
             try:

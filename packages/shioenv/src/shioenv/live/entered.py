@@ -1,4 +1,4 @@
-"""A machine into which any number of commands are started from outside, as separate processes."""
+"""A machine in which any number of commands can be started from outside, as separate processes."""
 
 from __future__ import annotations
 
@@ -35,16 +35,15 @@ _LAUNCH: Final = (
     "( cd {cwd} 2>&8 && {{ unset OLDPWD; {words}\n{run}; }}; {say} ) 8>&2 2>&9 &\n"
     "printf 'group %d\\n' $! >&9"
 )
-"""Starts a command in the background, and reports its process group on the control channel.
-
-Job control creates the group, and gives the command the signals that a shell has.
-"""
+"""Starts a command in the background, and reports its process group on the control channel. Job
+control creates the group, and gives the command the same signal settings as in a shell."""
 
 _READ_WORDS: Final = 'eval "set -- $(/usr/bin/head -c {length} <&9)"'
-"""Sets the words to the first bytes of the control channel: an input cannot hold so many."""
+"""Sets `$@` to words from the first bytes of the control channel, because an input cannot hold so
+many."""
 
 RUN: Final = '"$@" 2>&8 8>&- 9>&-'
-"""Runs the words that are set, without access to the control channel.
+"""Runs `$@` without access to the control channel.
 
 When a signal kills a command, Bash reports that on the control channel and quotes this text. So a
 command's words never appear on the control channel.
@@ -66,8 +65,7 @@ OUTPUT: Final = 16 * MEBIBYTE
 """Bytes kept of each output of a command; later bytes are read and dropped."""
 
 DRAIN_SECONDS: Final = 0.1
-"""Seconds for which outputs are read after a command's end, where other processes hold them
-open."""
+"""Seconds for which outputs are read after a command's end, if other processes hold them open."""
 
 _PIECE: Final = 1 << 16
 
@@ -81,9 +79,9 @@ class Command:
     """A command to be run in a machine, with the options of `docker exec`."""
 
     text: str = ""
-    """The command's text, an argument of `bash -c`."""
+    """The command's text, which is run by `bash -c`."""
     program: Sequence[str] = ()
-    """A program and its arguments, run in place of a text."""
+    """A program and its arguments, run instead of a text."""
     cwd: str = "/"
     """The absolute path of the start directory."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -91,7 +89,7 @@ class Command:
     user: str | None = None
     """The name or number of the user to run as; None for root."""
     fed: bool = False
-    """Whether standard input is read from the control channel; else it is empty."""
+    """Whether standard input comes from the control channel; else it is empty."""
     reads: bool = False
     """Whether the command leaves the machine unchanged."""
 
@@ -100,7 +98,7 @@ class EnteredMachine(Closing):
     """A separate machine, pristine at first. Calls from several threads run one after the other.
 
     Commands share files, network and time. Processes that a command leaves running continue.
-    Nothing inside can end the machine. A limit ends the processes, not the machine.
+    Nothing inside can end the machine. A reached limit ends the processes, not the machine.
     """
 
     def __init__(
@@ -116,8 +114,8 @@ class EnteredMachine(Closing):
         """Start a command. Its control channel prints `group N` at once, and `status N` at its end.
 
         The numbers are those of the process group and the exit status. A channel that closes
-        without a status means that the command was killed. Errors: InputError for a text that no
-        input can hold; SandboxError if the machine does not start it.
+        without a status means that the command was killed. Errors: InputError for a command that is
+        too long for an input; SandboxError if the machine does not start it.
         """
         return start(command, self.system, self._enter)
 
@@ -132,8 +130,8 @@ class EnteredMachine(Closing):
     def changes(self) -> Execution:
         """End every process, and return the changes since the machine was pristine.
 
-        Nothing in the machine runs while its files are read, and no program of the machine reads
-        them. Errors: SandboxError, after which the machine is gone.
+        No process runs in the machine while its files are read, and they are read from outside.
+        Errors: SandboxError, after which the machine is gone.
         """
         execution = self._sandbox.look()
         if execution.network is not None and self._is_pristine(execution.network):
@@ -161,7 +159,7 @@ def start(command: Command, system: System, enter: Callable[[str], Entered]) -> 
     program = command.program or ("/bin/bash", "-c", command.text)
     given = [*(f"{name}={value}" for name, value in command.env.items()), *program]
     for word in given:
-        Request(word).argument()  # check the length that Linux allows
+        Request(word).argument()  # check against the longest argument that Linux allows
     words = " ".join(map(quoted, ["/usr/bin/env", *given]))
     words = f"{_as_user(command.user, system)}{words}"
     sent = words.encode("utf-8", "surrogateescape")
@@ -197,7 +195,7 @@ def end_group(group: int, enter: Callable[[str], Entered]) -> None:
 
 
 def _as_user(user: str | None, system: System) -> str:
-    """Return the command words that run the program after them as a user, with HOME set."""
+    """Return words that precede a program in a command, and run it as a user with HOME set."""
     if user is not None and user.isdecimal():
         number = int(user)
         names = {there: name for name, there in system.users.items()}
@@ -216,8 +214,8 @@ class Finished:
     """The result of a command."""
 
     exit_code: int
-    """The exit status as bash reports it; 137 for a command without a reported status: it was
-    killed."""
+    """The exit status as bash reports it. It is 137 for a command without a reported status,
+    because that was killed."""
     output: bytes
     errors: bytes
     whole: bool
@@ -233,7 +231,7 @@ class Running:
         """`group` is the process group, if `group_of` already read it."""
         self._entered: Entered | None = entered
         self.group = group
-        """The number of its process group inside, once the control channel reported it."""
+        """The command's process group in the machine, once the control channel reported it."""
         self.printed = (b"", b"")
         """Output and errors that were kept, available after `finish` ended or was cancelled."""
 
@@ -243,9 +241,9 @@ class Running:
         """Wait for the command's end; processes that it left running continue.
 
         Standard input is the bytes of `given`. At most `most` bytes of its output are written
-        `into` a file or returned. Without a file, `most` bounds the errors too. A command with more
-        output than fits into the file is not awaited. May be called once. Cancelling the call does
-        not end the command.
+        `into` a file or returned. Without a file, `most` limits the errors as well. With a file,
+        the end of a command is not awaited once its output exceeds `most`. May be called once.
+        Cancelling the call does not end the command.
         """
         assert self._entered is not None
         entered, self._entered = self._entered, None
@@ -292,7 +290,7 @@ class Running:
         return 137
 
     def close(self) -> None:
-        """Close the command's ends, unless `finish` already did."""
+        """Close the descriptors of the command, unless `finish` already did."""
         if self._entered is not None:
             close(self._entered)
         self._entered = None
@@ -311,9 +309,10 @@ async def _kept(
     most: int,
     enough: Callable[[], None] | None,
 ) -> tuple[bytes, bool]:
-    """Return a stream's first bytes, or write them `into` a file; and whether that is all.
+    """Return a stream's first bytes, or write them `into` a file.
 
-    `enough` is called as soon as there are more. Without it, the stream is read to its end.
+    Also return whether these are all bytes. `enough` is called as soon as there are more. Without
+    `enough`, the stream is read to its end.
     """
     kept, length = [], 0
     while piece := await reader.read(_PIECE):
@@ -338,7 +337,7 @@ async def _feed(writer: asyncio.StreamWriter, given: IO[bytes] | None) -> None:
 
 
 def group_of(entered: Entered) -> int | None:
-    """Return a newly started command's process group; None if the control channel lacks it."""
+    """Return a new command's process group; None if the control channel does not report it."""
     with socket.socket(fileno=os.dup(entered.talk)) as talk:
         talk.settimeout(START_SECONDS)
         # unbuffered: the bytes after that line stay in the channel

@@ -28,10 +28,10 @@ Machine = TypeVar("Machine", bound=Closable)
 
 
 class Seat(Generic[Machine]):
-    """One agent's machine, with a thread that does nothing but use the machine.
+    """One agent's machine, with a thread in which all calls to the machine are made.
 
-    A sandbox takes one call at a time, so all calls come from this thread. The first call of `do`
-    opens the machine. Errors: every use raises those of opening it.
+    A sandbox takes one call at a time. The first call of `do` opens the machine. Errors: if opening
+    fails, every use raises that error.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class Seat(Generic[Machine]):
         return await asyncio.wrap_future(future)
 
     async def complete(self, work: Coroutine[Any, Any, None]) -> None:
-        """Wait for work that runs to its end even if the caller is cancelled."""
+        """Wait for work, which runs to its end even if the caller is cancelled."""
         task = asyncio.ensure_future(work)
-        self._completing.add(task)  # a loop holds its tasks weakly
+        self._completing.add(task)  # the event loop has only weak references to tasks
         task.add_done_callback(self._completing.discard)
         await asyncio.shield(task)
 
@@ -98,7 +98,7 @@ class Seat(Generic[Machine]):
 def runner_seat(system: str | None = None, limits: Limits | None = None) -> Seat[SandboxRunner]:
     """Return a seat for a sandbox in which rows are typed.
 
-    Errors: every use raises those of `open_sandbox`.
+    Errors: if `open_sandbox` fails, every use raises its error.
     """
     return Seat(lambda: open_sandbox(system, for_rows(limits)))
 
@@ -124,7 +124,7 @@ class CommandTimeoutError(TimeoutError):
     def __init__(self, seconds: float | None, output: bytes, errors: bytes) -> None:
         super().__init__(f"Command timed out after {seconds} seconds")
         self.output, self.errors = output, errors
-        """The command's output and errors until then."""
+        """The command's output and errors until the timeout."""
 
 
 async def finished(
@@ -159,7 +159,7 @@ async def finished(
 async def started(seat: Seat[EnterableMachine], command: Command) -> Running:
     """Start a command, and return it with its process group if the control channel reports one.
 
-    A command whose caller is cancelled is ended once it started. Errors: those of
+    If the caller is cancelled, the command is ended as soon as it has started. Errors: those of
     `EnteredMachine.start`.
     """
     starting = asyncio.ensure_future(seat.do(lambda machine: _start(machine, command)))
@@ -189,7 +189,7 @@ async def _end(
 
 
 def _end_entered(machine: Enterable, entered: Entered, group: int | None) -> None:
-    """Kill a newly started command; without a known process group it continues."""
+    """Kill a new command. If its process group is unknown, it continues."""
     try:
         if group is not None:
             machine.end_group(group)

@@ -1,4 +1,4 @@
-"""Shells without a persistent machine: a runner answers each line, or lines are run again."""
+"""Shells without a persistent machine. A runner answers each line, or all lines are run again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shioenv.text import short_repr
 class ModelShell(Closing):
     """A shell whose lines a runner answers, each in the state that the lines before it left.
 
-    A model answers from the state. Only the contents of the state persist between lines.
+    Only the contents of the state persist between lines.
     """
 
     def __init__(
@@ -79,14 +79,13 @@ class RepeatedShell(Closing):
         self.state = runner.state(cwd)
         """See `Shell.state`."""
         self.ended = False
-        """Whether a line reached a limit. Whether a line was `exit` is unknown from outside: lines
-        after it do nothing."""
+        """Whether a line reached a limit. An `exit` is not noticed: lines after it do nothing."""
 
     def __repr__(self) -> str:
         return short_repr(self, {"cwd": self._cwd, "ended": self.ended})
 
     def run(self, line: str, *, timeout: float | None = None) -> Behavior:
-        """See `Shell.run`. The time limit of repeated lines is the same, for each of them."""
+        """See `Shell.run`. Each repeated line has the same time limit as the new one."""
         with self._turn:
             return self._run(line, timeout)
 
@@ -121,14 +120,15 @@ class RepeatedShell(Closing):
 
 
 class HybridShell(Closing):
-    """A model's shell with a machine as fallback: the model answers where it is confident enough.
+    """A model's shell with a machine as fallback: the model answers if it is confident enough.
 
-    Lines that the model answered were not run. The machine runs them before the next line that it
-    answers, so that this line finds their effects. From then on the state is the machine's.
+    Lines that the model answers are not run. Before the machine answers a line, it runs all lines
+    that the model answered before, so that this line finds their effects. From then on the state is
+    the machine's.
     """
 
     def __init__(self, model: Runner, machine: Shell, confidence: float) -> None:
-        """Use the model from this confidence on, 0 to 1; `close` closes the machine too."""
+        """Use the model from this confidence on, 0 to 1. `close` also closes the machine."""
         self._model, self._confidence = model, confidence
         self.machine = machine
         """The shell that runs the lines that the model does not answer."""

@@ -30,7 +30,7 @@ from shioenv.system.store import System
 from shioenv.text import short_repr
 
 LARGEST_SAVED: Final = 64 * MEBIBYTE
-"""Largest size of a saved shell in bytes (our choice, as typed lines need far less)."""
+"""Maximum size of a saved shell in bytes (our choice, because typed lines need far less)."""
 
 RESTORE_SECONDS: Final = 600.0
 """Seconds that the lines of a saved shell may take together (our choice, because the file is
@@ -75,13 +75,13 @@ class ResidentShell(Closing):
         idle_seconds: float = IDLE_SECONDS,
         close: Callable[[], None] | None = None,
     ) -> None:
-        """Start the shell on one of the runner's machines; `close` is called once it is closed."""
+        """Start the shell on a machine of the runner. `close` is called after it is closed."""
         self._runner, self._cwd, self._idle_seconds = runner, cwd, idle_seconds
         self._lines: Lines = runner.start_shell(cwd, idle_seconds=idle_seconds)
         self._close = close or nothing
         self._state = runner.state(cwd)
-        self._bookkeeping = RLock()  # guards the state, and is never held while a line runs
-        self._waiting: list[tuple[tuple[str, ...], Behavior]] = []  # not yet applied to the state
+        self._bookkeeping = RLock()  # protects the state; not held while a line runs
+        self._waiting: list[tuple[tuple[str, ...], Behavior]] = []  # not in the state yet
         self._saved: list[SavedLine] = []
         self._did: str | None = None  # digest of all changes, if computed since the last line
 
@@ -120,7 +120,8 @@ class ResidentShell(Closing):
         """Run an input in a separate shell of the same machine, in the start directory.
 
         The input finds the lines' files, network and host name, but not their shell. Later lines
-        find what it changed in the machine. A fork does not repeat it. Errors: those of `run`.
+        find what the input changed in the machine. A fork does not repeat the input. Errors: those
+        of `run`.
         """
         with self._lines.turn():
             self._did = None
@@ -151,10 +152,10 @@ class ResidentShell(Closing):
         """Return a new shell on a separate machine, where the same lines were run.
 
         The two shells are independent from then on. The lines are run again, so processes,
-        connections and open files exist there as well. Each line has to repeat its behavior.
-        ForkError names the first that does not, such as `date` or a race. With `exact` False such
-        differences are accepted. ForkError is raised as well where the lines take more than
-        `seconds` together. Errors: those of `run`.
+        connections and open files exist there as well. Each line must behave as before. ForkError
+        names the first line that does not, such as `date` or a race. With `exact` False such
+        differences are accepted. ForkError is also raised if the lines take more than `seconds`
+        together. Errors: those of `run`.
         """
         shell = ResidentShell(self._runner, self._cwd, idle_seconds=self._idle_seconds)
         try:
@@ -191,7 +192,7 @@ class ResidentShell(Closing):
         close()
 
     def _repeat(self, lines: list[SavedLine], whole: str | None, seconds: float = math.inf) -> None:
-        """Run the lines of another shell; with `whole`, each has to do the same as there."""
+        """Run the lines of another shell. If `whole` is given, each must behave as it did there."""
         behavior = Behavior(0, b"")
         end = time.monotonic() + seconds
         for number, each in enumerate(lines, 1):
@@ -230,9 +231,9 @@ def shell_of(
 ) -> ResidentShell | RepeatedShell:
     """Open a shell on one of a runner's machines, in a start directory (None: the first one).
 
-    The runner can run other shells and inputs at the same time. Some sandboxes keep no shell: a
-    microVM, or a bash started for each input. There each line runs the lines before it again.
-    Errors: those of `SandboxRunner.run`.
+    The runner can run other shells and inputs at the same time. Some sandboxes cannot keep a shell:
+    those in a microVM, or with a new bash for each input. In these, each line runs the lines before
+    it again. Errors: those of `SandboxRunner.run`.
     """
     cwd = cwd or runner.system.declaration.start_directory
     if not runner.keeps_shells:
@@ -274,8 +275,8 @@ def restore(
 
     `system` overrides the system that the file names. The lines may take `seconds` together, above
     0 and at most a day. Errors: LimitsError for `seconds`, and those of `open_shell`.
-    SavedShellError for a damaged file, one of more than 64 MiB, or one of another system. It is
-    raised as well for lines that behave differently now, or take too long.
+    SavedShellError for a damaged file, one of more than 64 MiB, or one of another system.
+    SavedShellError also if lines behave differently now, or take too long.
     """
     refuse_limit("seconds", seconds)
     path = Path(file)

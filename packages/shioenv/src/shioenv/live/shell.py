@@ -12,8 +12,8 @@ from shioenv.errors import ShellEndedError
 from shioenv.sandbox.base import Uncopied
 
 IDLE_SECONDS: Final = 3600.0
-"""Seconds for which a shell waits for its next line (our choice: a longer pause counts as
-abandonment)."""
+"""Seconds for which a shell waits for its next line (our choice: after a longer pause, it counts as
+abandoned)."""
 
 
 class Shell(Protocol):
@@ -66,7 +66,7 @@ class Closing(Uncopied):
 
 
 def ended(line: str) -> ShellEndedError:
-    """Return the error for a line after the shell's end."""
+    """Return the error for a line that is run after the shell's end."""
     return ShellEndedError(
         f"the shell has ended: {line!r:.60} cannot be run in it",
         hint="open another one: nothing runs after exit, exec or a limit",

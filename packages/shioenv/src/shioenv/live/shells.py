@@ -39,11 +39,11 @@ class Shells(Closing):
 
         - `model`: the name or path of the model that answers lines without executing them. By
           default each shell runs on a machine.
-        - `machine_below`: below this confidence of the model a machine runs the line.
+        - `machine_below`: if the model's confidence is lower, a machine runs the line.
         - `cwd`: the start directory (default: the system's first one).
 
         Errors: those of `open_sandbox` and of `load_model`; StartDirectoryError. UsageError for a
-        sandbox other than namespaces, because no other keeps a shell. UsageError for
+        sandbox other than namespaces, because no other can keep a shell. UsageError for
         `machine_below` without a model.
         """
         if machine_below is not None and model is None:
@@ -64,7 +64,7 @@ class Shells(Closing):
                 if cwd is not None and not loaded.world.has_directory(cwd):
                     raise StartDirectoryError(f"{cwd!r} is not a directory of the model's system")
                 start = loaded.world.state(cwd)
-                start.before  # noqa: B018 - it is read once, before there are threads
+                start.before  # noqa: B018 - computed once, before there are threads
                 self._make = lambda: ModelShell(loaded, start)
         if model is None or machine_below is not None:
             self._machines = open_sandbox(self.system, limits)
@@ -94,7 +94,7 @@ class Shells(Closing):
                 self._spare.append(self._make())
 
     def close(self) -> None:
-        """End every shell and every machine. No shell may be in use any more."""
+        """End every shell and every machine. No shell must be in use any longer."""
         with self._opening:
             self._closed = True
             self._spare.clear()
@@ -115,7 +115,7 @@ def answered_by(shell: Shell) -> tuple[str, float | None]:
 
 
 def interrupt(shell: Shell) -> None:
-    """End the machine that a shell waits for, from any thread. A model alone answers soon."""
+    """End the machine that a shell waits for, from any thread; do nothing without a machine."""
     machine = shell.machine if isinstance(shell, HybridShell) else shell
     if isinstance(machine, ResidentShell):
         machine.interrupt()

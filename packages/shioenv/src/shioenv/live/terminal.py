@@ -1,18 +1,19 @@
 """A shell whose rows can be undone, forked, and repeated.
 
-Rows are run in a resident shell. Some terminals run their rows again to restore their state: a
-fork, one after `undo`, and one whose shell was lent elsewhere. So undoing is deleting rows, and a
-fork is a copy of the list.
+Rows are run in a resident shell. To restore its state, a terminal runs its rows again: in a fork,
+after `undo`, and if its shell was given to another terminal. So undoing only deletes rows from a
+list, and a fork copies the list.
 
-The behavior of each row when it was typed is kept. A judge compares it with the behavior of the
-repetition: all rows are run again from the pristine system, in one run.
+The behavior of each row when it was typed is kept. A judge, which checks a task, compares it with
+the row's behavior when all rows are run again from the pristine system, in one run.
 
-A judge's questions about the machine run in separate shells. They must not run in the shell in
-which rows were typed: its owner controls its functions, aliases, traps and variables.
+The judge examines the machine with commands in separate shells. It must not use the shell in which
+rows were typed: an agent controls that shell's functions, aliases, traps and variables.
 
-Commands can enter the machine from outside, in parallel to the typed shell and each other, and
-continue there. Their effects depend on time and cannot be repeated. So a judge of such a terminal
-ends every process and compares what the sandbox sees from outside.
+Commands can also be started in the machine from outside (`enter`), in parallel to the shell and to
+each other, and can continue to run. Their effects depend on time and cannot be repeated. So after
+such commands, a judge ends every process, and judges by the changes that the sandbox reads from
+outside.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from shioenv.sandbox.base import LARGEST, LONGEST_INPUT, Entered, Limits, Reques
 from shioenv.system.store import System
 
 ROWS: Final = 100
-"""The number of rows whose processor time all rows of a terminal may use together."""
+"""All rows of a terminal together may use this many times the processor time of one row."""
 
 
 _PROCESSES: Final = 1 << 16
@@ -52,7 +53,7 @@ _ENDING_SECONDS: Final = 1.0
 """Seconds allowed for a command's processes to end after it reported its status."""
 
 _LOOK_SECONDS: Final = 0.02
-"""Seconds between two snapshots meanwhile."""
+"""Seconds between two snapshots of the machine while waiting for that."""
 
 
 def for_rows(limits: Limits | None) -> Limits:
@@ -90,7 +91,7 @@ class LookedAtMachine(Pristine, Protocol):
 
     @property
     def whole_seconds(self) -> float:
-        """Seconds that the newest rows took, without waiting for the sandbox."""
+        """Seconds that the newest rows ran, without the time before the sandbox was free."""
         ...
 
     def type(
@@ -134,7 +135,7 @@ class _Seen:
     unrecorded: Mapping[str, bytes] | None
 
     def is_as(self, other: _Seen | None) -> bool:
-        """Whether two snapshots of the machine are equal, as far as it can be read."""
+        """Whether two snapshots of the machine are equal, as far as the machine can be read."""
         return self.unrecorded is not None and self == other
 
     def has_only_more_processes(self, other: _Seen) -> bool:
@@ -150,12 +151,12 @@ class Terminal:
     `run` types a row. Each row is parsed separately, so an unclosed quote does not affect the next
     row. Rows share all of the shell's state: directory, variables, functions, files. After `exit`
     or `exec` nothing runs any more, as in any shell. An `exec` with only redirections applies to
-    that row alone (our choice, because repeated rows print nothing). A row that times out is undone
-    completely (our choice, as after Ctrl-C, with nothing half done). `beside` runs a row in another
-    shell.
+    its row only (our choice, because the output of repeated rows is discarded). A row that times
+    out is undone completely (our choice, as after Ctrl-C, with nothing half done). `beside` runs a
+    row in another shell.
 
     Each row has the machine's limit of real time, and may be as long as an input. All rows together
-    have at most `LONGEST_STDIN` bytes. Forks share the machine, which its owner closes.
+    have at most `LONGEST_STDIN` bytes. Forks share `machine`, and the caller closes it.
     """
 
     def __init__(self, machine: LookedAtMachine, cwd: str, history: Iterable[str] = ()) -> None:
@@ -167,7 +168,7 @@ class Terminal:
         self._lines: Lines | None = None  # the shell of the history and all rows
         self.entered = False
         """Whether a command entered the machine: rows can no longer be repeated or undone."""
-        self._found: _Seen | None = None  # before the first command that entered
+        self._found: _Seen | None = None  # the machine before the first command that entered
 
     @property
     def rows(self) -> list[str]:
@@ -207,14 +208,14 @@ class Terminal:
         """Run a row in a separate shell, in the start directory, and return its behavior.
 
         The row finds the machine (files, network, host name) as the typed rows left it, but not
-        their shell. Processes that typed rows left running are ended first. Later rows find what it
-        changed in the machine. `wall_seconds` overrides the limit of this name.
+        their shell. Processes that typed rows left running are ended first. Later rows find what
+        the row changed in the machine. `wall_seconds` overrides the limit of this name.
 
-        In a sandbox with resident shells, no typed process is an ancestor or descendant of that
-        shell, or shares its memory. The supervisor starts the shell, and every process that could
-        kill it has ended. Errors: TerminalError if the typed shell could not be ended.
-        TerminalError if there are no resident shells and the separate shell was killed. Those of
-        the machine. The row then counts as not run.
+        In a sandbox with resident shells, no process of typed rows is an ancestor or descendant of
+        the separate shell, or shares its memory. The supervisor starts that shell, and every
+        process that could kill it has ended. Errors: those of the machine. TerminalError if the
+        typed shell could not be ended, or if there are no resident shells and the separate shell
+        was killed. After an error the row counts as not run.
         """
         self._refuse_entered("repeated")
         if self.machine.keeps_shells:
@@ -226,7 +227,7 @@ class Terminal:
         return self._run(Row(RowKind.BESIDE, row), before, separate=separate, seconds=wall_seconds)
 
     def open(self) -> None:
-        """Type the history now rather than before the first row. Errors: as `run`."""
+        """Type the history now rather than before the first row. Errors: those of `run`."""
         self._shell()
 
     def enter(self, command: Command) -> Entered:
@@ -235,8 +236,8 @@ class Terminal:
         The command finds what the rows left, their processes included, and continues during later
         rows. From then on no row can be repeated, undone or forked, and `beside` is refused. A row
         that times out or ends its shell ends every process, and its changes stay. The next row gets
-        a new shell in the same machine. Some commands leave the terminal as it is: those with
-        `reads`, and those that changed nothing and ended before the first row. Relative directories
+        a new shell in the same machine. The terminal remains as before after commands with `reads`,
+        and after commands that changed nothing and ended before the first row. Relative directories
         start at the start directory. Errors: those of `EnteredMachine.start`; SandboxError in a
         sandbox without resident shells.
         """
@@ -254,7 +255,7 @@ class Terminal:
     def undo(self, count: int = 1) -> None:
         """Undo the last `count` rows.
 
-        Errors: UsageError if there are fewer; TerminalError if a command entered.
+        Errors: UsageError if there are fewer; TerminalError if a command entered the machine.
         """
         self._refuse_entered("undone")
         if not 0 <= count <= len(self._rows):
@@ -281,8 +282,8 @@ class Terminal:
     def repeated(self) -> Behavior:
         """Return the behavior of the history and all rows, run once more from the pristine state.
 
-        Only the last row prints, if it was typed. Errors: those of the machine; TerminalError if a
-        command entered it.
+        The output is that of the last row, if it was typed. Errors: those of the machine;
+        TerminalError if a command entered it.
         """
         self._refuse_entered("repeated")
         rows = [*self._history, *(one.again for one in self._rows)]
@@ -292,9 +293,9 @@ class Terminal:
     def done(self) -> Behavior:
         """Return the combined behavior of all rows as typed, in the form of `since_start`.
 
-        If a command entered the machine, every process is ended first. All that happened there
-        until then counts. Errors: those of the machine; TerminalError if the typed shell could not
-        be ended.
+        If a command entered the machine, every process is ended first, and all changes until then
+        are included. Errors: those of the machine; TerminalError if the typed shell could not be
+        ended.
         """
         before = self._alone(self._history)
         if self.entered:
@@ -308,7 +309,7 @@ class Terminal:
     def since_start(self, repeated: Behavior | None = None) -> Behavior:
         """Return the combined behavior of all rows without the history, with the last row's output.
 
-        `repeated` is the result of the method of this name; by default the rows are repeated now.
+        `repeated` is the result of `repeated()`; by default the rows are repeated now.
         """
         whole = repeated or self.repeated()
         before = self._alone(self._history)
@@ -317,8 +318,8 @@ class Terminal:
     def repetitions(self, repeated: Behavior) -> Iterator[tuple[Behavior, Behavior]]:
         """Yield two behaviors for each row, both from the pristine state up to the row.
 
-        In the first the row was typed, in the second it was repeated for the row after it. The
-        second behavior of the last row is `repeated`.
+        The first is from when the row was typed, the second from when it was repeated before the
+        next row was typed. The second behavior of the last row is `repeated`.
         """
         rows = [*self._history, *(one.again for one in self._rows)]
         for number, row in enumerate(self._rows, len(self.start.history) + 1):
@@ -335,14 +336,14 @@ class Terminal:
     def unrecorded(self) -> Mapping[str, bytes] | None:
         """Return the rows' effects outside patches (`behavior.unrecorded`); None if unreadable.
 
-        The pristine system's programs read it from outside the shell. Errors: those of the machine;
-        SandboxError in a sandbox without resident shells.
+        Programs of the pristine system read these from outside the shell. Errors: those of the
+        machine; SandboxError in a sandbox without resident shells.
         """
         printed = self._shell().apart(PROBE, wall_seconds=SECONDS).output
         return unrecorded(printed, self.machine.system.declaration)
 
     def unrecorded_before(self) -> Mapping[str, bytes] | None:
-        """Return the same for the initial state, after the history was typed."""
+        """Return `unrecorded` of the initial state, after the history was typed."""
         rows = [*self._history, Row(RowKind.BESIDE, PROBE)]
         asked = self.machine.type(rows, self.start.cwd, wall_seconds=SECONDS)
         return unrecorded(asked.output, self.machine.system.declaration)
@@ -365,7 +366,7 @@ class Terminal:
         while True:
             lines = self._shell()
             try:
-                with lines.turn():  # else another thread could be lent the machine before the row
+                with lines.turn():  # else the machine could be given away before the row
                     return self._typed_in(lines, row)
             except ShellEndedError:
                 if self.entered or not lines.given_back:
@@ -397,7 +398,7 @@ class Terminal:
             lines.restart(idle_seconds=LENT_SECONDS)
         try:
             behavior = lines.run(row)
-        except ShellEndedError:  # since its last row, for example by a limit
+        except ShellEndedError:  # the shell ended after its last row, for example by a limit
             lines.restart(idle_seconds=LENT_SECONDS)
             behavior = lines.run(row)
         allowed = self.machine.limits.wall_seconds
@@ -453,9 +454,9 @@ class Terminal:
         """Run a row in a separate shell, after ending the resident shell and all that it left."""
         Request(row).argument()
         lines = self._shell(ends=True)
-        self._lines = None  # no further row can be typed there
+        self._lines = None  # no further row can be typed in that shell
         behavior = lines.beside(row, separate=separate, wall_seconds=seconds)
-        if not behavior.timed_out:  # no other process is left that could have killed it
+        if not behavior.timed_out:  # no other process exists that could have killed it
             allowed = seconds or self.machine.limits.wall_seconds
             self._rows.append(_Typed(row, behavior, True, allowed, lines.whole()))
         return behavior
@@ -478,7 +479,7 @@ class Terminal:
                     with lines.turn():
                         _repeat(lines, rows, last if ends else None)
                     self._lines = lines
-                except ShellEndedError:  # another thread was lent its machine before that
+                except ShellEndedError:  # before that, its machine was given to another thread
                     if not lines.given_back:
                         raise
         if ends:
@@ -504,8 +505,8 @@ class Terminal:
         """Return the time limit in seconds of a run that repeats all rows before the new one.
 
         It is the new row's limit plus 1.5 times the time that the earlier rows needed: the machine
-        may be busier now. The earlier rows never get more than their own limits. The seconds added
-        are whole, so that the machine remembers the same rows.
+        may be busier now. The earlier rows never get more than their own limits. The added seconds
+        are an integer, so that cached runs of the same rows are found.
         """
         own = seconds or self.machine.limits.wall_seconds
         before = min(ceil(1.5 * self._spent), ceil(sum(row.allowed for row in self._rows)))
@@ -526,7 +527,7 @@ def _killed(row: str) -> TerminalError:
 
 
 def _repeat(lines: Lines, rows: list[Row], last: int | None) -> None:
-    """Run rows again in a new shell, which is killed before the row of the number `last`."""
+    """Run rows again in a new shell, which is killed before the row with the index `last`."""
     for number, row in enumerate(rows):
         if number == last:
             _kill(lines)
@@ -556,7 +557,7 @@ def contents(terminal: Terminal, names: Iterable[str]) -> Mapping[str, bytes]:
     """Return contents of regular files after all rows, by name in `fs`, without unreadable files.
 
     A separate shell prints them as base64, which represents any byte. Files whose names do not fit
-    into one row are missing as well.
+    into one row are left out too.
     """
     wanted = list(names)
     if not wanted:

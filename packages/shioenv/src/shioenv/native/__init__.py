@@ -1,15 +1,15 @@
 """Paths of the compiled C programs and libraries.
 
 `shioenv-sandbox` creates namespaces and supervises one sandbox. `preload.so` turns the system's own
-bash into a fork server. `shioenv_backends/microvm/programs.py` has the programs of a microVM,
-`shioenv_serve/ssh/programs.py` those that run with an sshd. All of these are compiled when their
-package is built. They do not depend on the host's C library: programs are linked statically, and
-libraries use the system's C library.
+bash into a fork server. `shioenv_backends/microvm/programs.py` lists the programs of a microVM,
+`shioenv_serve/ssh/programs.py` those for an sshd. All of these are compiled when their package is
+built. They do not depend on the host's C library: programs are linked statically, and libraries use
+the C library of the system.
 
 `committed/answers.so` and `committed/processor.so` hold code that the build of a system patches
-into its C library and its loader. Inputs can see this code, so it was compiled once, with one
-compiler, and committed (`scripts/committed.py`). Seccomp filters are compiled and committed as well
-(`scripts/filter.py`), next to their lists.
+into its C library and its loader. Inputs can see this code, so it must be the same everywhere: it
+was compiled once and committed (`scripts/committed.py`). Seccomp filters are compiled and committed
+as well (`scripts/filter.py`), next to their lists.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def answers_code() -> bytes:
 def processor_code() -> bytes:
     """Return the code for a system's loader, as a shared object that is never loaded itself.
 
-    It looks up the declared results of `cpuid` in rows that follow its end.
+    The code looks up the declared results of `cpuid` in rows that are appended to it.
     """
     return (_HERE / "committed" / "processor.so").read_bytes()
 

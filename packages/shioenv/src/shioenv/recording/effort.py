@@ -1,6 +1,6 @@
-"""A finished record on its way to the dataset, with the time and executions that it took.
+"""A finished record before it is stored, with the time and executions that it took.
 
-The time and executions differ between runs, so they are not recorded.
+These differ between runs, so they are not stored.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 
 @dataclass(slots=True)
 class Effort:
-    """Counts of one record, or sums over many."""
+    """Times and counts for one record, or their sums over several."""
 
     ran: int = 0
-    """Executions that were run rather than taken from another record."""
+    """Number of executions that were run, not taken from another record."""
     own_seconds: float = 0.0
-    """Seconds that executed inputs ran, from their start to the end of their last process, summed
-    over all sandboxes."""
+    """Seconds that inputs ran, each from its start to the end of its last process, summed over all
+    sandboxes."""
     sandbox_seconds: float = 0.0
-    """Seconds that their executions took beyond `own_seconds`: to start inputs, to read their
-    changes, and to convert them into behaviors."""
+    """Seconds that executions took beyond `own_seconds`: to start inputs, to read changes, and to
+    convert results into behaviors."""
     opening_seconds: float = 0.0
     """Seconds for opening sandboxes for the executions."""
     lane_seconds: float = 0.0
@@ -29,21 +29,22 @@ class Effort:
     drawing_seconds: float = 0.0
     """Seconds of processor time for drawing the samples, which no other count includes.
 
-    One process draws. Its waiting time is not counted, since other processes use the processors
-    meanwhile.
+    Only one process draws samples. Its waiting time is not counted, because other processes then
+    use the processors.
     """
     asked: int = 0
-    """Executions that were looked up in the cache."""
+    """Number of executions that were looked up in the cache."""
     found: int = 0
-    """Executions that were found in the cache, and not run."""
+    """Number of executions that were found in the cache, and not run."""
     checked: int = 0
-    """Executions that were in the cache, and run nevertheless for a check."""
+    """Number of executions that were in the cache, but were run nevertheless as a check."""
     differing: int = 0
-    """Checked executions that differed from the cached behavior; they are no longer shared."""
+    """Number of checked executions that differed from the cached behavior. These are no longer
+    shared."""
     trouble: str | None = None
     """The reason why the execution cache was disabled; None if it works."""
     repeated: Counter[str] = field(default_factory=Counter)
-    """Rows of sessions whose histories ran again for a run of theirs, counted by reason."""
+    """Number of rows of sessions for which the history had to be run again, by reason."""
 
     def add(self, other: Effort) -> None:
         """Add the counts of another effort."""
@@ -93,7 +94,7 @@ def _share(part: float, whole: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A finished record as it is stored, with the numbers that a manifest sums up."""
+    """A finished record as it is stored, with the numbers that enter the manifest."""
 
     session_id: int
     content: bytes

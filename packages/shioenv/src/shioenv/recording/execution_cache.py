@@ -2,7 +2,7 @@
 
 `SessionExecutions` and `MemoryCache` hold behaviors in memory. The behaviors of an `ExecutionCache`
 are in one SQLite file in the user's cache directory. A wrong behavior must never be read from the
-file. So any irregularity of the file causes a warning, and inputs are executed.
+file. So if anything is wrong with the file, there is a warning, and inputs are executed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ CACHE_BYTES = 512 * MEBIBYTE
 """Default limit on the file's size in bytes: about a million executions (our choice)."""
 
 MAX_AGE = 86_400.0
-"""Maximum age in seconds of a stored behavior (our choice). A program that asks the kernel itself
-sees real time. In a system with the host's time all programs see real time (D-4). A behavior may
-depend on real time and not show it (`find -mtime`, the year in `ls -l`)."""
+"""Maximum age in seconds of a stored behavior (our choice). Some behaviors depend on real time
+without showing it (`find -mtime`, the year in `ls -l`). Programs that ask the kernel directly see
+real time, and in a system with the host's time all programs do (D-4)."""
 
 CHECKED_SHARE = 0.02
-"""Share of the cache hits that are executed and compared nevertheless (our choice)."""
+"""Share of the cache hits for which the input is executed nevertheless and compared (our
+choice)."""
 
 LARGEST_VALUE = MEBIBYTE
 """Maximum compressed size in bytes of a stored behavior."""
@@ -56,7 +57,8 @@ _GIVEN_BACK = 1024
 """Maximum number of free pages that one write releases, to keep the lock short (our choice)."""
 
 _REMOVED = 2048
-"""Maximum number of executions that one write removes; otherwise an eighth of all (our choice)."""
+"""Maximum number of executions that one write removes. It removes an eighth of all, if that is less
+(our choice)."""
 
 _CHECKSUM = 16
 _TABLE = """
@@ -65,15 +67,15 @@ CREATE TABLE IF NOT EXISTS executions
 """
 _BEHAVIOR = msgspec.msgpack.Decoder(Behavior)
 _STRUCK = b""
-"""Permanently replaces the behavior of an input that was seen to behave differently."""
+"""The value that permanently replaces the behavior of an input that once behaved differently."""
 
 
 class ExecutionCache:
-    """Behaviors of one system under one set of limits on this host, for any start directory.
+    """Behaviors on one system with one set of limits on this host, for any start directory.
 
-    One thread at a time may use a cache. Any number of threads, each with a separate cache, share
-    the file. Errors of the file are not raised: `trouble` describes them, and every later lookup is
-    a miss. `use` counts lookups, hits and comparisons.
+    Only one thread at a time may use a cache object. Any number of threads, each with its own
+    object, can share the file. Errors of the file are not raised: `trouble` describes them, and
+    every later lookup is a miss. `use` counts lookups, hits and comparisons.
     """
 
     def __init__(
@@ -124,7 +126,8 @@ class ExecutionCache:
     def get(self, cwd: str, text: str) -> Behavior | None:
         """Return an input's behavior; None if it is unknown, too old, or selected for a check.
 
-        A behavior from the future counts as too old: the host's clock was set back.
+        A behavior from the future counts as too old, because the host's clock must have been set
+        back.
         """
         if self._connection is None:
             return None
@@ -138,7 +141,7 @@ class ExecutionCache:
         return behavior
 
     def update(self, cwd: str, behaviors: Mapping[str, Behavior]) -> None:
-        """Store executed behaviors. An input that behaved differently before is disabled.
+        """Store executed behaviors. If an input behaved differently before, it is disabled.
 
         Nothing is stored while the file stays locked for too long.
         """
@@ -245,10 +248,10 @@ class ExecutionCache:
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
-    """Let one connection write while others read, and let a new file shrink.
+    """Allow reading the file while another connection writes, and let a new file shrink.
 
-    This locks a new file. SQLite does not wait for this lock, and many lanes open the file at the
-    same moment. So this is retried for up to `_BUSY_SECONDS`.
+    This locks a new file. SQLite does not wait for such a lock, and many lanes open the file at the
+    same moment. So the attempt is repeated for up to `_BUSY_SECONDS`.
     """
     until = time.monotonic() + _BUSY_SECONDS
     while True:
@@ -277,7 +280,7 @@ class _View:
 
 @cache
 def sources_digest(*names: str) -> str:
-    """Return the SHA-256 (hex) of modules and packages without byte code, by their dotted names.
+    """Return the SHA-256 (hex) of the source of modules and packages, given by their dotted names.
 
     Errors: ModuleNotFoundError.
     """
@@ -298,7 +301,8 @@ def sources_digest(*names: str) -> str:
 def host() -> list[Any]:
     """Return the properties of this host on which behaviors may depend.
 
-    They are its kernel, the location of systems' files, and the hard limits of this process.
+    These are the host's kernel, the location of systems' files, and the hard limits of this
+    process.
     """
     names = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
     bounds = [resource.getrlimit(getattr(resource, name))[1] for name in names]
@@ -329,7 +333,7 @@ def _sealed(key: bytes, value: bytes) -> bytes:
 
 
 def _opened(key: bytes, sealed: object) -> bytes | None:
-    """Return an entry's value; None if it is not as it was written under this key."""
+    """Return an entry's value; None if it is not what was written under this key."""
     if not isinstance(sealed, bytes):
         return None
     value = sealed[_CHECKSUM:]
@@ -346,8 +350,8 @@ CACHED_OUTPUT = 65_536
 class SessionExecutions:
     """Behaviors of one session by text, with those of other sessions as fallback.
 
-    The behaviors of other sessions are used while `hold()` is true. It becomes false once a
-    sub-input timed out, because the executions of other sessions had more time.
+    The behaviors of other sessions are used while `hold()` is true. `hold()` becomes false once a
+    sub-input timed out: from then on, sub-inputs get less time than in other sessions.
     """
 
     def __init__(self, others: Cache | None, hold: Callable[[], bool]) -> None:
@@ -391,7 +395,7 @@ class MemoryCache:
         return MemoryCache(cwd, self._store, self._capacity, self._lock)
 
     def get(self, text: str, /) -> Behavior | None:
-        """Return the behavior of a text; None if it is not kept, or not any more."""
+        """Return the behavior of a text; None if it is not kept."""
         with self._lock:
             behavior = self._store.get((self._cwd, text))
             if behavior is not None:

@@ -1,8 +1,8 @@
-"""Answer the rows of one session from machines, each of which runs all rows.
+"""Run the rows of one session in machines, each of which runs all rows in one shell.
 
-A record rests on several runs of its row. Repetition runs the history again for each of them. A
-machine runs every row of the session once, and other inputs in copies of its shell. What no machine
-can run is repeated.
+A record needs several runs of its row, and without machines, the history is run again for each of
+them. A machine runs every row of the session once, and other inputs in copies of its shell. If no
+machine can run a row, its history is repeated.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from shioenv.domain.runner import Executing, Order, State
 from shioenv.recording.volatility import disagree
 
 Pass: TypeAlias = list[Behavior | None]
-"""The behavior of each row of a session; None for a row that has to be repeated."""
+"""The behavior of each row of a session in one machine; None if the row's history has to be
+repeated."""
 
 UNKNOWN = "a resident shell did not run it"
-"""Why a row is repeated if its machine gives no reason."""
+"""The reason for repeating a history if the machine gives none."""
 
 
 class RowMachine(Protocol):
@@ -33,11 +34,11 @@ class RowMachine(Protocol):
 
     @property
     def why(self) -> dict[int, str]:
-        """Why a row, or an input in its place, has to be repeated."""
+        """Why the history of a row, or of an input in its place, has to be repeated."""
         ...
 
     def row(self, number: int) -> Behavior | None:
-        """Return the behavior of a row, None if it has to be repeated."""
+        """Return the behavior of a row; None if its history has to be repeated."""
         ...
 
     def run(
@@ -49,7 +50,7 @@ class RowMachine(Protocol):
         order: Order = "as it comes",
         wall_seconds: float | None = None,
     ) -> Behavior | None:
-        """Run an input in place of a row, None if it has to be repeated."""
+        """Run an input in place of a row; None if the history has to be repeated."""
         ...
 
     def close(self) -> None:
@@ -58,13 +59,13 @@ class RowMachine(Protocol):
 
 
 class SessionPasses:
-    """An executing runner that answers one session's inputs from machines, and runs all others.
+    """An executing runner that runs one session's inputs in machines, and passes on all others.
 
     The n-th run of a row is taken from the n-th pass with the same channels and the same order. The
-    first row of a shell has no history, so it is run like every single input. If an earlier row did
-    something else in the second pass, the later rows are volatile.
+    first row of a shell has no history, so it is run like every single input. If a row behaved
+    differently in the second pass, all later rows are volatile.
 
-    With `forks` one machine stays open. It runs every input but the second run of each row.
+    With `forks` one machine stays open. It runs every input, except the second run of each row.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class SessionPasses:
         self._machine: RowMachine | None = None
         self._second: tuple[Pass, list[Behavior]] | None = None
         self.repeated: dict[int, str] = {}
-        """Why a run of a row was repeated, by the row's number from 0."""
+        """Why the history was repeated for a row, by the row's number from 0."""
 
     @property
     def seconds(self) -> float:
@@ -154,9 +155,9 @@ class SessionPasses:
         return self._settled(number, behavior)
 
     def _settled(self, number: int, behavior: Behavior) -> Behavior | None:
-        """Return a behavior after rows, as volatile if a second machine's rows did something else.
+        """Return a behavior after rows, as volatile if a second machine's rows behaved differently.
 
-        None if one of them did not run these rows.
+        None if one of the machines did not run these rows.
         """
         assert self._machine is not None
         if self._second is None:
@@ -170,8 +171,8 @@ class SessionPasses:
     def _followed(self, shell_input: str, state: State, number: int) -> Behavior | None:
         """Run a row followed by further lines with its history, as one input.
 
-        Only the output is that after the history. None if the passes do not know what the history
-        printed.
+        The output is only what was printed after the history. None if the passes do not know what
+        the history printed.
         """
         passes = self._passes.get((False, "as it comes"))
         row = "\n".join((*state.history, shell_input))
@@ -188,7 +189,7 @@ class SessionPasses:
         return replace(behavior, output=behavior.output[len(above) :])
 
     def _passed(self, number: int, separate: bool, order: Order) -> Behavior | None:
-        """Return the behavior of a row's next run in passes; None if it has to be repeated."""
+        """Return the behavior of a row's next run in passes; None to repeat its history."""
         key = separate, order
         passes = self._passes.setdefault(key, [])
         if not passes and key != (False, "as it comes") and self._first(number) is None:
@@ -202,12 +203,12 @@ class SessionPasses:
         return passes[count][number]
 
     def _first(self, number: int) -> Behavior | None:
-        """Return the behavior of a row in the first pass of all."""
+        """Return the behavior of a row in the very first pass."""
         passes = self._passes.get((False, "as it comes"))
         return passes[0][number] if passes else None
 
     def _pass(self, separate: bool, order: Order) -> tuple[Pass, list[Behavior]]:
-        """Run all rows, and return their behaviors, and those as lines of a resident shell."""
+        """Run all rows; return their behaviors, and those as lines of a resident shell."""
         machine = self._open(self._rows, separate=separate, order=order)
         try:
             rows = [machine.row(number) for number in range(len(self._rows))]
@@ -220,9 +221,9 @@ class SessionPasses:
 
 
 def _compared(passes: list[Pass]) -> list[Pass]:
-    """Return two passes, with rows that only one of them has left out of both.
+    """Return two passes, without rows that only one of them has.
 
-    The rows after one that did something else in the second pass are volatile in both.
+    All rows after one that behaved differently in the second pass are volatile in both.
     """
     steady = True
     kept: list[Pass] = [[] for _ in passes]

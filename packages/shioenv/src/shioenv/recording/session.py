@@ -37,8 +37,8 @@ from shioenv.recording.volatility import (
 from shioenv.sandbox.base import LONGEST_INPUT
 
 TIMED_OUT_BUDGET = 8
-"""Maximum sub-inputs of a session that times out: each may take the whole wall time (our
-choice)."""
+"""Maximum number of sub-inputs of a session that times out, because each may take the whole wall
+time (our choice)."""
 
 LOOKS = 8
 """Maximum number of runs that print the written files (our choice): enough for a million bytes of
@@ -47,14 +47,14 @@ names."""
 ORDERS: tuple[Order, ...] = ("eager", "lazy")
 """The scheduling orders of further runs, for an input with concurrent processes.
 
-These runs serve only to detect a volatile input. The two orders are the extremes, so their results
-are reproducible. The first run and the run with two pipes use the natural order. Ours:
+These runs serve only to detect a volatile input. The two orders are extremes, so the results are
+reproducible. The first run and the run with two pipes use the natural order. The choice is ours:
 `soak/orders.py` shows that a further run in natural order detects nothing more.
 """
 
 
 class _Whole:
-    """The runs of a whole session: the noise runs, and with `piped` the run with two pipes."""
+    """The runs of a whole session: the noise runs, and with `piped` one with a pipe per channel."""
 
     def __init__(
         self, timed_runs: TimedRuns, first: Behavior, noise_runs: int, *, piped: bool
@@ -110,10 +110,8 @@ class Recorded:
 
     session: Session
     behavior: Behavior
-    """The behavior of the first run, with the channels of another run that behaved the same.
-
-    If the other run differed, everything is from one of the two runs (`of_one_run`).
-    """
+    """The behavior of the first run, with the channels of another run that behaved the same. If the
+    other run differed, everything is from one of the two runs (`of_one_run`)."""
     score: Score | None
     """The score; None if the budget was 0."""
 
@@ -165,8 +163,8 @@ class Recorded:
 class SessionRecorder:
     """Executes and scores sessions, and detects volatile ones.
 
-    Every execution, those of sub-inputs included, starts in the session's directory, and runs the
-    rows without the `cd` of a record's `input` (D-27). Within a record, sub-inputs with the same
+    Every execution (also of sub-inputs) starts in the session's directory, and runs the rows
+    without the `cd` of a record's `input` (D-27). Within a record, sub-inputs with the same
     rendered text share one execution. The runs of the whole session are always executed.
     """
 
@@ -174,14 +172,14 @@ class SessionRecorder:
     cache: Cache | None = None
     """A cache that shares executions of sub-inputs with other sessions of the same system, start
     directory and limits; None: no sharing. The executions of a volatile session never enter the
-    cache. Nor do sub-inputs that may behave differently another time (`shareable`). The cache is
-    not used any more once a sub-input timed out."""
+    cache, and neither do sub-inputs that may behave differently another time (`shareable`). Once a
+    sub-input of the session timed out, the cache is no longer used."""
     orders: tuple[Order, ...] = ORDERS
-    """The scheduling orders of further runs, for an input whose shell has concurrent processes."""
+    """The scheduling orders of further runs of an input whose shell has concurrent processes."""
     thorough: bool = True
     """Whether to execute more than the score needs: the run with two pipes, and the runs that print
-    the written files. Without these runs `stdout` and `stderr` stay unknown. A session whose files
-    contain the date is not detected as volatile then."""
+    the written files. Without these runs, `stdout` and `stderr` are unknown, and a session is not
+    detected as volatile if its files contain the date."""
     alone: Alone = at_once
     """Calls a run while no other run competes for its resources; see `TimedRuns`."""
     clock: Callable[[], float] = time.time
@@ -196,8 +194,8 @@ class SessionRecorder:
         budget of 0 no session is scored.
 
         One run has two pipes, which fills `stdout` and `stderr` (D-9). It counts as the last noise
-        run if it behaved like the first run and one channel stayed empty. Then no order between the
-        channels is lost, and the noise threshold is the same as with one pipe.
+        run if it behaved like the first run and one channel stayed empty. In this case no order
+        between the channels is lost, and the noise threshold is the same as with one pipe.
 
         The behavior is volatile in each of these cases:
 
@@ -205,18 +203,19 @@ class SessionRecorder:
         - The session times out or breaks its sandboxes, or its first run is volatile by itself.
         - A run of the whole session, or of a scored prefix, differed from another such run (D-2v).
         - A run of the whole session reached a limit of `FOUND_BY_LOOKING`.
-        - The output shows the date of the run, or a written file contains it or has it as its time.
+        - The output shows the date of the run, or a written file contains the date or has it as its
+          time.
         - The output or a written file shows that another run may differ (`unsettled`).
         - The shell has concurrent processes, and a run in another order (`orders`) differed.
 
-        The non-empty written files are printed by one more run, of the session followed by a `cat`.
-        There are several such runs if the files' names do not fit into one input. If more than
-        `LOOKS` runs were needed, or a single name does not fit, there is no such run, and the
-        behavior is volatile.
+        A further run, of the session followed by a `cat`, prints the non-empty written files. There
+        are several such runs if the files' names do not fit into one input. If more than `LOOKS`
+        runs would be needed, or a single name does not fit, there is no such run, and the behavior
+        is volatile.
 
-        Output, exit code, patch and channels are those of runs that behaved the same, or all of one
+        Output, exit code, patch and channels are from runs that behaved the same, or all from one
         run. The result is the same for the same runner and state of `rng`. Exceptions of the runner
-        are not caught, so nothing is recorded that did not happen.
+        are not caught, so only real results are recorded.
         """
         timed_runs = TimedRuns(session, runner, alone=self.alone, volatile=volatile)
         executions = SessionExecutions(self.cache, lambda: timed_runs.hurried is None)
@@ -263,7 +262,7 @@ class SessionRecorder:
     ) -> bool:
         """Whether a written file contains the date of the run, or is `unsettled`.
 
-        True as well if the names of the non-empty files are too long to print the files.
+        Also true if the names of the non-empty files are too long to print the files.
         """
         digests = first.content_digests.items()
         filled = [name for name, digest in digests if digest != NOTHING]
@@ -290,7 +289,7 @@ class SessionRecorder:
 
 
 def _shown(paths: Iterable[str], room: int) -> Iterator[str]:
-    """Yield lines that print files, each below `room` bytes unless a single name is longer."""
+    """Yield lines that print files, of less than `room` bytes unless a name is longer."""
     line, length = ["cat", "--"], len("cat --")
     for path in map(quoted, paths):
         more = len(os.fsencode(path)) + 1

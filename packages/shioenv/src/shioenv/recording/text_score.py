@@ -27,11 +27,12 @@ class Reading:
     """Commands with options that their grammar lacks, each with these options. A word after such an
     option may be the option's value, but is parsed as a separate argument."""
     words: tuple[str, ...] = ()
-    """Commands that have arguments but no grammar; each of their words is parsed as an argument."""
+    """Commands with arguments but without a grammar. Each of their words is parsed as an
+    argument."""
 
     @property
     def notes(self) -> list[str]:
-        """Return a note on each uncertain argument; none where the grammars cover everything."""
+        """Return a note on each uncertain argument; none if the grammars cover everything."""
         return [
             f"{command} has no option {', '.join(options)}; assumed to take no value"
             for command, options in self.unknown
@@ -84,10 +85,10 @@ def score(
 
     The score is exact if the budget covers every sub-input. Otherwise it is estimated from at most
     `budget` sub-inputs, drawn with `seed` (`estimate_irreducibility`). `cwd` is a start directory;
-    None for the system's first one. `runner` may be any runner. Without one, a sandbox of `system`
-    with these `limits` is opened for the call. With one, `limits` are not used, and `system` only
-    determines the grammars' versions. Errors: UsageError, and those of `open_sandbox` and the
-    runner.
+    None for the system's first one. `runner` may be any runner. Without a runner, a sandbox of
+    `system` with these `limits` is opened for the call. With a runner, `limits` are not used, and
+    `system` only determines the grammars' versions. Errors: UsageError, and those of `open_sandbox`
+    and the runner.
     """
     if runner is None:
         with open_sandbox(system, limits) as opened:

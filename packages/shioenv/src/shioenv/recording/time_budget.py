@@ -12,12 +12,12 @@ from shioenv.domain.inputs import Session
 from shioenv.domain.runner import Executing, Order, State
 
 HURRIED_SECONDS = 0.25
-"""Minimum wall time of hurried sub-inputs (`TimedRuns`), in seconds. They are hurried because an
-input that hangs without an argument hangs without further arguments too: `ping` without its count
-(our choice)."""
+"""Minimum wall time of hurried sub-inputs (`TimedRuns`), in seconds. An input that hangs without
+some argument (`ping` without its count) mostly hangs without further arguments too. So once one
+sub-input hung, others get less time (our choice)."""
 
 HASTE = 4
-"""Factor on the time of a hurried sub-input that timed out while it was working (our choice)."""
+"""Factor by which a hurried sub-input gets more time if it timed out while working (our choice)."""
 
 
 def _cut(behavior: Behavior) -> bool:
@@ -26,7 +26,7 @@ def _cut(behavior: Behavior) -> bool:
 
 
 Alone = Callable[[Callable[[], Behavior]], Behavior]
-"""Calls a run while no other run competes for its resources."""
+"""A function that calls a run while no other run competes for resources."""
 
 
 def at_once(run: Callable[[], Behavior]) -> Behavior:
@@ -43,15 +43,14 @@ class TimedRuns:
     further sub-inputs are hurried.
 
     A hurried sub-input gets 20 times the session's own time: at least `HURRIED_SECONDS`, and at
-    most the time of the sub-input that timed out. It is not repeated with the same time. If it was
-    working rather than sleeping when its time was over, it was slow and did not hang. Then it gets
-    four times as long, repeatedly. Once that reaches the time of the sub-input that timed out, it
-    gets the wall time of every run.
+    most the time of the sub-input that timed out. If it was sleeping when its time was over, it is
+    not repeated. If it was working, it was slow and did not hang. Then it gets four times as long,
+    repeatedly. Once this reaches the time of the sub-input that timed out, it gets the usual wall
+    time.
 
-    Processes may still run at the end of the time allowed after the shell's end. If that happens in
-    the first run of the session, the run is repeated once through `alone`. A sub-input in which
-    that happens is repeated as well, unless it is hurried, the session is volatile, or the session
-    has such processes too.
+    Background processes may exceed the time allowed after the shell's end. If they do in the first
+    run of the session, the run is repeated once through `alone`. A sub-input is then repeated as
+    well, unless it is hurried, the session is volatile, or the session has such processes too.
 
     A run that breaks its sandboxes is repeated once through `alone`, because another run may have
     taken its resources. If it breaks them again, the run itself is the cause. Then all further runs
@@ -100,7 +99,7 @@ class TimedRuns:
 
     @property
     def length(self) -> int:
-        """Size of the executed session in bytes, its history included."""
+        """Size of the executed session in bytes, including its history."""
         return len(os.fsencode("\n".join([*self._state.history, self._text])))
 
     def followed_by(self, line: str) -> Behavior:
@@ -134,9 +133,9 @@ class TimedRuns:
         return behavior
 
     def _seconds_since(self, began: float) -> float:
-        """Return the seconds that executions ran since `began`, without waits for a turn.
+        """Return the seconds that executions ran since `began`, without waiting for a turn.
 
-        A sandbox that was opened since then counts from 0.
+        If a new sandbox was opened since then, counting begins at 0.
         """
         seconds = self._runner.seconds
         return seconds - began if seconds >= began else seconds

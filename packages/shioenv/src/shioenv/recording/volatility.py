@@ -1,6 +1,6 @@
-"""Signs that another run of an input may behave differently (D-2v).
+"""Signs that another run of an input may behave differently.
 
-Signs beyond D-2v are ours.
+Some are from D-2v, the others are our choice.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from shioenv.domain.patch import ContextPatch
 FOUND_BY_LOOKING = frozenset(
     {"cpu_seconds", "memory_bytes", "processes", "scan_seconds", "sandboxes"}
 )
-"""Limits that are checked only from time to time. The recorded part of such a run depends on the
-moment of the check."""
+"""Limits that are checked only from time to time. If a run reaches one, its recorded part depends
+on the moment of the check."""
 
 _PROC = re.compile(rb"dr-xr-xr-x +\d+ (nobody|nogroup|65534) ")
-"""/proc in a long listing, in a system with the host's time. There its number of links depends on
-the processes of the host, and its time is that of the mount. In other systems it belongs to root
-and has the same number of links on every host."""
+"""/proc in a long listing, in a system with the host's time. In such a system, the number of links
+of /proc depends on the host's processes, and its time is that of the mount. In other systems /proc
+belongs to root and has the same number of links on every host."""
 
 
 _BESIDES = re.compile(r"(?<!\|)\|(?!\|)|(?<![&>])&(?![&>])|[<>]\(|\bcoproc\b")
@@ -52,8 +52,8 @@ _CREATES_ARCHIVE = re.compile(
 dash."""
 
 _COMPRESSOR_ENDED = re.compile(rb"tar \(child\): |tar: Child returned status ")
-"""Messages of tar whose compressor failed. A tar that reads waits for its compressor. A tar that
-creates an archive prints, archives and writes until it notices."""
+"""Messages of tar if its compressor failed. When reading, tar waits for its compressor. When
+creating an archive, tar continues to print and write until it notices the failure."""
 
 
 _effects = attrgetter("exit_code", "timed_out", "patch", "content_digests")
@@ -64,9 +64,9 @@ def disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool
     """Whether another run differed from the first, which had one pipe.
 
     If the other run had two pipes, the order between its channels is lost, and each channel has a
-    separate limit. Then the channels must make up the first run's output in some order. If that
-    output was truncated, beginnings of the channels must. With `ordered` the two outputs must be
-    the same bytes, within the same limits.
+    separate limit. Then the first run's output must be a merge of the channels, or of beginnings of
+    them if it was truncated. With `ordered` the two outputs must have the same bytes, within the
+    same limits.
     """
     if _effects(first) != _effects(other):
         return True
@@ -84,8 +84,8 @@ def disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool
 def of_one_run(first: Behavior, channels: Behavior) -> Behavior:
     """Return the recorded behavior of a first run and a run that had two pipes (`channels`).
 
-    - If the second run's channels are unknown, it is the first run without channels.
-    - If the two runs behaved the same, it is the first run with the second run's channels.
+    - If the second run's channels are unknown, the result is the first run without channels.
+    - If the two runs behaved the same, the result is the first run with the second run's channels.
     - Otherwise it is the second run, if one of its channels is empty, so that no order is lost. The
       second run must not have reached a limit that the first did not reach.
     - Otherwise it is the first run without channels.
@@ -104,14 +104,13 @@ def of_one_run(first: Behavior, channels: Behavior) -> Behavior:
 def merges(output: bytes, one: bytes, other: bytes) -> bool:
     """Whether an output is a merge of a beginning of `one` and a beginning of `other`.
 
-    Takes time proportional to the product of both lengths, in units of a machine word: .3 seconds
-    for two channels of 64 KiB.
+    The time is proportional to the product of both lengths: .3 seconds for two channels of 64 KiB.
     """
     if not (one and other):
         return (one or other).startswith(output)
     ones, others = _places(one), _places(other[::-1])
     last = len(other) - 1
-    reached = 1  # bit i: so far i bytes may be from `one`, and all others from `other`
+    reached = 1  # bit i: i bytes so far can be from `one`, if all others are from `other`
     for place, byte in enumerate(output):
         from_other = others.get(byte, 0)
         if place <= last:
@@ -147,7 +146,7 @@ def unsettled(output: bytes, text: str) -> bool:
     """Whether an output of the input `text` shows that the output of another run may differ.
 
     Such an output contains a duration, or the text of two processes that wrote without waiting for
-    each other. A tar that creates an archive does not wait for its compressor.
+    each other. For example, a tar that creates an archive does not wait for its compressor.
     """
     return bool(
         _TOOK.search(output)
@@ -159,8 +158,8 @@ def unsettled(output: bytes, text: str) -> bool:
 def dated(behavior: Behavior, moments: Iterable[float]) -> bool:
     """Whether the output shows the date of one of these moments (seconds since 1970, on the host).
 
-    A file that has such a date as its time counts too. A program that sees real time (D-4) will
-    show another date tomorrow.
+    This also applies to a file with such a date as its time. A program that sees real time (D-4)
+    will show another date tomorrow.
     """
     return any(
         shows_date(behavior.output, moment) or _sets_date(behavior.patch, moment)
@@ -171,9 +170,9 @@ def dated(behavior: Behavior, moments: Iterable[float]) -> bool:
 def shows_date(output: bytes, moment: float) -> bool:
     """Whether the output contains the moment's date in one of the usual formats.
 
-    The first seven digits of its seconds since 1970 count as a format, and so does /proc in a long
-    listing (`_PROC`). Every format has the year, except the one that `ls -l` prints for recent
-    files. No file of a system itself is as recent as a run.
+    The first seven digits of the seconds since 1970 count as a format, and so does /proc in a long
+    listing (`_PROC`). Every format has the year, except that of `ls -l` for recent files. No file
+    of the pristine system is as recent as a run.
     """
     if _PROC.search(output):
         return True
@@ -183,8 +182,9 @@ def shows_date(output: bytes, moment: float) -> bool:
 def shareable(text: str, behavior: Behavior, moments: Iterable[float]) -> bool:
     """Whether one execution of a sub-input may be reused for others.
 
-    It may not if it is volatile, reached a limit or shows the date, or if the text has a `|`. The
-    behavior of a program that reads a pipe may depend on the pieces in which its input arrives.
+    An execution is not reused if it is volatile, reached a limit or shows the date, or if the text
+    has a `|`. The behavior of a program that reads a pipe may depend on the pieces in which its
+    input arrives.
     """
     return not (behavior.volatile or behavior.limits_hit or "|" in text or dated(behavior, moments))
 
@@ -192,7 +192,8 @@ def shareable(text: str, behavior: Behavior, moments: Iterable[float]) -> bool:
 def _sets_date(patch: ContextPatch, moment: float) -> bool:
     """Whether a file was given the moment's date as its time, as by `touch -d 0:00`.
 
-    In a patch other times of a run are counted from the system's instant, not from the moment.
+    In a patch, the times of files written during a run are counted from the system's instant, not
+    from the moment.
     """
     if not patch.operations:
         return False

@@ -2,7 +2,7 @@
 
 The backend `namespaces` belongs to this package. The others run each sandbox in a virtual machine.
 `shioenv-backends` provides them through the entry-point group `GROUP`. All code opens sandboxes
-through this module; only the tests of a backend open it directly. Each check of the host tries out
+through this module; only the tests of a backend open one directly. Each check of the host tries out
 the feature that it reports on.
 """
 
@@ -54,7 +54,7 @@ class Backend(Protocol):
         ...
 
     def build(self, system: System, kernel: Path | None, report: Progress) -> None:
-        """Build the boot files of the system's machines, where they are missing.
+        """Build the boot files of the system's machines, unless they exist.
 
         `kernel` is a kernel package (`.deb`), or None for the backend's default. Errors:
         HostError, BuildToolError, SystemBuildError, SystemStorageError.
@@ -64,7 +64,7 @@ class Backend(Protocol):
     def facts(self, system: System) -> dict[str, Any] | None:
         """Describe the boot files, as `shioenv system show --json` prints them.
 
-        Return None if there are no usable files. The key `kernel` holds the kernel's `release`.
+        The key `kernel` holds the kernel's `release`. None if there are no usable files.
         """
         ...
 
@@ -72,8 +72,8 @@ class Backend(Protocol):
 def load_backend(name: str, feature: str | None = None) -> Backend:
     """Load the backend with a name from `MACHINES`.
 
-    Errors name `feature` as the part that needs it (default: `--sandbox NAME`). MissingExtraError
-    if no installed package provides the backend.
+    `feature` is what needs the backend, for messages (default: `--sandbox NAME`). Errors:
+    MissingExtraError if no installed package provides the backend.
     """
     feature = feature or f"--sandbox {name}"
     return cast("Backend", load_guest(GROUP, name, feature=feature, extra="backends"))
@@ -98,8 +98,8 @@ def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
 
     - HostError (exit status 3, with the fix): this host forbids something that isolation needs, or
       the package with the backend is not installed.
-    - ShellStateError: no fork server runs in the system's bash, and `without_shell_state` is not
-      set.
+    - ShellStateError: the system's bash cannot run the fork server, and `without_shell_state` is
+      not set.
     - SandboxError: the sandbox could not be opened for another reason, such as a damaged system.
     """
     limits = limits or Limits()
@@ -119,7 +119,7 @@ def lower_layer() -> str:
     """Describe the storage of systems' files on this host, such as `names over ext4`.
 
     The first word is the part of the tree that is kept in memory (`LowerForm`). The last word is
-    the file system of the cache directory. The result is `unknown` where no sandbox opens.
+    the file system of the cache directory. The result is `unknown` if no sandbox opens.
     """
     try:
         return f"{form_here()} over {file_system_of(cache_directory())}"
@@ -145,7 +145,7 @@ def inherited_by_inputs(limits: Limits) -> list[str]:
 
 
 def prove(system: System, report: Callable[[str], None], *, anew: bool) -> None:
-    """Determine how to run a fork server in the system's bash, and save the verdict.
+    """Determine how the system's bash can run the fork server, and save the verdict.
 
     With `anew`, probe the bash even if a verdict is saved. `report` is called with the verdict of a
     new probe. Errors: HostError, as from `default_sandbox`.
@@ -157,9 +157,10 @@ def prove(system: System, report: Callable[[str], None], *, anew: bool) -> None:
 def check_host() -> list[HostCheck]:
     """Run every check, each after those that it depends on, and clean up.
 
-    The check of a whole sandbox follows the checks of its parts. It is left out if it fails for the
-    same reason as a part. If the sandbox opens, further checks follow: whether it can read the
-    shell state, and the checks of installed backends (microVMs, Firecracker).
+    The check of a whole sandbox follows the checks of its parts. If the sandbox fails for the same
+    reason as a part, only the part is reported. If the sandbox opens, further checks follow:
+    whether it can read the shell state, and the checks of installed backends (microVMs,
+    Firecracker).
     """
     system = _built()
     parts = [*host_checks(), *building_checks(needed=system is None)]

@@ -26,7 +26,7 @@ LARGEST = {
     "scan_seconds": 86_400,
     "output_bytes": GIBIBYTE,
 }
-"""The largest values of these limits. For every other limit it is 2^50: a pebibyte, or a count."""
+"""The largest values of these limits; for all others 2^50 (bytes, or a count)."""
 
 LONGEST_IDLE: Final = 30 * 86_400
 """The most seconds that a shell may wait for its next line. The supervisor counts them in
@@ -52,7 +52,7 @@ host can spare."""
 
 
 class ShellMode(StrEnum):
-    """The point at which a starting bash becomes the fork server; see `native/inside/preload.c`."""
+    """The point at which a starting bash becomes the fork server (`native/inside/preload.c`)."""
 
     LATE = "late"
     """After bash has initialised itself; the fastest mode."""
@@ -64,7 +64,7 @@ class ShellMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Every bound on one run. Reaching one is part of the behavior, never an exception."""
+    """All limits of one run. Reaching one is part of the behavior, never an exception."""
 
     wall_seconds: float = 5.0
     """Seconds of real time after which the run is ended (exit code 124, `timed_out`)."""
@@ -84,8 +84,8 @@ class Limits:
     disk_inodes: int = 32_768
     """New or changed files; beyond this, creating a file fails with ENOSPC."""
     output_bytes: int = 64 * KIBIBYTE
-    """Bytes of output kept, per channel where a run has two pipes. Later output is read and dropped
-    (`output_truncated`)."""
+    """Bytes of output that are kept, for each channel if a run has two pipes. Later output is read
+    and dropped (`output_truncated`)."""
     drain_bytes: int = 16 * MEBIBYTE
     """Total bytes of output that a run may write before it is ended. Output beyond `output_bytes`
     is dropped, so that the run can go on to its exit code."""
@@ -96,14 +96,14 @@ class Limits:
     truncated. A full disk of 256 MiB takes half a second."""
     state_bytes: int = 4 * MEBIBYTE
     """Bytes of shell state read after the run, at most 4 MiB. A state of this length or more is
-    dropped, and counts as unknown."""
+    dropped and counts as unknown."""
     sandboxes: int = 3
     """Attempts at a run whose sandbox breaks, each in a new sandbox. After the last attempt the
     run is reported without results. A `Sandbox` ignores this limit; its callers retry."""
     without_shell_state: bool = False
     """Whether each run gets a newly executed bash whose state stays unknown. Changes of the shell
-    itself (directory, variables, functions, options) are then not read. This is the fallback for
-    systems whose bash cannot run the fork server; it works the same on any other system."""
+    itself (directory, variables, functions, options) are then not read. This is meant for systems
+    whose bash cannot run the fork server, but is possible on any system."""
 
     sandbox: str = "namespaces"
     """The backend, one of `SANDBOXES`. `namespaces` uses namespaces of this host's kernel.
@@ -113,8 +113,8 @@ class Limits:
     The size of its disk replaces `disk_bytes` and `disk_inodes`."""
     revert: int = 1
     """Runs of a virtual machine between two restores of its snapshot. 1 restores before each run,
-    as in the paper. 0 restores only after runs whose traces cannot be undone inside the machine;
-    such runs cause a restore at any value. Between restores, namespaces isolate the runs."""
+    as in the paper. 0 restores only after runs that left something that cannot be undone inside the
+    machine. Such runs always cause a restore. Between restores, namespaces isolate the runs."""
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -142,7 +142,7 @@ class Limits:
 def refuse_limit(name: str, value: object, most: float = LARGEST["wall_seconds"]) -> None:
     """Raise LimitsError unless the value is a number above 0 and at most `most`.
 
-    `background_seconds` and `revert` may be 0. NaN is refused.
+    `background_seconds` and `revert` may be 0. NaN is refused too.
     """
     number = isinstance(value, int | float)
     if number and 0 <= value <= most and (value or name in _MAY_BE_0):  # type: ignore[operator]
@@ -167,8 +167,8 @@ def limits_from(document: Mapping[str, Any]) -> Limits:
 class Request:
     """One run to execute: an input, and the state in which it starts.
 
-    Raises InputError for a terminal with separate channels or with standard input, and for standard
-    input that is too long. LimitsError for a `wall_seconds` that `Limits` would refuse.
+    Errors: InputError for a terminal with separate channels or with standard input, and for
+    standard input that is too long. LimitsError for a `wall_seconds` that `Limits` would refuse.
     """
 
     text: str | bytes
@@ -181,7 +181,7 @@ class Request:
     tty: bool = False
     """Standard input and both output channels are one pseudo-terminal of 80 columns and 24 rows."""
     wall_seconds: float | None = None
-    """Overrides the limit of this name for this run; None keeps the limit."""
+    """Overrides the limit of this name for this run, unless None."""
     order: Order = "as it comes"
     """The order in which the shell's processes start; see `Order`."""
     stdin: bytes = b""
@@ -233,7 +233,7 @@ class Uncopied:
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """The result of `lstat` for one file, with the system's ids, and the digest of its content."""
+    """The result of `lstat` for one file, with ids of the system, and the content's digest."""
 
     mode: int
     """Type and permission bits."""
@@ -248,7 +248,7 @@ class FileStat:
     mtime_ns: int
     """Modification time, nanoseconds since 1970."""
     inode: int
-    """Inode number, unchanged by a rename. Only meaningful between `before` and `after`."""
+    """Inode number, unchanged by a rename. Only to be compared between `before` and `after`."""
     rdev: int = 0
     """Device number of a device node, else 0."""
     target: bytes | None = None
@@ -273,7 +273,7 @@ class Execution:
     """The raw results of one run."""
 
     exit_code: int
-    """The shell's exit code; 124 after a timeout, 128 + signal where a signal ended the shell."""
+    """The shell's exit code; 124 after a timeout, 128 + signal if a signal ended the shell."""
     output: bytes
     """Standard output and error in arrival order, at most `Limits.output_bytes`. For a run with
     two pipes: `stdout`, then `stderr`, each limited to that size."""
@@ -301,16 +301,16 @@ class Execution:
     waited: bool = False
     """Whether the run timed out while sleeping, so that a faster machine would hardly have helped.
 
-    In samples taken every 50 ms, all of its processes slept in nine of ten samples, or in all
+    Samples are taken every 50 ms. The run's processes all slept in nine of ten samples, or in all
     samples of the second half. A faster machine would have helped only if the awaited event was
-    about to happen. A bare machine counts as sleeping if its processor idled for nine tenths of the
-    time, or of the second half."""
+    about to happen. In a `microvm-bare`, the processor idled for nine tenths of the time, or of its
+    second half."""
     output_truncated: bool = False
     """Whether the run wrote more than `output` holds."""
     limits_hit: tuple[str, ...] = ()
-    """The names of the `Limits` that the run reached. `processes`: a sample (every 50 ms) found
-    that many. `disk_bytes`, `disk_inodes`: the disk was full at the end. `background_seconds`: a
-    process was still running after that time."""
+    """The names of the `Limits` that the run reached. `processes`: a sample (every 50 ms) found as
+    many processes as allowed. `disk_bytes`, `disk_inodes`: the disk was full at the end.
+    `background_seconds`: a process was still running after that time."""
     signal: int | None = None
     """The signal that ended the shell, else None."""
     processes: int = 0
@@ -320,7 +320,7 @@ class Execution:
     busy: bool = False
     """On a terminal: whether a process other than the shell is in the foreground."""
     frozen: bool = False
-    """Whether changes of later lines are relative to the state after this line."""
+    """Whether the changes that later lines report are relative to the state after this line."""
     outlived: bool = False
     """For a line: whether a process that it started was still running at its end."""
     hostname: bytes | None = None
@@ -341,12 +341,12 @@ class Marked:
     node: int
     """The number of the kept state; negative if it was not kept."""
     why: str | None
-    """Why it was not kept, else None."""
+    """Why the state was not kept, else None."""
     stays: bool
-    """Whether the shell waits for its next line. False if files had changed, because keeping them
-    ends the shell."""
+    """Whether the shell waits for its next line. False if files had changed, because keeping
+    changed files ends the shell."""
     frozen: bool
-    """Whether changes of later lines are relative to this state."""
+    """Whether the changes that later lines report are relative to this state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,9 +376,9 @@ class Sandbox(Protocol):
     def run(self, request: Request) -> Execution:
         """Run the input in a fresh `bash --norc --noprofile -c`.
 
-        Raises InputError for an input that cannot be passed to a shell, and StartDirectoryError if
-        its start directory cannot be entered. A broken sandbox raises SandboxError; the run may
-        then be repeated. The text of that error never becomes output.
+        Errors: InputError for an input that cannot be passed to a shell, and StartDirectoryError if
+        its start directory cannot be entered. A broken sandbox raises SandboxError; then the run
+        may be repeated. The text of this error never becomes output.
         """
         ...
 
@@ -411,7 +411,7 @@ class ShellSandbox(Sandbox, Protocol):
 
     Executions of that shell report all changes since the machine was pristine, or since the last
     execution that is `frozen`. Their `started` is the start of the first shell. `network` and
-    `hostname` are reported only by the line that changed them.
+    `hostname` are in the execution only if the line changed them.
     """
 
     def start_shell(
@@ -428,7 +428,7 @@ class ShellSandbox(Sandbox, Protocol):
     def run_line(self, request: Request, *, blind: bool = False) -> Execution:
         """Run a line in the shell; `stays` is true if the shell waits for another line.
 
-        With `blind`, the execution has only output and exit code. The next line that is not blind
+        With `blind`, the execution has only output and exit code. The next line without `blind`
         reports the changes.
 
         `exit_code` is the value of `$?` afterwards. Only the request's text, time, order and
@@ -448,9 +448,9 @@ class ShellSandbox(Sandbox, Protocol):
     def run_from(self, node: int, request: Request, *, last: bool) -> Execution:
         """End the machine's shell, and run a line in a copy of a kept one.
 
-        The copy has the memory, the working directory and the process ID of the kept shell, and the
-        files are those of that time. With `last` the shell exits after the line, as `bash -c` does
-        after its last one. Errors: those of `run_line`.
+        The copy has the memory, the working directory and the process ID of the kept shell. The
+        files are those of that time. With `last` the shell exits after the line, as `bash -c` exits
+        after its last line. Errors: those of `run_line`.
         """
         ...
 
@@ -459,11 +459,11 @@ class ShellSandbox(Sandbox, Protocol):
         ...
 
     def run_apart(self, request: Request) -> Execution:
-        """Like `run_beside`, but on pristine files: programs changed by a line do not run."""
+        """Run an input like `run_beside`, but on the files and programs of the pristine system."""
         ...
 
     def start_terminal(self, request: Request, *, idle_seconds: float) -> int:
-        """Start a persistent shell on a terminal, where it runs an input. Errors: as `run`.
+        """Start a persistent shell that runs an input on a terminal. Errors: those of `run`.
 
         Return the descriptor of the terminal's other end, which the caller must close. The shell
         ends after `idle_seconds` without a call.
@@ -481,11 +481,11 @@ class ShellSandbox(Sandbox, Protocol):
     def enter(self, request: Request, *, idle_seconds: float) -> Entered:
         """Run an input that leaves background processes in the machine, without a shell that stays.
 
-        The call returns once the input itself has ended. Its background processes continue until
-        `end_shell`, `look`, or a limit, so the actual work belongs in the background. Processes of
+        The call returns once the input itself has ended. So the actual work must be done by its
+        background processes, which continue until `end_shell`, `look`, or a limit. Processes of
         several inputs may run at once. Only the request's text, start directory and time are used.
         The processes are ended after `idle_seconds` without a call. Errors: those of `run`;
-        SandboxError if the input does not end in its time.
+        SandboxError if the input does not end within its wall time.
         """
         ...
 
@@ -504,7 +504,7 @@ class ShellSandbox(Sandbox, Protocol):
 LIMITS = Limits(wall_seconds=2.0)
 """The default limits of executions for datasets. Inputs generated from the grammars either take
 milliseconds or block forever (`grep -R x` at a fifo). One score may execute dozens of sub-inputs
-that block, so the wall time is two fifths of the usual default.
+that block, so the wall time is shorter than in `Limits`.
 """
 _CLOSING_SECONDS: Final = 0.05
 """Seconds that closing waits for another thread's call before interrupting it."""
@@ -513,8 +513,8 @@ _CLOSING_SECONDS: Final = 0.05
 class CallLock:
     """A lock for an object that several threads of its process may call.
 
-    Other processes are refused: a forked process copies the lock's state, perhaps as held by a
-    thread that does not exist there.
+    Other processes are refused: a forked process copies the state of the lock, which may be held by
+    a thread that does not exist there.
     """
 
     def __init__(self) -> None:
@@ -532,7 +532,7 @@ class CallLock:
 
     @contextmanager
     def last(self, interrupt: Callable[[], object]) -> Iterator[None]:
-        """Hold the lock while closing the protected object; another process closes without it.
+        """Hold the lock while closing the protected object; another process needs no lock for that.
 
         Another thread's call is interrupted until it releases the lock.
         """

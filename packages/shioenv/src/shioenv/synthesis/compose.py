@@ -1,7 +1,8 @@
 """Inputs of several commands, joined by operators (Appendix A) or nested in each other.
 
 Nested commands (`find -exec`, `xargs`, `env`, `$( )`, `<( )`) are drawn from their own grammars.
-The names that `find` and `xargs` insert replace operands that name files.
+In a command nested in `find` or `xargs`, operands that name files are left out, since `find` and
+`xargs` insert the names.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ OPERATOR_WEIGHTS: Mapping[str, float] = MappingProxyType(
 FREE_WEIGHTS: Mapping[str, float] = MappingProxyType(
     {"&&": 1.0, "||": 2.0, "|": 2.5, ";": 1.0, ">": 0.5, ">>": 0.5}
 )
-"""Weights for policies that choose left sides by the operator; half of the `||` become `&&`."""
+"""Operator weights for policies that change the left side of `||` so that it fails. Half of the
+`||` become `&&`, since some commands cannot be made to fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,9 @@ def compose_input(
     """Draw a composite input that begins with the words `first`.
 
     `draw(piped)` draws a further command; `piped` is true to the right of a pipe. Output may be
-    redirected to `targets`. Redirections are not used without targets, nor pipes if `pipes` is
-    false. `fail` changes the words of a command so that it fails, for the left side of `||`. If it
-    returns None, `&&` replaces the operator.
+    redirected to one of `targets`. Without targets there are no redirections, and without `pipes`
+    no pipes. `fail` changes the words of a command to the left of `||` so that it fails. If `fail`
+    returns None, `&&` replaces `||`.
     """
     words, before = first, list[Token]()
     tokens = list(command_tokens(first))
@@ -132,7 +134,7 @@ NESTED_ATTEMPTS = 4
 """Number of attempts to draw a program that may run at a given place."""
 
 _CONTENT = "reading"
-"""Suffix of the definition in `find` for programs that run on regular files only."""
+"""Suffix of the grammar's definition for programs that `find` runs on regular files only."""
 
 _NAMES = frozenset(
     {"absolute path", "file name", "glob", "name", "relative path", "special path", "tilde"}
@@ -147,14 +149,14 @@ def may_run(
     before: Sequence[str] = (),
     fifos: Sequence[str] = (),
 ) -> bool:
-    """Whether `caller` may run `program`, without blocking and with all that it needs.
+    """Whether `caller` can run `program`: it does not block, and accepts what `caller` passes.
 
     `part` is the definition that the program replaces, `before` the preceding words, beginning with
     the caller's name. `fifos` are the paths of pipes without a writer.
 
-    `find` may run a program that opens files in place of `_CONTENT`. After `-type f` it may also do
-    so if it cannot reach a fifo. It cannot if it tests for names with an extension, or if its
-    search contains no fifo.
+    Programs that open files would block on a fifo. `find` may run them in place of `_CONTENT`, or
+    after `-type f` if the search cannot reach a fifo. It cannot if `find` tests for names with an
+    extension, or if no fifo is in the searched directories.
     """
     name, traits = caller.name, program.header.traits
     of_the_shell = program.header.package == "bash" and traits.changes
@@ -186,7 +188,7 @@ def _excludes(word: str) -> bool:
 
 
 def _leads_to(word: str, paths: Sequence[str]) -> bool:
-    """Whether a search from a word may find one of these paths, judged by the word alone."""
+    """Whether a search from the directory `word` may find one of these paths."""
     if word.startswith(("-", "!", "\\", "(")):
         return False
     return not re.match(r"[a-z]", word) or any(
@@ -251,7 +253,7 @@ PLUS = 0.2
 # Substitutions ----------------------------------------------------------------------------------
 
 SHARES = MappingProxyType({"$(": 0.06, "<(": 0.25})
-"""Share of a command's operands that become such a substitution, if the table has any.
+"""Share of a command's operands that become such a substitution, if the usage table has one.
 
 In real usage, 2% of file operands are a `$( )`; the share of `<( )` is our choice."""
 
@@ -259,9 +261,10 @@ In real usage, 2% of file operands are a `$( )`; the share of `<( )` is our choi
 def substitution(
     name: str, table: Mapping[str, float], random: Random
 ) -> tuple[str, Mapping[str, float]] | None:
-    """Draw the opening of a substitution for an operand of a command, and weights of its programs.
+    """Draw the opening of a substitution for an operand, and the weights of programs to run in it.
 
-    None if the operand is no substitution. `table` is `Usage.substitutions`.
+    `name` is the command that has the operand, and `table` is `Usage.substitutions`. None if the
+    operand is no substitution.
     """
     for mark, share in SHARES.items():
         before = f"{name} {mark} "
@@ -274,8 +277,8 @@ def substitution(
 def substituted(mark: str, traits: Traits, words: Sequence[str]) -> str | None:
     """Return a command's text as a substitution, or None if that is impossible.
 
-    `traits` are the command's. It is impossible for commands that read standard input or do more
-    than print names or a stream.
+    `traits` are the command's. A command is not substituted if it reads standard input, changes
+    files, or prints help.
     """
     tokens = command_tokens(words)
     operands = [

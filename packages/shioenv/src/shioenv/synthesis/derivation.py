@@ -2,7 +2,7 @@
 
 A `ProductionTable` holds every production as codes; a `Derivation` pushes and pops them. A terminal
 is a string, `BREAK` ends an argument, a nonterminal is a number. The last bit of the number is set
-if the nonterminal is inside an argument with other symbols. Expanded there, it creates no separate
+if the nonterminal shares an argument with other symbols. Its expansion then creates no separate
 argument.
 """
 
@@ -57,11 +57,11 @@ class Drawn:
 
 
 class CompiledChoices(Choices):
-    """The choices at one nonterminal, compiled for one context (alone or inside an argument).
+    """The choices at one nonterminal, compiled for one position (alone, or inside an argument).
 
     `codes` are the productions' bodies. `least` is each production's minimum number of arguments,
     and `most` the maximum of these. `origin` is the index of each production among all that are
-    permitted here. `volatile`: whether any of the productions is marked so.
+    permitted here. `volatile`: whether any of the productions is marked `%volatile`.
     """
 
     __slots__ = ("_within", "codes", "least", "most", "origin", "volatile")
@@ -202,11 +202,11 @@ class ProductionTable:
 
 
 class Derivation:
-    """An unfinished input: complete words, the current word, and the stack of pending codes.
+    """An unfinished command: complete words, the current word, and the stack of pending codes.
 
     `leftmost` is the code of the leftmost nonterminal, `BREAK` if nothing is left to expand.
-    `least` is the input's minimum number of words, including the command. `limit` is the maximum
-    number of words, for `room`.
+    `least` is the number of words that the command will have at least, including its name. `limit`
+    is the maximum number of words, from which `room` is computed.
     """
 
     __slots__ = ("_current", "_limit", "_stack", "_table", "least", "leftmost", "words")
@@ -227,7 +227,7 @@ class Derivation:
 
     @property
     def room(self) -> int:
-        """The number of arguments that can be added to the input's minimum."""
+        """The number of arguments that can be added to `least`."""
         return self._limit - self.least
 
     @property
@@ -262,13 +262,13 @@ class Derivation:
         self._go_on()
 
     def write_words(self, words: Sequence[str]) -> None:
-        """Replace the leftmost nonterminal, a whole argument, by words."""
+        """Replace the leftmost nonterminal by words; it must be a whole argument."""
         self.words += words[:-1]
         self.least += len(words) - 1
         self.write(words[-1])
 
     def _go_on(self) -> None:
-        """Move completed symbols off the stack, up to the next nonterminal."""
+        """Move text from the stack to the words, up to the next nonterminal."""
         stack = self._stack
         current = self._current
         while stack:

@@ -31,7 +31,7 @@ class DrawingSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """Settings that determine a stream of samples, together with the grammars and the system.
+    """The settings of a stream of samples. Settings, grammars and system determine the stream.
 
     The names are those of the command line and of manifests; `sample` validates them.
     """
@@ -49,7 +49,7 @@ class Drawing:
     """Names of grammars, and of sets of them (`shioenv.grammar.library.SETS`).
 
     The default is the paper's 86 and all user-supplied ones. In a manifest it lists the names of
-    all grammars."""
+    all grammars used."""
     own_grammars: str = ""
     """The directory of user-supplied grammars (`shioenv.grammar.library`); "" for none.
 
@@ -59,12 +59,12 @@ class Drawing:
     horizon: int = HORIZON
     """Maximum number of arguments of one command, at least 1."""
     composite_share: float = 0.25
-    """Share of draws that are composed of several commands, 0 to 1."""
+    """Share of drawn inputs that are composed of several commands, 0 to 1."""
     max_segments: int = 3
     """Maximum number of commands of an input composed by operator weights, at least 1.
 
-    A shape from the usage table may have six commands. If `max_segments` is less than 3, it limits
-    such shapes too."""
+    Inputs whose shape (commands and operators) comes from the usage table may have six commands. A
+    `max_segments` below 3 limits them too."""
     mistakes: float = 0.0
     """Share of inputs with a mistake, 0 to 1 (`shioenv.synthesis.mistakes`)."""
     session_length: int = 1

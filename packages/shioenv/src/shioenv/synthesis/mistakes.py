@@ -29,8 +29,8 @@ _TAKEN = (
     | BUILTINS
     | {*("ar", "as", "bc", "dc", "di", "ed", "fd", "mesg", "mt", "shasum", "sp", "tset", "zip")}
 )
-"""Names without a grammar that must not serve as absent commands. They are Bash's own, and programs
-of common systems that a slip can produce (our choice)."""
+"""Existing commands without a grammar. A misspelt command name must not be one of them. They are
+Bash's own, and programs of common systems that a typing error can produce (our choice)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class _Command:
 
     @property
     def plain(self) -> list[int]:
-        """The indices of operands without quotes or expansions: simple names."""
+        """The indices of operands that are simple names, without quotes or expansions."""
         return [
             place
             for place, argument in enumerate(self.arguments)
@@ -153,7 +153,7 @@ def _refused_permission(command: _Command, random: Random) -> Made:
 
 
 def _absent_command(command: _Command, random: Random) -> Made:
-    """Return a command name that no common system has; None if the slip gives an existing one."""
+    """Misspell the command's name; None if the result is the name of an existing command."""
     name = slip(command.name, random)
     there = name == command.name or name in _TAKEN or name in shipped_headers()
     return None if there else (name, command.arguments)
@@ -197,7 +197,7 @@ _FIRST: Mapping[str, float] = MappingProxyType(
         "refused permission": 6.0, "unclosed class": 8.0,
     }
 )  # fmt: skip
-"""Factors by which some classes are tried first more often, because they rarely apply."""
+"""Weights of classes that are tried first more often, because they rarely apply (else 1)."""
 
 
 def mistaken(
@@ -246,8 +246,8 @@ def failing(
 ) -> Sequence[str] | None:
     """Change an operand of a drawn command so that the command most likely fails.
 
-    `words` begin with the command. The operand names nothing afterwards, or something that exists
-    already where the command makes something new. None if no operand can do that.
+    `words` begin with the command. Afterwards the operand names nothing. If the command creates it,
+    it names something that exists already. None if no operand can be changed in this way.
     """
     command = _Command(words[0], grammar, tuple(map(Argument.parse, words[1:])), names)
     if not OPERATORS.isdisjoint(words):
@@ -276,7 +276,7 @@ def failing(
 
 
 def _astray(text: str, random: Random) -> str:
-    """Return a text with a slip: in a URL in the host, else in the last part of a path."""
+    """Misspell a text: the host of a URL, otherwise the last part of a path."""
     before, slashes, rest = text.rpartition("//") if "://" in text else ("", "", text)
     if slashes:
         host, slash, path = rest.partition("/")

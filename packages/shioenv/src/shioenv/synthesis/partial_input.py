@@ -47,12 +47,12 @@ class PartialInput:
 
     @property
     def room(self) -> int:
-        """Always 0: a state by itself has no limit, so there is no room to fill."""
+        """Always 0: a state has no maximum number of arguments that could be filled up."""
         return 0
 
     @property
     def more_repetitions(self) -> bool:
-        """Always False: a state by itself does not look ahead."""
+        """Always False: a state does not look ahead."""
         return False
 
     @property

@@ -1,9 +1,9 @@
-"""Plans for which options a derivation may and must still write.
+"""Plans of the options that a derivation may and must still write.
 
 An `OptionTable` stores, for every production, the options that it writes itself and those that may
-follow from it, as bit sets. A `WritingPlan` is for one start symbol and one set of options. It
-contains the productions that write none but these options. A derivation along a plan writes only
-options drawn beforehand, or writes each option once.
+follow from it, as bit sets. A `WritingPlan` for one start symbol and one set of options contains
+the productions that write no other options. A derivation along a plan writes the options that were
+drawn beforehand, or any options, each once.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ NUMBER_OPTION = "-NUM"
 
 _LONG = re.compile(r"--[A-Za-z0-9][\w-]*")
 _MISTAKE = re.compile(r":(?:bad(?:-|$)|wrong|mistake|contradiction|failing|obstacle)")
-"""Matches definitions by which grammars write invalid input. Plans exclude these, and productions
-marked `%wrong`."""
+"""Matches names of definitions that write invalid input on purpose. Plans exclude these
+definitions, and productions marked `%wrong`."""
 
 _SHORT = re.compile(r"-[A-Za-z0-9][\w-]*")
 
@@ -43,9 +43,9 @@ KEPT_PLANS = 4096
 class PlanRow(NamedTuple):
     """A production in a plan: its weight and its options.
 
-    `own` are the options that the production writes, as bits. `lines` are the option lines of these
-    (`-a` and `--all` are one line), without repeatable ones. `can` are the options that its
-    nonterminals may write. `stops`: whether it ends a repetition.
+    `own` are the options that the production writes, as bits. `lines` are the grammar's option
+    lines that define these (`-a` and `--all` are one line), without lines of repeatable options.
+    `can` are the options that its nonterminals may write. `stops`: whether it ends a repetition.
     """
 
     weight: float
@@ -73,9 +73,9 @@ class WritingPlan:
 class OptionTable:
     """The options of one bound grammar, as bits.
 
-    `table` numbers the nonterminals of plans. `weights` override the grammar's, by the text of a
-    production. `uniform` makes all weights 1. Tables that share `plans` share a bounded cache of
-    them.
+    `table` numbers the nonterminals of plans. `weights` override the grammar's weights, by the text
+    of a production. `uniform` makes all weights 1. Tables with the same `plans` share its bounded
+    cache.
     """
 
     def __init__(
@@ -295,13 +295,13 @@ def plans_kept() -> PlanMaker:
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """A production without a mistake, with the data that its rows share in all plans."""
+    """A production that writes no mistake, with the data that its rows have in every plan."""
 
     index: int
     """The production's index among those of its head."""
     own: int
     row: PlanRow
-    """Its row in plans in which its nonterminals may write no option."""
+    """The production's row in plans in which its nonterminals may write no option."""
     met: tuple[int, ...]
     """The numbers of the heads in its body."""
     needs: int
@@ -310,7 +310,7 @@ class _Body:
     """Whether its body consists only of text."""
 
     def is_all(self, wanted: int) -> bool:
-        """Whether it writes all these options and nothing variable: `chmod --help`."""
+        """Whether the production writes all wanted options and nothing variable: `chmod --help`."""
         return self.text and self.own == wanted
 
 
@@ -333,7 +333,7 @@ _Bodies: TypeAlias = Mapping[int, Sequence[_Body]]
 
 
 def _innermost_first(productions: Productions, start: Nonterminal) -> list[Nonterminal]:
-    """Return the reachable heads, most of them after the heads that they depend on.
+    """Return the reachable heads; most heads come after those in their productions.
 
     In this order, one pass usually suffices for a bottom-up computation.
     """
@@ -361,7 +361,7 @@ def _heads_of(productions: Productions, head: Nonterminal) -> Iterator[Nontermin
 
 
 def _clean(allowed: _Bodies, clean: int = 0) -> int:
-    """Return `clean` and the heads that allowed productions then expand to the end, as bits."""
+    """Return `clean` and all heads that `allowed` can expand to the end, as bits."""
     before = -1
     while clean != before:
         before = clean

@@ -57,19 +57,20 @@ class DrawnSoFar(Protocol):
 
     @property
     def room(self) -> int:
-        """The number of arguments that can be added to the minimum; none if negative."""
+        """The number of arguments that can be added to the mandatory ones; none if negative."""
         ...
 
     @property
     def more_repetitions(self) -> bool:
-        """Whether another repetition may follow in the input."""
+        """Whether the input may have another repetition after this one."""
         ...
 
 
 class Policy(Protocol):
     """Chooses a production.
 
-    The choice depends on the arguments only; `random` is its only source of randomness.
+    The choice depends only on the parameters of `choose`; `random` is its only source of
+    randomness.
     """
 
     def choose(self, progress: DrawnSoFar, choices: Choices, random: Random) -> int:
@@ -81,9 +82,9 @@ class WeightedPolicy:
     """Chooses productions by weight; repetitions stop with a fixed probability.
 
     `weights` overrides the grammars' own, for example from a file of counts. Its keys are
-    productions as printed by `shioenv grammar show --productions`. Other productions keep their
-    weights. A nonterminal whose weights would all be 0 keeps its original ones. Errors: ValueError
-    if `stop_probability` is not in (0, 1].
+    productions as printed by `shioenv grammar show --productions`. Productions without a key keep
+    their weights. A nonterminal whose weights would all be 0 keeps its original ones. Errors:
+    ValueError if `stop_probability` is not in (0, 1].
     """
 
     def __init__(
@@ -122,10 +123,10 @@ class WeightedPolicy:
 class LengthPolicy:
     """Draws all numbers of arguments equally often, as far as there are distinct inputs.
 
-    The caller cycles through `lengths` and requests inputs of exactly that length. Choices are
-    those of `base`, so that inputs of one length have the distribution of the base policy. If the
-    base policy does not reach the length, `steering` decides about repetitions. Errors: UsageError
-    for no lengths, or one below 0.
+    The caller cycles through `lengths` and requests inputs of exactly one of them. Choices are
+    those of `base`, so that inputs of one length have the distribution of the base policy. If
+    `base` does not reach the length, `steering` decides when repetitions end. Errors: UsageError if
+    there are no lengths or one is negative.
     """
 
     def __init__(self, lengths: Sequence[int] = LENGTHS, base: Policy | None = None) -> None:
@@ -143,15 +144,15 @@ class LengthPolicy:
 class SteeredPolicy:
     """Chooses like a base policy, but continues repetitions until the input has no room.
 
-    If another repetition may follow, this one may stop sooner: the remaining room is divided
-    uniformly among them.
+    If another repetition may follow, this one may end sooner. The remaining arguments are then
+    divided between them, and each division is equally likely.
     """
 
     def __init__(self, base: Policy) -> None:
         self.base = base
 
     def choose(self, progress: DrawnSoFar, choices: Choices, random: Random) -> int:
-        """Choose by the remaining room at a repetition of arguments, else like the base policy."""
+        """Continue or end a repetition of arguments by the remaining room; else use `base`."""
         if choices.stop is None or not choices.adds_arguments:
             return self.base.choose(progress, choices, random)
         room = progress.room
@@ -185,16 +186,16 @@ class PolicySettings:
     once: bool = False
     """Whether an option is drawn at most once, unless its program accepts repeats (`%repeats`)."""
     values: float = 0.0
-    """Share of values with a kind that are generated instead of taken from the grammar, 0 to 1."""
+    """Share of values that are generated instead of taken from the grammar, 0 to 1. Only values
+    whose kind is declared can be generated."""
     weights: Mapping[str, float] | None = None
-    """Weights that override the grammars', by production as printed by `shioenv grammar show
-    --productions`. Other productions keep their weights."""
+    """Weights that override those of the grammars, by production as printed by `shioenv grammar
+    show --productions`. Productions that are not listed keep their weights."""
     uniform: bool = False
     """Whether all productions are equally likely, regardless of their weights."""
     lengths: bool = False
-    """Whether all lengths from 0 to 12 are drawn equally often.
-
-    Ignored with `uniform`, and if `once`, `values` or `usage_share` free other choices."""
+    """Whether all lengths from 0 to 12 are drawn equally often. Has no effect with `uniform`. With
+    `once`, `values` or `usage_share`, lengths are not guaranteed."""
     usage: Usage | None = None
     """The usage table; None for the one in the package."""
     usage_share: float = 0.0
@@ -206,8 +207,8 @@ class PolicySettings:
     new_sets: float = 0.0
     """Share of these inputs' commands whose options are drawn individually, 0 to 1.
 
-    Such options are drawn one by one, or one is added to a set from `usage`. The same holds for
-    commands drawn from the entry of `usage` for all other sets."""
+    Such options are drawn one by one, or one is added to a set from `usage`. Options are also drawn
+    individually if the set drawn from `usage` is `*`, which stands for all rare sets."""
 
     def __post_init__(self) -> None:
         if not 0 < self.stop <= 1:
@@ -223,7 +224,7 @@ class PolicySettings:
 
     @property
     def free(self) -> bool:
-        """Whether options, values or usage are drawn as well as productions."""
+        """Whether choices follow `once`, `values` or `usage`, and not only productions' weights."""
         return self.once or self.values > 0 or self.usage_share > 0
 
     @property

@@ -1,8 +1,9 @@
 """Sequences of inputs that create, enter, view, change and remove files.
 
-Samples of one stream are ordered in this way, and their operands are changed to name files created
-by earlier inputs. Inputs are otherwise unchanged. Nothing is executed: the effect of an input is
-derived from its words. There are no statistics on such sequences, so the weights are our choice.
+For each next input, an action is drawn, and a sample that performs it is taken if the stream has
+one soon. The sample's operands are changed to name files that earlier inputs created. Nothing is
+executed: the effect of an input is derived from its words. There are no statistics on such
+sequences, so the weights are our choice.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ _MAKING = frozenset({"new", "output", "target"})
 _LOOKED_AT = frozenset({"file", "path", "tree", "directory"})
 
 _AFTERWARDS = {ENTER: 0.15, LOOK: 0.35, CHANGE: 0.2, REMOVE: 0.12, MAKE: 0.1, OTHER: 0.08}
-"""Shares of the next input's action, after something was created."""
+"""Shares of the actions of the next input, after an earlier input created something."""
 _BEFORE = {MAKE: 0.7, LOOK: 0.15, ENTER: 0.05, OTHER: 0.1}
-"""Shares of the next input's action, while nothing has been created."""
+"""Shares of the actions of the next input, while no input has created anything."""
 _THREADED = 0.3
-"""Share of an input's further operands that are changed as well, after the first."""
+"""Share of operands that are changed to name a creation, after the first such operand of an
+input."""
 _NEWEST = 0.6
 """Share of changed operands that name the newest creation, rather than a random one."""
 _UP = 0.3
-"""Share of changes of directory that go to the parent, if the shell left its start directory."""
+"""Share of `cd` inputs that go to the parent directory, if the shell has left its start
+directory."""
 
 _FILE, _DIRECTORY = "file", "directory"
 
@@ -64,8 +67,8 @@ class TypedSoFar:
         """Whether the input performs the required action.
 
         If something was created, the input must also have an operand of the same kind (file or
-        directory). Exceptions are inputs that create something or do something else, and commands
-        without operands that have an implied operand.
+        directory). This does not apply to the actions `MAKE` and `OTHER`, or to a command whose
+        only operand is implied.
         """
         if wanted not in self.kinds_of(shell_input):
             return False
@@ -88,8 +91,8 @@ class TypedSoFar:
     def threaded(self, shell_input: Input, random: Random) -> Input:
         """Adapt an input to the working directory.
 
-        Operands that name the system's files are changed to name created ones, or are made relative
-        to the working directory.
+        Operands that name the system's files are changed to name created files, or are made
+        relative to the working directory.
         """
         tokens = list(shell_input.tokens)
         named: list[str] = []

@@ -48,7 +48,7 @@ LONGEST_HISTORY = 32
 """Maximum number of inputs in a session (our choice): each is run after all previous ones."""
 
 WAITING = 200
-"""Maximum number of samples waiting to fit into a session; beyond it the oldest are dropped."""
+"""Maximum number of samples that wait to fit into a session; then the oldest are dropped."""
 
 LONGEST_TEXT = 65_536
 """Maximum number of bytes of a file that are searched for a pattern (our choice)."""
@@ -86,7 +86,7 @@ def grammars_for(system: System, drawing: Drawing) -> tuple[Grammar, ...]:
     """Load the grammars named by the drawing, for a built system.
 
     Grammars of a set or of the default are omitted if the system lacks their commands. Errors:
-    UsageError if a command named individually is not on the system, or if none is. The errors of
+    UsageError if the system lacks a command named individually, or all commands. The errors of
     `chosen_grammars`, `load_grammars` and `own_grammars` are raised too.
     """
     own = own_grammars(drawing.own_grammars) if drawing.own_grammars else None
@@ -188,18 +188,19 @@ def draw_samples(
 
     `catalogue` maps tokens to the system's values, or returns such a mapping for a start directory,
     since paths are relative to it. `versions` are the target system's packages. `grammars` and
-    `policy` replace those named by the drawing. `text` returns the text of a file of the
-    system by its absolute path, or None.
+    `policy` replace those named by the drawing. `text` returns the text of a file of the system by
+    its absolute path, or None if it is unknown.
 
-    - Each draw takes a start directory and a command, both uniformly. After 200 consecutive draws
-      without a new input, a command occurs in composite inputs only. With a composite share of 0,
+    - Each draw takes a start directory and a command, both uniformly. A command that gave no new
+      input in 200 consecutive draws is used in composite inputs only. With a composite share of 0,
       all inputs are single commands.
-    - A share `usage_share` of the draws follows the policy's usage table instead, until it gives no
-      new inputs.
-    - With a `LengthPolicy` all numbers of arguments take equal turns; in composite inputs this
-      refers to the first command. The command is drawn among those with inputs of that length.
-    - A share `drawing.mistakes` of the inputs gets a mistake. The others equal those of the stream
-      without mistakes.
+    - Instead, a share `usage_share` of the draws follows the policy's usage table, until that gives
+      no new inputs.
+    - With a `LengthPolicy`, all numbers of arguments are drawn equally often. In composite inputs,
+      the number is that of the first command. The command is drawn among those with inputs of that
+      length.
+    - A share `drawing.mistakes` of the inputs gets a mistake. The other inputs equal those of the
+      stream without mistakes.
     - With sessions of several inputs (`drawing.session_length`), the earlier inputs are the history
       of a later one. Samples that do not fit into sessions are dropped (see
       `synthesis/row_sessions.py`).
@@ -329,10 +330,10 @@ def prepare_drawing(
     plans: PlanMaker | None = None,
     text: Callable[[str], str | None] = lambda name: None,
 ) -> DrawingPlace:
-    """Prepare drawing with a catalogue's values and a policy's settings.
+    """Prepare to draw with a catalogue's values and a policy's settings.
 
-    Places that share `plans` share a bounded cache of them. A grammar that allows no input there is
-    omitted. Errors: UnboundTokenError if it is the only one.
+    Places that share `plans` share a bounded cache of them. A grammar that allows no input with
+    these values is omitted. Errors: UnboundTokenError if it is the only one.
     """
     bound: dict[str, Grammar] = {}
     for grammar in grammars:
@@ -370,7 +371,7 @@ def _text(system: System, path: str) -> str | None:
 
 
 def _text_in(directory: str, text: Callable[[str], str | None]) -> Callable[[str], str | None]:
-    """Return a function for the text of a file by its name in a directory; it reads each once."""
+    """Return a function from names in `directory` to texts, which reads each file once."""
     return cache(lambda name: text(posixpath.join(directory, name)))
 
 

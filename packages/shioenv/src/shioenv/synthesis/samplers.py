@@ -32,7 +32,7 @@ MAX_EXPANSIONS = 400
 """Expansions after which an input takes the shortest completion (never reached by `gcs`)."""
 
 MAX_ATTEMPTS = 200
-"""Draws of one input, all outside the limits, after which there is an error."""
+"""Number of draws of one input; if all are outside the limits, an error is raised."""
 
 OWN_ATTEMPTS = 8
 """Ordinary draws for an input of a given length, before repetitions are steered towards it."""
@@ -41,15 +41,17 @@ STEERED_ATTEMPTS = 24
 """Steered draws for an input of a given length, before the command counts as having none."""
 
 UNIVERSAL_ATTEMPTS = 5000
-"""Draws of `ucs-universal` for an input of a given length. Any start symbol can reach any length,
-but rarely by a repetition that could be steered. The rarest lengths, 9 to 11, occur once in 280
-draws."""
+"""Draws of `ucs-universal` for an input of a given length.
+
+Any start symbol can reach any length, but rarely by a repetition whose end could be chosen. The
+rarest lengths, 9 to 11, occur once in 280 draws.
+"""
 
 Permitted: TypeAlias = Mapping[Nonterminal, Sequence[Production]]
 
 
 def united(grammars: Iterable[Grammar]) -> Productions:
-    """Merge the productions of several bound grammars; shared nonterminals are equal in all."""
+    """Merge the productions of bound grammars, which have the same shared definitions."""
     productions: dict[Nonterminal, tuple[Production, ...]] = {}
     for grammar in grammars:
         productions.update(grammar.productions)
@@ -100,9 +102,9 @@ def permitted_by(sampler: str, grammars: Sequence[Grammar]) -> Permitted:
 class Sampler:
     """Draws inputs of one command each from bound grammars.
 
-    An input has at most `horizon` arguments. A production is skipped if it would force the input
-    beyond that. So repetitions end in time, and everything mandatory still fits; otherwise the
-    shortest productions are used. Errors: UnknownSamplerError, also for a horizon below 1.
+    An input has at most `horizon` arguments. Productions after which more arguments would be
+    mandatory are skipped. If only such productions remain, the shortest are used. Errors:
+    UnknownSamplerError, also for a horizon below 1.
     """
 
     def __init__(
@@ -127,8 +129,8 @@ class Sampler:
         """Draw one input from `start`.
 
         The draw is repeated if an argument is too long, the input is empty, or `ucs-universal`
-        exceeded the horizon. After 200 attempts a GrammarError names the start symbol, whose
-        grammar must be wrong.
+        exceeded the horizon. Errors: GrammarError after 200 attempts, which means that the grammar
+        of the start symbol is wrong.
         """
         for _ in range(MAX_ATTEMPTS):
             drawn = self._attempt(start, random, self.policy, self.horizon)
@@ -142,10 +144,10 @@ class Sampler:
     def draw_length(self, start: Nonterminal, random: Random, length: int) -> Drawn | None:
         """Draw one input with exactly `length` arguments; None if none was found.
 
-        `OWN_ATTEMPTS` draws follow the policy, within the length. Then come `STEERED_ATTEMPTS`,
-        whose repetitions are steered for a LengthPolicy. With `ucs-universal` there are
-        `UNIVERSAL_ATTEMPTS` draws instead, all by the policy. Conditions that are errors in `draw`
-        give None here.
+        `OWN_ATTEMPTS` draws follow the policy, within the length. Then come `STEERED_ATTEMPTS`
+        draws, in which a LengthPolicy steers repetitions to the length. With `ucs-universal` there
+        are `UNIVERSAL_ATTEMPTS` draws instead, all by the policy. If `draw` would raise an error,
+        this returns None.
         """
         if length > self.horizon:
             return None

@@ -37,11 +37,11 @@ COMPOSITES = "composites"
 USUAL = "usual"
 
 FED = 0.95
-"""Share of commands that get an operand or a file as standard input if they would read nothing (our
+"""Share of commands without anything to read that get an operand, or a file as standard input (our
 choice)."""
 
 SUITED_ATTEMPTS = 4
-"""Attempts to write a command that finds something, names a file, or can be made to fail."""
+"""Attempts to write a command that finds something or names a file, or that can be made to fail."""
 
 FREE_ATTEMPTS = 8
 """Attempts per draw to write a command with each option once."""
@@ -111,9 +111,9 @@ class SampleStream:
     def by_length(self, seed: int, count: int | None, lengths: Sequence[int]) -> Iterator[Sample]:
         """Yield the stream of one seed with all lengths equally often.
 
-        A round visits all lengths in random order, and stays at each until there is a new input. A
-        command is dropped for a length that it cannot have, or at which it gives nothing new. A
-        length without commands is dropped.
+        A round visits all lengths in random order, and stays at each until there is a new input. If
+        a command cannot have a length, or gives nothing new at it, the command is no longer tried
+        for that length. A length without commands is dropped.
         """
         random = generator(seed, "sample", "lengths")
         seen = DigestSet()
@@ -161,9 +161,9 @@ class SampleStream:
     ) -> Sample | None:
         """Draw a sample that begins with this command.
 
-        `length` is the required number of arguments of this first command. None if the directory
-        has no values for the command, or a command could not be written. _NoSuchLengthError if no
-        input of the length was found.
+        `length` is the required number of arguments of this first command. Returns None if the
+        directory has no values for the command, or if a command of the input could not be written.
+        _NoSuchLengthError if no input of the length was found.
         """
         place = self.places[directory]
         if name not in place.grammars:
@@ -313,7 +313,7 @@ def _suited(
     """Draw a command again by `write` if it would find or read nothing.
 
     `source`: the words of the command before the pipe, if there is one. A command that would read
-    an empty standard input, and again names no file, gets `< FILE`.
+    an empty standard input gets `< FILE` if it still names no file.
     """
     for _ in range(SUITED_ATTEMPTS):
         if not place.finds_nothing(drawn.words, source or ()) or random.random() >= FED:
@@ -344,7 +344,7 @@ def _pick(random: Random, items: Sequence[str]) -> str:
 
 
 _SIZE = 16
-"""Bytes of a digest. A billion texts contain a collision with a probability of 1 in 10^21."""
+"""Bytes of a digest. Among a billion texts, two are confused with a probability of 1 in 10^21."""
 
 _FULL = 64
 """Maximum average number of digests per bucket."""

@@ -51,9 +51,10 @@ Catalogue: TypeAlias = Mapping[str, Sequence[str]]
 class SegmentTrace:
     """The origin of one command of a sample.
 
-    `Sampler.replay` rewrites the command from its `choices`; for policies that free more than
-    productions, `CommandWriter.replay` does. `piped`: the command follows a pipe. `volatile`: an
-    alternative was used that the grammar marks volatile.
+    `choices` is the command's trace. `Sampler.replay` derives the command again from it; for
+    policies that also draw options or values (`PolicySettings.free`), `CommandWriter.replay` does.
+    `piped`: the command follows a pipe. `volatile`: a production was used that the grammar marks
+    `%volatile`.
     """
 
     grammar: str
@@ -66,12 +67,12 @@ class SegmentTrace:
 class Sample:
     """An input to be executed in `cwd`.
 
-    `volatile`: a grammar, or an alternative that was used, declares that two runs may differ. In a
-    session this includes the inputs of the `history`: the earlier inputs of the same shell, oldest
-    first. `mistake` is the class of the mistake in the input, or None.
+    `volatile`: a grammar, or a production that was used, declares that two runs may differ. This
+    also holds if an input of the `history` may differ. `history` has the earlier inputs of the same
+    shell, oldest first. `mistake` is the class of the mistake in the input, or None.
 
-    `trace` holds the choices of each command in order, as drawn. It does not include the mistake,
-    or operands changed to name files from the history.
+    `trace` holds the choices of each command in order, as drawn. Later changes of the input are not
+    in it: the mistake, and operands changed to name files from the history.
     """
 
     input: Input
@@ -134,7 +135,7 @@ class DrawingPlace:
         return self._reads(words) is True
 
     def _reads(self, words: Sequence[str]) -> bool | None:
-        """Whether a command names a file to read; None if it reads neither file nor input."""
+        """Whether a command names a file to read; None if it reads neither files nor input."""
         grammar = self._by_word.get(words[0])
         if grammar is None or grammar.pipe is None or grammar.name not in self.pipes:
             return None
@@ -148,11 +149,11 @@ class DrawingPlace:
         return not MUST_EXIST.isdisjoint(roles)
 
     def finds_nothing(self, words: Sequence[str], before: Sequence[str] = ()) -> bool:
-        """Whether a command searches for a file name, or for a text, that is not there.
+        """Whether a command searches for a file name or a text that does not occur.
 
-        `before` are the words of the command whose output it reads. Only simple searches are
-        recognised: a glob for names (an option's value with the role "glob"), and a pattern without
-        special characters.
+        `before` are the words of the preceding command, if the command reads its output. Only
+        simple searches are recognised: a glob for names (an option's value with the role "glob"),
+        and a pattern without special characters.
         """
         grammar = self._by_word.get(words[0])
         if grammar is None or not ABOUT_ITSELF.isdisjoint(words):
@@ -174,7 +175,7 @@ class DrawingPlace:
         return not any(matches(line) for text in texts if text for line in text.splitlines())
 
     def _printed(self, words: Sequence[str]) -> list[str | None]:
-        """Return the texts that a command prints, about: its words, or the files that it reads."""
+        """Return roughly the texts that a command prints: its words, or the files that it reads."""
         traits = self.traits.get(words[0], Traits()) if words else Traits()
         operands = [word for word in words[1:] if not word.startswith(("-", "<ns>"))]
         if traits.roles == {"text"}:
@@ -269,9 +270,9 @@ def _globs(traits: Traits, words: Sequence[str]) -> Iterator[str]:
 
 
 def _matcher(pattern: str, options: Sequence[str]) -> Callable[[str], bool] | None:
-    """Return whether a line matches a simple pattern; None if the pattern is not simple.
+    """Return a function that matches lines; None if the pattern is not simple.
 
-    Of the options, only -v, -x and their long forms count; letters always match in both cases.
+    Only the options -v, -x and their long forms are considered. Upper and lower case always match.
     """
     pattern = re.sub(r"\[\[:(alpha|lower|upper):\]\]", "[a-z]", pattern)
     pattern = pattern.replace("[[:digit:]]", "[0-9]").replace("[[:space:]]", "[\\t ]")

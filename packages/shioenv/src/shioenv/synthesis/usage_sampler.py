@@ -21,20 +21,20 @@ LONGEST_SHAPE = 6
 """Maximum number of commands of an input with a drawn shape."""
 
 UNSEEN = 3.0
-"""Prior weight, in inputs, of newly drawn options against a command's counts (our choice). So
-counts have little influence for commands that are rare in the table."""
+"""Weight of drawing options individually, compared with a command's number of inputs in the table
+(our choice). Commands that are rare in the table thus mostly get such options."""
 
 UNSEEN_OPTION = 0.5
 """The count assumed for an option without counts (our choice)."""
 
 IN_PAIRS = 0.7
-"""Share of further options drawn from the pairs of the first option (our choice)."""
+"""Share of further options that are drawn from those paired with the first option (our choice)."""
 
 GROWN = 0.5
-"""Share of newly drawn sets that extend a set of the table by one option (our choice)."""
+"""Share of individually drawn sets that extend a set of the table by one option (our choice)."""
 
 NEW = 4
-"""Number of attempts to draw single options that form a new set; the last one is always used."""
+"""Number of attempts to draw options that form a new set; the last is used in any case."""
 
 OTHERS = "*"
 """The entry of a table for all other sets."""
@@ -111,7 +111,7 @@ class People:
         return self.names[int(random.random() * len(self.names))]
 
     def shape(self, random: Random, most: int) -> tuple[str, ...]:
-        """Draw grammars and operators for at most `most` commands, or `LONGEST_SHAPE`."""
+        """Draw the grammars and operators of at most `most` (and `LONGEST_SHAPE`) commands."""
         shapes = self._shapes[min(most, LONGEST_SHAPE)]
         if shapes and random.random() < FROM_SHAPES:
             return shapes.draw(random)
@@ -134,7 +134,7 @@ class People:
     def nested(self, name: str, random: Random, *, among_all: bool) -> str | None:
         """Draw the grammar of a command that the command `name` runs.
 
-        If the table has few counts for this, one of all commands is drawn more often instead, or
+        The fewer counts the table has for this, the more often any command is drawn instead, or
         None without `among_all`.
         """
         programs = _weights(self.of(name).nested)
@@ -157,9 +157,9 @@ class People:
         `starts` are tried in order. The order is reversed if the command is not `piped` and should
         have no operands, so that forms reading standard input come first.
 
-        The drawn options are written; after half of the attempts, their weights are ignored. If no
-        attempt gives the drawn number of operands, another number is accepted. If all attempts
-        fail, any options are accepted.
+        The drawn options are written. After half of the attempts, the options' weights are ignored.
+        If no attempt gives the drawn number of operands, another number is accepted. If all
+        attempts fail, any options are accepted.
         """
         known = self.of(writer.grammar.name)
         options = self._options(writer, random)
@@ -258,9 +258,10 @@ def is_shape_operator(part: str) -> bool:
 class _Singles:
     """A model for drawing a command's options individually, including options without counts.
 
-    It covers the table's counts without the sets that the table names. `counts` are weights of the
-    number of options, `options` of each option, and `beside` of its partners. `lines` gives all
-    names of one option the same number. `sets` are the table's named sets, by size.
+    It is built from the table's counts less those of the sets that the table lists. `counts` are
+    weights of the number of options, `options` those of each option, and `beside` those of a second
+    option by the first. `lines` maps all names of one option to the same number. `sets` are the
+    listed sets, by size.
     """
 
     counts: Weights[str]

@@ -74,7 +74,7 @@ class CommandUsage:
     - `spellings`: "short", "cluster" and "long".
     - `operands`: by option set, the forms of the command's operands, joined by " + ". The set "*"
       represents sets without counts.
-    - `piped`: the same for a command to the right of a `|`.
+    - `piped`: the same as `operands`, for a command to the right of a `|`.
     - `styles`: by option, how its value is written: "separate", "joined" or "=".
     - `nested`: the commands that this one runs (`find -exec`, `xargs`), by grammar.
     """

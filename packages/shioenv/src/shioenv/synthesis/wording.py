@@ -19,12 +19,12 @@ JOINED = 0.25
 """Share of short options' values that are joined, if a table has no counts."""
 
 TRAILING = 0.05
-"""Share of commands whose options follow their operands, where permitted. In real usage it is 4%,
-and 2% match `ONE_BEHIND`."""
+"""Share of commands whose options follow their operands, where permitted. In real usage it is 4%;
+2% have only their last option behind an operand."""
 
 DEPTH_LATER = 0.14
-"""Share of `find` commands whose depth limit follows a test (from real usage). `find` warns about
-that."""
+"""Share of `find` commands whose `-maxdepth` follows a test (from real usage). `find` prints a
+warning about that."""
 
 ONE_BEHIND = 0.04
 """Share of commands whose last option follows an operand, where permitted."""
@@ -90,9 +90,10 @@ class OptionSpelling:
         yield from cluster
 
     def _own_options(self, words: Sequence[str]) -> int:
-        """Return the index of the first word that may belong to a nested command.
+        """Return the index of the first word that may belong to a nested command (`xargs ls -l`).
 
-        Options before it are the command's own. If options may follow operands, all are.
+        Options before this word belong to the command itself. If options may follow operands, all
+        options do.
         """
         if self.grammar.header.permutes:
             return len(words)
@@ -148,7 +149,7 @@ class OptionSpelling:
         }
 
     def _member(self, word: str) -> bool:
-        """Whether a word can be in a cluster: a flag, or at its end an option with a value."""
+        """Whether a word can be in a cluster: a flag, or at the end an option with a value."""
         if len(word) < 2 or word[0] != "-" or NO_SPACE in word or word[1] not in self.clusters:
             return False
         flag = self.clusters[word[1]].value == "none"

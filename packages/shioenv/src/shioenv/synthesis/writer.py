@@ -1,10 +1,10 @@
 """Commands along a plan of options, with generated values and realistic spelling.
 
-Every step is one of the grammar's productions, so that conflicts remain impossible. Three things
-vary:
+Every step is one of the grammar's productions, so options that exclude each other are never
+combined. Three things vary:
 
 - the set of options (a `WritingPlan`)
-- the values with a kind: they come from the kind's generator, or the numbers in the grammar's own
+- the values whose kind is declared: the kind generates them, or the numbers in the grammar's own
   values are drawn again
 - the spelling of options
 """
@@ -42,7 +42,7 @@ FIRST_NUMBER = re.compile(r"[0-9]+")
 _OPEN_QUOTE = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|([\"'])")
 
 BEFORE_VALUE = re.compile(r"[ =:,/]\Z|\A(?:<ns>|-)\w\Z")
-"""Matches the text before a value that is not in the middle of a word."""
+"""Matches the text before a value if the value is not in the middle of a word."""
 
 OPEN_TOKENS = frozenset({"File", "NewFile", "NewDirectory", "Word", "Pattern", "Glob"})
 """System tokens that other values of their kind may replace. Tokens for files of one type
@@ -75,11 +75,11 @@ class Nested(Protocol):
         ...
 
     def words(self, text: str) -> Sequence[str]:
-        """Return the arguments of such a command, its own name first, with no-space marks."""
+        """Return the words of a drawn command: its name, and its arguments with no-space marks."""
         ...
 
     def operand(self, name: str, random: Random) -> str | None:
-        """Draw a substitution as an operand of `name`; None, usually, for a path."""
+        """Draw a substitution as an operand of `name`; usually None, and the operand is a path."""
         ...
 
 
@@ -89,8 +89,8 @@ class _State:
 
     `wanted` are the options of the plan, and `needed` those not yet written. `later` are the
     options that later nonterminals may write. `used` are the option lines already written.
-    `planned`: the plan names options. `evenly`: weights are ignored, and options may be repeated.
-    `stop` is the probability that a repetition ends.
+    `planned`: the plan has a set of options instead of all. `evenly`: weights are ignored, and
+    options may be repeated. `stop` is the probability that a repetition ends.
     """
 
     stop: float
@@ -104,7 +104,7 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """The source of values: a kind, and the definition `part` that they belong to.
+    """The source of values for a nonterminal: a kind, and the grammar's definition `part`.
 
     For a seeded kind, `seeds` are the grammar's own values, and `cumulative` the running sums of
     their weights.
@@ -266,7 +266,7 @@ class CommandWriter:
     # Values ------------------------------------------------------------------------------------
 
     def _draw_value(self, derivation: Derivation, random: Random) -> str | None:
-        """Replace the leftmost nonterminal by a drawn value and return it, usually; else None."""
+        """Replace the leftmost nonterminal by a drawn value and return it, or return None."""
         number = derivation.leftmost >> 1
         kind = self._kinds[number] if number in self._kinds else self._kind(number)
         if kind is None or random.random() >= (
@@ -283,7 +283,7 @@ class CommandWriter:
         derivation.write_words(self._words(text, derivation))
 
     def _words(self, text: str, derivation: Derivation) -> list[str]:
-        """Return a value's arguments: several for a command that is a whole argument."""
+        """Return a value's arguments: several for a nested command that is a whole argument."""
         leftmost = derivation.leftmost
         symbol = self._table.nonterminals[leftmost >> 1]
         alone = not leftmost & 1 and not derivation.current
@@ -353,7 +353,7 @@ class CommandWriter:
             return None
         one_name = before or not self.grammar.header.traits.takes_several
         if value_kind.name == "path" and one_name and re.search(r"[*?\[]", text):
-            return None  # a glob may match several names, but one is required
+            return None  # a glob may match several names, but the command takes only one
         if value_kind.name in EXPANDED and not re.search(r"[\s'\"$&|;<>()\\`#]", text):
             return text
         if not before and text.startswith("-"):
@@ -361,7 +361,7 @@ class CommandWriter:
         return spelt(text, '"' if random.random() < DOUBLE_QUOTES and needs_quotes(text) else "")
 
     def _is_taken(self, text: str) -> bool:
-        """Whether a path is of the type that the command takes, judged by its name."""
+        """Whether the command takes a path of this type (file or directory), judged by its name."""
         role = self._role
         if role == "directory":
             return not self._is_file(text)
@@ -382,7 +382,7 @@ class CommandWriter:
         return frozenset({"~", *(path for token in listed for path in self._names.get(token, ()))})
 
     def _is_file(self, text: str) -> bool:
-        """Whether a path is that of a file, judged by its name."""
+        """Whether a path names a file, not a directory, judged by its name."""
         return text in self._names.get("File", ()) or re.search(r"\w\.\w+\Z", text) is not None
 
 

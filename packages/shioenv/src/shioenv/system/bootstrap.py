@@ -36,7 +36,7 @@ _ONE_LOCALE_FILE = (
     'chroot "$1" localedef --add-to-archive /usr/lib/locale/C.utf8'
 )
 """Command that packs the files of the C.UTF-8 locale into a locale archive, as on ordinary
-machines. Without the archive, 24 of the 34 files that `ls` opens would be locale files."""
+machines. Without the archive, `ls` would open 34 files, 24 of them for the locale."""
 
 _OF_THE_HOST = re.compile(
     r"PATH|HOME|TMPDIR|APT_CONFIG|SSL_CERT_(FILE|DIR)|(HTTPS?|FTP|ALL|NO)_PROXY", re.IGNORECASE
@@ -46,7 +46,7 @@ _ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
 """Environment variables of mmdebstrap, inherited by the packages' installation scripts.
 
 Of the host's variables, mmdebstrap inherits only those that downloads may need (`_OF_THE_HOST`).
-Others can change the result: one once decided whether Python's bytecode was kept.
+Other variables could change the result: one once decided whether Python's bytecode was kept.
 """
 
 
@@ -59,7 +59,7 @@ class Packages:
     directory: Path | None = None
     """Where the locked packages are, or None to download them."""
     fresh: bool = False
-    """Whether to install them again if a base of the same packages is in the cache."""
+    """Whether to install the packages again if a base of the same packages is in the cache."""
 
 
 def bootstrap(
@@ -67,8 +67,8 @@ def bootstrap(
 ) -> tuple[Path, str]:
     """Make the base with mmdebstrap, and return its path and source (`mmdebstrap:KEY`).
 
-    The base of an earlier build with the same packages is reused unless they shall be fresh.
-    Errors: BuildToolError, HostError, SystemBuildError, SystemStorageError.
+    The base (root filesystem tarball) of an earlier build with the same packages is reused unless
+    `fresh` is set. Errors: BuildToolError, HostError, SystemBuildError, SystemStorageError.
     """
     distribution, lock = declaration.distribution, packages.lock
     time = image.base_time(declaration)
@@ -122,7 +122,7 @@ def _check_lock(distribution: Distribution, lock: Lock) -> None:
 
 
 def _check_installed(base: Path, lock: Lock, time: int) -> None:
-    """Raise SystemBuildError if other packages are installed than those of the lock."""
+    """Raise SystemBuildError if the installed packages are not those of the lock."""
     with base.open("rb") as content:
         installed = image.package_versions(image.read_base(base, time), content)
     different = set(installed.items()) ^ {(one.name, one.version) for one in lock.files}
@@ -159,7 +159,8 @@ def run_mmdebstrap(command: list[str], time: int, cache: Path, report: Progress)
 
 
 _CACHE_BYTES, _UNPACKED_BYTES = 800_000_000, 800_000_000
-"""Temporary space in bytes: in the cache (base, archive and system), and for unpacked packages."""
+"""Temporary space in bytes: in the cache (base, archive and system), and elsewhere for unpacked
+packages."""
 
 ROOM_BYTES = 1_100_000_000
 """Temporary space in bytes for a build if the cache is on the same disk as temporary files."""
@@ -215,7 +216,7 @@ def mmdebstrap_command(distribution: Distribution, target: Path, sources: list[s
     """Return the command that makes the base, as root or as an ordinary user.
 
     Strings of the declaration follow `--` or the name of an option, so none can be parsed as an
-    option. The patterns in `declare` exclude line breaks and file names.
+    option. The patterns in `declare` exclude strings with line breaks, and file names.
     """
     mode = "root" if os.geteuid() == 0 else "unshare"
     command = [
@@ -251,7 +252,7 @@ def _apt_options() -> list[str]:
 
 
 def _proxies() -> dict[str, str]:
-    """Return the addresses of the proxies of the host's apt, by scheme."""
+    """Return the proxies of the host's apt: addresses by scheme."""
     pattern = re.compile(r'Acquire::(https?)::Proxy "(https?://[^"]+)"', re.IGNORECASE)
     matches = (pattern.fullmatch(line) for line in _apt_options())
     return {match[1].lower(): match[2] for match in matches if match}
@@ -266,9 +267,9 @@ def archives(sources: list[str]) -> list[str]:
 def apt_sources(distribution: Distribution, etc: Path = Path("/etc")) -> list[str]:
     """Return one-line apt sources for the distribution: the host's, else the declared mirrors.
 
-    If the host runs another release of the same family, its mirrors are used with the suites of the
-    distribution. Packages in a directory of the host (`file:`) are copied, because the new root
-    has no such directory. `etc` is the host's configuration directory.
+    If the host runs another release of the same family, the host's mirrors are used with the suites
+    of the distribution. Packages in a directory of the host (`file:`) are copied, because the new
+    root has no such directory. `etc` is the host's configuration directory.
     """
     host = _os_release(etc)
     codename = host.get("VERSION_CODENAME", "")

@@ -6,8 +6,8 @@
     names/<name>.json   the digest of the system with this name, and the source of its base
     bases/<key>.tar     a base made by mmdebstrap, for later builds with the same packages
 
-A system is built in a temporary directory beside its final path, which is renamed at the end. A
-build that fails or is interrupted therefore leaves nothing behind. One build runs at a time.
+A system is built in a temporary directory beside its final path, which is renamed at the end. So a
+build that fails or is interrupted leaves nothing behind. Only one build runs at a time.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ def build_from(
     check: Callable[[str], None],
     report: Progress,
 ) -> str:
-    """Install a system from its canonical tar, and return its digest, which `check` accepts."""
+    """Install a system from its canonical tar; return its digest, which `check` may refuse."""
     with _workplace(cache) as work:
         rootfs.rename(work / "rootfs.tar")
         return _install(declaration, text, made, cache, work, source, check, report)
@@ -270,7 +270,7 @@ def build_from(
 
 @dataclass(frozen=True, slots=True)
 class SystemFiles:
-    """What a system consists of besides its root filesystem and its declaration."""
+    """The parts of a system other than its root filesystem and its declaration."""
 
     proc: Mapping[str, bytes]
     processes: Mapping[str, bytes]
@@ -309,7 +309,7 @@ def _install(
         _write_files(final / "proc", made.proc, declaration)
         _write_files(final / "processes", made.processes, declaration)
         _write_files(final / "web", made.web, declaration)
-        # mtime=0: the file is the same for the same system
+        # mtime=0: equal systems have equal files
         with (
             (final / "index.json.gz").open("wb") as raw,
             gzip.GzipFile("", "wb", 6, raw, 0) as index,
@@ -380,7 +380,7 @@ _ANOTHER_NAME = "give the new one another name: --rootfs-tar FILE --name NAME"
 
 
 def _keep_other(name: str, cache: Path, source: str) -> None:
-    """Raise SystemBuildError if a system of this name was built from another source."""
+    """Raise SystemBuildError if a system of this name exists that was built from another source."""
     try:
         named = read_json(cache / "names" / f"{name}.json")
         there, path = str(named["source"]), cache / "systems" / str(named["digest"])
@@ -401,7 +401,7 @@ def _check_distribution(
 ) -> None:
     """Raise RootfsTarError if the tarball contains another distribution than the declared one.
 
-    The os-release file is compared with the package that installs it, if dpkg lists this package.
+    The os-release file is compared with that of its package, if dpkg lists that package.
     """
     paths = [path for path in ("usr/lib/os-release", "etc/os-release") if path in entries]
     text = image.content(entries[paths[0]], base) if paths else b""
@@ -565,7 +565,7 @@ def remove_tree(path: Path) -> None:
         path = closed
     inside = path / "system"
     if os.geteuid() != 0 and (inside / "rootfs").is_dir():
-        inside.chmod(0o777)  # lets the mapped root remove rootfs; the parent directory is private
+        inside.chmod(0o777)  # lets the system's root remove rootfs; the parent directory is private
         _mapped(["rm", "-rf", "--one-file-system", "rootfs"], inside)
     shutil.rmtree(path, ignore_errors=True)
 
@@ -582,7 +582,7 @@ def _unpack(tar: Path, directory: Path) -> None:
     program = shutil.which("tar")
     if program is None:
         raise BuildToolError("tar is not installed", hint="on Debian: apt-get install tar")
-    directory.chmod(0o777)  # lets the mapped root create rootfs; the parent directory is private
+    directory.chmod(0o777)  # lets the system's root create rootfs; the parent directory is private
     script = f'umask 022; mkdir rootfs && exec {program} "$@"'
     arguments = "--extract --file=- --directory=rootfs --numeric-owner --same-owner"
     arguments += " --same-permissions --delay-directory-restore --warning=no-timestamp"

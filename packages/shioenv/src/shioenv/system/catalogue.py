@@ -30,7 +30,8 @@ _SUFFIXES: Mapping[str, tuple[str, ...]] = {
     "CpioFile": (".cpio",),
     "ZipFile": (".zip",),
 }
-"""Suffixes of regular files, by token. Files in `misc`, odd on purpose, are excluded."""
+"""Suffixes of regular files, by token. Files in `misc` are excluded, because they are odd on
+purpose."""
 
 _GLOBAL: Mapping[str, tuple[str, ...]] = {
     "GlobalFile": (
@@ -60,9 +61,9 @@ _GROUPS = ("adm", "audio", "daemon", "games", "mail", "root", "sudo", "tty", "us
 def catalogue(system: System, cwd: str | None = None) -> Mapping[str, tuple[str, ...]]:
     """Return names by token for inputs that start in `cwd` (default: the default start directory).
 
-    If no file in `cwd` matches a token, its names come from the default start directory, as paths
-    such as `../archives/archive.tar`. Raises StartDirectoryError if `cwd` is not a directory or
-    not an absolute path.
+    If no file in `cwd` matches a token, names for the token come from the default start directory,
+    as paths such as `../archives/archive.tar`. Raises StartDirectoryError if `cwd` is not a
+    directory or not an absolute path.
     """
     default = system.resolve(system.declaration.start_directory) or "/"
     here = default if cwd is None else system.resolve(cwd) if cwd.startswith("/") else None

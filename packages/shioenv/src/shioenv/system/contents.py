@@ -1,7 +1,7 @@
 """The files of a built system's tree.
 
-Their digests are written by the build and compared to verify the system. Links are resolved as the
-kernel resolves them.
+The build writes their digests, with which the system can be verified later. Links are resolved as
+the kernel resolves them.
 """
 
 from __future__ import annotations
@@ -85,8 +85,9 @@ def read_contents(directory: Path) -> Mapping[str, str]:
 def current_files(directory: Path) -> Iterator[tuple[str, tarfile.TarInfo, str]]:
     """Yield (path, header, digest), as `members` does, for the current files of a system.
 
-    Reads all files, with tar(1) under the system's ids, because only its root may read some.
-    Errors: HostError if this host does not allow such ids; SandboxError if a file cannot be read.
+    Files are read with tar(1), which runs as the system's root (mapped ids), because no other user
+    may read some of them. Errors: HostError if this host does not allow such ids; SandboxError if a
+    file cannot be read.
     """
     names = ["rootfs", *(name for name in _BESIDE if (directory / name).is_dir())]
     process, connection = spawn_mapped(

@@ -72,12 +72,12 @@ LARGEST_FILE = 1 << 20
 """Maximum size of a declaration file in bytes; the shipped ones have 15,000."""
 
 FIXTURE_SPAN = timedelta(days=183)
-"""Maximum age of home tree files at the instant ("six months", SPEC D-4)."""
+"""Maximum age of files of the home tree at the instant ("six months", SPEC D-4)."""
 
 
 # ---------------------------------------------------------------------------------------------
-# The declared values. A field's annotation holds all checks of that value alone; the module
-# `contradictions` checks values against each other.
+# The declared values. A field's annotation holds all checks of its value; the module
+# `contradictions` compares values with each other.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +85,8 @@ class Distribution:
     """The packages of the root filesystem's base, and their sources."""
 
     family: Annotated[str, like("debian|ubuntu", "debian or ubuntu")]
-    """`debian` or `ubuntu`, the ID in `/etc/os-release`. If the host has this ID, its mirrors are
-    used."""
+    """`debian` or `ubuntu`, the ID in `/etc/os-release`. If the host has this ID too, its mirrors
+    are used."""
     suite: Suite
     """The release's code name, such as `bookworm`."""
     pockets: tuple[Suite, ...] = ()
@@ -97,7 +97,7 @@ class Distribution:
     os_family: Annotated[str, like("[a-z0-9][a-z0-9.-]{0,63}", "a value such as debian-12")]
     """The system's name in a context (the paper's `os_family`), such as `ubuntu-24`."""
     mirrors: Annotated[tuple[Mirror, ...], Meta(min_length=1, description="at least one source")]
-    """One-line apt sources, used if the host has no sources for this suite. Options are not
+    """One-line apt sources, used if the host has no sources for this suite. Options of apt are not
     allowed, because only the host decides which signatures to trust."""
     keyring: Keyring = ""
     """The distribution's keyring, passed to apt if it exists on the host. Keys trusted by the
@@ -299,8 +299,8 @@ class Process:
     ]
     """The command name, as shown by `ps -o comm`."""
     command: Annotated[str, like(f"{LINE}{{1,4096}}", "a command line")]
-    """The command line shown by `ps`: a single argument if it contains a colon, else split at
-    blanks."""
+    """The command line shown by `ps`. It is one argument if it contains a colon, else it is split
+    at blanks."""
     program: Directory
     """Absolute path of the executable."""
     user: AccountName = "root"
@@ -341,7 +341,7 @@ class Socket:
     """Address of the remote host, which the machine cannot reach; empty if the socket listens."""
     peer_port: Annotated[int, Meta(ge=0, le=65535)] = 0
     banner: Annotated[str, like(f"{LINE}{{0,60}}", "a line of at most 60 characters")] = ""
-    """A line that a listening socket sends to each client before closing the connection."""
+    """A line that is sent to each client of a listening socket before the connection is closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,7 +367,8 @@ class Machine:
     interfaces: tuple[Interface, ...] = ()
     nameservers: tuple[AnyAddress, ...] = ()
     logins: tuple[Login, ...] = ()
-    """Login sessions. A session of user `reboot` is an earlier uptime period of the machine."""
+    """Login sessions. A session of the user `reboot` stands for an earlier uptime period of the
+    machine."""
     failed_logins: tuple[Login, ...] = ()
     """The records of /var/log/btmp."""
     processes: tuple[Process, ...]
@@ -468,8 +469,9 @@ def read_text(name: str | None = None) -> str:
 def load_declaration(name: str | None = None) -> SystemDeclaration:
     """Load the declaration of this name, by default `debian-12`; see `read_text`.
 
-    Raises SystemDeclarationError, which lists every fault, for an invalid file. Raises it too for a
-    file that declares another system under the name of a shipped one.
+    Errors: SystemDeclarationError, which lists every fault, for an invalid file.
+    SystemDeclarationError also for a file that declares another system under the name of a shipped
+    one.
     """
     name = name or DEFAULT_SYSTEM
     text = read_text(name)

@@ -1,8 +1,9 @@
 """Export a built system as one file, and import it with the same digest.
 
-The file is the archive of an OCI layout, which container engines load as well. Its first layer is
-the system's canonical tar, its second one holds the packages' copyright files. The image's
-configuration holds everything else of the system, and the licences by package, under `shioenv`.
+The file is the archive of an OCI layout, which container engines load as well. The first layer of
+its image is the system's canonical tar, the second one holds the packages' copyright files. The key
+`shioenv` of the image's configuration has everything else of the system, and the licences by
+package.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from shioenv.system.packages import Package, lock_text, parse_lock
 from shioenv.system.store import System, find_system
 
 KEY = "shioenv"
-"""Name of the system's part in the image's configuration."""
+"""Key of the system's part in the image's configuration."""
 
 _LEVEL = 12
 _INDEX = "application/vnd.oci.image.index.v1+json"
@@ -48,7 +49,7 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar+zstd"
 
 
 class ExportedSystem(msgspec.Struct):
-    """The part of a system that its configuration holds. A character of a file is one byte."""
+    """A system's part of the image's configuration. Each character of file texts is a byte."""
 
     schema: int
     name: str
@@ -65,7 +66,7 @@ def export_system(name: str | None, file: Path, report: Progress = building.sile
     """Write a built system to `file`, and return it.
 
     The same system gives the same bytes with the same version of `zstandard`. Errors: those of
-    `find_system`; SystemCorruptError if its files are not those of the build; OSError.
+    `find_system`; SystemCorruptError if the system's files are not those of the build; OSError.
     """
     system = find_system(name)
     with tempfile.TemporaryDirectory(prefix=building.IMPORTING, dir=cache_directory()) as scratch:
@@ -137,7 +138,7 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes | Path) -> None:
 
 
 def _config(system: System, ids: list[str], licences: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the image's configuration, which the OCI specification lets have more keys."""
+    """Return the image's configuration with the key `shioenv`, as the OCI specification allows."""
 
     def files(directory: str) -> dict[str, str]:
         top = system.path / directory
@@ -172,7 +173,7 @@ def _config(system: System, ids: list[str], licences: Mapping[str, Any]) -> dict
 def _write_canonical(system: System, out: Path) -> str:
     """Write the canonical tar of a built system; return its SHA-256.
 
-    Errors: SystemCorruptError if it differs from the build's.
+    Errors: SystemCorruptError if it differs from that of the build.
     """
     holes = system.facts.get("holes")
     spool = out.with_suffix(".spool")
@@ -242,7 +243,7 @@ def _licences(system: System) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def _copyright(package: Package, store: Path) -> bytes | None:
-    """Return a package's copyright file, or None if it has none or is not in the cache.
+    """Return a package's copyright file; None if it has none or the package is not in the cache.
 
     Some packages have a link to another package's directory instead.
     """
@@ -280,7 +281,7 @@ def _write_texts(texts: Mapping[str, bytes], system: System, out: Path) -> None:
 def exported(config: Mapping[str, Any], source: Path) -> ExportedSystem | None:
     """Return the system's part of an image's configuration, or None if it has none.
 
-    Errors: RootfsTarError for a part that no export has written.
+    Errors: RootfsTarError if no export could have written the part.
     """
     if KEY not in config:
         return None
@@ -309,7 +310,8 @@ def install_exported(
     """Install an exported system called `name`, and return its digest.
 
     `rootfs` is the decompressed first layer. The caller holds the build lock. Errors:
-    RootfsTarError if it is not a canonical tar, or does not give the exported digest or `digest`.
+    RootfsTarError if `rootfs` is not a canonical tar, or if its digest differs from the exported
+    one or from `digest`.
     """
 
     def check(made: str) -> None:

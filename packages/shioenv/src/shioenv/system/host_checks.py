@@ -16,8 +16,8 @@ from shioenv.system.bootstrap import ROOM_BYTES, apt_sources
 from shioenv.system.declare import DEFAULT_SYSTEM, load_declaration
 
 OPEN_FILES = 256
-"""Maximum number of files that a process opens for one sandbox, or for all lanes of a worker. The
-supervisor uses descriptors up to number 206."""
+"""Maximum number of files that a process opens for one sandbox, or for all lanes (sandboxes) of a
+worker. The supervisor uses descriptors up to number 206."""
 
 
 FILE_BYTES = 64 << 20
@@ -66,7 +66,7 @@ def allow_open_files(needed: int = OPEN_FILES) -> None:
 class HostCheck:
     """The result of one check. `needed` is False for an optional requirement.
 
-    With `next_step`, nothing is missing, and `fix` is the next command to run.
+    If `next_step` is true, nothing is missing, and `fix` is the next command to run.
     """
 
     name: str
@@ -96,7 +96,7 @@ def try_it(name: str, attempt: Callable[[], str], why: str) -> HostCheck:
 def building_checks(*, needed: bool) -> Iterator[HostCheck]:
     """Check the requirements for building a system.
 
-    `needed` is true if no system is built yet; only then is the mirror checked as well.
+    `needed` is true if no system is built yet. Only then the mirror is checked too.
     """
     mmdebstrap = shutil.which("mmdebstrap")
     yield HostCheck(

@@ -49,7 +49,8 @@ def failure(line: str) -> tuple[int, str]:
 def no_user_namespace(said: str) -> HostError:
     """Return the error that explains why a user namespace could not be created or used.
 
-    `said` is the helper's last line, "E<errno> <step>", or empty if the helper died.
+    `said` is the last line of the helper (the sandbox program), "E<errno> <step>", or empty if it
+    died.
     """
     number, step = failure(said)
     reason = os.strerror(number) if number else "the helper died"
@@ -87,7 +88,7 @@ def is_filtered() -> bool:
 
 
 def covered_proc() -> list[str]:
-    """Return the mount points below /proc, with which containers hide parts of it.
+    """Return the mount points below /proc; containers use such mounts to hide parts of it.
 
     The mount point of binfmt_misc is excluded.
     """

@@ -2,7 +2,7 @@
 
 The host ids of this range own a system's files and run its inputs; they have no accounts on the
 host. For an ordinary user, /etc/subuid and /etc/subgid assign the range, and newuidmap and
-newgidmap (package uidmap) map it. Root needs neither.
+newgidmap (package uidmap) map it. Root needs neither files nor programs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ COUNT = 65536
 _LONGEST_LINE = 4096  # maximum bytes of the line that the sandbox program writes at its start
 _PATIENCE = 120.0  # timeout in seconds for this line
 _ROOT_BASE = 1_000_000_000
-"""Start of root's range if /etc/subuid or /etc/subgid assigns none, far above assigned ids."""
+"""Start of root's range if /etc/subuid or /etc/subgid assigns none. It is far above all assigned
+ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +188,8 @@ def run_mapped(
     """Run a program as id 0 of a user namespace with mapped ids, and capture its output.
 
     The program sees the host's files, but owns only those of the mapped ids. The directory `cwd` is
-    entered before the ids change, so the program needs no access to its parents. Raises HostError
-    if the host does not allow the namespace, and SandboxError as `spawn_mapped` does.
+    entered before the ids change, so the program needs no access to its parent directories. Raises
+    HostError if the host does not allow the namespace, and SandboxError as `spawn_mapped` does.
     """
     process, connection = spawn_mapped(
         ["exec", *command], idmap, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options

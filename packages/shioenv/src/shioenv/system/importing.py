@@ -88,8 +88,8 @@ def import_system(
     """Build a system called `name` from a tarball, an OCI layout or its archive, or an export.
 
     An exported system (`export_system`) keeps its digest, and by default its name. `digest` is the
-    expected digest; with `pinned`, it may be missing only if a lock names it. A shipped name is
-    kept only if the system's lock has this digest.
+    expected digest; with `pinned`, it may be missing only if a lock names it. The name of a shipped
+    system is accepted only if that system's lock has this digest.
 
     Any other system takes its machine, accounts, session and home tree from `profile`, a shipped
     system or a TOML file (default: `debian-12`). The distribution is read from the tarball's
@@ -154,8 +154,9 @@ def pull_system(
 ) -> System:
     """Import an exported system from an http address or a file, and check its digest.
 
-    Without `digest`, only a shipped system with a lock is accepted, because its lock names one.
-    Errors: RootfsTarError if the address serves nothing or too much, and those of `import_system`.
+    Without `digest`, only a shipped system with a lock is accepted, because a lock names the
+    digest. Errors: RootfsTarError if the address serves nothing or too much, and those of
+    `import_system`.
     """
     if digest and not re.fullmatch("[0-9a-f]{64}", digest):
         raise UsageError(
@@ -183,8 +184,8 @@ def _is_archive(source: Path, layout: Path) -> bool:
 def _is_there(name: str, digest: str) -> bool:
     """Whether the exported system is built under this name.
 
-    Errors: OutputExistsError if another build has the name, or if a shipped system of this name has
-    another digest.
+    Errors: OutputExistsError if another build has this name, or if a shipped system with this name
+    has another digest.
     """
     _check_name(name)
     hint = f"choose another name: shioenv system import {name}-{digest[:8]} FILE"
@@ -280,7 +281,7 @@ def _flatten(layout: Path, found: Image, scratch: Path, report: Progress) -> Pat
 
 
 def _refuse_archives(source: Path, plain: Path) -> None:
-    """Raise RootfsTarError for what `docker save` writes instead of a root filesystem."""
+    """Raise RootfsTarError for an archive of `docker save`, which is no root filesystem."""
     try:
         with tarfile.open(plain, "r:") as archive:
             names = {member.name.removeprefix("./") for member in islice(archive, 2000)}
@@ -316,7 +317,7 @@ def _renamed(text: str, name: str, origin: str, said: dict[str, str]) -> str:
 def _counted(plain: Path, entries: dict[str, image.ImageEntry]) -> Iterator[tuple[str, int]]:
     """Count the files of an uncompressed tarball that are not in `entries`, by kind.
 
-    Files with extended attributes are counted as well, since these attributes are dropped.
+    Files with extended attributes are counted as well, because their attributes are dropped.
     """
     counts: Counter[str] = Counter()
     with tarfile.open(plain, "r:") as archive:

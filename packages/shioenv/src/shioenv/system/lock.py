@@ -48,8 +48,9 @@ def lock_system(
     """Write the lock of a declared system beside its declaration, and return its path.
 
     The packages are those of the built system `build`, else those that the mirrors serve now. With
-    `same_packages` they stay as locked, and only the digest is made anew. Errors: SystemBuildError
-    if the mirrors no longer list a package of the build, and those of `build_system`.
+    `same_packages` the locked packages remain, and only the digest is determined again. Errors:
+    SystemBuildError if the mirrors no longer list a package of the build, and those of
+    `build_system`.
     """
     name = name or DEFAULT_SYSTEM
     declaration = load_declaration(name)
@@ -89,7 +90,7 @@ def lock_system(
 
 
 def _served(distribution: Distribution, versions: list[str], time: int) -> Iterator[str]:
-    """Yield the lock's line of each `NAME=VERSION`, from the signed indices of the mirrors.
+    """Yield a line of the lock for each `NAME=VERSION`, from the signed indices of the mirrors.
 
     Errors: SystemBuildError, which lists the versions that are not in the indices.
     """

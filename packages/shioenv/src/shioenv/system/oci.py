@@ -1,8 +1,8 @@
 """Flatten the layers of a container image in an OCI layout into one tarball.
 
 This follows the OCI image specification 1.1. The size and SHA-256 of each blob are verified. A
-whiteout `.wh.NAME` removes `NAME` of lower layers. The opaque whiteout `.wh..wh..opq` removes all
-of their files in its directory.
+whiteout `.wh.NAME` removes the `NAME` of lower layers. The opaque whiteout `.wh..wh..opq` removes
+all files of lower layers in its directory.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def find_image(layout: Path, architecture: str = "amd64") -> Image:
     """Return the only image of a layout for an architecture.
 
     Errors: RootfsTarError if the layout cannot be read, or a blob does not match its size or
-    digest. RootfsTarError too if it has no image or several images for the architecture.
+    digest. RootfsTarError too if there is no image, or more than one, for the architecture.
     """
     found = [*_manifests(layout, _document(layout, layout / "index.json"), architecture, 0)]
     if len(found) != 1:
@@ -192,8 +192,8 @@ def write_flat(layers: list[Path], out: Path) -> None:
     """Merge layers, lowest first, into one tarball and apply their whiteouts.
 
     `layers` are uncompressed tarballs. Errors: RootfsTarError for an unreadable archive, a name
-    with `..`, a sparse file, or a hard link without a target. RootfsTarError too, before anything
-    is written, for files of more than `MOST_BYTES` in total. Each hard link counts as a file.
+    with `..`, a sparse file, or a hard link without a target. RootfsTarError too if the files have
+    more than `MOST_BYTES` in total (before anything is written). Each hard link counts as a file.
     """
     tree: dict[str, _Entry] = {}
     with ExitStack() as stack:
@@ -263,7 +263,7 @@ def _apply(tree: dict[str, _Entry], archive: tarfile.TarFile, number: int) -> No
 
 
 def _is_covered(path: str, gone: Set[str], emptied: Set[str]) -> bool:
-    """Whether a path or one of its parents was removed, or lies beneath an emptied directory."""
+    """Whether a path, or a parent of it, was removed or is beneath an emptied directory."""
     if path in gone:
         return True
     while path:

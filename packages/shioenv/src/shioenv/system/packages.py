@@ -1,7 +1,7 @@
 """Locked packages: read a system's lock, and obtain exactly its packages.
 
 `NAME.lock` lies beside `NAME.toml`. It is TOML, with one line for each package: name, version,
-architecture, size in bytes, SHA-256, and path in the archive. Mirrors are untrusted: a file counts
+architecture, size in bytes, SHA-256, and path in the archive. Mirrors are untrusted: a file is used
 only if its size and SHA-256 are those of the lock.
 """
 
@@ -34,7 +34,7 @@ from shioenv.system.values import checked, like
 _LARGEST_LOCK = 8 << 20
 _AT_ONCE = 6
 _TRIES, _PATIENCE, _SLOWEST = 3, 20, 20_000
-"""Attempts per address; seconds without a byte before one fails; slowest rate in bytes/s."""
+"""Attempts per address; seconds without a byte before an attempt fails; slowest rate in bytes/s."""
 
 _LINE = (
     r"[a-z0-9][a-z0-9+.-]{0,99} [A-Za-z0-9.+:~-]{1,99} [a-z0-9]{2,16} [1-9][0-9]{0,9} "
@@ -61,14 +61,14 @@ class Package:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
-    """The packages of one system, with the digest that they give."""
+    """The packages of one system, with the digest of the system built from them."""
 
     schema: Annotated[int, Meta(ge=1, le=1)]
     """Version of the file's layout."""
     digest: Annotated[str, like("[0-9a-f]{64}", "64 hex digits")]
-    """Digest of the system that these packages give."""
+    """Digest of the system built from these packages."""
     snapshots: tuple[Annotated[str, like(r"https?://[!-~]{1,300}", "an http address")], ...] = ()
-    """Archives as of the lock's date, for packages that mirrors no longer serve."""
+    """Archives with the state of the lock's date, for packages that mirrors no longer serve."""
     packages: tuple[
         Annotated[str, like(_LINE, "name, version, architecture, size, SHA-256 and path")], ...
     ]
@@ -133,10 +133,10 @@ def obtain(
 ) -> dict[Package, Path]:
     """Return the verified file of each locked package, kept in `store` for later builds.
 
-    Missing files are copied from `directory`, else downloaded from the first of the addresses, then
-    of the lock's snapshots, that serves them. An address is that of an archive, or the absolute
-    path of a directory of this host. `proxies` are by scheme, and those of the environment override
-    them. Errors: SystemBuildError, which lists the packages that could
+    Missing files are copied from `directory`, else downloaded. The addresses are tried in order,
+    then the lock's snapshots. An address is that of an archive, or the absolute path of a directory
+    of this host. `proxies` are addresses by scheme; those of the environment override them. Errors:
+    SystemBuildError, which lists the packages that could
     not be obtained, and why.
     """
     store.mkdir(mode=0o700, exist_ok=True)
@@ -190,7 +190,7 @@ def _copy_from(directory: Path, wanted: list[Package], files: dict[Package, Path
         if package.sha256 in found:
             part = files[package].with_suffix(".part")
             shutil.copyfile(found[package.sha256], part)
-            if _is(package, part):  # the file may have changed since it was read
+            if _is(package, part):  # the file may have changed meanwhile
                 part.rename(files[package])
 
 
@@ -237,7 +237,7 @@ def _why(error: Exception) -> str:
 def _take(opener: OpenerDirector, source: str, package: Package, part: Path) -> None:
     """Write one package from one source to `part`.
 
-    Errors: OSError or HTTPException if the source fails; ValueError for other content.
+    Errors: OSError or HTTPException if the source fails; ValueError for wrong content.
     """
     if source.startswith("/"):
         with open_regular(f"{source}/{package.path}") as content, part.open("wb") as out:
@@ -258,7 +258,7 @@ def download(address: str, file: Path, most: int) -> None:
 
 
 def _fetch(opener: OpenerDirector, address: str, part: Path, most: int) -> None:
-    """Write what an http address serves to `part`, resuming after failures.
+    """Write the response of an http address to `part`, and resume after failures.
 
     Errors: OSError or HTTPException if the server fails; ValueError if it sends too much, or too
     slowly.

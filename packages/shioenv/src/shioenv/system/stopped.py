@@ -13,7 +13,7 @@ LASTING_LOOKS = 5
 """Consecutive checks that must find a process stopped before it counts as lost.
 
 Checks are counted instead of seconds, because the checking process may be stopped as well, as with
-Ctrl-Z. If all processes continue together, none counts as lost.
+Ctrl-Z. So if all processes are continued together, none counts as lost.
 """
 
 
@@ -29,8 +29,8 @@ def is_stopped(process: int) -> bool:
 def active_seconds() -> float:
     """Return this process's CPU time plus this thread's time in the run queue, in seconds.
 
-    Neither advances while a process is stopped, which distinguishes a stop from a busy host.
-    Returns NaN if the kernel does not report run queue times.
+    Neither advances while a process is stopped; on a busy host they do. Returns NaN if the kernel
+    does not report run queue times.
     """
     try:
         facts = Path("/proc/thread-self/schedstat").read_bytes().split()

@@ -59,16 +59,16 @@ class IndexEntry:
     """The `lstat` attributes of one path of the pristine system, with the system's own ids."""
 
     path: str
-    """Absolute path, undecodable bytes as lone surrogates (`os.fsencode` restores the bytes)."""
+    """Absolute path, with undecodable bytes as lone surrogates (`os.fsencode` restores them)."""
     mode: int
     """Type and permission bits, as `st_mode`."""
     uid: int
     gid: int
     size: int
-    """Bytes. Always 4096 for a directory, independent of the host's file system."""
+    """Size in bytes; 4096 for every directory, independent of the host's file system."""
     links: int
     mtime: int
-    """Seconds since 1970."""
+    """Modification time, seconds since 1970."""
     target: str
     """Target of a symbolic link, else empty."""
 
@@ -78,8 +78,8 @@ class System:
     """A built system.
 
     Systems with equal digests behave identically on every host file system. Only the host's kernel
-    can cause differences. Before Linux 6.16, programs may also see other directory orders, sizes
-    and access times in /usr (`LowerForm`).
+    can cause differences. Before Linux 6.16, these include the order of directories, sizes and
+    access times in /usr (`LowerForm`).
     """
 
     name: str
@@ -112,7 +112,7 @@ class System:
 
     @property
     def tree_sums(self) -> Mapping[str, str]:
-        """Checksums of the tree's names and attributes, by the form of its in-memory copy.
+        """Checksums of the tree's names and attributes, by the form of its copy in memory.
 
         Empty for systems built before these checksums were recorded.
         """
@@ -125,7 +125,7 @@ class System:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Versions that grammars depend on: by package, and the source of time as `clock`."""
+        """Versions by package, on which grammars depend, and the source of time as `clock`."""
         return MappingProxyType({**self.facts["packages"], "clock": self.answers.clock})
 
     @property
@@ -361,8 +361,8 @@ def _open(
 ) -> System:
     """Return the built system `name`.
 
-    `current` is the current declaration with its text. With None, the declaration stored by the
-    build is used.
+    `current` is the current declaration with its text. None: the declaration stored by the build is
+    used.
     """
     hint = f"build it: shioenv system build {asked}"
     try:
@@ -415,13 +415,13 @@ def build_system(
     """Return the system of this name, building it if necessary.
 
     A system with a lock gets exactly its packages, from the directory `packages` if it is given,
-    else from the mirrors or the lock's archives. `unlocked` installs what the mirrors serve now,
-    under another name (default: the system's name and `-unlocked`).
+    else from the mirrors or the lock's archives. `unlocked` installs the packages that the mirrors
+    serve now, under another name (default: the system's name and `-unlocked`).
 
     `rootfs_tar` is a tarball (plain, gzip, bzip2, xz or zstd) to use as the base, instead of one
-    made by mmdebstrap. The home tree, accounts and machine profile are added in both cases.
-    `called` names a system built from a tarball; the default is the declaration's name. `fresh`
-    installs the packages again. `report` receives one line of progress per call.
+    made by mmdebstrap. In both cases, the home tree, accounts and machine profile are added.
+    `called` is the name of a system built from a tarball; the default is the declaration's name.
+    `fresh` installs the packages again. `report` receives one line of progress per call.
 
     Several processes may call this concurrently. An error or interrupt leaves no partial build. An
     existing system of the same name from another source is not replaced.
@@ -462,7 +462,7 @@ def build_system(
 
 
 def _check_name(called: str, *, other: bool) -> None:
-    """Raise UsageError if `called` is not a valid name for a system that is built otherwise."""
+    """Raise UsageError for an invalid name, and for any without `other` (tarball, unlocked)."""
     problems: list[str] = []
     checked(SystemName, called, "the name", problems)
     if problems:
@@ -516,8 +516,9 @@ def prune_systems(report: Progress = building.silent) -> tuple[Pruned, ...]:
     """Remove unused files from the cache and return the removed items.
 
     Removes systems without a name, bases that no system was built from, and temporary files of
-    killed builds and imports. If the file of a name cannot be read, nothing is removed, because its
-    system may be in use. Errors: SystemCorruptError for such a file, SystemStorageError.
+    killed builds and imports. If the file of a system's name cannot be read, nothing is removed,
+    because that system may be in use. Errors: SystemCorruptError for such a file,
+    SystemStorageError.
     """
     cache = cache_directory()
     removed: list[Pruned] = []
@@ -567,7 +568,7 @@ def _size(path: Path) -> int:
 def remove_system(name: str) -> bool:
     """Remove the built system of this name; return False if it does not exist.
 
-    Files that another system name also refers to are kept. Errors: SystemStorageError.
+    Files are kept if another name refers to the same system. Errors: SystemStorageError.
     """
     cache = cache_directory()
     named = cache / "names" / f"{name}.json"

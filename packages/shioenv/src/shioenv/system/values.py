@@ -1,4 +1,4 @@
-"""Types of the values in a declaration, with validation that collects every fault of a file.
+"""Types of the values in a declaration, and a validation that collects all faults of a file.
 
 Converters turn a value of the TOML file into the stored value. A converter raises ValueError with a
 description of the expected value.
@@ -29,7 +29,7 @@ def like(pattern: str, description: str) -> Meta:
 
 
 class Keys(NamedTuple):
-    """The allowed keys of a table with values of one type; `required` makes all mandatory."""
+    """The allowed keys of a table with values of one type. With `required` all are mandatory."""
 
     names: tuple[str, ...]
     required: bool = False
@@ -72,7 +72,7 @@ def shown(value: Any) -> str:
 def _expected(kind: Any, notes: Sequence[Any]) -> str:
     """Return a fault's description of the expected value.
 
-    It is the last constraint's description, else its range, else the type.
+    It is the description of the last constraint, else the range of that constraint, else the type.
     """
     for note in reversed(notes):
         if isinstance(note, Meta):
@@ -92,7 +92,7 @@ def _items(annotation: Any, values: Sequence[Any], place: str, problems: list[st
 
 
 def _table(kind: Any, notes: Sequence[Any], table: Any, place: str, problems: list[str]) -> Any:
-    """Convert a table to a declaration or a mapping; return None if the table has a fault."""
+    """Convert a table to a dataclass or a mapping; return None if the table has a fault."""
     if not isinstance(table, dict):
         problems.append(f"{place}: expected a table, got {shown(table)}")
         return None
@@ -127,10 +127,8 @@ LIMIT_NAMES = (
 """Resource limits by the names of setrlimit(2), lower case and without `RLIMIT_`."""
 
 LONGEST_PATH, LONGEST_NAME, DEEPEST = 4000, 255, 200
-"""Maximum bytes of a path, bytes of a path component, and number of components.
-
-File systems support these lengths, and files within them can be removed again.
-"""
+"""Maximum bytes of a path, bytes of a path component, and number of components. File systems
+support these lengths, and files with such paths can be removed again."""
 
 GROUPS = frozenset({
     "adm", "audio", "backup", "cdrom", "daemon", "dip", "disk", "games", "mail", "operator",
@@ -142,7 +140,8 @@ UNLIMITED = -1
 """The value of "unlimited" in `SessionDeclaration.limits` (RLIM_INFINITY of `resource`)."""
 
 YEARS = (1980, 2038)
-"""The first year that zip archives support, and the first that login records do not support."""
+"""The first year that zip archives support, and the first year that login records do not
+support."""
 
 CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029"
 """Line terminators of any program and control characters, for use in a bracket expression."""
@@ -184,7 +183,7 @@ def moment(value: object) -> datetime:
         raise ValueError("a date and time such as 2025-10-16T19:43:00Z")
     if value.tzinfo is None:
         raise ValueError("a time with its zone (Z)")
-    with suppress(OverflowError):  # on the first and the last day that datetime supports
+    with suppress(OverflowError):  # for the first and the last day that datetime supports
         moment = value.astimezone(UTC)
         if YEARS[0] <= moment.year < YEARS[1]:
             return moment
@@ -236,7 +235,7 @@ _WORDS_OF_A_SOURCE = (
     "[a-z0-9][a-z0-9./-]*",
     "[a-z][a-z0-9-]*",
 )
-"""Patterns of the words of a source; the last word may be repeated."""
+"""Patterns of the words of an apt source; the last word may occur several times."""
 
 
 def _mirror(value: object) -> str:
@@ -301,7 +300,7 @@ def _limit(value: object) -> tuple[int, int]:
 
 
 def too_long(path: str) -> str:
-    """Return why a path is too long for a system's files, or "" if it is not."""
+    """Return why a path is too long for a file of a system, or "" if it is not."""
     parts = path.strip("/").split("/")
     if any(len(os.fsencode(part)) > LONGEST_NAME for part in parts):
         return f"a name in it has more than {LONGEST_NAME} bytes"

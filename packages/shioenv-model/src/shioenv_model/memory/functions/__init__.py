@@ -1,1 +1,1 @@
-"""Functions that predict what commands print: a hand-written space from which examples select."""
+"""Functions that predict what commands print. They are handwritten; examples select one of them."""

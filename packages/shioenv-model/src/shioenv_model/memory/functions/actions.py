@@ -51,7 +51,7 @@ class _Token:
     kind: str
     text: str
     calls: bool = False
-    """An opening parenthesis directly follows the name."""
+    """Whether an opening parenthesis directly follows the name."""
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,9 @@ class _Parser:
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens, self._at = tokens, 0
         self._bare = True
-        """Whether `>` compares: in `print` it does so only in parentheses."""
+        """Whether `>` is a comparison, which it is in `print` only inside parentheses."""
         self._in = True
-        """Whether `in` tests membership: at the beginning of `for` it does not."""
+        """Whether `in` tests membership, which it does not at the beginning of `for`."""
 
     def program(self) -> Program:
         """Parse the whole program."""

@@ -41,7 +41,7 @@ def figures(text: str) -> dict[str, int]:
 def counts(given: Given, roles: Roles, flags: Flags) -> str:
     """Format the text's counts, followed by its file name (wc(1)).
 
-    Several counts are padded to the width of the text's length. The length of a pipe's text is not
+    Several counts are padded to the width of the number of bytes. For a pipe, this number is not
     known beforehand, so the width is seven digits.
     """
     kinds = flags["what"].split(" and ")

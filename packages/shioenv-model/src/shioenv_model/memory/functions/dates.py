@@ -62,7 +62,7 @@ class _Parts:
     months: int = 0
     seconds: float = 0
     last: tuple[int, float] | None = None
-    """The months and seconds that were added last; None if none were."""
+    """The months and seconds that were added last; None if nothing was added."""
     left: list[tuple[str, re.Match[str]]] = field(default_factory=list)
 
     def add(self, count: int, unit: str) -> None:
@@ -256,7 +256,7 @@ Told = Callable[[str, datetime, Tree], datetime]
 
 
 def _when(read: Told) -> Callable[[Plan, str], None]:
-    """Return a change that sets the instant from the value, as parsed by `read`."""
+    """Return a change of a plan that sets the instant to the option's value, parsed by `read`."""
 
     def change(plan: Plan, word: str) -> None:
         plan["when"] = lambda now, tree: read(word, now, tree)

@@ -41,9 +41,9 @@ def edit(given: Given, roles: Roles, flags: Flags) -> Result | None:
 
 
 class _ScriptError(ValueError):
-    """Ends the script; not an error. `number` is the exit code.
+    """Ends the script; not an error.
 
-    `closes`: the line gets a newline.
+    `number` is the exit code. `closes`: the last line gets a newline.
     """
 
     def __init__(self, number: int, *, prints: bool, closes: bool = False) -> None:
@@ -79,14 +79,15 @@ class _Editor:
         self._ended = self._hold_ended = True
         """Whether the pattern space and the hold space are printed with a newline."""
         self._owed = False
-        """Whether the output lacks a newline, to be printed before anything else."""
+        """Whether a newline must be printed before further output."""
         self._made: list[str] = []
         self._length = 0
         self._queue: list[str] = []
         self._replaced = False
         self._pattern: re.Pattern[str] | None = None
         self._open: dict[int, int | None] = {}
-        """For each command with an open range: its last line, or None if a pattern ends it."""
+        """For each command with an open range: the range's last line, or None if a pattern ends the
+        range."""
 
     def run(self, commands: Sequence[EditCommand]) -> Result:
         """Run the script; return the output and the exit code."""
@@ -296,7 +297,7 @@ class _Editor:
 
 
 def _behind(commands: Sequence[EditCommand], label: str) -> Sequence[EditCommand]:
-    """Return the commands from a label on. Errors: ValueError if it is not at the top level."""
+    """Return the commands from a label on. Errors: ValueError if none is outside braces."""
     for place, each in enumerate(commands):
         if each.name == ":" and each.label == label:
             return commands[place:]

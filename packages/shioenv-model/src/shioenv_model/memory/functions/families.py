@@ -1,7 +1,7 @@
 """Families of text functions, for commands that print.
 
-A function takes a text and some words, and returns a text. The families are hand-written: they do
-what text tools do, in the formats of coreutils. No family refers to the name of a command. Each
+A function takes a text and some words, and returns a text. The families are handwritten: they do
+what text tools do, in the formats of coreutils. No family contains the name of a command. Each
 family has variants, and roles for the words of a command. The family, roles and variant of a
 command are induced from its observed behavior (`shioenv_model.memory.explain`): programming by
 example.
@@ -67,7 +67,7 @@ def path_names(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def last_part(name: str) -> str:
-    """Return the base name (basename(1)); a slash for a name of slashes."""
+    """Return the base name (basename(1)); for a name that consists of slashes, a slash."""
     return posixpath.basename(name.rstrip("/")) or name[:1]
 
 
@@ -78,7 +78,7 @@ def above(name: str) -> str:
 
 
 MOST_PLACES = 3
-"""Maximum number of words with roles; more have thousands of assignments."""
+"""Maximum number of words with roles: more would have thousands of assignments of roles."""
 
 
 def functions(
@@ -87,8 +87,8 @@ def functions(
     """Return every function that has a role for each word, simple ones first.
 
     `places` names the words by their position in the command. `reads`: the functions take an input
-    text. `several`: include families that process each text separately. All other families read
-    several texts concatenated.
+    text. `several`: include families that process each of several texts separately. All other
+    families read the concatenated texts.
     """
     return _functions(tuple(places), reads, several)
 

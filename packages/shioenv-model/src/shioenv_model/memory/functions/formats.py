@@ -29,7 +29,7 @@ _BLOCK = 4096
 """Block size of the machine's disk, in bytes."""
 
 _IN_INODE = 60
-"""Shorter symbolic links are stored in the inode and take no block (ext4)."""
+"""Symbolic links shorter than this are stored in the inode and take no block (ext4)."""
 
 _KINDS = {
     "d": "directory", "l": "symbolic link", "p": "fifo", "s": "socket",
@@ -197,11 +197,12 @@ ROUGH: Mapping[str, Directive] = {
     "fractions of seconds": lambda file: f"{instant(file.entry).timestamp():.10f}",
     "seconds to the minute": lambda file: str(int(instant(file.entry).timestamp())),
 }  # fmt: skip
-"""Instants with an unknown second, assumed to be 0, as for most files."""
+"""Directives for instants whose seconds are unknown and assumed to be 0, as they are for most
+files."""
 
 
 def _formatted(*, lines: bool) -> Callable[[Plan, str], None]:
-    """Return a change that formats each file, with a newline or with the format's escapes."""
+    """Return a change of a plan to format each file, with a newline or with format escapes."""
 
     def change(plan: Plan, word: str) -> None:
         plan["format"] = f"{word}\n" if lines else unescape_format(word)

@@ -1,8 +1,8 @@
 """Languages of option meanings: the space in which the meaning of an option is searched.
 
 A language describes one kind of command: listing files, walking trees, summing sizes. It has
-meanings, each of which changes one aspect of the command. The meaning of an option is not listed in
-a table: it is inferred from records with that option (`shioenv_model.memory.interpret`).
+candidate meanings, each of which changes one aspect of the command. Which of them an option has is
+inferred from records with that option (`shioenv_model.memory.interpret`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class OptionMeaning:
     """Apply the meaning to a plan. Errors: ValueError, LookupError for invalid values."""
     valued: bool = False
     format: bool = False
-    """The value is a format, whose directives have their own meanings."""
+    """Whether the value is a format, whose directives have meanings too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +61,9 @@ class Language:
 
     name: str
     meanings: tuple[OptionMeaning, ...]
-    """Simple meanings first."""
+    """The candidate meanings, simple ones first."""
     run: Callable[[Taken, Plan], Sequence[str] | None]
-    """Run the plan and return the parts of the output; None if it is unknown."""
+    """Runs the plan and returns the parts of the output; None if the output is unknown."""
     begins: Mapping[str, Any] = field(default_factory=dict)
     """The plan of a command without options."""
     words: Mapping[str, OptionMeaning] = field(default_factory=dict)
@@ -71,12 +71,12 @@ class Language:
     directives: Mapping[str, Directive] = field(default_factory=dict)
     """Candidate directives of formats."""
     rough: Mapping[str, Directive] = field(default_factory=dict)
-    """Candidate directives whose values follow from the tree for most files only."""
+    """Candidate directives whose values follow from the tree only for most files."""
     facts: Callable[[Taken, str], Iterable[tuple[str, FileEntry, str]]] | None = None
     """Extract facts about files from the output of a command without options.
 
-    The facts are absent from the tree. Each has a place, an entry and the printed value. The
-    arguments are the command and its output.
+    The facts are not in the tree. Each has a path, an entry and the printed value. The parameters
+    are the command and its output.
     """
 
 
@@ -128,7 +128,7 @@ class Interpretation:
                     self.language.words[word].change(plan, "")
                 else:
                     plan["operands"].append(operands[word])
-                    if plan.get("closed"):  # no operand may follow an expression
+                    if plan.get("closed"):  # no operand must follow an expression
                         return None
             parts = self.language.run(taken, plan)
         except (ValueError, LookupError, ArithmeticError):

@@ -24,12 +24,12 @@ from shioenv_model.memory.functions.language import (
 from shioenv_model.memory.rewrite import Taken
 
 _WIDTH = 80
-"""Default terminal width, in columns, when the output is not a terminal."""
+"""Default width in columns if the output is not a terminal."""
 
 _TAB = 8
 
 _HALF_A_YEAR = timedelta(seconds=31556952 // 2)
-"""Files modified within this period are listed with the time of day (ls(1), the manual)."""
+"""Files modified within this period are listed with the time of day (manual of ls(1))."""
 
 _DEEPEST = 40
 """Maximum depth of nested directories that are listed (our choice)."""
@@ -133,7 +133,7 @@ def _text(file: ListedFile, plan: Plan, *, details: bool) -> str:
 def format_listing(
     files: Sequence[ListedFile], plan: Plan, now: FileEntry | None, tree: Tree
 ) -> str | None:
-    """Format files as the plan requires; None if a printed value is unknown."""
+    """Format files as the plan requires; None if a value to be printed is unknown."""
     form = plan.get("form", "lines")
     if form == "details":
         return _details(files, plan, now, tree)
@@ -269,7 +269,7 @@ def _inside(tree: Tree, plan: Plan) -> list[ListedFile]:
 
 def _shown(name: str, entry: FileEntry, tree: Tree, plan: Plan) -> ListedFile:
     leads = tree.find(name) if entry.target is not None else None
-    if plan.get("read") and tree.now is not None:  # access times are those of this command
+    if plan.get("read") and tree.now is not None:  # the command itself sets the access times
         entry = replace(entry, **{each: getattr(tree.now, each) for each in OF_DATE})
     return ListedFile(name, leads or entry if plan.get("follow") else entry, leads)
 
@@ -373,7 +373,7 @@ def _without_colour(plan: Plan, word: str) -> None:
 
 
 def _chosen(name: str, values: Mapping[str, str]) -> Callable[[Plan, str], None]:
-    """Return a change that sets one value of a plan by looking up a word."""
+    """Return a change that sets one value of a plan to the one that `values` has for a word."""
 
     def change(plan: Plan, word: str) -> None:
         plan[name] = values[word]

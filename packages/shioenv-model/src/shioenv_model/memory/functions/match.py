@@ -53,15 +53,15 @@ _PERL_ONLY = re.compile(r"\\[^\W\dbBdDsSwWntrfv]|\(\?(?!:|=|!|<=|<!)|[*+?}]\+|\[
 
 @remembered
 def _reckoned(text: str, pattern: str) -> float:
-    """Return an upper bound of the steps to match a pattern against all lines; see `_searched`."""
+    """Return an upper bound of the steps for matching a pattern with all lines; see `_searched`."""
     return sum(_searched(line, pattern) for line in split_lines(text))
 
 
 def _searched(text: str, pattern: str) -> float:
     """Return an upper bound of the steps of a search in a text.
 
-    It is infinite if a group is repeated, or if too much is optional. A search starts at every
-    position. Each repetition may end at every position of the character that follows it.
+    It is infinite if a group is repeated, or if too many parts are optional. A search may start at
+    every position, and each repetition may end wherever the character after it occurs.
     """
     followers = _followers(pattern)
     if followers is None:
@@ -86,7 +86,7 @@ _REPETITION = re.compile(
 
 @lru_cache(maxsize=256)
 def _followers(pattern: str) -> tuple[str, ...] | None:
-    """Return the character after each repetition but the last; empty if it may be any.
+    """Return the character after each repetition except the last; "" if any may follow.
 
     Return None for a pattern whose cost cannot be bounded.
     """
@@ -111,7 +111,7 @@ _COMPILED = 5
 """Steps to compile one character of a pattern."""
 
 _OPTIONAL = 9
-"""Maximum number of optional parts, each of which doubles the work; matching words adds three."""
+"""Maximum number of optional parts; each doubles the work. The match of whole words adds three."""
 
 
 _NAMES = ("name", "name without")
@@ -191,7 +191,7 @@ def _numbered(lines: Iterable[tuple[int, str]]) -> list[str]:
 
 
 def _of_binary(given: Given, text: str, hits: Sequence[bool], shown: str, roles: Roles) -> str:
-    """Format matches in a binary file: lines that are text, and a notice.
+    """Format matches in a binary file: matching lines that are text, and a notice.
 
     For a file with a NUL only the notice is printed (GNU grep, `src/grep.c`).
     """

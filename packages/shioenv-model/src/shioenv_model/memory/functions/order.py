@@ -64,7 +64,7 @@ _BY = {"n": "number", "h": "size", "g": "any number", "M": "month", "f": "folded
 
 
 def _key(line: str, spec: str, separator: str | None, by: str) -> tuple[str, str]:
-    """Return the part of a line selected by a sort(1) key, and how it is compared."""
+    """Return the part of a line that a sort(1) key selects, and how it is compared."""
     match = re.fullmatch(
         r"(\d+)(?:\.(\d+))?([bdfghiMnRrV]*)(?:,(\d+)(?:\.(\d+))?([bdfghiMnRrV]*))?", spec
     )
@@ -115,7 +115,7 @@ def order_lines(given: Given, roles: Roles, flags: Flags) -> str:
         for line in lines:
             seen.setdefault(values[line], line)
         return as_lines(sorted(seen.values(), key=values.__getitem__, reverse=turned))
-    # ties are ordered by the whole line: the sort is stable, also in reverse
+    # lines with equal keys remain in the order of whole lines: the sort is stable, also in reverse
     lines = sorted(lines, reverse=backwards)
     return as_lines(sorted(lines, key=values.__getitem__, reverse=turned))
 

@@ -288,7 +288,7 @@ class _Run:
                 break
 
     def _ends(self, body: Node) -> bool:
-        """Run the body of a loop; return whether the loop ends."""
+        """Run the body of a loop; return whether `break` ends the loop."""
         try:
             self._do(body)
         except _BreakError:

@@ -136,7 +136,7 @@ class _Reader:
         return made
 
     def _refused(self, message: str) -> RefusedScriptError:
-        """Return the error at the character read last."""
+        """Return the error for the character that was read last."""
         place = min(self._at, len(self._script))
         return RefusedScriptError(f"char {place}: {message}")
 

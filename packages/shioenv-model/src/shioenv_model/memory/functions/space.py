@@ -14,13 +14,13 @@ LONGEST = 100_000
 """Maximum number of characters of an input text."""
 
 MOST_PRINTED = 4_000_000
-"""Maximum number of characters of an output: the text between columns may be long."""
+"""Maximum number of characters of an output. The text between columns, for example, may be long."""
 
 MOST_STEPS = 300_000
 """Maximum number of steps of one program run (our choice: a third of a second)."""
 
 WIDEST = 1_000
-"""Maximum number of columns, and of skipped fields, since a number may be hostile."""
+"""Maximum number of columns and of skipped fields. Larger numbers may be hostile."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,10 @@ class Given:
     operands: tuple[str, ...] = ()
     """The names of the files that a command reads; for other commands, its operands."""
     texts: tuple[str, ...] = ()
-    """The texts of a command that reads several, in the order of its operands.
-
-    `text` is then their concatenation.
-    """
+    """The texts of a command that reads several, in the order of its operands. `text` is then their
+    concatenation."""
     piped: bool = False
-    """The text is from a pipe, whose length programs do not know in advance."""
+    """Whether the text is from a pipe, so that programs do not know its length in advance."""
 
     @cached_property
     def in_bytes(self) -> Given:
@@ -76,13 +74,14 @@ class Family:
     means: Callable[[Flags], bool] | None = None
     """Whether a combination of flags is valid; None: all are."""
     reads: bool = True
-    """The functions take an input text, not only the operands."""
+    """Whether the functions take an input text, not only the operands."""
     of_bytes: bool = False
-    """The functions treat each byte as a character."""
+    """Whether the functions treat each byte as a character."""
     several: bool = False
-    """The functions process several texts separately."""
+    """Whether the functions process several texts separately."""
     beside: Beside | None = None
-    """How to combine options that each select one of these; None: see `Induction.combine`."""
+    """How to combine options that each select one function of the family; None: see
+    `Induction.combine`."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +90,11 @@ class Beside:
 
     family: Family
     flag: str
-    """A flag of both families. This family's values join those of the other with `and`."""
+    """A flag of both families. Values in this family are values of the other family joined by
+    `and`."""
 
     def flags(self, values: Iterable[str]) -> Flags | None:
-        """Return the flags that print these values; None if no function of the family does."""
+        """Return the flags with which these values are printed; None if no function prints them."""
         shown = (self.family.variants or {})[self.flag]
         found = [each for each in shown if sorted(each.split(" and ")) == sorted(values)]
         return {self.flag: found[0]} if found else None
@@ -139,7 +139,7 @@ class TextFunction:
 
 
 def is_text(text: str) -> bool:
-    """Whether programs treat it as text: it has no NUL, and its bytes are UTF-8."""
+    """Whether programs treat a string as text: it has no NUL, and its bytes are UTF-8."""
     return not re.search(r"[\0\ud800-\udfff]", text)
 
 

@@ -17,10 +17,10 @@ def replace_matches(
     nth: int = 1,
     everywhere: bool = False,
 ) -> tuple[str, int]:
-    """Replace the `nth` match, or this and all later ones; return the text and their number.
+    """Replace the `nth` match, or this and all later ones.
 
-    The number is that of replaced matches. An empty match directly after another match does not
-    count.
+    Return the text, and the number of replaced matches. An empty match directly after another match
+    does not count.
     """
     made: list[str] = []
     at = number = count = 0

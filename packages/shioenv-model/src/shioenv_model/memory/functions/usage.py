@@ -37,7 +37,7 @@ def _size(word: str) -> int:
 
 
 def _unit(plan: Plan, word: str) -> None:
-    """Set the unit of sizes. A unit without a number is printed after the sizes."""
+    """Set the unit of sizes. If it is given without a number, it is printed after the sizes."""
     plan["people"] = None
     if word in _UNITS and word:
         plan["unit"], plan["suffix"] = _UNITS[word], word
@@ -57,7 +57,7 @@ class _Sum:
     path: str
     size: int
     own: int
-    """Without subdirectories."""
+    """The usage without subdirectories."""
     newest: datetime
 
 
@@ -160,7 +160,7 @@ def _taken(place: str, entry: FileEntry, plan: Plan) -> int:
 
 
 def _facts(taken: Taken, output: str) -> Iterator[tuple[str, FileEntry, str]]:
-    """Yield each file's place and entry, with the KiB that the command prints without options."""
+    """Yield each file's path and entry, with the KiB that the command prints without options."""
     named = {each.word: each for each in taken.operands}
     for line in output.splitlines():
         size, _, path = line.partition("\t")

@@ -17,13 +17,13 @@ _DIRECTIVE = re.compile(r"%([-+ 0#]*)(\*|\d*)(?:\.(\*|\d*))?([a-zA-Z%])")
 
 
 class Field(str):
-    """A string from the input, which is a number if it looks like one."""
+    """A string from the input. It counts as a number if it looks like one."""
 
     __slots__ = ()
 
 
 Value: TypeAlias = "float | str | None"
-"""None is an unset variable."""
+"""A value; None is that of an unset variable."""
 
 
 ORDER: Mapping[str, Callable[[int], bool]] = {
@@ -42,7 +42,7 @@ def is_true(value: Value) -> bool:
 
 
 def as_number(value: Value) -> float | None:
-    """Return the number that a value is; None for a string."""
+    """Return the number that a value is; None if it is a string."""
     if value is None:
         return 0.0
     if isinstance(value, Field):
@@ -207,7 +207,7 @@ def divided(text: str, pattern: re.Pattern[str], spend: Callable[[int], None]) -
 
 
 _SIZES = (13, 127, 1021, 8191, 16381)
-"""Sizes of a hash table of strings, which grows to the next one (gawk 5.2, `str_array.c`)."""
+"""Sizes of a hash table of strings, which grows from one to the next (gawk 5.2, `str_array.c`)."""
 
 _CHAIN = 2
 """Average chain length above which a hash table grows."""

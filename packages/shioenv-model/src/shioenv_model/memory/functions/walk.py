@@ -200,7 +200,7 @@ def _has_links(walk: _Walk, word: str) -> bool:
 
 
 def _can(letter: str) -> Callable[[_Walk, str], bool]:
-    """Return a test of root's access, which lacks only the execution of non-executable files."""
+    """Return a test of root's access: root may do anything except execute non-executable files."""
 
     def test(walk: _Walk, word: str) -> bool:
         entry = _followed(walk)

@@ -81,11 +81,11 @@ _PROBE_RULES = "nft list ruleset 2>/dev/null"
 _NETWORK_PROBE = Request(
     _PROBE_LINKS + _PROBE_RULES,
     cwd="/",
-    wall_seconds=30.0,  # the probe takes a thousandth of this
+    wall_seconds=30.0,  # a probe takes a thousandth of this time
 )
 """Prints the state of the network for `network_document`.
 
-Starting programs takes most of its time, so the probe starts few."""
+Starting programs takes most of the probe's time, so it starts few."""
 
 
 _HOSTNAME_PROBE = Request("uname -n", cwd="/")
@@ -95,7 +95,7 @@ class Connection(Protocol):
     """The connection to a supervisor: a socket, or an object with the same methods."""
 
     def settimeout(self, seconds: float, /) -> None:
-        """Set the seconds for which the supervisor may be silent."""
+        """Set for how many seconds the supervisor may be silent."""
 
     def gettimeout(self) -> float | None:
         """Return the seconds for which the supervisor may be silent; None if never set."""
@@ -140,9 +140,9 @@ def in_turn(
 ) -> Callable[Concatenate[_Own, _Given], _Result]:
     """Make a method hold the supervisor's lock, so that calls of several threads do not overlap.
 
-    A call may consist of several requests: changes of the network are read by a further request. An
-    exception that is not a ShioenvError, such as KeyboardInterrupt, may leave some of them unsent.
-    So it ends the supervisor, and the next call starts another.
+    A call may consist of several requests: for example, changes of the network are read by a
+    further request. An exception that is not a ShioenvError, such as KeyboardInterrupt, may come
+    between these requests. So it ends the supervisor, and the next call starts another.
     """
 
     @wraps(call)
@@ -162,8 +162,8 @@ def in_turn(
 class NamespaceSandbox(Uncopied):
     """A pristine system that runs one input at a time; see `shioenv.sandbox.base.Sandbox`.
 
-    Opening takes a tenth of a second, and a run about as long as `bash -c` alone. Raises HostError
-    (exit status 3, with the fix) where the host forbids something that the sandbox needs.
+    Opening takes a tenth of a second, and a run about as long as `bash -c` alone. Errors: HostError
+    (exit status 3, with the fix) if the host forbids something that the sandbox needs.
     """
 
     def __init__(
@@ -239,8 +239,8 @@ class NamespaceSandbox(Uncopied):
         if process is None:
             return
         self._socket.close()  # end of file ends the supervisor, which ends everything else
-        if process.poll() is None:  # otherwise its pid may be reused
-            os.kill(process.pid, signal.SIGCONT)  # a stopped one would not read it
+        if process.poll() is None:  # after its end, its pid may be reused
+            os.kill(process.pid, signal.SIGCONT)  # if stopped, it would not notice
         try:
             process.wait(timeout=_GRACE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -384,9 +384,9 @@ class NamespaceSandbox(Uncopied):
             self._end()
 
     def _network_probe(self) -> Request | None:
-        """Return the network probe without programs that the system lacks, as imported ones may.
+        """Return the network probe without programs that the system lacks (imported systems may).
 
-        Return None if nothing is left.
+        None if nothing is left.
         """
         links, rules = (name in self.system.programs for name in ("ip", "nft"))
         if links and rules:
@@ -481,12 +481,12 @@ class NamespaceSandbox(Uncopied):
     def _exchange(
         self, request: Request, ask: int, idle_seconds: float = 0.0, node: int = 0
     ) -> tuple[Reply, Execution]:
-        """Send a request, in a new sandbox if none is open, and return the reply."""
+        """Send a request and return the reply; open a sandbox if none is open."""
         start = self._start_of(request)
         message = pack_request(request, start, self.limits, ask, idle_seconds, node)
         if self._closed:
             raise SandboxError("the sandbox is closed", hint="open a new one")
-        if self._asking:  # called from a signal handler during this thread's own call
+        if self._asking:  # a signal handler called this during the thread's own call
             raise SandboxError("the sandbox is busy with another call", hint="wait for its result")
         if self._live:
             if self._process is None:
@@ -528,7 +528,7 @@ class NamespaceSandbox(Uncopied):
         raise _run_failed(reply.error, reply.stage)
 
     def _named(self, execution: Execution, said: Meaning, ask: Ask) -> Execution:
-        """Add the network and the hostname to the execution, if these changed.
+        """Add the network and the hostname to the execution if they changed.
 
         `ask` holds the flags of the requests that read them.
         """
@@ -552,7 +552,7 @@ class NamespaceSandbox(Uncopied):
         return execution
 
     def _receive(self, least: int, so_far: bytes) -> bytes:
-        """Receive at least so many bytes of an answer, including `so_far`. Most need one call."""
+        """Receive at least `least` bytes of an answer, including `so_far`; mostly in one call."""
         data = so_far
         while len(data) < least:
             more = self._socket.recv(max(_PIECE, least - len(data)))
@@ -564,7 +564,7 @@ class NamespaceSandbox(Uncopied):
 
 @lru_cache(maxsize=64)
 def _directory(path: str) -> bytes:
-    """Encode a start directory for the supervisor. Few different ones occur, so cache them."""
+    """Encode a start directory for the supervisor; cached, because few different ones occur."""
     where = os.fsencode(path)
     if not where.startswith(b"/") or b"\0" in where:
         raise _no_start(path, "not an absolute path")

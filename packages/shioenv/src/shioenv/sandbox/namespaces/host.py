@@ -194,7 +194,7 @@ def _reason(tried: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def _tree() -> HostCheck:
-    """Check how much of a system's tree is in memory, hidden from this host's file systems."""
+    """Check how much of a system's tree is in memory, independent of this host's file systems."""
     name, why = "tree in memory", "records do not depend on the file system of the cache directory"
     try:
         form = form_here()
@@ -216,8 +216,8 @@ def _tree() -> HostCheck:
 def inherited_priority() -> str:
     """Describe the priority that inputs inherit and reveal; empty if it can be reset.
 
-    An ordinary user may raise a nice value but not lower it, nor leave the idle scheduling policy.
-    The same holds for root of a user namespace, whose capabilities do not apply here.
+    An ordinary user may raise a nice value but not lower it, and may not leave the idle scheduling
+    policy. The same holds for root in a user namespace, because its capabilities do not apply here.
     """
     held = re.search(r"^CapEff:\s*(\S+)", Path("/proc/self/status").read_text(), re.MULTILINE)
     rights = int(held[1], 16) if held is not None else 0
@@ -284,7 +284,7 @@ def _limits() -> HostCheck:
 
 
 def _crashes(pattern: str) -> HostCheck:
-    """Check whether a crash in a sandbox starts a program on the host, as the host's root."""
+    """Check whether a crash in a sandbox starts a program of the host (as the host's root)."""
     return HostCheck(
         name="core dumps",
         ok=not pattern.startswith("|"),
@@ -297,10 +297,11 @@ def _crashes(pattern: str) -> HostCheck:
 
 
 def _console(levels: str, consoles: str) -> HostCheck:
-    """Check whether each overlay mount has to wait for a message on the kernel's consoles.
+    """Check whether mounting an overlay has to wait for a message on the kernel's consoles.
 
     `levels` and `consoles` are the contents of /proc/sys/kernel/printk and /proc/consoles. The
-    kernel logs each overlay at level 6, and prints messages of levels below the first number.
+    kernel logs each mount at level 6. It prints messages whose level is below the first number in
+    `levels`.
     """
     level = int(levels.split()[0])
     printing = [line.split()[0] for line in consoles.splitlines() if line.split()]

@@ -1,14 +1,15 @@
 """The overlay's lower layer: the system's directory tree, kept in memory.
 
 The order, sizes and inode numbers of directory entries depend on the file system, and so do the
-disk usage and access times of files. Inputs would see the values of the file system below the
-cache directory. So the lower layer of the overlay is a tmpfs that holds the tree without the data.
-It is filled in the same order on every host; the data comes from the host's files.
+disk usage and access times of files. Without this layer, inputs would see the values of the file
+system that holds the cache directory. So the lower layer of the overlay is a tmpfs that holds the
+tree without the data. It is filled in the same order on every host. The data of files comes from
+the host's files.
 
 The layer is created once for all sandboxes of a system that a process has open, together with the
 user namespace that owns it. Devices, /sys and the files of declared processes are not below an
-overlay, so an input could keep them open or lock them. So each sandbox has its own copies, shared
-by all supervisors that it starts.
+overlay, so an input could keep them open or lock them. So each sandbox has its own copies of these,
+which all supervisors that it starts share.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class LowerForm(StrEnum):
     NAMES = "names"
     """All names and attributes; only data comes from the host's file system (Linux 6.16)."""
     PART = "part"
-    """All but /usr, whose order, sizes and access times come from the host's file system."""
+    """All except /usr, whose order, sizes and access times come from the host's file system."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -61,7 +62,7 @@ class KeptNamespaces:
     owner: KeptNamespaces | None = None
     """The namespaces whose lower layer and user namespace these share; None if not shared."""
     number: int = 1
-    """The index among the namespaces that share a user namespace, from 1, below `_MOST`."""
+    """The index among the namespaces that share a user namespace: from 1, and below `_MOST`."""
     others: Iterator[int] = field(default_factory=lambda: iter(range(2, _MOST)))
     """The unused numbers for further namespaces that share this user namespace."""
 
@@ -78,8 +79,8 @@ class KeptNamespaces:
 
 _DIRECTORY = Path(os.path.commonpath(DEVICES))
 _SETTLED_SECONDS = 0.1
-"""Seconds after which a further change certainly gets a different timestamp. We chose it because
-the clocks of file systems advance in steps of at most 10 ms."""
+"""Seconds after which a further change certainly gets a different timestamp (our choice). The
+clocks of file systems advance in steps of at most 10 ms."""
 
 
 def _nodes() -> tuple[tuple[int, int], ...]:
@@ -96,7 +97,7 @@ def _nodes() -> tuple[tuple[int, int], ...]:
 
 @lru_cache(maxsize=1)
 def _nodes_of(*directory: int) -> tuple[tuple[int, int], ...]:
-    """Return the nodes, cached by the directory's device, inode and time of change (ns)."""
+    """Return the device nodes, cached by the directory's device, inode and change time (ns)."""
     return _nodes_looked_at()
 
 
@@ -111,8 +112,8 @@ def _close(*descriptors: int) -> None:
 
 
 _MOST = 60_000
-"""Upper bound (exclusive) of sandbox numbers in a user namespace, where they serve as user ids.
-Further sandboxes share another user namespace."""
+"""Upper bound (exclusive) of the numbers of sandboxes that share a user namespace. They serve as
+user ids there. Further sandboxes share another user namespace."""
 
 _open: WeakValueDictionary[tuple[object, ...], KeptNamespaces] = WeakValueDictionary()
 """This process's namespaces that own a lower layer, keyed by everything that determines it."""
@@ -181,13 +182,13 @@ def keep_namespaces(
 
 @cache
 def form_here() -> LowerForm:
-    """Return the best form that this host's kernel supports, by reading a file through it.
+    """Return the best form that this host's kernel supports; try it by reading a file.
 
     Errors: HostError if namespaces are not available at all, SandboxError.
     """
     with TemporaryDirectory(prefix="shioenv-lower-") as name:
         directory = Path(name)
-        directory.chmod(0o711)  # for root in the namespace, whose id has no rights on this host
+        directory.chmod(0o711)  # for the namespace's root, whose id has no rights on this host
         for name in ("rootfs", "rootfs/sys", "processes"):
             (directory / name).mkdir(mode=0o755)
         (directory / "rootfs" / "file").write_text("read through the layers\n")

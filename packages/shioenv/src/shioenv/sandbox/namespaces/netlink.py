@@ -69,8 +69,8 @@ def _beyond(kind: int, network: bytes = b"", prefix: int = 0) -> bytes:
 def _no_way_out(interfaces: Sequence[Interface]) -> list[bytes]:
     """Return messages that make TCP fail at once for addresses beyond the connected networks.
 
-    The gateway rejects such attempts too, but its first answer reaches a connecting socket too
-    early. The socket accepts only the answer to its next attempt, a second later.
+    The gateway rejects such connections too, but its first answer reaches the connecting socket too
+    early. The socket would accept only the answer to its next attempt, a second later.
     """
     messages = [_beyond(_UNREACHABLE)]
     for interface in interfaces:
@@ -82,12 +82,12 @@ def _no_way_out(interfaces: Sequence[Interface]) -> list[bytes]:
 
 
 def network_messages(interfaces: Sequence[Interface]) -> tuple[bytes, bytes]:
-    """Return the messages that create the network inside, and those for the gateway's side."""
+    """Return the messages that create the network of inputs, and those for the gateway's side."""
     inside, outside = [_set_up(1)], [_set_up(1)]
     for index, interface in enumerate(interfaces, start=_FIRST_INDEX):
         cable = f"cable{index}"
         mtu = _attribute(_IFLA_MTU, struct.pack("I", interface.mtu))
-        # one queue each way; the default is one for each processor of the host
+        # one queue per direction; the default is one per processor of the host
         queues = b"".join(
             _attribute(kind, struct.pack("I", 1))
             for kind in (_IFLA_NUM_TX_QUEUES, _IFLA_NUM_RX_QUEUES)
@@ -111,14 +111,13 @@ def network_messages(interfaces: Sequence[Interface]) -> tuple[bytes, bytes]:
 
 
 _LISTED = (("links", "addresses"), ("routes", "rules"), ("routes6", "rules6"))
-"""Lists that the network probe prints, one line for each group."""
+"""Lists that the network probe prints; each group is one line."""
 
 
 def network_document(printed: bytes, *, links: bool = True) -> bytes:
-    """Turn the network probe's output into one JSON object; without `links` it holds only rules.
+    """Convert the network probe's output to one JSON object; without `links` it has only rules.
 
-    Raises ValueError if a list is missing. Only the lists for IPv6 may be missing, since a kernel
-    may lack IPv6.
+    Errors: ValueError if a list is missing, except those for IPv6, which a kernel may lack.
     """
     if not links:
         rules = printed.decode("utf-8", "replace").splitlines()

@@ -1,9 +1,9 @@
 """Test whether the fork server's shell behaves exactly like a fresh `bash -c`, once per system.
 
 The fork server depends on how a bash starts (`native/inside/preload.c`), so the system's bash is
-probed when the system is built. A mode of the fork server passes if every probe gets the same
-output and exit code as from a newly executed bash. The fastest mode that passes is used. If no
-mode passes, each input needs a newly executed bash, whose state cannot be read.
+probed when the system is built. A mode of the fork server passes if every probe (an input) gets the
+same output and exit code as from a newly executed bash. The fastest mode that passes is used. If no
+mode passes, each input gets a newly executed bash, whose state cannot be read.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def divergences(sandbox: NamespaceSandbox, inputs: Sequence[str] | None = None) 
     """Return the probes for which the sandbox's shell and a fresh bash differ; ideally none.
 
     `inputs` are the probes to try; None for all. A fresh bash runs a probe three times. The probe
-    is a divergence if the sandbox's shell, in two runs, matches none of these results. So probes
-    whose results vary between fresh shells are not counted.
+    is a divergence if two runs in the sandbox's shell match none of these results. So probes whose
+    results vary between fresh shells are not counted.
     """
     told: list[Divergence] = []
     for probe in probes() if inputs is None else inputs:
@@ -89,8 +89,8 @@ class ServingVerdict:
 def prove_shell(system: System, report: Progress = silent) -> ServingVerdict:
     """Probe the system's bash, and save the fastest mode that behaves like a fresh bash.
 
-    The verdict is saved only if a mode passes, and is valid only for the installed library. A bash
-    for which no mode passes is probed again the next time.
+    The verdict is saved only if a mode passes, and is valid only for the installed library. If no
+    mode passes, the bash is probed again the next time.
     """
     reasons: list[str] = []
     for mode in (ShellMode.LATE, ShellMode.MAIN):
@@ -133,7 +133,7 @@ def _unfit(system: System, mode: ShellMode) -> str | None:
 
 
 def _keep(system: System, verdict: ServingVerdict) -> None:
-    # A verdict that cannot be saved only costs time: the next opening probes again.
+    # If a verdict cannot be saved, this only costs time: the next opening probes again.
     document = {"mode": verdict.mode, "reason": verdict.reason, "library": _library()}
     with suppress(OSError):
         (system.path / _VERDICT).write_text(json.dumps(document, indent=1) + "\n")

@@ -14,13 +14,14 @@ Inputs see an ordinary Linux, like root in a container:
 - `fcntl` cannot enlarge a pipe beyond `LARGEST_PIPE`: larger sizes fail with EPERM.
 - `kill` of the shells' parent succeeds and does nothing.
 
-The supervisor and the inputs share one filter. The supervisor's calls (mounts, namespaces, change
-of root) are available to root on any Linux, and the namespaces limit their effects.
+The supervisor and the inputs share one filter. The calls that only the supervisor needs (mounts,
+namespaces, change of root) are available to root on any Linux, and the namespaces limit their
+effects.
 
 A call that is allowed for any arguments costs almost nothing, since the kernel caches the decision
-in a bitmap (`benchmarks/filter_cost.py`). So only the last three items above inspect arguments.
-Arguments of `clone` are not inspected: no filter can see those of `clone3`, and the limit on user
-namespaces already prevents new ones.
+in a bitmap (`benchmarks/filter_cost.py`). So arguments are inspected only for the last three items
+above. Those of `clone` are not inspected: a filter cannot see those of `clone3`, and the limit on
+user namespaces already prevents new ones.
 """
 
 from __future__ import annotations
@@ -152,7 +153,8 @@ FORBIDDEN = (
 )
 
 HOLLOW = (_group("writes out every disk of the host; an input's own files are in memory", "sync"),)
-"""Calls that succeed and do nothing. They would have no effect on files in memory either."""
+"""Calls that succeed and do nothing. On files in memory, the real calls would have no effect
+either."""
 
 ABSENT = (
     _group(
@@ -184,24 +186,25 @@ ABSENT = (
         putpmsg afs_syscall tuxcall security lookup_dcookie epoll_ctl_old epoll_wait_old vserver""",
     ),
 )
-"""Documentation only: every call that is in no other list fails with ENOSYS. That includes calls
-added after Linux 5.17."""
+"""This list is only documentation: every call that is in no other list fails with ENOSYS. This
+includes calls added after Linux 5.17."""
 
 FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
 """The allowed socket families. Some others bypass the network namespace (AF_VSOCK reaches the
-hypervisor). The rest is attack surface that no program of the systems needs."""
+hypervisor). No program of the systems needs the rest, which would only be attack surface."""
 
 NETLINK = {
     0: "routes, links and addresses", 2: "between processes", 4: "socket statistics", 6: "IPsec",
     12: "firewall", 15: "devices", 16: "generic: ethtool and others",
 }  # fmt: skip
-"""The allowed protocols of AF_NETLINK. Others reach the kernel's auditing, storage and
+"""The allowed protocols of AF_NETLINK. Other protocols reach the kernel's auditing, storage and
 cryptography."""
 
 
 LARGEST_PIPE = 65_536
-"""The largest capacity of a pipe in bytes, which is the default one. The kernel counts larger pipes
-against a quota of the host's user, which would shrink pipes in the user's other sandboxes."""
+"""The maximum capacity of a pipe in bytes, which is also the default. The kernel counts larger
+pipes against a quota of the host's user, so they would make pipes in the user's other sandboxes
+smaller."""
 
 FILTER = Path(__file__).with_name("filter.txt")
 """The instructions of the filter, one per line, compiled from the lists above with libseccomp

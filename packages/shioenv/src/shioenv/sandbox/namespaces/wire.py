@@ -67,25 +67,28 @@ class Ask(IntEnum):
     """Keep the run's changes for the next run."""
     TERMINAL = 8
     RENEW = 16
-    """The run reads the previous run's changes of the network, which is then created anew."""
+    """The run reads how the previous run changed the network; afterwards the network is created
+    anew."""
     ROWS = 32
     EAGER = 64
     LAZY = 128
     SHELL = 256
-    """Start a persistent shell in the machine as it is; it replies once the shell awaits a line."""
+    """Start a persistent shell in the machine as it is. The reply comes once the shell waits for a
+    line."""
     LINE = 512
     """The input is the next line of the persistent shell."""
     END = 1024
-    """End that shell and make the machine pristine. Until then, runs are beside the shell."""
+    """End the persistent shell and make the machine pristine. Until then, other runs are beside the
+    shell."""
     APART = 2048
     """Run beside a persistent shell, on the pristine system's files."""
     LOOK = 4096
     """Run nothing; report the changes since the persistent shell was started."""
     BLIND = 16384
-    """For a line: changes and shell state are reported by the next line without this flag."""
+    """For a line: do not report changes and shell state; the next line without this flag does."""
     HAND = 8192
     """Pass the terminal of a persistent shell, or the caller's ends of an entered input's streams.
-    They come with one byte, without a reply."""
+    These descriptors come with one byte instead of a reply."""
     ENTER = 32768
     """Run the input in the machine without a persistent shell; its processes continue."""
     MARK = 65536
@@ -93,7 +96,7 @@ class Ask(IntEnum):
     FORK = 131072
     """For a line: run it in a copy of a node's shell."""
     LAST = 262144
-    """For such a line: the shell exits after it, as `bash -c` does after its last line."""
+    """For a line with `FORK`: the shell exits after it, as `bash -c` does after its last line."""
 
 
 class ReplyFlags(IntFlag):
@@ -150,8 +153,8 @@ UNMARKED: Final = {
 NEEDS_NEW_SANDBOX: Final = (
     ReplyFlags.IPC | ReplyFlags.HOSTNAME | ReplyFlags.INIT | ReplyFlags.MOUNTS | ReplyFlags.SOCKETS
 )
-"""The flags of changes that the supervisor cannot undo. It undoes all others, and changes of the
-network after they were read."""
+"""The flags of changes that the supervisor cannot undo. It undoes all other changes, and those of
+the network after they were read."""
 FD_GATEWAY: Final = 100
 """The descriptor that refers to the gateway's network namespace in messages that create
 interfaces."""
@@ -234,10 +237,10 @@ def pack_request(
 
 
 class Reply(NamedTuple):
-    """The head of a reply. Four parts follow, whose lengths are its last four members."""
+    """The head of a reply. Four parts follow it; their lengths are its last four members."""
 
     error: int
-    """0, or an errno where the run failed or its changes could not be read (`Stage.SCAN`)."""
+    """0, or an errno if the run failed or its changes could not be read (`Stage.SCAN`)."""
     stage: int
     status: int
     """The shell's wait status, as from wait(2)."""
