@@ -218,7 +218,12 @@ def test_package_files_hold_a_docstring_only() -> None:
 
 HOMES = {
     "tomllib": ["shioenv.files"],
-    "gymnasium": ["shioenv.registration", "shioenv.env", "shioenv_agents.tasks"],
+    "gymnasium": [
+        "shioenv.registration",
+        "shioenv.env",
+        "shioenv_agents.tasks",
+        "shioenv_agents.fronts",
+    ],
     "typer": [f"{name}.cli" for name in PACKAGES],
     "rich": ["shioenv.cli", "shioenv_eval.cli"],
     "rapidfuzz": ["shioenv.behavior"],
@@ -232,8 +237,8 @@ HOMES = {
     "bashkit": ["shioenv_eval.predictors"],
     "openai": ["shioenv.endpoint"],
     "sb3_contrib": ["shioenv_paper."],
-    "stable_baselines3": ["shioenv.env"],
-    "torch": ["shioenv.env", "shioenv_model.sequence", "shioenv_model.training"],
+    "stable_baselines3": ["shioenv_agents.fronts"],
+    "torch": ["shioenv_agents.fronts", "shioenv_model.sequence", "shioenv_model.training"],
     "transformers": ["shioenv_model.sequence", "shioenv_model.training"],
     "harbor": ["shioenv_agents.fronts"],
     "mcp": ["shioenv_agents.mcp"],
