@@ -45,8 +45,15 @@ COVERED: dict[str, tuple[str, ...]] = {
         *(f"shioenv/{each}" for each in (*_RUN, "domain", "guests.py")),
         *_MACHINES,
     ),
-    "CHANNEL": (*(f"shioenv/{each}" for each in (*_RUN, "live")), *_MACHINES),
-    "JUDGE": (*_TASK, "shioenv_agents/tasks/goal_check.py", "shioenv_agents/tasks/episode.py"),
+    "CHANNEL": (
+        *(f"shioenv/{each}" for each in (*_RUN, "live")),
+        *_MACHINES,
+        "shioenv_agents/tasks/terminal.py",
+    ),
+    "JUDGE": (
+        *_TASK,
+        *(f"shioenv_agents/tasks/{name}.py" for name in ("goal_check", "episode", "unrecorded")),
+    ),
     "HARBOR_JUDGE": (*_TASK, "shioenv_agents/tasks/harbor"),
 }
 """The coverage of each number: files, and directories with all their files, below

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 scripts/environment.sh .train train,export,report,emulators,llm,rl 'torch==2.13.0'
 .train/bin/python -m pytest -q tests/journeys/test_training.py \
     packages/shioenv-model/tests/unit/training/test_checkpoint.py \
-    packages/shioenv/tests/unit/env/test_stable_baselines.py \
+    packages/shioenv-agents/tests/unit/fronts/test_stable_baselines.py \
     packages/shioenv-eval/tests/system/test_tiny_model.py \
     packages/shioenv-agents/tests/system/test_train_on_tasks.py \
     packages/shioenv-paper/tests/system/test_experiments.py::test_regimes_of_sequence_models

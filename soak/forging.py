@@ -18,12 +18,12 @@ from shioenv.dataset.generate import Destination, generate
 from shioenv.dataset.record_reader import read_records
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.local import LocalExecutor
-from shioenv.live.terminal import for_rows
 from shioenv.synthesis.drawing import Drawing
 from shioenv_agents.tasks.attacks import ATTACKS
 from shioenv_agents.tasks.certify import attacked
 from shioenv_agents.tasks.make import make_tasks
 from shioenv_agents.tasks.task import Task, read_tasks
+from shioenv_agents.tasks.terminal import for_rows
 
 RECORDS = 8
 """Records drawn for a task: one in five makes one."""

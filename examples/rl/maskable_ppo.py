@@ -21,9 +21,9 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import CheckpointCallback
 
 from shioenv.env.rewards import SEES_ALONE, Gate, necessary
-from shioenv.env.stable_baselines import DeferredRewards, StableVecEnv, TokenEmbedding
 from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
 from shioenv.env.wrappers import LocalActions, ProductionHistory
+from shioenv_agents.fronts.stable_baselines import DeferredRewards, StableVecEnv, TokenEmbedding
 
 COLUMNS = ("episode", "seconds", "reward", "irreducibility", "n_arguments", "exit_code",
            "input")  # fmt: skip

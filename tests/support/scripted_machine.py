@@ -16,7 +16,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from shioenv.behavior.typed_rows import Row, RowKind
-from shioenv.behavior.unrecorded import PROBE
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.patch import diff_documents
@@ -81,6 +80,8 @@ class ScriptedLines:
 
     def apart(self, text: str, *, wall_seconds: float | None = None) -> Behavior:
         """Return the machine's output about state outside of patches."""
+        from shioenv_agents.tasks.unrecorded import PROBE  # the core has no such question
+
         assert text == PROBE
         return Behavior(0, b"\0".join([b"1", self.machine.unrecorded, b"", b""]))
 

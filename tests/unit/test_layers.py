@@ -12,7 +12,19 @@ from pathlib import Path
 import pytest
 
 from support.paths import ROOT
-from support.sources import FILES, PACKAGES, dependencies, module_name, package_of
+from support.sources import (
+    FILES,
+    PACKAGES,
+    dependencies,
+    module_name,
+    package_of,
+    text_of,
+)
+from support.sources import (
+    TOGETHER as SOURCES,
+)
+from support.sources import parsed as parsed_text
+from support.sources import walked as walked_text
 
 LAYERS = {
     "shioenv": (
@@ -42,18 +54,15 @@ INTERFACES = ROOT / "docs" / "reference" / "interfaces.md"
 DOORS = frozenset({"shioenv", "shioenv.__main__"})
 """Modules that may import from any layer."""
 
-pytestmark = pytest.mark.xdist_group("layers")
-"""One process reads all files, once."""
+pytestmark = SOURCES
 
 
-@cache
 def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return parsed_text(text_of(path))
 
 
-@cache
 def walked(path: Path) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(parsed(path)))
+    return walked_text(text_of(path))
 
 
 def nodes(path: Path) -> Iterator[ast.AST]:
@@ -218,7 +227,12 @@ def test_package_files_hold_a_docstring_only() -> None:
 
 HOMES = {
     "tomllib": ["shioenv.files"],
-    "gymnasium": ["shioenv.registration", "shioenv.env", "shioenv_agents.tasks"],
+    "gymnasium": [
+        "shioenv.registration",
+        "shioenv.env",
+        "shioenv_agents.tasks",
+        "shioenv_agents.fronts",
+    ],
     "typer": [f"{name}.cli" for name in PACKAGES],
     "rich": ["shioenv.cli", "shioenv_eval.cli"],
     "rapidfuzz": ["shioenv.behavior"],
@@ -232,8 +246,8 @@ HOMES = {
     "bashkit": ["shioenv_eval.predictors"],
     "openai": ["shioenv.endpoint"],
     "sb3_contrib": ["shioenv_paper."],
-    "stable_baselines3": ["shioenv.env"],
-    "torch": ["shioenv.env", "shioenv_model.sequence", "shioenv_model.training"],
+    "stable_baselines3": ["shioenv_agents.fronts"],
+    "torch": ["shioenv_agents.fronts", "shioenv_model.sequence", "shioenv_model.training"],
     "transformers": ["shioenv_model.sequence", "shioenv_model.training"],
     "harbor": ["shioenv_agents.fronts"],
     "mcp": ["shioenv_agents.mcp"],

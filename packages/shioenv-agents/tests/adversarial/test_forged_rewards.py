@@ -11,7 +11,6 @@ from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.inputs import Session
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.entered import Command, close
-from shioenv.live.terminal import for_rows
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text_score import read_arguments
 from shioenv.system.store import System
@@ -19,6 +18,7 @@ from shioenv_agents.tasks.attacks import ATTACKS, HARM, Attack, forgeries
 from shioenv_agents.tasks.episode import Episode
 from shioenv_agents.tasks.make import make_task
 from shioenv_agents.tasks.task import Task
+from shioenv_agents.tasks.terminal import for_rows
 
 pytestmark = pytest.mark.xdist_group("forged")
 

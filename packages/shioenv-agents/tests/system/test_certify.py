@@ -18,7 +18,6 @@ from shioenv.cli.main import app
 from shioenv.domain.inputs import Session
 from shioenv.errors import StartDirectoryError, TaskError
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.live.terminal import Terminal
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text_score import read_arguments
 from shioenv_agents.tasks import certify
@@ -36,6 +35,7 @@ from shioenv_agents.tasks.certify import (
 from shioenv_agents.tasks.goal_check import Judge, Verdict
 from shioenv_agents.tasks.make import make_task
 from shioenv_agents.tasks.task import Task, read_tasks, write_tasks
+from shioenv_agents.tasks.terminal import Terminal
 from support.nightly import NIGHTLY, by_day
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]

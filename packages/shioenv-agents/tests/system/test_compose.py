@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.cli.main import app
 from shioenv.domain.context import pointer
-from shioenv.live.terminal import Terminal
 from shioenv.seeding import generator
 from shioenv_agents.tasks.certificate import JudgeCertificate
 from shioenv_agents.tasks.certify import certificate_of
@@ -21,6 +20,7 @@ from shioenv_agents.tasks.goal_check import Judge
 from shioenv_agents.tasks.prompt import FACTS, describe_goal
 from shioenv_agents.tasks.task import Goal, GoalKind, Task, read_tasks, write_tasks
 from shioenv_agents.tasks.task_composition import UNDOING, of_lines, repair_of
+from shioenv_agents.tasks.terminal import Terminal
 from shioenv_agents.tasks.variants import lines_of
 from support.known_tasks import known_tasks
 

@@ -16,13 +16,13 @@ from shioenv.domain.inputs import Session
 from shioenv.errors import SandboxError, ShellEndedError, TerminalError
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.entered import Command, Running
-from shioenv.live.terminal import Terminal
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text_score import read_arguments
 from shioenv_agents.tasks.episode import Episode
 from shioenv_agents.tasks.goal_check import Judge
 from shioenv_agents.tasks.make import make_task
 from shioenv_agents.tasks.task import Task
+from shioenv_agents.tasks.terminal import Terminal
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
 

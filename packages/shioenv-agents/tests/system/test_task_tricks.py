@@ -13,7 +13,6 @@ from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.behavior.typed_rows import Row, RowKind, request_of
 from shioenv.domain.inputs import Session
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.live.terminal import Terminal
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text_score import read_arguments
 from shioenv.sandbox.base import Limits, ShellMode
@@ -23,6 +22,7 @@ from shioenv_agents.tasks.episode import Episode
 from shioenv_agents.tasks.goal_check import REASON
 from shioenv_agents.tasks.make import make_task
 from shioenv_agents.tasks.task import Task
+from shioenv_agents.tasks.terminal import Terminal
 from support.nightly import by_day
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]

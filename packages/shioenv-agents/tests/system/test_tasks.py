@@ -20,7 +20,6 @@ from shioenv.domain.inputs import Session
 from shioenv.errors import InputError, TerminalError, UsageError
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.resident import ResidentShell
-from shioenv.live.terminal import Terminal, contents
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text_score import read_arguments
 from shioenv.sandbox.base import Limits
@@ -28,9 +27,10 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv.system.store import System
 from shioenv_agents.tasks.certify import proof_faults
 from shioenv_agents.tasks.goal_check import Judge, Verdict
-from shioenv_agents.tasks.make import make_task, unsuited
+from shioenv_agents.tasks.make import contents, make_task, unsuited
 from shioenv_agents.tasks.prompt import rephrased
 from shioenv_agents.tasks.task import GoalKind, Task, read_tasks, write_tasks
+from shioenv_agents.tasks.terminal import Terminal
 from support.chat_endpoint import Endpoint
 
 pytestmark = [

@@ -10,9 +10,8 @@ import pytest
 from shioenv.behavior.observe import SandboxRunner
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.changes import composed
-from shioenv_model.memory.world import World
+from shioenv_model.memory.world import World, world_called
 from shioenv_model.rules.unreachable_hosts import outside
-from shioenv_model.worlds import world_called
 
 SAID = r"""
 wget http://example.com/

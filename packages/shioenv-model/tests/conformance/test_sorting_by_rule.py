@@ -9,9 +9,8 @@ import pytest
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv_model.composition.call import Call
-from shioenv_model.memory.world import World
+from shioenv_model.memory.world import World, world_called
 from shioenv_model.rules.programs import printed
-from shioenv_model.worlds import world_called
 
 FILES = (
     "data/numbers.txt", "data/inventory.tsv", "data/data.csv", "data/duplicates.txt", "/etc/passwd",

@@ -16,7 +16,7 @@ from shioenv_model.memory.forms import Forms
 from shioenv_model.memory.interpret import Interpreter
 from shioenv_model.memory.memory import stored_behavior, taken
 from shioenv_model.memory.rewrite import Kept, Taken
-from shioenv_model.worlds import world_called
+from shioenv_model.memory.world import world_called
 from support.seen import Seen
 
 pytestmark = pytest.mark.xdist_group("interpretations")

@@ -24,8 +24,8 @@ from shioenv.errors import Abstained, DatasetStorageError, ModelError, Predictor
 from shioenv.system.store import System
 from shioenv_model.files import pack
 from shioenv_model.memory.facts import Tree
+from shioenv_model.memory.world import world_called
 from shioenv_model.predictors.memory import Remembering, memory, plain_memory
-from shioenv_model.worlds import world_called
 from support.nightly import NIGHTLY
 
 pytestmark = pytest.mark.xdist_group("memory")  # one dataset and one model for all

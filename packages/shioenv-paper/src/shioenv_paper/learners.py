@@ -96,7 +96,7 @@ def run_learners(
     command of each episode. Errors: those of `experiment`; MissingExtraError without the extra
     `rl`.
     """
-    require_libraries("this experiment", "rl", "sb3_contrib", "torch")
+    require_libraries("this experiment", "rl", "sb3_contrib", "torch", "shioenv_agents")
     from shioenv_paper import experiment_charts
 
     played: list[PolicyRun] = []
@@ -215,7 +215,7 @@ def train_policy(
     """
     from sb3_contrib import MaskablePPO
 
-    from shioenv.env.stable_baselines import DeferredRewards, StableVecEnv, TokenEmbedding
+    from shioenv_agents.fronts.stable_baselines import DeferredRewards, StableVecEnv, TokenEmbedding
 
     env = StableVecEnv(vector)
     try:

@@ -7,14 +7,12 @@ import shlex
 
 import pytest
 
-import shioenv
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.behavior.typed_rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import StartDirectoryError
 from shioenv.live.resident import ResidentShell
-from shioenv.live.terminal import Terminal
-from shioenv.sandbox.base import Limits, Request, ShellMode
+from shioenv.sandbox.base import Request, ShellMode
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
 
@@ -83,21 +81,6 @@ def test_no_record_is_of_a_directory_that_cannot_be_entered(
 ) -> None:
     with pytest.raises(StartDirectoryError):
         observer.run("pwd", observer.state(cwd))
-
-
-@pytest.mark.parametrize("limits", [Limits(), Limits(without_shell_state=True)])
-def test_rows_begin_as_inputs_do(system: System, limits: Limits) -> None:
-    asks = 'echo "$_ ${OLDPWD-unset} $PWD"; pwd -P'
-    with shioenv.open_sandbox(system, limits) as machine:
-        for cwd, own in (("/home/ubuntu/data", "/home/ubuntu/data"), ("/var/run", "/run")):
-            terminal = Terminal(machine, cwd)
-            assert terminal.run(asks).output == f"bash unset {cwd}\n{own}\n".encode()
-            terminal.run("mkdir /tmp/other; cd /tmp/other; cd() { echo mine; }")
-            beside = terminal.beside("echo ${OLDPWD-unset} $PWD; pwd -P; cd -")
-            assert beside.output.startswith(f"unset {cwd}\n{own}\n".encode())
-            assert beside.output.endswith(b"line 1: cd: OLDPWD not set\n")
-            assert terminal.beside("-x").output.endswith(b"line 1: -x: command not found\n")
-            terminal.repeated()
 
 
 DATA = "/home/ubuntu/data"
@@ -188,23 +171,3 @@ def test_rows_beside_start_in_a_directory_that_is_gone(
             assert done(observer.type(typed, DATA)) == truth, text
     rows = [Row(RowKind.AGAIN, GONE), Row(RowKind.TYPED, "ls /proc/self/fd | wc -w")]
     assert observer.type(rows, DATA).output == b"4\n"
-
-
-def test_a_terminal_whose_directory_is_gone_can_be_judged(system: System) -> None:
-    with shioenv.open_sandbox(system) as machine:
-        terminal = Terminal(machine, DATA)
-        terminal.run(f"{GONE}; sleep 300 &")
-        asked = terminal.beside(
-            "{ test -e x; echo $?; ls /home/ubuntu | grep -c data; pgrep sleep; } 2>&-"
-        )
-        assert asked.output.splitlines()[-2:] == [b"1", b"0"]
-        terminal.repeated()
-
-
-def test_a_shell_without_code_of_ours_says_that_the_directory_is_gone(system: System) -> None:
-    with shioenv.open_sandbox(system, Limits(without_shell_state=True)) as machine:
-        terminal = Terminal(machine, DATA)
-        terminal.run(GONE)
-        behavior = terminal.beside("echo ran")
-    assert behavior.output.endswith(f"cd: {DATA}: No such file or directory\n".encode())
-    assert behavior.exit_code == 1

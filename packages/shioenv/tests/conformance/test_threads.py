@@ -17,7 +17,6 @@ from shioenv.domain.runner import ScriptedRunner
 from shioenv.errors import SandboxError, ShellEndedError
 from shioenv.live.model_shell import ModelShell, RepeatedShell
 from shioenv.live.resident import ResidentShell, open_shell
-from shioenv.live.terminal import Terminal
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
@@ -227,17 +226,6 @@ def test_a_shell_is_lent_at_no_running_shells_cost(system: System) -> None:
             assert fourth.run("echo here").output == b"here\n"
             assert not any(call.done() for call in running)
             runner.close()
-
-
-def test_more_terminals_than_shells_type_in_threads(runner: SandboxRunner) -> None:
-    def typed(number: int) -> list[bytes]:
-        terminal = Terminal(runner, HOME)
-        rows = [f"n={number}", *["echo $n"] * 4]
-        return [terminal.run(row).output for row in rows]
-
-    with ThreadPoolExecutor(THREADS) as threads:
-        for number, outputs in enumerate(threads.map(typed, range(THREADS))):
-            assert outputs == [b"", *[b"%d\n" % number] * 4]
 
 
 def test_threads_share_shells_without_a_machine(runner: SandboxRunner) -> None:

@@ -40,12 +40,12 @@ from shioenv.domain.behavior import Behavior
 from shioenv.errors import InputError, ShioenvError
 from shioenv.live.entered import OUTPUT, Command
 from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished
-from shioenv.live.terminal import Terminal
 from shioenv.sandbox.base import LARGEST, Entered, Limits
 from shioenv.system.store import find_system
 from shioenv_agents.tasks.episode import MAX_TURNS, shown
 from shioenv_agents.tasks.goal_check import Judge, Verdict, refuse_other
 from shioenv_agents.tasks.task import Task, decode, encode, read_tasks
+from shioenv_agents.tasks.terminal import Terminal
 
 NOT_EXECUTABLE = 126
 """A shell's exit code for a program without permission to run."""

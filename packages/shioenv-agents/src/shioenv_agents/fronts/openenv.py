@@ -28,11 +28,11 @@ from openenv.core.env_server import (
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.errors import EpisodeError, ShioenvError, TaskError
-from shioenv.live.terminal import for_rows
 from shioenv.sandbox.base import Limits, refuse_limit
 from shioenv.seeding import generator
 from shioenv_agents.tasks.episode import MAX_TURNS, Episode
 from shioenv_agents.tasks.task import Task, read_tasks
+from shioenv_agents.tasks.terminal import for_rows
 from shioenv_serve.serving import Application, Message, Receive, Send
 
 IDLE_SECONDS: Final = 1800.0

@@ -19,10 +19,10 @@ from typing import Any
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.errors import EpisodeError, TaskError, used_environment
-from shioenv.live.terminal import for_rows
 from shioenv.sandbox.base import Limits
 from shioenv_agents.tasks.episode import MAX_TURNS, Episode
 from shioenv_agents.tasks.task import Task
+from shioenv_agents.tasks.terminal import for_rows
 
 OVER = "[the task is over: the line was not run]"
 

@@ -11,10 +11,11 @@ from verifiers.v1.harnesses.null import NullHarnessConfig
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import UsageError
-from shioenv.live.machine_thread import Seat, runner_seat
+from shioenv.live.machine_thread import Seat
 from shioenv_agents.tasks.episode import MAX_TURNS, Episode, instructions
 from shioenv_agents.tasks.goal_check import Verdict
 from shioenv_agents.tasks.task import Task, decode, encode, read_tasks
+from shioenv_agents.tasks.terminal import runner_seat
 
 FORM = "Reply with only the line, between <line> and </line>."
 

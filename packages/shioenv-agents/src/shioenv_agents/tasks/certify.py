@@ -34,7 +34,6 @@ from shioenv.files.durable import (
     storage_errors,
 )
 from shioenv.files.journal import Journal
-from shioenv.live.terminal import Terminal, for_rows
 from shioenv.protocols import CHANNEL
 from shioenv.system.store import System, find_system
 from shioenv_agents.protocols import JUDGE
@@ -44,6 +43,7 @@ from shioenv_agents.tasks.determined import leaks, lines_of, unstated_facts
 from shioenv_agents.tasks.goal_check import Judge, Verdict, refuse_other
 from shioenv_agents.tasks.make import Report, on_machines, reworded, sandbox_of
 from shioenv_agents.tasks.task import Task, bare, read_tasks, write_tasks
+from shioenv_agents.tasks.terminal import Terminal, for_rows
 from shioenv_agents.tasks.variants import ALTERNATIVES, candidates, near_misses, neighbours, reaches
 
 ATTACKED: Final = 50

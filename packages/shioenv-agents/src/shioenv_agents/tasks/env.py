@@ -20,11 +20,11 @@ from shioenv.errors import (
     did_you_mean,
     used_environment,
 )
-from shioenv.live.terminal import for_rows
 from shioenv.sandbox.base import Limits
 from shioenv.text import short_repr
 from shioenv_agents.tasks.episode import MAX_TURNS, SHOWN, Episode, instructions
 from shioenv_agents.tasks.task import Task, read_tasks
+from shioenv_agents.tasks.terminal import for_rows
 
 MAX_LINE: Final = 4096
 """Maximum characters of an action."""

@@ -9,9 +9,9 @@ from typing import Final
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import EpisodeError, InputError
-from shioenv.live.terminal import Terminal
 from shioenv_agents.tasks.goal_check import Judge, Verdict
 from shioenv_agents.tasks.task import Task
+from shioenv_agents.tasks.terminal import Terminal
 
 MAX_TURNS: Final = 20
 """Maximum lines that an agent may type."""

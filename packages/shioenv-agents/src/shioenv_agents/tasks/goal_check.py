@@ -23,9 +23,9 @@ from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.runner import Pristine
 from shioenv.errors import PatchError, TaskError
-from shioenv.live.terminal import Terminal
 from shioenv.system.store import System
 from shioenv_agents.tasks.task import Task
+from shioenv_agents.tasks.terminal import Terminal
 
 DATES: Final = ("year", "month", "day", "time")
 """The attributes that hold a file's modification time."""

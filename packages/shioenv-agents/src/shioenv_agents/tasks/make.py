@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +16,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from shioenv.bash.words import plain_words
+from shioenv.bash.words import plain_words, quoted
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import NOTHING
 from shioenv.domain.context import Context, keys, pointer
@@ -28,12 +29,11 @@ from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.files.unfinished import Parts, plan_digest
-from shioenv.live.terminal import Terminal, contents, for_rows
 from shioenv.protocols import EXECUTION
 from shioenv.recording.execution_cache import sources_digest
 from shioenv.recording.session import ROW_END
 from shioenv.recording.text_score import read_arguments
-from shioenv.sandbox.base import Limits
+from shioenv.sandbox.base import LONGEST_INPUT, Limits
 from shioenv.system.store import find_system
 from shioenv_agents.tasks.goal_check import (
     DATES,
@@ -61,6 +61,7 @@ from shioenv_agents.tasks.prompt import (
     shows_output,
 )
 from shioenv_agents.tasks.task import Goal, Task
+from shioenv_agents.tasks.terminal import Terminal, for_rows
 
 _SOURCES = ("shioenv.bash", "shioenv.live", "shioenv_agents.tasks")
 """Packages whose code affects which tasks are made, besides those of the executor."""
@@ -398,6 +399,43 @@ def prompt_of(
         state=lines,
         asked=output,
     )
+
+
+def contents(terminal: Terminal, names: Iterable[str]) -> Mapping[str, bytes]:
+    """Return contents of regular files after all rows, by name in `fs`, without unreadable files.
+
+    A separate shell prints them as base64, which represents any byte. Files whose names do not fit
+    into one row are left out too.
+    """
+    wanted = list(names)
+    if not wanted:
+        return {}
+    paths = [name_bytes(name).decode("utf-8", "surrogateescape") for name in wanted]
+    fits = [number for number, path in enumerate(paths) if _is_text(path)]
+    row = "exec 2> /dev/null"
+    for fit in fits:
+        asked = f"{row}\necho {fit} $(/usr/bin/base64 -w0 < {quoted(paths[fit])})"
+        if len(asked.encode()) > LONGEST_INPUT // 2:
+            break
+        row = asked
+    told = terminal.fork().beside(row).output
+    found = {}
+    for line in told.decode("ascii", "replace").splitlines():
+        number, _, text = line.partition(" ")
+        if number.isdecimal() and int(number) < len(wanted):
+            try:
+                found[wanted[int(number)]] = b64decode(text, validate=True)
+            except ValueError:
+                continue
+    return found
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def reworded(task: Task, machine: SandboxRunner) -> Task:

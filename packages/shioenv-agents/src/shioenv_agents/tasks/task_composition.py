@@ -23,7 +23,6 @@ from shioenv.errors import TaskError
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.live.terminal import Terminal
 from shioenv.recording.text_score import read_arguments
 from shioenv.seeding import generator
 from shioenv.system.store import find_system
@@ -44,6 +43,7 @@ from shioenv_agents.tasks.make import (
 )
 from shioenv_agents.tasks.prompt import LONGEST, SEVERAL, UNDONE, gives_away
 from shioenv_agents.tasks.task import Fact, GoalKind, Task
+from shioenv_agents.tasks.terminal import Terminal
 from shioenv_agents.tasks.variants import changing, octal
 
 LINES: Final = (2, 3, 4)

@@ -14,7 +14,6 @@ import pytest
 from msgspec.structs import replace
 
 from shioenv.errors import ActionError, EnvironmentOptionError, EpisodeError, TaskError
-from shioenv.live.terminal import Terminal
 from shioenv.recording.text_score import read_arguments
 from shioenv_agents.tasks import agents, certify, make, task_composition
 from shioenv_agents.tasks import env as task_env
@@ -37,6 +36,7 @@ from shioenv_agents.tasks.make import make_task, make_tasks, proved_with_part, r
 from shioenv_agents.tasks.prompt import in_file
 from shioenv_agents.tasks.task import Goal, GoalKind, Task, read_tasks, write_tasks
 from shioenv_agents.tasks.task_composition import composed_tasks, of_lines, repair_of
+from shioenv_agents.tasks.terminal import Terminal
 from support.scripted_tasks import (
     MACHINE,
     STOOD,

@@ -142,7 +142,7 @@ def _emulator(name: str, system: str | None) -> Runner:
 def _asked(card: Mapping[str, Any], name: str) -> World | None:
     """Return the world of the requested system; None for the model's own system."""
     from shioenv.system.store import find_system
-    from shioenv_model.worlds import world_of_system
+    from shioenv_model.memory.world import world_of_system
 
     system = find_system(name)
     return world_of_system(card, system.name, system.declaration.start_directory)

@@ -14,8 +14,7 @@ from shioenv.domain.context import MONTHS, FileEntry
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.expand import Expander
-from shioenv_model.bash.expressions import found_groups
-from shioenv_model.bash.patterns import matches
+from shioenv_model.bash.patterns import found_groups, matches
 from shioenv_model.composition.variables import Value, Variables, element, item_of, resolved
 
 

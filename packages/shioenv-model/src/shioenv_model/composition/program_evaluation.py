@@ -48,8 +48,7 @@ from shioenv_model.composition.frames import (
     Streams,
 )
 from shioenv_model.composition.scoping import UNKNOWN
-from shioenv_model.composition.simple import SimpleCommands
-from shioenv_model.composition.tracing import trace
+from shioenv_model.composition.simple import SimpleCommands, trace
 
 _LISTING = (("ps",), ("pstree",), ("top",))
 """Programs that list concurrent processes."""

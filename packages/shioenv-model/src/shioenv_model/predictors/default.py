@@ -17,9 +17,9 @@ from shioenv.system.store import find_system
 from shioenv_model.composition.command_replay import write_commands
 from shioenv_model.files import DEFAULT, card_of, load_model
 from shioenv_model.memory.sources import NAMES
+from shioenv_model.memory.world import world_of_system
 from shioenv_model.model import Model
 from shioenv_model.sequence.seq2seq import answer_in_one_thread
-from shioenv_model.worlds import world_of_system
 
 STAGES = "bashkit"
 """The emulator that can answer commands that read a pipe."""

@@ -22,10 +22,9 @@ from shioenv_model.files import is_sealed, keep_private, located, opened, read_c
 from shioenv_model.memory.index import FORMS, holds_index
 from shioenv_model.memory.memory import Memory, recorded_behavior
 from shioenv_model.memory.rank import command_difference
-from shioenv_model.memory.world import World
+from shioenv_model.memory.world import World, world_of_system
 from shioenv_model.training.material import datasets_in
 from shioenv_model.training.memory_training import train_memory
-from shioenv_model.worlds import world_of_system
 
 QUESTIONS = 2000
 """Number of records used to calibrate the memory of a dataset, which is made on first use."""

@@ -16,10 +16,10 @@ from shioenv.system.store import find_system
 from shioenv_model.composition.composed_inputs import Composition
 from shioenv_model.files import card_of, load_seq2seq, located, opened
 from shioenv_model.memory.memory import Memory
+from shioenv_model.memory.world import world_called
 from shioenv_model.sequence.seq2seq import Seq2seq, answer_in_one_thread
 from shioenv_model.training.preparing import start_instant
 from shioenv_model.training.token_examples import Seen
-from shioenv_model.worlds import world_called
 
 
 class Seq2seqPredictor:

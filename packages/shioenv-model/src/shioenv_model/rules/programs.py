@@ -20,7 +20,7 @@ from shioenv.domain.readable import mode_of
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import evaluate
-from shioenv_model.bash.expressions import translated
+from shioenv_model.bash.patterns import translated
 from shioenv_model.bash.work import spend
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.opening import NULL

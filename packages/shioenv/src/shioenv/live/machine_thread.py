@@ -7,11 +7,9 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import IO, Any, Generic, Protocol, TypeVar
 
-from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.errors import SandboxError
 from shioenv.live.entered import OUTPUT, Command, Finished, Running, close, group_of
-from shioenv.live.terminal import for_rows
-from shioenv.sandbox.base import Entered, Limits
+from shioenv.sandbox.base import Entered
 
 Answer = TypeVar("Answer")
 
@@ -93,14 +91,6 @@ class Seat(Generic[Machine]):
         if self._machine is None:
             self._machine = self._opened()
         return action(self._machine)
-
-
-def runner_seat(system: str | None = None, limits: Limits | None = None) -> Seat[SandboxRunner]:
-    """Return a seat for a sandbox in which rows are typed.
-
-    Errors: if `open_sandbox` fails, every use raises its error.
-    """
-    return Seat(lambda: open_sandbox(system, for_rows(limits)))
 
 
 class Enterable(Closable, Protocol):

@@ -11,7 +11,6 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,7 +30,7 @@ from shioenv.live.entered import (
     send_first,
     start,
 )
-from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished, runner_seat, started
+from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished, started
 from shioenv.sandbox.base import LONGEST_INPUT, Entered, Execution, Limits
 from support.scripted_machine import ScriptedMachine
 from support.waiting import next_turn
@@ -289,27 +288,6 @@ def test_a_close_interrupts_the_call_that_goes_on() -> None:
 
     asyncio.run(use())
     assert machine.closed == 1
-
-
-def test_a_seat_of_a_runner_opens_it_with_the_limits_of_rows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    opened: list[Any] = []
-    runner = SimpleNamespace(close=lambda: None)
-
-    def open_sandbox(*given: Any) -> Any:
-        opened.append(given)
-        return runner
-
-    monkeypatch.setattr("shioenv.live.machine_thread.open_sandbox", open_sandbox)
-
-    async def use() -> None:
-        seat: Any = runner_seat("one", Limits(cpu_seconds=1))
-        assert await seat.do(lambda one: one is runner)
-        await seat.close()
-
-    asyncio.run(use())
-    assert (opened[0][0], opened[0][1].cpu_seconds) == ("one", 100)
 
 
 class Sandboxed:

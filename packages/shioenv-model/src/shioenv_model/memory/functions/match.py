@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import accumulate, compress
 from operator import not_
 
-from shioenv_model.bash.expressions import translated
+from shioenv_model.bash.patterns import translated
 from shioenv_model.bash.work import spend
 from shioenv_model.memory.functions.space import (
     Flags,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from shioenv_model.bash.expressions import translated
+from shioenv_model.bash.patterns import translated
 from shioenv_model.bash.work import spend
 from shioenv_model.memory.functions.space import ESCAPES
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from shioenv_model.bash.expressions import translated
+from shioenv_model.bash.patterns import translated
 from shioenv_model.memory.functions.match import search_steps
 from shioenv_model.memory.functions.substitute import check_choice
 

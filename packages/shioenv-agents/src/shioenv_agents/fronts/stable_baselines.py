@@ -31,7 +31,7 @@ EMBEDDED = 32
 """Length of the embedding of one production or nonterminal (our choice)."""
 
 
-class StableVecEnv(VecEnv):  # type: ignore[misc]
+class StableVecEnv(VecEnv):
     """A `GrammarVectorEnv` with the interface of Stable-Baselines3.
 
     With a vector that has `defer`, training needs the callback `DeferredRewards`. The info of a
@@ -151,7 +151,7 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
         return [self.vector.envs[number] for number in self._get_indices(indices)]
 
 
-class DeferredRewards(BaseCallback):  # type: ignore[misc]
+class DeferredRewards(BaseCallback):
     """Writes the rewards of a rollout's episodes into its buffer, once all of them are scored.
 
     For on-policy algorithms (PPO, A2C, MaskablePPO) on a vector with `defer`. The algorithm's
@@ -180,7 +180,7 @@ class DeferredRewards(BaseCallback):  # type: ignore[misc]
         self._going_on = self._told(ended)
 
 
-class TokenEmbedding(BaseFeaturesExtractor):  # type: ignore[misc]
+class TokenEmbedding(BaseFeaturesExtractor):
     """Embeds a `ProductionHistory` for a network: the embeddings of its numbers, concatenated."""
 
     def __init__(self, observation_space: gymnasium.spaces.Box, embedded: int = EMBEDDED) -> None:

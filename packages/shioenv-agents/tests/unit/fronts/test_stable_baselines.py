@@ -20,7 +20,7 @@ needed_module("sb3_contrib")
 
 from sb3_contrib import MaskablePPO
 
-from shioenv.env.stable_baselines import DeferredRewards, StableVecEnv, TokenEmbedding
+from shioenv_agents.fronts.stable_baselines import DeferredRewards, StableVecEnv, TokenEmbedding
 
 
 def make(**options: Any) -> StableVecEnv:

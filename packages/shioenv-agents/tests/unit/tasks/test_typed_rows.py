@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import posixpath
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +19,9 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import InputError, ShellEndedError, TerminalError, UsageError
 from shioenv.live.entered import Command, close
-from shioenv.live.terminal import ROWS, Terminal, contents, for_rows
 from shioenv.sandbox.base import LARGEST, Limits
+from shioenv_agents.tasks.make import contents
+from shioenv_agents.tasks.terminal import ROWS, Terminal, for_rows, runner_seat
 from support.scripted_machine import ScriptedLines, ScriptedMachine
 
 KINDS = pytest.mark.parametrize("keeps_shells", [True, False], ids=["stays", "repeated"])
@@ -333,3 +336,24 @@ def test_contents_are_read_beside_the_rows(monkeypatch: pytest.MonkeyPatch) -> N
     long = posixpath.join(*["x" * 200] * 400)
     contents(typed, [long, "short"])
     assert rows[1] == "exec 2> /dev/null"
+
+
+def test_a_seat_of_a_runner_opens_it_with_the_limits_of_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[Any] = []
+    runner = SimpleNamespace(close=lambda: None)
+
+    def open_sandbox(*given: Any) -> Any:
+        opened.append(given)
+        return runner
+
+    monkeypatch.setattr("shioenv_agents.tasks.terminal.open_sandbox", open_sandbox)
+
+    async def use() -> None:
+        seat: Any = runner_seat("one", Limits(cpu_seconds=1))
+        assert await seat.do(lambda one: one is runner)
+        await seat.close()
+
+    asyncio.run(use())
+    assert (opened[0][0], opened[0][1].cpu_seconds) == ("one", 100)

@@ -21,26 +21,24 @@ from __future__ import annotations
 import os
 import posixpath
 import time
-from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final, Protocol
 
-from shioenv.bash.words import quoted
 from shioenv.behavior.line_behaviors import Lines
-from shioenv.behavior.observe import LENT_SECONDS
+from shioenv.behavior.observe import LENT_SECONDS, SandboxRunner, open_sandbox
 from shioenv.behavior.typed_rows import Row, RowKind
-from shioenv.behavior.unrecorded import PROBE, SECONDS, unrecorded
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
-from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import Pristine, State
 from shioenv.errors import SandboxError, ShellEndedError, TerminalError, UsageError
 from shioenv.live.entered import START_SECONDS, Command, close, end_group, start
-from shioenv.sandbox.base import LARGEST, LONGEST_INPUT, Entered, Limits, Request
+from shioenv.live.machine_thread import Seat
+from shioenv.sandbox.base import LARGEST, Entered, Limits, Request
 from shioenv.system.store import System
+from shioenv_agents.tasks.unrecorded import PROBE, SECONDS, unrecorded
 
 ROWS: Final = 100
 """All rows of a terminal together may use this many times the processor time of one row."""
@@ -65,6 +63,14 @@ def for_rows(limits: Limits | None) -> Limits:
     limits = limits or Limits()
     seconds = min(limits.cpu_seconds * ROWS, LARGEST["cpu_seconds"])
     return replace(limits, cpu_seconds=seconds)
+
+
+def runner_seat(system: str | None = None, limits: Limits | None = None) -> Seat[SandboxRunner]:
+    """Return a seat for a sandbox in which rows are typed.
+
+    Errors: every use raises those of `open_sandbox`.
+    """
+    return Seat(lambda: open_sandbox(system, for_rows(limits)))
 
 
 class LookedAtMachine(Pristine, Protocol):
@@ -551,40 +557,3 @@ def _not_ended(error: SandboxError) -> TerminalError:
         f"the shell could not be ended: {error.message}",
         hint="an earlier row prevents it: call undo to remove rows",
     )
-
-
-def contents(terminal: Terminal, names: Iterable[str]) -> Mapping[str, bytes]:
-    """Return contents of regular files after all rows, by name in `fs`, without unreadable files.
-
-    A separate shell prints them as base64, which represents any byte. Files whose names do not fit
-    into one row are left out too.
-    """
-    wanted = list(names)
-    if not wanted:
-        return {}
-    paths = [name_bytes(name).decode("utf-8", "surrogateescape") for name in wanted]
-    fits = [number for number, path in enumerate(paths) if _is_text(path)]
-    row = "exec 2> /dev/null"
-    for fit in fits:
-        asked = f"{row}\necho {fit} $(/usr/bin/base64 -w0 < {quoted(paths[fit])})"
-        if len(asked.encode()) > LONGEST_INPUT // 2:
-            break
-        row = asked
-    told = terminal.fork().beside(row).output
-    found = {}
-    for line in told.decode("ascii", "replace").splitlines():
-        number, _, text = line.partition(" ")
-        if number.isdecimal() and int(number) < len(wanted):
-            try:
-                found[wanted[int(number)]] = b64decode(text, validate=True)
-            except ValueError:
-                continue
-    return found
-
-
-def _is_text(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
