@@ -54,15 +54,15 @@ _HEAD = """\
 
 Made by `make scoreboard` from the first {cases:,} cases of
 [`shioenv conform`](../how-to/conform.md#cases) with seed {seed}, all {commands} commands and
-`--level files`. A case is right if its output, exit code and changed files are the machine's. A
-case that differs in several classes is counted in each. All rows are compared with `debian-12`
-(`{digest}`), except *uutils, Debian 13*. That row is compared with a Debian 13 that has the same
-packages, and its cases were sampled on that system.
+`--level files`. A case (an input) is right if its output, exit code and changed files are the
+machine's. A case is *steady* if all its runs on the machine agree; only steady cases are judged.
+All rows are compared with `debian-12` (`{digest}`), except *uutils, Debian 13*. That row is
+compared with a Debian 13 that has the same packages, and its cases were sampled on that system.
 
-The cases cover all options equally often, unlike the inputs that people type:
-[Evaluation of predictors](evaluation.md) covers those. Busybox, toybox and uutils replace only the
-GNU programs that they implement; Bash and all other programs are Debian's in their rows. The
-emulators get the system's files, but no processes or network devices that `ps` or `ip` could list.
+The cases cover all options equally often, unlike the inputs that people type, on which
+[Evaluation of predictors](evaluation.md) reports. Busybox, toybox and uutils replace only the GNU
+programs that they implement; Bash and all other programs are Debian's in their rows. The emulators
+get the system's files, but no processes or network devices that `ps` or `ip` could list.
 """
 
 
@@ -128,8 +128,9 @@ def _parts(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) 
     classes = tuple(next(iter(rows.values()))["differ"])
     yield Table(
         "By class of difference",
-        "`answer`: no answer, a late one, or an invalid one. The last column is the number of "
-        "minimal findings.",
+        "A case that differs in several classes is counted in each. `answer`: no answer, a late "
+        "one, or an invalid one. The last column counts [findings](../how-to/conform.md#findings): "
+        "cases with the same minimal difference count once.",
         ("", "version", "steady cases", "right", *classes, "findings"),
         [
             (
@@ -146,8 +147,8 @@ def _parts(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) 
     commands = sorted({command for row in rows.values() for command in row["commands"]})
     yield Table(
         "By command",
-        "Right cases of all steady cases. [The results](conformance.json) have the counts by class "
-        "and command.",
+        "Each cell has the numbers of right and of steady cases. [The results](conformance.json) "
+        "have the counts by class and command.",
         ("command", *rows),
         [(f"`{one}`", *(_of_command(row["commands"], one) for row in rows.values()))
          for one in commands],
@@ -171,11 +172,12 @@ def _parts(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) 
 _LOOKED = f"""\
 ## Review of the most frequent findings
 
-Each table has the {COMMONEST} most frequent findings of a row; among equal counts, the earliest
-cases come first. We reviewed the cause of each. `theirs`: the implementation does not behave like
-Debian. `ours`: the cause is our machine, or the way in which we run the implementation. `neither`:
-the behavior is unspecified, or the emulator had no access to the information. A star: the printed
-script was run on a plain Debian root and reproduced the difference.
+Each table lists the {COMMONEST} most frequent findings of one implementation; findings with equal
+counts are ordered by their first case. We reviewed the cause of each. `theirs`: the implementation
+does not behave like Debian. `ours`: the cause is our machine, or the way in which we run the
+implementation. `neither`: the behavior is unspecified, or the emulator had no access to the
+information. A star: the finding's script (`findings/NNNN.sh`) reproduced the difference in a plain
+Debian root file system.
 """
 
 

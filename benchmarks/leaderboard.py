@@ -41,10 +41,11 @@ OURS = "the ShIOEnv developers"
 _HEAD = """\
 # Leaderboard
 
-Predictors judged by the [frozen answers](../reference/frozen-answers.md), all inputs of each
+Predictors judged by the [frozen answers](../reference/frozen-answers.md), on all inputs of each
 suite. The columns are the [metrics](../design/evaluation.md#metrics) of `judge.py`. EM, masked,
-+exit, patch and ΔJS are at the level behind the name. *Answers* are files in `benchmarks/answers`,
-from which a test computes the row again. Rows without them are as they were reported.
++exit, patch and ΔJS are computed at the patch level in parentheses after the name. *Answers* are
+files in `benchmarks/answers`, from which a test computes the row again. Rows without such a file
+show the reported figures.
 
 To add a row, judge your file of answers and propose the change:
 
@@ -107,7 +108,7 @@ def _tables(found: list[dict[str, Any]]) -> Iterator[str]:
         ]
         if those:
             digests = sorted({one["system_digest"][:12] for one in those})
-            note = f"Of the system `{'`, `'.join(digests)}`."
+            note = f"The suite belongs to the system `{'`, `'.join(digests)}`."
             headings = ("predictor", *judge.COLUMNS.values(), "answers", "by")
             yield Table(suite, note, headings, lines).markdown
 

@@ -51,7 +51,7 @@ def test_it_says_what_setup_installs(extra: str) -> None:
     wanted = libraries(EXTRAS[extra])
     missing = wanted - DEVELOPMENT
     said = ROWS[extra].partition(":")[0]
-    assert said == ("there" if not missing else "missing" if missing == wanted else "in part")
+    assert said == ("installed" if not missing else "missing" if missing == wanted else "in part")
 
 
 @pytest.mark.parametrize("package", [name for name in PACKAGES if name != "shioenv"])
