@@ -45,8 +45,8 @@ def test_files_that_pages_name_are_there(page: Path) -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_files_of_a_packages_table_are_there(package: str) -> None:
     text = (DISTRIBUTIONS[package] / "README.md").read_text(encoding="utf-8")
-    assert f"| you want | look in `src/{package}/` |" in text
-    rows = re.findall(r"^\| (?!you want).*? \| (.*) \|$", text, re.MULTILINE)
+    assert f"| topic | look in `src/{package}/` |" in text
+    rows = re.findall(r"^\| (?!topic).*? \| (.*) \|$", text, re.MULTILINE)
     names = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
     assert names
     assert [name for name in names if not (PACKAGES[package] / name).exists()] == []
