@@ -6,8 +6,9 @@ import pytest
 
 from support.dialect import comments, docstrings, prose, rate, share_of_clauses
 from support.paths import ROOT
-from support.sources import FILES, PACKAGES, package_of
+from support.sources import FILES, PACKAGES, TOGETHER, package_of, text_of
 
+pytestmark = TOGETHER
 MOST_WORDS = 12
 """Words of the dialect per 10,000 words of a package's docstrings and comments."""
 
@@ -27,7 +28,7 @@ PAGES = [
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_docstrings_and_comments_are_plain(package: str) -> None:
-    sources = [path.read_text(encoding="utf-8") for path in FILES if package_of(path) == package]
+    sources = [text_of(path) for path in FILES if package_of(path) == package]
     texts = [text for source in sources for each in (docstrings, comments) for text in each(source)]
     assert rate(texts) <= MOST_WORDS
     clauses = share_of_clauses(text for source in sources for text in docstrings(source))

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from support.sentences import too_long
-from support.sources import FILES, relative
+from support.sources import FILES, TOGETHER, relative, text_of, walked
+
+pytestmark = TOGETHER
 
 
 def docstrings(source: str) -> Iterator[tuple[str, int]]:
     """Every docstring of a module, with its margin; of classes, functions and attributes too."""
-    for node in ast.walk(ast.parse(source)):
+    for node in walked(source):
         body = getattr(node, "body", ())
         for statement in body if isinstance(body, list) else ():
             if (
@@ -63,6 +65,6 @@ def test_sentences_of_docstrings_are_short(folder: str) -> None:
         path.name: sentences
         for path in FILES
         if relative(path).rpartition("/")[0] == folder
-        if (sentences := long_ones(path.read_text(encoding="utf-8")))
+        if (sentences := long_ones(text_of(path)))
     }
     assert found == {}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import tomllib
 from functools import cache
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 from support.paths import ROOT
@@ -23,6 +25,28 @@ FILES: tuple[Path, ...] = tuple(
     file for package in PACKAGES.values() for file in sorted(package.rglob("*.py"))
 )
 """Every module, as a file."""
+
+
+@cache
+def text_of(path: Path) -> str:
+    """Return a file's text."""
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def parsed(source: str) -> ast.Module:
+    """Return a source's tree. The tests that read all sources share one process: `TOGETHER`."""
+    return ast.parse(source)
+
+
+@cache
+def walked(source: str) -> tuple[ast.AST, ...]:
+    """Return all nodes of a source's tree."""
+    return tuple(ast.walk(parsed(source)))
+
+
+TOGETHER = pytest.mark.xdist_group("sources")
+"""Marks tests that read all sources: one process parses them, once."""
 
 
 @cache

@@ -12,8 +12,9 @@ import pytest
 
 from shioenv.bash.builtins import BUILTINS
 from shioenv.grammar.library import shipped_headers
-from support.sources import FILES, relative
+from support.sources import FILES, TOGETHER, relative, text_of, walked
 
+pytestmark = TOGETHER
 ALLOWED = (
     "shioenv/grammar/",
     "shioenv/bash/builtins.py",
@@ -37,7 +38,7 @@ def lists(source: str) -> Iterator[tuple[int, list[str]]]:
     """Return the lines of a module that list several commands, with the commands. A list is a set,
     list, tuple, or the keys of a dictionary, mostly of commands' names, or one text of such names.
     """
-    for node in ast.walk(ast.parse(source)):
+    for node in walked(source):
         if not isinstance(node, ast.expr):
             continue
         texts: list[str] = []
@@ -59,8 +60,7 @@ def test_no_module_lists_commands() -> None:
     found = {
         relative(path): listed
         for path in FILES
-        if not relative(path).startswith(ALLOWED)
-        and (listed := [*lists(path.read_text(encoding="utf-8"))])
+        if not relative(path).startswith(ALLOWED) and (listed := [*lists(text_of(path))])
     }
     assert not found
 

@@ -12,7 +12,19 @@ from pathlib import Path
 import pytest
 
 from support.paths import ROOT
-from support.sources import FILES, PACKAGES, dependencies, module_name, package_of
+from support.sources import (
+    FILES,
+    PACKAGES,
+    dependencies,
+    module_name,
+    package_of,
+    text_of,
+)
+from support.sources import (
+    TOGETHER as SOURCES,
+)
+from support.sources import parsed as parsed_text
+from support.sources import walked as walked_text
 
 LAYERS = {
     "shioenv": (
@@ -42,18 +54,15 @@ INTERFACES = ROOT / "docs" / "reference" / "interfaces.md"
 DOORS = frozenset({"shioenv", "shioenv.__main__"})
 """Modules that may import from any layer."""
 
-pytestmark = pytest.mark.xdist_group("layers")
-"""One process reads all files, once."""
+pytestmark = SOURCES
 
 
-@cache
 def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return parsed_text(text_of(path))
 
 
-@cache
 def walked(path: Path) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(parsed(path)))
+    return walked_text(text_of(path))
 
 
 def nodes(path: Path) -> Iterator[ast.AST]:

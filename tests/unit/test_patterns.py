@@ -8,8 +8,9 @@ import re
 import pytest
 
 from shioenv.behavior.shell_state import _ALIAS, _ARRAY, _DECLARATION
-from support.sources import FILES, relative
+from support.sources import FILES, TOGETHER, relative, text_of, walked
 
+pytestmark = TOGETHER
 POSSESSIVE = re.compile(r"\)(?:[*+?]|\{[\d,]+\})\+")
 NO_PATTERN = " \t|)*+?"
 """A text of the grammar's notation."""
@@ -22,7 +23,7 @@ def test_no_group_is_possessive() -> None:
     found = [
         (relative(path), node.value)
         for path in FILES
-        for node in ast.walk(ast.parse(path.read_text(), str(path)))
+        for node in walked(text_of(path))
         if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
         if POSSESSIVE.search(
             node.value if isinstance(node.value, str) else node.value.decode("latin-1")

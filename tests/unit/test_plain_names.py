@@ -7,8 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.sources import FILES, package_of, relative
+from support.sources import FILES, TOGETHER, package_of, parsed, relative, text_of, walked
 
+pytestmark = TOGETHER
 FILES_IN_SEVERAL = 24
 """Maximum number of file names that are in several packages."""
 FUNCTIONS_IN_SEVERAL = 80
@@ -40,7 +41,7 @@ def test_few_file_names_are_in_several_packages() -> None:
 def test_few_function_names_are_in_several_modules() -> None:
     homes: dict[str, set[str]] = defaultdict(set)
     for path in modules():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(text_of(path)).body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_":
                 homes[node.name].add(relative(path))
     assert len(several(homes)) <= FUNCTIONS_IN_SEVERAL, several(homes)
@@ -55,7 +56,7 @@ def test_no_class_of_the_core_has_an_unclear_name() -> None:
         node.name
         for path in modules()
         if package_of(path) == "shioenv"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in walked(text_of(path))
         if isinstance(node, ast.ClassDef)
     }
     assert names & UNCLEAR_CLASSES == set()
