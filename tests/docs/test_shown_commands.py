@@ -14,7 +14,7 @@ import typer
 
 from shioenv.cli.main import app
 from support.cli_reference import commands
-from support.sources import FILES
+from support.sources import FILES, TOGETHER, text_of, walked
 from transcripts import ROOT, fences
 
 PAGES = sorted(
@@ -211,9 +211,8 @@ def test_commands_of_the_help_are_taken() -> None:
 
 def texts_of(source: str) -> Iterator[tuple[int, str]]:
     """The texts of a module, docstrings included; `{}` replaces formatted values."""
-    tree = ast.parse(source)
     inside: set[int] = set()
-    for node in ast.walk(tree):
+    for node in walked(source):
         if isinstance(node, ast.JoinedStr):
             inside |= {id(part) for part in node.values}
             pieces = [
@@ -248,10 +247,11 @@ def begun(text: str) -> Iterator[list[str]]:
         yield [*taken, *(word for word in words if word in valued or word.startswith("--"))]
 
 
+@TOGETHER
 def test_commands_of_messages_are_taken() -> None:
     found, seen = [], 0
     for source in SOURCES:
-        for number, text in texts_of(source.read_text(encoding="utf-8")):
+        for number, text in texts_of(text_of(source)):
             for words in begun(text):
                 seen += 1
                 words = words[: words.index("--")] if "--" in words else words

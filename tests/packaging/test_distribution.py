@@ -312,18 +312,41 @@ COMMANDS = [
 ]
 
 
+ASKED = """
+import contextlib, io, json, sys
+from shioenv.cli.main import main
+answers = {}
+for command in sys.argv[1:]:
+    sys.argv = ["shioenv", *command.split("."), "--help"]
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = main()
+        except SystemExit as ended:
+            status = ended.code
+    answers[command] = status, out.getvalue(), err.getvalue()
+print(json.dumps(answers))
+"""
+"""Calls many commands in one process: a start takes a fifth of a second."""
+
+
+@pytest.fixture(scope="module")
+def answers_of_the_core(installed: Path) -> dict[str, tuple[int, str, str]]:
+    """Status, output and errors of each guest's commands, where only the core is installed."""
+    names = [command for _, command in COMMANDS]
+    said = run(installed / "python", "-c", ASKED, *names, cwd=installed)
+    return {name: tuple(answer) for name, answer in json.loads(said).items()}
+
+
 @pytest.mark.parametrize(("package", "command"), COMMANDS)
 def test_the_core_alone_says_which_package_a_command_needs(
-    package: str, command: str, installed: Path, tmp_path: Path
+    package: str, command: str, answers_of_the_core: dict[str, tuple[int, str, str]]
 ) -> None:
-    done = subprocess.run(
-        [installed / "shioenv", *command.split("."), "--help"], cwd=tmp_path,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    (line,) = done.stderr.splitlines()
+    status, output, errors = answers_of_the_core[command]
+    (line,) = errors.splitlines()
     assert f"needs {package}, which is not installed: " in line
     assert f"'shioenv[{package.removeprefix('shioenv-')}]'" in line
-    assert (done.returncode, done.stdout) == (3, "")
+    assert (status, output) == (3, "")
 
 
 LOADED = """
