@@ -96,9 +96,6 @@ def compare(
 
     for number, row in enumerate(session):
         counts["rows"] += 1
-        if not number:
-            machines[0].row(number)
-            continue  # recorded without a history
         for text in inputs(session, number, rng, forks=given.forks):
             result, found = difference(runner, row, text, live(number, text), how)
             counts[result] += 1

@@ -14,10 +14,13 @@ from typing import Any, Protocol, TypeAlias
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Executing, Order, State
-from shioenv.recording.volatility import disagree
+from shioenv.recording.volatility import disagree, races
 
 Pass: TypeAlias = list[Behavior | None]
 """The behavior of each row of a session; None for a row that has to be repeated."""
+
+_PLAIN: tuple[bool, Order] = (False, "as it comes")
+_EAGER: tuple[bool, Order] = (False, "eager")
 
 UNKNOWN = "a resident shell did not run it"
 """Why a row is repeated if its machine gives no reason."""
@@ -60,9 +63,10 @@ class RowMachine(Protocol):
 class SessionPasses:
     """An executing runner that answers one session's inputs from machines, and runs all others.
 
-    The n-th run of a row is taken from the n-th pass with the same channels and the same order. The
-    first row of a shell has no history, so it is run like every single input. If an earlier row did
-    something else in the second pass, the later rows are volatile.
+    The n-th run of a row is taken from the n-th pass with the same channels and the same order. One
+    pass with one pipe and one with two are enough, unless a row of the latter wrote to both pipes
+    or behaved differently. Then a further pass runs the rows up to the last such row. If an earlier
+    row did something else in another pass, the later rows are volatile.
 
     With `forks` one machine stays open. It runs every input but the second run of each row.
     """
@@ -110,10 +114,12 @@ class SessionPasses:
     ) -> Behavior:
         """See `Executing.execute`."""
         number = len(state.history) if state else 0
-        known = number > 0 and state is not None and state.history == self._rows[:number]
-        if known and self._forks and how.keys() <= {"wall_seconds"}:
+        known = state is not None and state.history == self._rows[:number]
+        if known and self._forks and number and how.keys() <= {"wall_seconds"}:
             behavior = self._forked(number, shell_input, separate=separate, order=order, **how)
-        elif known and not how and self._rows[number : number + 1] == (shell_input,):
+        elif (
+            known and not (how or self._forks) and self._rows[number : number + 1] == (shell_input,)
+        ):
             behavior = self._passed(number, separate, order)
         else:
             known, behavior = False, None
@@ -189,49 +195,59 @@ class SessionPasses:
 
     def _passed(self, number: int, separate: bool, order: Order) -> Behavior | None:
         """Return the behavior of a row's next run in passes; None if it has to be repeated."""
+        if not self._passes:
+            self._begin()
         key = separate, order
         passes = self._passes.setdefault(key, [])
-        if not passes and key != (False, "as it comes") and self._first(number) is None:
-            return None
         count = self._asked[(number, *key)]
         self._asked[(number, *key)] += 1
-        if key == (False, "as it comes") and not passes:
-            passes += _compared([self._pass(separate, order)[0] for _ in range(2)])
+        if self._passes[_PLAIN][0][number] is None:
+            return None
         while len(passes) <= count:
-            passes.append(self._pass(separate, order)[0])
+            passes.append(self._pass(*key)[0])
+        if number >= len(passes[count]):
+            passes[count] = self._pass(*key)[0]
         return passes[count][number]
 
-    def _first(self, number: int) -> Behavior | None:
-        """Return the behavior of a row in the first pass of all."""
-        passes = self._passes.get((False, "as it comes"))
-        return passes[0][number] if passes else None
+    def _begin(self) -> None:
+        """Run the first passes.
 
-    def _pass(self, separate: bool, order: Order) -> tuple[Pass, list[Behavior]]:
-        """Run all rows, and return their behaviors, and those as lines of a resident shell."""
+        Rows that one of them lacks are left out of all. Rows after one that did something else in
+        the second pass are volatile.
+        """
+        first, split = self._pass(*_PLAIN)[0], self._pass(True, "as it comes")[0]
+        steady, unsure = True, 0
+        for number, (one, other) in enumerate(zip(first, split, strict=True)):
+            if one is None or other is None:
+                first[number] = split[number] = None
+                continue
+            if not steady:
+                first[number], split[number] = (
+                    replace(each, volatile=True) for each in (one, other)
+                )
+            steady = steady and not disagree(one, other)
+            if (other.stdout and other.stderr) or disagree(one, other, ordered=True):
+                unsure = number + 1
+        self._passes = {_PLAIN: [first], (True, "as it comes"): [split]}
+        if unsure and races("\n".join(self._rows)):
+            self._passes[_EAGER] = [self._pass(*_EAGER)[0]]
+            self._passes[_PLAIN] += self._passes[_EAGER]
+        elif unsure:
+            self._passes[_PLAIN].append(self._pass(*_PLAIN, rows=unsure)[0])
+
+    def _pass(
+        self, separate: bool, order: Order, *, rows: int | None = None
+    ) -> tuple[Pass, list[Behavior]]:
+        """Run all rows, or the first ones.
+
+        Return their behaviors, and those of the lines of the resident shell.
+        """
         machine = self._open(self._rows, separate=separate, order=order)
         try:
-            rows = [machine.row(number) for number in range(len(self._rows))]
+            ran = [machine.row(number) for number in range(rows or len(self._rows))]
             for number, why in machine.why.items():
-                if number < len(rows) and rows[number] is None:
+                if number < len(ran) and ran[number] is None:
                     self.repeated.setdefault(number, why)
-            return rows, machine.passed
+            return ran, machine.passed
         finally:
             machine.close()
-
-
-def _compared(passes: list[Pass]) -> list[Pass]:
-    """Return two passes, with rows that only one of them has left out of both.
-
-    The rows after one that did something else in the second pass are volatile in both.
-    """
-    steady = True
-    kept: list[Pass] = [[] for _ in passes]
-    for first, other in zip(*passes, strict=True):
-        if first is None or other is None:
-            for each in kept:
-                each.append(None)
-            continue
-        for each, behavior in zip(kept, (first, other), strict=True):
-            each.append(behavior if steady else replace(behavior, volatile=True))
-        steady = steady and not disagree(first, other, ordered=True)
-    return kept
