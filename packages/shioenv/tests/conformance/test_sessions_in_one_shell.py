@@ -131,7 +131,6 @@ def test_inputs_in_copies_of_a_shell_do_what_repetition_gives(
         ("exec > /dev/null", "other descriptors are open"),
         ("renice 5 $$ > /dev/null", "attributes of its process were changed"),
         ("echo other > /proc/$$/comm", "attributes of its process were changed"),
-        ("ln README.md second", "its files cannot be kept"),
         ("mkdir gone; cd gone; rmdir ../gone", "its files cannot be kept"),
         ("hostname other", "the machine was changed"),
         ("mount -t tmpfs none /mnt", "the machine was changed"),
@@ -228,10 +227,29 @@ def test_copies_after_one_that_used_the_network_have_a_new_one(
     machine.close()
 
 
-def test_hard_links_of_one_session_do_not_forbid_copies_in_the_next(
-    observer: SandboxRunner,
-) -> None:
-    for row, copied in (("ln README.md second", False), ("true", True)):
-        machine = observer.open_session((row, "true"), HOME)
-        assert (machine.run(1, "true") is not None) == copied
-        machine.close()
+LAYERS = (
+    "ln README.md second; ln second documents/third; echo more >> README.md",
+    "mkdir -p a/b/c; mkfifo a/p; ln -s nowhere a/l; cp README.md a/b; ln a/b/README.md a/c; mv a z",
+    "mv data moved; rm -r documents; mkdir documents; touch documents/new; chmod 700 .",
+    "truncate -s 5M sparse; printf end >> sparse; chmod 4711 sparse; chown 1:2 .profile; chmod 1777 /",
+    "touch {1..40}; rm {3..30}; touch -d 2001-01-01 1; mv README.md /opt/r; rm -rf /srv; > .bashrc",
+    "head -c 6000000 /dev/zero > big; touch small",
+)
+LOOKS = (
+    "ls -laRU . /opt /srv", "ls -laU; ls -laU z a /; find . -type f -size -1k",
+    "cat second README.md a/c; ls -lU *", "echo in >> second; cat README.md", "mv second last; mv z y",
+    "rm -rf *; ls -la", "echo over > sparse; mkdir moved/new z/b/d; ls -l z moved", "du -s . /opt",
+    "touch README.md; mv small moved; ln 1 one; ln z/b/README.md z/more",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("row", LAYERS)
+def test_files_of_a_copy_are_those_that_the_rows_left(observer: SandboxRunner, row: str) -> None:
+    rows = (row, "touch later; echo more >> README.md", "true")
+    machine = observer.open_session(rows, HOME)
+    for number in (1, 2, 1):
+        state = State(cwd=HOME, history=rows[:number])
+        for text in LOOKS:
+            live, theirs = machine.run(number, text), observer.execute(text, state)
+            assert live == theirs, (number, text)
+    machine.close()

@@ -36,7 +36,7 @@ _SHOWS_FILE_NUMBERS: Final = re.compile(
     r"\b(?:stat|df|lsof|findmnt|\w*ino)\b|inode|mountinfo|%i|-ls\b|-inum|-printf"
     r"|\b(?:ls|dir|vdir)\b[^|;&]*\s-\w*i"
 )
-"""Words of inputs that may show numbers of files or of their file system: frozen layers change
+"""Words of inputs that may show numbers of files or of their file system: copies of layers change
 them."""
 
 _SEEDS: Final = re.compile("RANDOM")
@@ -84,7 +84,7 @@ class SessionMachine:
         """Why there is no node before a row, or no behavior of it."""
         self._ended: str | None = None
         self._nodes: dict[int, int] = {}
-        self._frozen: set[int] = set()
+        self._renumbered: set[int] = set()
         self._at = 0  # the row before which the shell waits; -1: it does not wait
         self._printed, self._seconds, self._spent = 0, 0.0, 0.0
 
@@ -114,7 +114,7 @@ class SessionMachine:
         history = self._rows[:number]
         if (node := self._node(number)) is None:
             return None
-        if number in self._frozen and _SHOWS_FILE_NUMBERS.search(text):
+        if number in self._renumbered and _SHOWS_FILE_NUMBERS.search(text):
             self._no(number, SHOWS_NUMBERS)
             return None
         if _length([*history, text]) > LONGEST_INPUT:
@@ -158,8 +158,9 @@ class SessionMachine:
             self._no(number, marked.why)
             return None
         self._nodes[number] = marked.node
-        if marked.frozen or number - 1 in self._frozen or self._frozen:
-            self._frozen.add(number)
+        newest = self._lines.newest
+        if marked.frozen or self._renumbered or (newest is not None and newest.changes):
+            self._renumbered.add(number)  # new files of a copy have other numbers
         if not marked.stays:
             self._at = -1
         return marked.node
