@@ -245,17 +245,15 @@ class SandboxRunner(Uncopied):
         cwd: str,
         *,
         separate: bool = False,
-        order: Order = "as it comes",
+        **how: Any,
     ) -> SessionMachine:
         """Start a machine that runs a session's rows, and inputs in the states that they left.
 
-        `separate` and `order` are those of `execute`, for the rows. The caller closes the machine.
+        `separate` and `how` are those of `SessionMachine`. The caller closes the machine.
         Errors: those of `start_shell`.
         """
         lines = self.start_shell(cwd, idle_seconds=LENT_SECONDS, separate=separate)
-        return SessionMachine(
-            lines, rows, self.limits, separate=separate, order=order, note=self._note
-        )
+        return SessionMachine(lines, rows, self.limits, separate=separate, note=self._note, **how)
 
     def _note(self, seconds: float, waited: bool) -> None:
         """Count a run of a session's machine among this thread's runs."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Executing, Order, State
@@ -26,68 +27,12 @@ UNKNOWN = "a resident shell did not run it"
 """Why a row is repeated if its machine gives no reason."""
 
 
-class RowMachine(Protocol):
-    """A session's machine: `shioenv.behavior.sessions.SessionMachine`."""
+class _Wrapping:
+    """An executing runner around another one, which is the caller's."""
 
-    @property
-    def passed(self) -> list[Behavior]:
-        """The behavior of each row that ran as a line of the resident shell."""
-        ...
-
-    @property
-    def why(self) -> dict[int, str]:
-        """Why a row, or an input in its place, has to be repeated."""
-        ...
-
-    def row(self, number: int) -> Behavior | None:
-        """Return the behavior of a row, None if it has to be repeated."""
-        ...
-
-    def run(
-        self,
-        number: int,
-        text: str,
-        *,
-        separate: bool = False,
-        order: Order = "as it comes",
-        wall_seconds: float | None = None,
-    ) -> Behavior | None:
-        """Run an input in place of a row, None if it has to be repeated."""
-        ...
-
-    def close(self) -> None:
-        """End the machine."""
-        ...
-
-
-class SessionPasses:
-    """An executing runner that answers one session's inputs from machines, and runs all others.
-
-    The n-th run of a row is taken from the n-th pass with the same channels and the same order. One
-    pass with one pipe and one with two are enough, unless a row of the latter wrote to both pipes
-    or behaved differently. Then a further pass runs the rows up to the last such row. If an earlier
-    row did something else in another pass, the later rows are volatile.
-
-    With `forks` one machine stays open. It runs every input but the second run of each row.
-    """
-
-    def __init__(
-        self,
-        runner: Executing,
-        rows: Sequence[str],
-        open_session: Callable[..., RowMachine],
-        *,
-        forks: bool = False,
-    ) -> None:
-        """`open_session` starts a machine, with `separate` and `order` as for `execute`."""
-        self._runner, self._rows, self._open = runner, tuple(rows), open_session
-        self._passes: dict[tuple[bool, Order], list[Pass]] = {}
-        self._asked: Counter[tuple[int, bool, Order]] = Counter()
-        self._forks = forks
-        self._machine: RowMachine | None = None
-        self._second: tuple[Pass, list[Behavior]] | None = None
-        self.repeated: dict[int, str] = {}
-        """Why a run of a row was repeated, by the row's number from 0."""
+    _runner: Executing
+    _machine: Any = None
+    """The machine that stays open: a `SessionMachine`, perhaps of a lane."""
 
     @property
     def seconds(self) -> float:
@@ -102,6 +47,44 @@ class SessionPasses:
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """See `Runner.run`."""
         return self.execute(shell_input, state)
+
+    def execute(self, shell_input: str, state: State | None = None, **how: Any) -> Behavior:
+        """See `Executing.execute`."""
+        return self._runner.execute(shell_input, state, **how)
+
+    def close(self) -> None:
+        """End the machine that is open; the runner belongs to the caller."""
+        if self._machine is not None:
+            self._machine.close()
+
+
+class SessionPasses(_Wrapping):
+    """An executing runner that answers one session's inputs from machines, and runs all others.
+
+    The n-th run of a row is taken from the n-th pass with the same channels and the same order. One
+    pass with one pipe and one with two are enough, unless a row of the latter wrote to both pipes
+    or behaved differently. Then a further pass runs the rows up to the last such row. If an earlier
+    row did something else in another pass, the later rows are volatile.
+
+    With `forks` one machine stays open. It runs every input but the second run of each row.
+    """
+
+    def __init__(
+        self,
+        runner: Executing,
+        rows: Sequence[str],
+        open_session: Callable[..., Any],
+        *,
+        forks: bool = False,
+    ) -> None:
+        """`open_session` starts a machine, with `separate` and `order` as for `execute`."""
+        self._runner, self._rows, self._open = runner, tuple(rows), open_session
+        self._passes: dict[tuple[bool, Order], list[Pass]] = {}
+        self._asked: Counter[tuple[int, bool, Order]] = Counter()
+        self._forks = forks
+        self._second: tuple[Pass, list[Behavior]] | None = None
+        self.repeated: dict[int, str] = {}
+        """Why a run of a row was repeated, by the row's number from 0."""
 
     def execute(
         self,
@@ -137,11 +120,6 @@ class SessionPasses:
             how["order"] = order
         return self._runner.execute(shell_input, state, **how)
 
-    def close(self) -> None:
-        """End the machine that is open; the runner belongs to the caller."""
-        if self._machine is not None:
-            self._machine.close()
-
     def _forked(self, number: int, text: str, **how: Any) -> Behavior | None:
         """Run an input after rows, in a copy of the shell that ran them."""
         if self._machine is None:
@@ -164,7 +142,6 @@ class SessionPasses:
 
         None if one of them did not run these rows.
         """
-        assert self._machine is not None
         if self._second is None:
             self._second = self._pass(False, "as it comes")
         first, other = self._machine.passed[:number], self._second[1][:number]
@@ -251,3 +228,61 @@ class SessionPasses:
             return ran, machine.passed
         finally:
             machine.close()
+
+
+class JointRuns(_Wrapping):
+    """An executing runner that runs inputs made of the rows of one session, and all others.
+
+    Such an input begins with rows of the session and ends with a part of the next one. It runs in a
+    copy of the shell that ran these rows. Two machines run all rows. If they differ in a row, every
+    input with this row runs by itself.
+    """
+
+    def __init__(
+        self, runner: Executing, rows: Sequence[str], open_session: Callable[..., Any]
+    ) -> None:
+        """`open_session` starts a machine, with `joint` as for `SessionMachine`."""
+        self._runner, self._rows = runner, tuple(rows)
+        self._open = partial(open_session, self._rows, joint=True)
+        self._steady = 0  # so many first rows do the same in both machines
+        self._joined: list[list[Behavior]] = []
+        self._asked: Counter[int] = Counter()
+
+    def execute(self, shell_input: str, state: State | None = None, **how: Any) -> Behavior:
+        """See `Executing.execute`."""
+        if state is not None and not state.history and how.keys() <= {"wall_seconds"}:
+            number, rest = 0, shell_input
+            while number < len(self._rows) and rest.startswith(f"{self._rows[number]}\n"):
+                rest = rest[len(self._rows[number]) + 1 :]
+                number += 1
+            behavior = self._joint(number, rest, how) if number < len(self._rows) else None
+            if behavior is not None:
+                return behavior
+        return self._runner.execute(shell_input, state, **how)
+
+    def _joint(self, number: int, text: str, how: dict[str, Any]) -> Behavior | None:
+        """Run a text after the first rows; None if it has to run by itself."""
+        machine, last = self._machine or self._begin(), len(self._rows) - 1
+        if number > self._steady:
+            return None
+        if self._rows[number] == text and not how:
+            # the first run of all rows has to count its processes
+            place = self._asked[number]
+            self._asked[number] += 1
+            if place < 2 and number < len(self._joined[place]) and (place or number < last):
+                return self._joined[place][number]
+        return machine.run(number, text, joint=True, **how) if number else None
+
+    def _begin(self) -> Any:
+        """Run all rows in two machines, and return the first one, which stays open."""
+        machine = self._machine = self._open(nodes=True)
+        machine.row(len(self._rows) - 1)
+        other = self._open(nodes=False)
+        other.row(len(self._rows) - 1)
+        other.close()
+        self._joined = [machine.joined, other.joined]
+        for pair in zip(machine.passed, other.passed, strict=False):
+            if disagree(*pair, ordered=True):
+                break
+            self._steady += 1
+        return machine

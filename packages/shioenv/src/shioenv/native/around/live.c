@@ -28,6 +28,7 @@
 #include "notices.h"
 #include "processes.h"
 #include "runs.h"
+#include "sockets.h"
 #include "traces.h"
 #include "uptime.h"
 #include "usage.h"
@@ -357,7 +358,16 @@ static bool is_machine_changed(void)
            live.left & (REPLY_NETWORK | REPLY_IPC | REPLY_HOSTNAME | REPLY_INIT | REPLY_TRAFFIC | REPLY_MOUNTS | REPLY_SOCKETS);
 }
 
-/* Undo changes of the network. It was as at the start whenever a node was made. */
+/* Whether packets were sent, and nothing else was changed that no layer undoes. Copies get a new network, without traces of them. */
+static bool has_traffic_alone(void)
+{
+    unsigned noticed = live.noticed | live.meanwhile;
+    uint32_t others = REPLY_NETWORK | REPLY_IPC | REPLY_HOSTNAME | REPLY_INIT | REPLY_MOUNTS | REPLY_SOCKETS;
+    return live.left & REPLY_TRAFFIC && !(live.left & others) && !(noticed & (NOTICED_MOUNTS | NOTICED_SETTINGS)) && init_alive &&
+           sockets_stand();
+}
+
+/* Undo changes of the network. It was as at the start whenever a node was made, apart from traces of traffic. */
 static void restore_network(void)
 {
     enum { OF_NETWORK = REPLY_NETWORK | REPLY_TRAFFIC, NOTICED = NOTICED_SETTINGS | NOTICED_SOCKETS };
@@ -422,7 +432,7 @@ static int fill_node(struct node *node)
     if (live.waiting.shell < 0 || live.terminal >= 0 || !resident.call) return NODE_ENDED;
     if (n_nodes == MOST_NODES) return NODE_MEMORY;
     if (has_company()) return NODE_PROCESSES;
-    if (is_machine_changed()) return NODE_MACHINE;
+    if (is_machine_changed() && !has_traffic_alone()) return NODE_MACHINE;
     if (live.left & (REPLY_CHANGES_TRUNCATED | REPLY_SCAN) || config.plain || !has_room() || !copy_directory(node))
         return NODE_FILES;
     struct disk_state disk = disk_state();
@@ -471,6 +481,7 @@ void mark_shell(void)
         reply.status = (int32_t)n_nodes++;
     }
     if (live.waiting.shell >= 0) reply.flags |= REPLY_STAYS;
+    reply.flags |= live.left & REPLY_TRAFFIC;
     shared->dumped = 0;
     forget_changes();
     answer(&reply, live.channels, 0);
