@@ -26,7 +26,7 @@ from typing import Any
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.dataset.record_tasks import Recording, Wanted, in_sessions
-from shioenv.domain.inputs import Session
+from shioenv.domain.inputs import Input, Session
 from shioenv.domain.record import SCHEMA_VERSION
 from shioenv.env.scorer import SessionScorer
 from shioenv.execution.lanes import Lane
@@ -70,7 +70,9 @@ def play(way: str, rows: int, length: int, seed: int) -> None:
         return (Repeating if way.endswith("repeated") else SandboxRunner)(find_system())
 
     scorer = SessionScorer(None, budget=16, record=False, runner=opens)
-    stream = iter(sample(count=rows, seed=seed, session_length=length))
+    warm = Session("/", (Input.from_marked(["true"]), Input.from_marked(["ls", "-l"])))
+    scorer.score(warm, 0, session_id=0, sampler="gcs", horizon=12)
+    stream = iter(sample(count=rows, seed=seed, session_length=length) if rows else ())
     number = 0
     while samples := [*islice(stream, length)]:
         session = Session(samples[0].cwd, tuple(one.input for one in samples))

@@ -234,6 +234,7 @@ LAYERS = (
     "mv data moved; rm -r documents; mkdir documents; touch documents/new; chmod 700 .",
     "truncate -s 5M sparse; printf end >> sparse; chmod 4711 sparse; chown 1:2 .profile",
     "touch {1..40}; rm {3..30}; touch -d 2001-01-01 1; mv README.md /opt/r; rm -rf /srv; > .bashrc",
+    "link scripts/setuid_tool tool; chmod u+x scripts/setuid_tool; echo x > s; chmod 7755 s",
     "head -c 6000000 /dev/zero > big; touch small",
 )
 LOOKS = (

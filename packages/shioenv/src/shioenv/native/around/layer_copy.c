@@ -224,10 +224,11 @@ static void create(int stage, const struct parsed *each)
     struct stat status;
     CHECK(fstatat(stage, name, &status, AT_SYMLINK_NOFOLLOW), "look at a copied file");
     if (record->number && status.st_ino != record->number) { errno = ESTALE; die("number copied files"); }
-    CHECK(fchownat(stage, name, record->uid, record->gid, AT_SYMLINK_NOFOLLOW), "chown a copied file");
-    if (!S_ISLNK(record->mode)) CHECK(fchmodat(stage, name, record->mode & 07777, 0), "chmod a copied file");
     if (S_ISREG(record->mode)) write_content(fd, each);
     if (fd >= 0) set_attributes(fd, each->attributes, each->content);
+    CHECK(fchownat(stage, name, record->uid, record->gid, AT_SYMLINK_NOFOLLOW), "chown a copied file");
+    /* the last step, because writing and chown clear bits of the mode */
+    if (!S_ISLNK(record->mode)) CHECK(fchmodat(stage, name, record->mode & 07777, 0), "chmod a copied file");
     close_fd(&fd);
 }
 
