@@ -245,15 +245,18 @@ class SandboxRunner(Uncopied):
         cwd: str,
         *,
         separate: bool = False,
-        **how: Any,
+        order: Order = "as it comes",
+        joint: bool = False,
+        nodes: bool = False,
     ) -> SessionMachine:
         """Start a machine that runs a session's rows, and inputs in the states that they left.
 
-        `separate` and `how` are those of `SessionMachine`. The caller closes the machine.
-        Errors: those of `start_shell`.
+        `separate` and `order` are those of `execute`, for the rows. `joint` and `nodes` are those
+        of `SessionMachine`. The caller closes the machine. Errors: those of `start_shell`.
         """
         lines = self.start_shell(cwd, idle_seconds=LENT_SECONDS, separate=separate)
-        return SessionMachine(lines, rows, self.limits, separate=separate, note=self._note, **how)
+        how: dict[str, Any] = {"separate": separate, "order": order, "joint": joint, "nodes": nodes}
+        return SessionMachine(lines, rows, self.limits, note=self._note, **how)
 
     def _note(self, seconds: float, waited: bool) -> None:
         """Count a run of a session's machine among this thread's runs."""
