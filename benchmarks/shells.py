@@ -103,6 +103,9 @@ def of_forks(runner: SandboxRunner, forks: int) -> dict[str, float]:
                 seconds.append(time.perf_counter() - began)
                 fork.close()
             found[f"fork after 10 files changed by {name}, ms"] = median_ms(seconds)
+            mark = shell.mark()
+            seconds = [took(lambda: shell.rollback(mark)) for _ in range(forks)]  # noqa: B023
+            found[f"rollback after 10 files changed by {name}, ms"] = median_ms(seconds)
     with ExitStack() as stack:
         shell = stack.enter_context(ResidentShell(runner, start_of(runner)))
         shell.run(histories["one line"][0])

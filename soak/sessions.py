@@ -5,7 +5,8 @@
 Sessions of 2 to 8 rows are drawn as `shioenv generate --session-length` draws them. A resident
 shell runs all rows of a session. The oracle runs each row with its history on a pristine machine.
 A row differs if exit code, output, patch, digests or flags differ in three attempts, and three
-repetitions agree with each other. Rows that are volatile by these or by declaration do not count.
+repetitions and two in other orders agree with each other. Rows that are volatile by these or by
+declaration do not count.
 With --channels both have two output channels. With --forks the shell is copied before each row. A
 copy runs the row, and another one the row without one of its words, chosen at random.
 """
@@ -24,6 +25,7 @@ from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.behavior.sessions import SessionMachine
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
+from shioenv.recording.session import ORDERS
 from shioenv.recording.volatility import disagree
 from shioenv.synthesis.sample import sample
 from shioenv.synthesis.traces import Sample
@@ -63,7 +65,10 @@ def difference(
         again, other = live(), runner.execute(text, state, **how)
         if other.volatile or disagree(oracle, other, ordered=True) or again == other:
             return "unsteady", None
-    return ("unsteady", None) if oracle.volatile else ("different", (mine, oracle))
+    ordered = (runner.execute(text, state, order=order, **how) for order in ORDERS)
+    if oracle.volatile or any(disagree(oracle, other, ordered=True) for other in ordered):
+        return "unsteady", None
+    return "different", (mine, oracle)
 
 
 def inputs(session: list[Sample], number: int, rng: Random, *, forks: bool) -> Iterator[str]:
@@ -96,9 +101,6 @@ def compare(
 
     for number, row in enumerate(session):
         counts["rows"] += 1
-        if not number:
-            machines[0].row(number)
-            continue  # recorded without a history
         for text in inputs(session, number, rng, forks=given.forks):
             result, found = difference(runner, row, text, live(number, text), how)
             counts[result] += 1

@@ -366,6 +366,32 @@ def test_a_fork_goes_on_by_itself(shell: ResidentShell) -> None:
     assert shell.run("echo $x; cat ../f").output == b"1\none\n"
 
 
+def test_a_shell_returns_to_its_marks_without_running_lines_again(shell: ResidentShell) -> None:
+    shell.run("x=$(date +%N); echo $x > f; ln f g; mkdir -p d; cd d; (exit 3)")
+    first, mark = shell.run("echo $? $x $PWD; cat ../g; (exit 4)"), shell.mark()
+    state, patch = shell.state, shell.patch()
+    other = shell.run("echo $?; rm -r ../f ../d; x=7; sleep 60 & echo gone").output
+    assert other == b"4\ngone\n"
+    with pytest.raises(ForkError, match="other processes are running"):
+        shell.mark()
+    for attack in ("kill -9 $$", "exec 1>&-; cat() { :; }; chmod 0 ..", "ulimit -n 3; cd /"):
+        shell.rollback(mark)
+        assert (shell.state, shell.patch()) == (state, patch)
+        assert shell.run("echo $? $x $PWD; cat ../g; (exit 4)").output[1:] == first.output[1:]
+        shell.run(attack)
+    shell.rollback(mark)
+    shell.run("rm ../g; head -c 9000000 /dev/zero > ../large")
+    large = shell.mark()
+    assert shell.run("rm ../large; ls -A ..").output.count(b"large") == 0
+    shell.rollback(large)
+    assert shell.run("stat -c %s ../large; echo $x").output.startswith(b"9000000\n")
+
+
+def test_a_mark_of_another_shell_is_refused(shell: ResidentShell) -> None:
+    with shell.fork() as other, pytest.raises(ForkError, match="another shell"):
+        other.rollback(shell.mark())
+
+
 def test_a_fork_of_what_happens_once_is_refused(shell: ResidentShell) -> None:
     shell.run("head -c 8 /dev/urandom | od")
     with pytest.raises(ForkError, match="line 1"):

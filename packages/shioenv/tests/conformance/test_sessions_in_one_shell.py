@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,7 @@ from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.irreducibility.scoring import UNSCORED
-from shioenv.recording.passes import SessionPasses
+from shioenv.recording.passes import JointRuns, SessionPasses
 from shioenv.recording.session import SessionRecorder
 from shioenv.seeding import generator
 from shioenv.synthesis.sample import sample
@@ -131,7 +132,6 @@ def test_inputs_in_copies_of_a_shell_do_what_repetition_gives(
         ("exec > /dev/null", "other descriptors are open"),
         ("renice 5 $$ > /dev/null", "attributes of its process were changed"),
         ("echo other > /proc/$$/comm", "attributes of its process were changed"),
-        ("ln README.md second", "its files cannot be kept"),
         ("mkdir gone; cd gone; rmdir ../gone", "its files cannot be kept"),
         ("hostname other", "the machine was changed"),
         ("mount -t tmpfs none /mnt", "the machine was changed"),
@@ -228,10 +228,65 @@ def test_copies_after_one_that_used_the_network_have_a_new_one(
     machine.close()
 
 
-def test_hard_links_of_one_session_do_not_forbid_copies_in_the_next(
-    observer: SandboxRunner,
+LAYERS = (
+    "ln README.md second; ln second documents/third; echo more >> README.md",
+    "mkdir -p a/b/c; mkfifo a/p; ln -s nowhere a/l; cp README.md a/b; ln a/b/README.md a/c; mv a z",
+    "mv data moved; rm -r documents; mkdir documents; touch documents/new; chmod 700 .",
+    "truncate -s 5M sparse; printf end >> sparse; chmod 4711 sparse; chown 1:2 .profile",
+    "touch {1..40}; rm {3..30}; touch -d 2001-01-01 1; mv README.md /opt/r; rm -rf /srv; > .bashrc",
+    "link scripts/setuid_tool tool; chmod u+x scripts/setuid_tool; echo x > s; chmod 7755 s",
+    "head -c 6000000 /dev/zero > big; touch small",
+)
+LOOKS = (
+    "ls -laRU . /opt /srv", "ls -laU; ls -laU z a /; find . -type f -size -1k",
+    "cat second README.md a/c; ls -lU *", "echo in >> second; cat README.md",
+    "mv second last; mv z y",
+    "rm -rf *; ls -la", "echo over > sparse; mkdir moved/new z/b/d; ls -l z moved", "du -s . /opt",
+    "touch README.md; mv small moved; ln 1 one; ln z/b/README.md z/more",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("row", LAYERS)
+def test_files_of_a_copy_are_those_that_the_rows_left(observer: SandboxRunner, row: str) -> None:
+    rows = (row, "touch later; echo more >> README.md", "true")
+    machine = observer.open_session(rows, HOME)
+    for number in (1, 2, 1):
+        state = State(cwd=HOME, history=rows[:number])
+        for text in LOOKS:
+            live, theirs = machine.run(number, text), observer.execute(text, state)
+            assert live == theirs, (number, text)
+    machine.close()
+
+
+@pytest.mark.parametrize(
+    ("rows", "repeated"),
+    [
+        (("x=5; cd /tmp", "echo hi > made; ls", "wc -c made $x", "cat made; exit 3", "ls"), 2),
+        (("mkdir d", "mv d e; mv data moved; ln README.md e/l", "ls nowhere -a", "rm -r e"), 0),
+        (("ls() { echo forged; }; alias cat=no", "ls; rm .bashrc", "export A=b", "f() { ls; }"), 1),
+        (("x=5", "echo $((RANDOM % 1)) > r", "cat r", "echo $x"), 9),
+        (("sleep 5 &", "jobs", "hostname other", "ls -a"), 9),
+        (("wget -qO- http://10.20.30.1/notes.txt | wc -l", "ls -a", "ip -s link", "pwd"), 6),
+    ],
+)  # fmt: skip
+def test_joint_inputs_of_an_episode_do_what_repetition_gives(
+    observer: SandboxRunner, rows: tuple[str, ...], repeated: int
 ) -> None:
-    for row, copied in (("ln README.md second", False), ("true", True)):
-        machine = observer.open_session((row, "true"), HOME)
-        assert (machine.run(1, "true") is not None) == copied
-        machine.close()
+    runs = JointRuns(observer, rows, partial(observer.open_session, cwd=HOME))
+    alone: list[str] = []
+
+    def execute(text: str, _: State) -> Behavior:
+        alone.append(text)
+        return Behavior(0, b"")
+
+    runs._runner = SimpleNamespace(execute=execute)
+    for number in range(1, len(rows)):
+        above = "".join(f"{row}\n" for row in rows[:number])
+        words = rows[number].split()
+        for text in (*[rows[number]] * 3, words[0], " ".join(words[:-1]), " ".join(words[1:])):
+            live = runs.execute(above + text, State(cwd=HOME))
+            if not (alone and alone[-1] == above + text):
+                assert live == observer.execute(above + text, State(cwd=HOME)), above + text
+    runs.close()
+    assert len(alone) >= repeated
+    assert bool(alone) == bool(repeated)

@@ -138,10 +138,13 @@ def _moved(operations: list[Operation], old: _End, new: _End) -> Iterator[tuple[
     if not gone or not come:
         return
     moved = _moved_trees(gone, come, old, new)
-    sources = {mark: name for name in gone if name not in moved for mark in old.marks(name)}
+    sources: dict[tuple[str, object], list[str]] = {}  # a file may have several names
+    for name in gone:
+        for mark in old.marks(name):
+            sources.setdefault(mark, []).append(name)
     for target in sorted({*come} - {*moved.values()}):
-        found = {sources[mark] for mark in new.marks(target) if mark in sources} - moved.keys()
-        source = min(found, default=None)
+        found = {name for mark in new.marks(target) for name in sources.get(mark, ())}
+        source = min(found - moved.keys(), default=None)
         if source is not None and _is_same(old, source, new, target):
             moved[source] = target
     yield from moved.items()

@@ -8,7 +8,7 @@ import posixpath
 import signal
 import stat
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from threading import RLock, local
 from typing import Any, Self, TypeVar, cast
@@ -249,16 +249,17 @@ class SandboxRunner(Uncopied):
         *,
         separate: bool = False,
         order: Order = "as it comes",
+        joint: bool = False,
+        nodes: bool = False,
     ) -> SessionMachine:
         """Start a machine that runs a session's rows, and inputs in the states that they left.
 
-        `separate` and `order` are those of `execute`, for the rows. The caller closes the machine.
-        Errors: those of `start_shell`.
+        `separate` and `order` are those of `execute`, for the rows. `joint` and `nodes` are those
+        of `SessionMachine`. The caller closes the machine. Errors: those of `start_shell`.
         """
         lines = self.start_shell(cwd, idle_seconds=LENT_SECONDS, separate=separate)
-        return SessionMachine(
-            lines, rows, self.limits, separate=separate, order=order, note=self._note
-        )
+        how: dict[str, Any] = {"separate": separate, "order": order, "joint": joint, "nodes": nodes}
+        return SessionMachine(lines, rows, self.limits, note=self._note, **how)
 
     def _note(self, seconds: float, waited: bool) -> None:
         """Count a run of a session's machine among this thread's runs."""
@@ -418,13 +419,17 @@ class SandboxRunner(Uncopied):
         """
         if _is_unknown(whole):
             return whole
-        context = _touched(self.context(cwd).document, before, whole)
+
+        def path_of(name: str) -> str:
+            return posixpath.normpath(posixpath.join(cwd, os.fsdecode(name_bytes(name))))
 
         def pristine(name: str) -> str | None:
-            path = posixpath.join(cwd, os.fsdecode(name_bytes(name)))
-            content = self.read(posixpath.normpath(path))
+            content = self.read(path_of(name))
             return None if content is None else hashlib.sha256(content).hexdigest()
 
+        known = (self.system.index.get(path_of(name)) for name in _touched(before, whole))
+        files = {os.fsencode(entry.path): _file_stat(entry) for entry in known if entry}
+        context = self._recorder(cwd).context(self.system.profile, files).document
         patch, digests = difference(before, whole, context, pristine, of_moved=of_moved)
         channels: dict[str, Any] = {}
         steady = True
@@ -497,8 +502,8 @@ def _unknown(request: Request) -> Behavior:
     )
 
 
-def _touched(document: Mapping[str, Any], *behaviors: Behavior) -> Mapping[str, Any]:
-    """Return the document without the files that no behavior names: there are thousands of them."""
+def _touched(*behaviors: Behavior) -> set[str]:
+    """Return the names of the files of a context that behaviors name."""
     names = {
         name
         for behavior in behaviors
@@ -507,9 +512,7 @@ def _touched(document: Mapping[str, Any], *behaviors: Behavior) -> Mapping[str, 
         if isinstance(path, str) and path.startswith("/fs/")
         for name in keys(path)[1:2]
     }
-    names.update(name for behavior in behaviors for name in behavior.content_digests)
-    files = document["fs"]
-    return {**document, "fs": {name: files[name] for name in files if name in names}}
+    return names.union(*(behavior.content_digests for behavior in behaviors))
 
 
 def _is_unknown(behavior: Behavior) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -35,8 +36,19 @@ _SHOWS_FILE_NUMBERS: Final = re.compile(
     r"\b(?:stat|df|lsof|findmnt|\w*ino)\b|inode|mountinfo|%i|-ls\b|-inum|-printf"
     r"|\b(?:ls|dir|vdir)\b[^|;&]*\s-\w*i"
 )
-"""Words of inputs that may show inode numbers or numbers of file systems. Nodes change these
-numbers, because they freeze layers of the overlay."""
+"""Words of inputs that may show numbers of files or of their file system: copies of layers change
+them."""
+
+_SHOWS_TRAFFIC: Final = re.compile(
+    r"\b(?:ip|ifconfig|netstat|ss|arp|nstat|route|ethtool|tc|ping|tracepath|traceroute|nft)\b"
+    r"|\b(?:proc|sys)\b"
+)
+"""Words of inputs that may show traces of packets: a copy has a new network, without these."""
+
+_SHOWS_CLOCK: Final = re.compile(
+    r"\b(?:date|uptime|w|hwclock|now|systime|localtime|time)\b|SECONDS|EPOCH|%\("
+)
+"""Words of inputs that may show the time: a copy runs later than its row did."""
 
 _SEEDS: Final = re.compile("RANDOM")
 """Words of rows that draw random numbers: a copy of their shell would draw the same numbers
@@ -48,6 +60,8 @@ _SETTINGS: Final = frozenset(
 """Options with which a shell runs the lines of a script differently from single lines."""
 
 SHOWS_SHELL: Final = "it shows its shell"
+SHOWS_CLOCK: Final = "it shows the time"
+SHOWS_TRAFFIC: Final = "it shows the network, which an earlier row used"
 LEAVES_MORE: Final = "an earlier row left more than files and the shell's state"
 SHOWS_NUMBERS: Final = "it shows numbers of files"
 DRAWS: Final = "an earlier row used random numbers"
@@ -69,23 +83,31 @@ class SessionMachine:
         *,
         separate: bool = False,
         order: Order = "as it comes",
+        joint: bool = False,
+        nodes: bool = False,
         note: Callable[[float, bool], object] = lambda _seconds, _waited: None,
     ) -> None:
         """`lines` is a new shell. `separate` and `order` are those of `Lines.run`, for the rows.
 
+        With `joint` the joint behaviors of rows are kept (`joined`). With `nodes` inputs can run in
+        place of rows that ran already.
         `note` gets the seconds of each run, and whether it timed out while it slept.
         """
         self._lines, self._note = lines, note
         self._rows, self._limits = rows, limits
         self._separate, self._order = separate, order
+        self._joint, self._eager = joint, nodes
         self.passed: list[Behavior] = []
         """The behavior of each row that ran, as a line of the resident shell."""
+        self.joined: list[Behavior] = []
+        """The joint behavior of each row and those before, up to one that shows its shell."""
         self.why: dict[int, str] = {}
         """The reason why there is no node before a row, or no behavior of the row, by number."""
         self._ended: str | None = None
         self._nodes: dict[int, int] = {}
-        self._frozen: set[int] = set()
-        self._at = 0  # the row for which the shell waits; -1 if it does not wait
+        self._renumbered: set[int] = set()
+        self._trafficked: set[int] = set()
+        self._at = 0  # the row before which the shell waits; -1: it does not wait
         self._printed, self._seconds, self._spent = 0, 0.0, 0.0
 
     def close(self) -> None:
@@ -106,17 +128,26 @@ class SessionMachine:
         separate: bool = False,
         order: Order = "as it comes",
         wall_seconds: float | None = None,
+        joint: bool = False,
     ) -> Behavior | None:
         """Run an input in place of a row, as the last input of its shell.
 
-        None means that the history has to be repeated; `why` has the reason.
+        With `joint` the behavior includes that of the rows before. None means that the history has
+        to be repeated; `why` has the reason.
         """
         history = self._rows[:number]
         if (node := self._node(number)) is None:
             return None
-        if number in self._frozen and _SHOWS_FILE_NUMBERS.search(text):
-            self._no(number, SHOWS_NUMBERS)
-            return None
+        refusals = (
+            (number in self._renumbered and _SHOWS_FILE_NUMBERS.search(text), SHOWS_NUMBERS),
+            (number in self._trafficked and _SHOWS_TRAFFIC.search(text), SHOWS_TRAFFIC),
+            (joint and any(map(_SHOWS_SHELL.search, history)), SHOWS_SHELL),
+            (_SHOWS_CLOCK.search(text), SHOWS_CLOCK),
+        )
+        for refused, why in refusals:
+            if refused:
+                self._no(number, why)
+                return None
         if _length([*history, text]) > LONGEST_INPUT:
             self._no(number, LIMITED)
             return None
@@ -131,7 +162,12 @@ class SessionMachine:
         if printed > self._limits.output_bytes or newest is None or shows_a_kill(newest):
             self._no(number, LIMITED)
             return None
-        return behavior
+        return self._joined(number, behavior) if joint else behavior
+
+    def _joined(self, number: int, behavior: Behavior) -> Behavior:
+        """Return the joint behavior of the first rows, and of the newest line, which did this."""
+        printed = (each.output for each in self.passed[:number])
+        return replace(self._lines.whole(), output=b"".join((*printed, behavior.output)))
 
     def _no(self, number: int, why: str) -> None:
         self.why.setdefault(number, why)
@@ -158,8 +194,11 @@ class SessionMachine:
             self._no(number, marked.why)
             return None
         self._nodes[number] = marked.node
-        if marked.frozen or number - 1 in self._frozen or self._frozen:
-            self._frozen.add(number)
+        if marked.traffic or self._trafficked:
+            self._trafficked.add(number)
+        newest = self._lines.newest
+        if marked.frozen or self._renumbered or (newest is not None and newest.changes):
+            self._renumbered.add(number)  # new files of a copy have other numbers
         if not marked.stays:
             self._at = -1
         return marked.node
@@ -172,17 +211,24 @@ class SessionMachine:
                 self.why.setdefault(count, self._ended)
                 self.why.setdefault(number, self._ended)
                 return False
+            if self._eager and number:
+                self._node(number)
             behavior = self._row(number)
             if behavior is None:
                 self._ended = self._ended or LEAVES_MORE
             else:
                 self.passed.append(behavior)
+                shows = _SHOWS_SHELL.search(self._rows[number])
+                if self._joint and len(self.joined) == number and not shows:
+                    self.joined.append(self._joined(number, behavior))
         return True
 
     def _row(self, number: int) -> Behavior | None:
         """Run the next row in the resident shell, or in a copy of it that continues."""
         row, limits = self._rows[number], self._limits
         if not is_complete(row) or _length(self._rows[: number + 1]) > LONGEST_INPUT:
+            return None
+        if self._trafficked and _SHOWS_TRAFFIC.search(row):  # in a copy the network is new
             return None
         how: dict[str, Any] = {"separate": self._separate, "order": self._order}
         text, spent = self._above(number) + row, self._spent

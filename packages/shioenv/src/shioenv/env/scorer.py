@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypedDict, Unpack, cast
 
@@ -22,6 +22,7 @@ from shioenv.grammar.library import OwnGrammars, load_grammars, names_of_grammar
 from shioenv.irreducibility.score import Score
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.execution_cache import MemoryCache
+from shioenv.recording.passes import JointRuns
 from shioenv.recording.session import SessionRecorder, input_args_of
 from shioenv.sandbox.base import Limits
 from shioenv.system.declare import SystemDeclaration, load_declaration
@@ -208,7 +209,19 @@ class SessionScorer:
         Errors: those of the sandbox, after which a sandbox that the scorer opened is closed.
         """
 
-        def score(runner: Executing) -> ScoredSession:
+        def score(own: Executing) -> ScoredSession:
+            runner = own
+            if len(session.rows) > 1 and getattr(own, "keeps_shells", False):
+                rows = [row.text for row in session.rows]
+                opens = partial(cast("Any", own).open_session, cwd=session.cwd)
+                runner = JointRuns(own, rows, opens)
+            try:
+                return scored(runner)
+            finally:
+                if runner is not own:
+                    runner.close()
+
+        def scored(runner: Executing) -> ScoredSession:
             cache = self._cache.at(session.cwd)
             recorder = SessionRecorder(
                 scoring=self._scoring, cache=cache, orders=(), thorough=self._records

@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
 from typing import Final
@@ -57,6 +57,16 @@ class Saved(msgspec.Struct, frozen=True):
     lines: list[SavedLine]
     whole: str
     """A digest of the combined changes of all lines."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mark:
+    """A kept state of a shell (`ResidentShell.mark`)."""
+
+    shell: ResidentShell
+    node: int
+    state: State
+    lines: tuple[SavedLine, ...]
 
 
 class ResidentShell(Closing):
@@ -166,6 +176,37 @@ class ResidentShell(Closing):
             shell.close()
             raise
         return shell
+
+    def mark(self) -> Mark:
+        """Keep the shell and the machine's files as they are, for `rollback`.
+
+        A shell has at most 32 marks. ForkError names what cannot be kept, such as a background
+        process, an open descriptor or a changed network. Errors: those of `look`.
+        """
+        with self._lines.turn():
+            state = self.state
+            marked = self._lines.mark()
+            if marked.why is not None:
+                raise ForkError(f"the shell cannot be marked: {marked.why}")
+            mark = Mark(self, marked.node, state, tuple(self._saved))
+            if not marked.stays:  # large files were kept, and with them the shell
+                self.rollback(mark)
+            return mark
+
+    def rollback(self, mark: Mark) -> None:
+        """Return to a mark of this shell; the lines since then, and their processes, are undone.
+
+        No line is run again, so a shell that ran `date` returns as well. The clock goes on, and the
+        network is as on the pristine machine. Errors: ForkError for a mark of another shell.
+        SandboxError if the machine cannot return, for example after the end of a declared process;
+        then it is gone.
+        """
+        if mark.shell is not self:
+            raise ForkError("the mark belongs to another shell", hint="call its mark()")
+        with self._lines.turn(), self._bookkeeping:
+            self._lines.run_from(mark.node, "", last=False)
+            self._state, self._waiting, self._did = mark.state, [], None
+            self._saved = list(mark.lines)
 
     def save(self, file: str | Path) -> None:
         """Write the shell's lines to a file, with a digest of each line's behavior.

@@ -10,81 +10,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Executing, Order, State
-from shioenv.recording.volatility import disagree
+from shioenv.recording.volatility import disagree, races
 
 Pass: TypeAlias = list[Behavior | None]
 """The behavior of each row of a session in one machine; None if the row's history has to be
 repeated."""
 
+_PLAIN: tuple[bool, Order] = (False, "as it comes")
+_EAGER: tuple[bool, Order] = (False, "eager")
+
 UNKNOWN = "a resident shell did not run it"
 """The reason for repeating a history if the machine gives none."""
 
 
-class RowMachine(Protocol):
-    """A session's machine: `shioenv.behavior.sessions.SessionMachine`."""
+class _Wrapping:
+    """An executing runner around another one, which is the caller's."""
 
-    @property
-    def passed(self) -> list[Behavior]:
-        """The behavior of each row that ran as a line of the resident shell."""
-        ...
-
-    @property
-    def why(self) -> dict[int, str]:
-        """Why the history of a row, or of an input in its place, has to be repeated."""
-        ...
-
-    def row(self, number: int) -> Behavior | None:
-        """Return the behavior of a row; None if its history has to be repeated."""
-        ...
-
-    def run(
-        self,
-        number: int,
-        text: str,
-        *,
-        separate: bool = False,
-        order: Order = "as it comes",
-        wall_seconds: float | None = None,
-    ) -> Behavior | None:
-        """Run an input in place of a row; None if the history has to be repeated."""
-        ...
-
-    def close(self) -> None:
-        """End the machine."""
-        ...
-
-
-class SessionPasses:
-    """An executing runner that runs one session's inputs in machines, and passes on all others.
-
-    The n-th run of a row is taken from the n-th pass with the same channels and the same order. The
-    first row of a shell has no history, so it is run like every single input. If a row behaved
-    differently in the second pass, all later rows are volatile.
-
-    With `forks` one machine stays open. It runs every input, except the second run of each row.
-    """
-
-    def __init__(
-        self,
-        runner: Executing,
-        rows: Sequence[str],
-        open_session: Callable[..., RowMachine],
-        *,
-        forks: bool = False,
-    ) -> None:
-        """`open_session` starts a machine, with `separate` and `order` as for `execute`."""
-        self._runner, self._rows, self._open = runner, tuple(rows), open_session
-        self._passes: dict[tuple[bool, Order], list[Pass]] = {}
-        self._asked: Counter[tuple[int, bool, Order]] = Counter()
-        self._forks = forks
-        self._machine: RowMachine | None = None
-        self._second: tuple[Pass, list[Behavior]] | None = None
-        self.repeated: dict[int, str] = {}
-        """Why the history was repeated for a row, by the row's number from 0."""
+    _runner: Executing
+    _machine: Any = None
+    """The machine that stays open: a `SessionMachine`, perhaps of a lane."""
 
     @property
     def seconds(self) -> float:
@@ -100,6 +49,44 @@ class SessionPasses:
         """See `Runner.run`."""
         return self.execute(shell_input, state)
 
+    def execute(self, shell_input: str, state: State | None = None, **how: Any) -> Behavior:
+        """See `Executing.execute`."""
+        return self._runner.execute(shell_input, state, **how)
+
+    def close(self) -> None:
+        """End the machine that is open; the runner belongs to the caller."""
+        if self._machine is not None:
+            self._machine.close()
+
+
+class SessionPasses(_Wrapping):
+    """An executing runner that answers one session's inputs from machines, and runs all others.
+
+    The n-th run of a row is taken from the n-th pass with the same channels and the same order. One
+    pass with one pipe and one with two are enough, unless a row of the latter wrote to both pipes
+    or behaved differently. Then a further pass runs the rows up to the last such row. If an earlier
+    row did something else in another pass, the later rows are volatile.
+
+    With `forks` one machine stays open. It runs every input but the second run of each row.
+    """
+
+    def __init__(
+        self,
+        runner: Executing,
+        rows: Sequence[str],
+        open_session: Callable[..., Any],
+        *,
+        forks: bool = False,
+    ) -> None:
+        """`open_session` starts a machine, with `separate` and `order` as for `execute`."""
+        self._runner, self._rows, self._open = runner, tuple(rows), open_session
+        self._passes: dict[tuple[bool, Order], list[Pass]] = {}
+        self._asked: Counter[tuple[int, bool, Order]] = Counter()
+        self._forks = forks
+        self._second: tuple[Pass, list[Behavior]] | None = None
+        self.repeated: dict[int, str] = {}
+        """Why a run of a row was repeated, by the row's number from 0."""
+
     def execute(
         self,
         shell_input: str,
@@ -111,10 +98,12 @@ class SessionPasses:
     ) -> Behavior:
         """See `Executing.execute`."""
         number = len(state.history) if state else 0
-        known = number > 0 and state is not None and state.history == self._rows[:number]
-        if known and self._forks and how.keys() <= {"wall_seconds"}:
+        known = state is not None and state.history == self._rows[:number]
+        if known and self._forks and number and how.keys() <= {"wall_seconds"}:
             behavior = self._forked(number, shell_input, separate=separate, order=order, **how)
-        elif known and not how and self._rows[number : number + 1] == (shell_input,):
+        elif (
+            known and not (how or self._forks) and self._rows[number : number + 1] == (shell_input,)
+        ):
             behavior = self._passed(number, separate, order)
         else:
             known, behavior = False, None
@@ -131,11 +120,6 @@ class SessionPasses:
         if order != "as it comes":
             how["order"] = order
         return self._runner.execute(shell_input, state, **how)
-
-    def close(self) -> None:
-        """End the machine that is open; the runner belongs to the caller."""
-        if self._machine is not None:
-            self._machine.close()
 
     def _forked(self, number: int, text: str, **how: Any) -> Behavior | None:
         """Run an input after rows, in a copy of the shell that ran them."""
@@ -159,7 +143,6 @@ class SessionPasses:
 
         None if one of the machines did not run these rows.
         """
-        assert self._machine is not None
         if self._second is None:
             self._second = self._pass(False, "as it comes")
         first, other = self._machine.passed[:number], self._second[1][:number]
@@ -189,50 +172,118 @@ class SessionPasses:
         return replace(behavior, output=behavior.output[len(above) :])
 
     def _passed(self, number: int, separate: bool, order: Order) -> Behavior | None:
-        """Return the behavior of a row's next run in passes; None to repeat its history."""
+        """Return the behavior of a row's next run in passes; None if it has to be repeated."""
+        if not self._passes:
+            self._begin()
         key = separate, order
         passes = self._passes.setdefault(key, [])
-        if not passes and key != (False, "as it comes") and self._first(number) is None:
-            return None
         count = self._asked[(number, *key)]
         self._asked[(number, *key)] += 1
-        if key == (False, "as it comes") and not passes:
-            passes += _compared([self._pass(separate, order)[0] for _ in range(2)])
+        if self._passes[_PLAIN][0][number] is None:
+            return None
         while len(passes) <= count:
-            passes.append(self._pass(separate, order)[0])
+            passes.append(self._pass(*key)[0])
+        if number >= len(passes[count]):
+            passes[count] = self._pass(*key)[0]
         return passes[count][number]
 
-    def _first(self, number: int) -> Behavior | None:
-        """Return the behavior of a row in the very first pass."""
-        passes = self._passes.get((False, "as it comes"))
-        return passes[0][number] if passes else None
+    def _begin(self) -> None:
+        """Run the first passes.
 
-    def _pass(self, separate: bool, order: Order) -> tuple[Pass, list[Behavior]]:
-        """Run all rows; return their behaviors, and those as lines of a resident shell."""
+        Rows that one of them lacks are left out of all. Rows after one that did something else in
+        the second pass are volatile.
+        """
+        first, split = self._pass(*_PLAIN)[0], self._pass(True, "as it comes")[0]
+        steady, unsure = True, 0
+        for number, (one, other) in enumerate(zip(first, split, strict=True)):
+            if one is None or other is None:
+                first[number] = split[number] = None
+                continue
+            if not steady:
+                first[number], split[number] = (
+                    replace(each, volatile=True) for each in (one, other)
+                )
+            steady = steady and not disagree(one, other)
+            if (other.stdout and other.stderr) or disagree(one, other, ordered=True):
+                unsure = number + 1
+        self._passes = {_PLAIN: [first], (True, "as it comes"): [split]}
+        if unsure and races("\n".join(self._rows)):
+            self._passes[_EAGER] = [self._pass(*_EAGER)[0]]
+            self._passes[_PLAIN] += self._passes[_EAGER]
+        elif unsure:
+            self._passes[_PLAIN].append(self._pass(*_PLAIN, rows=unsure)[0])
+
+    def _pass(
+        self, separate: bool, order: Order, *, rows: int | None = None
+    ) -> tuple[Pass, list[Behavior]]:
+        """Run all rows, or the first ones.
+
+        Return their behaviors, and those of the lines of the resident shell.
+        """
         machine = self._open(self._rows, separate=separate, order=order)
         try:
-            rows = [machine.row(number) for number in range(len(self._rows))]
+            ran = [machine.row(number) for number in range(rows or len(self._rows))]
             for number, why in machine.why.items():
-                if number < len(rows) and rows[number] is None:
+                if number < len(ran) and ran[number] is None:
                     self.repeated.setdefault(number, why)
-            return rows, machine.passed
+            return ran, machine.passed
         finally:
             machine.close()
 
 
-def _compared(passes: list[Pass]) -> list[Pass]:
-    """Return two passes, without rows that only one of them has.
+class JointRuns(_Wrapping):
+    """An executing runner that runs inputs made of the rows of one session, and all others.
 
-    All rows after one that behaved differently in the second pass are volatile in both.
+    Such an input begins with rows of the session and ends with a part of the next one. It runs in a
+    copy of the shell that ran these rows. Two machines run all rows. If they differ in a row, every
+    input with this row runs by itself.
     """
-    steady = True
-    kept: list[Pass] = [[] for _ in passes]
-    for first, other in zip(*passes, strict=True):
-        if first is None or other is None:
-            for each in kept:
-                each.append(None)
-            continue
-        for each, behavior in zip(kept, (first, other), strict=True):
-            each.append(behavior if steady else replace(behavior, volatile=True))
-        steady = steady and not disagree(first, other, ordered=True)
-    return kept
+
+    def __init__(
+        self, runner: Executing, rows: Sequence[str], open_session: Callable[..., Any]
+    ) -> None:
+        """`open_session` starts a machine, with `joint` as for `SessionMachine`."""
+        self._runner, self._rows = runner, tuple(rows)
+        self._open = partial(open_session, self._rows, joint=True)
+        self._steady = 0  # so many first rows do the same in both machines
+        self._joined: list[list[Behavior]] = []
+        self._asked: Counter[int] = Counter()
+
+    def execute(self, shell_input: str, state: State | None = None, **how: Any) -> Behavior:
+        """See `Executing.execute`."""
+        if state is not None and not state.history and how.keys() <= {"wall_seconds"}:
+            number, rest = 0, shell_input
+            while number < len(self._rows) and rest.startswith(f"{self._rows[number]}\n"):
+                rest = rest[len(self._rows[number]) + 1 :]
+                number += 1
+            behavior = self._joint(number, rest, how) if number < len(self._rows) else None
+            if behavior is not None:
+                return behavior
+        return self._runner.execute(shell_input, state, **how)
+
+    def _joint(self, number: int, text: str, how: dict[str, Any]) -> Behavior | None:
+        """Run a text after the first rows; None if it has to run by itself."""
+        machine, last = self._machine or self._begin(), len(self._rows) - 1
+        if number > self._steady:
+            return None
+        if self._rows[number] == text and not how:
+            # the first run of all rows has to count its processes
+            place = self._asked[number]
+            self._asked[number] += 1
+            if place < 2 and number < len(self._joined[place]) and (place or number < last):
+                return self._joined[place][number]
+        return machine.run(number, text, joint=True, **how) if number else None
+
+    def _begin(self) -> Any:
+        """Run all rows in two machines, and return the first one, which stays open."""
+        machine = self._machine = self._open(nodes=True)
+        machine.row(len(self._rows) - 1)
+        other = self._open(nodes=False)
+        other.row(len(self._rows) - 1)
+        other.close()
+        self._joined = [machine.joined, other.joined]
+        for pair in zip(machine.passed, other.passed, strict=False):
+            if disagree(*pair, ordered=True):
+                break
+            self._steady += 1
+        return machine

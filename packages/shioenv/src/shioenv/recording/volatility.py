@@ -101,6 +101,7 @@ def of_one_run(first: Behavior, channels: Behavior) -> Behavior:
     return replace(first, stdout=None, stderr=None)
 
 
+@lru_cache(maxsize=16)  # the same runs are compared several times
 def merges(output: bytes, one: bytes, other: bytes) -> bool:
     """Whether an output is a merge of a beginning of `one` and a beginning of `other`.
 

@@ -343,10 +343,12 @@ class Marked:
     why: str | None
     """Why the state was not kept, else None."""
     stays: bool
-    """Whether the shell waits for its next line. False if files had changed, because keeping
-    changed files ends the shell."""
+    """Whether the shell waits for its next line. False if many files had changed, because freezing
+    them ends the shell."""
     frozen: bool
-    """Whether the changes that later lines report are relative to this state."""
+    """Whether changes of later lines are relative to this state."""
+    traffic: bool = False
+    """Whether a line sent packets. Copies of the shell have a new network."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.recording.passes import Pass, SessionPasses
@@ -79,20 +81,47 @@ def test_each_run_of_a_row_is_of_another_pass_and_a_pass_serves_every_row() -> N
         passes.execute(ROWS[number], after(number), separate=True)
         passes.execute(ROWS[number], after(number), order="lazy")
     assert [(how["separate"], how["order"]) for how in machine.passes] == [
-        (False, "as it comes"), (False, "as it comes"), (True, "as it comes"), (False, "lazy"),
+        (False, "as it comes"), (True, "as it comes"), (False, "as it comes"), (False, "lazy"),
     ]  # fmt: skip
     assert not machine.executed
     passes.close()
 
 
-def test_first_rows_parts_and_limited_runs_are_executed() -> None:
+class Noisy(Machine):
+    """Its second row writes to both pipes."""
+
+    def open_session(self, rows: tuple[str, ...], **how: Any) -> Rows:
+        opened = super().open_session(rows, **how)
+        if how["separate"]:
+            opened.answers[1] = Behavior(0, b"<two>", stdout=b"<tw", stderr=b"o>")
+        return opened
+
+
+@pytest.mark.parametrize(
+    ("rows", "order"), [(ROWS, "as it comes"), (("a | b", *ROWS[1:]), "eager")]
+)
+def test_a_row_that_wrote_to_both_pipes_runs_in_another_pass(
+    rows: tuple[str, ...], order: str
+) -> None:
+    machine = Noisy()
+    passes = SessionPasses(machine, rows, machine.open_session)
+    for number, row in enumerate(rows):
+        for separate in (False, True, False):
+            state = State(cwd="/", history=rows[:number])
+            assert passes.execute(row, state, separate=separate).output
+    assert [(how["separate"], how["order"]) for how in machine.passes][:3] == [
+        (False, "as it comes"), (True, "as it comes"), (False, order),
+    ]  # fmt: skip
+    assert len(machine.passes) == (3 if order == "eager" else 4), "the last row once more"
+
+
+def test_parts_limited_runs_and_other_histories_are_executed() -> None:
     machine = Machine()
     passes = SessionPasses(machine, ROWS, machine.open_session)
-    passes.execute("one", after(0))
     passes.execute("part", after(2))
     passes.execute("three", after(2), wall_seconds=1.0)
     passes.execute("three", State(cwd="/", history=("other", "two")))
-    assert [text for text, _, _ in machine.executed] == ["one", "part", "three", "three"]
+    assert [text for text, _, _ in machine.executed] == ["part", "three", "three"]
     assert not machine.passes
     assert not passes.repeated
 

@@ -28,6 +28,7 @@
 #include "notices.h"
 #include "processes.h"
 #include "runs.h"
+#include "sockets.h"
 #include "traces.h"
 #include "uptime.h"
 #include "usage.h"
@@ -357,7 +358,16 @@ static bool is_machine_changed(void)
            live.left & (REPLY_NETWORK | REPLY_IPC | REPLY_HOSTNAME | REPLY_INIT | REPLY_TRAFFIC | REPLY_MOUNTS | REPLY_SOCKETS);
 }
 
-/* Undo changes of the network. It was as at the start whenever a node was made. */
+/* Whether packets were sent, and nothing else was changed that no layer undoes. Copies get a new network, without traces of them. */
+static bool has_traffic_alone(void)
+{
+    unsigned noticed = live.noticed | live.meanwhile;
+    uint32_t others = REPLY_NETWORK | REPLY_IPC | REPLY_HOSTNAME | REPLY_INIT | REPLY_MOUNTS | REPLY_SOCKETS;
+    return live.left & REPLY_TRAFFIC && !(live.left & others) && !(noticed & (NOTICED_MOUNTS | NOTICED_SETTINGS)) && init_alive &&
+           sockets_stand();
+}
+
+/* Undo changes of the network. It was as at the start whenever a node was made, apart from traces of traffic. */
 static void restore_network(void)
 {
     enum { OF_NETWORK = REPLY_NETWORK | REPLY_TRAFFIC, NOTICED = NOTICED_SETTINGS | NOTICED_SOCKETS };
@@ -422,9 +432,14 @@ static int fill_node(struct node *node)
     if (live.waiting.shell < 0 || live.terminal >= 0 || !resident.call) return NODE_ENDED;
     if (n_nodes == MOST_NODES) return NODE_MEMORY;
     if (has_company()) return NODE_PROCESSES;
-    if (is_machine_changed()) return NODE_MACHINE;
-    if (live.left & (REPLY_CHANGES_TRUNCATED | REPLY_SCAN) || is_linked() || config.plain || !has_room() || !copy_directory(node))
+    if (is_machine_changed() && !has_traffic_alone()) return NODE_MACHINE;
+    if (live.left & (REPLY_CHANGES_TRUNCATED | REPLY_SCAN) || config.plain || !has_room() || !copy_directory(node))
         return NODE_FILES;
+    struct disk_state disk = disk_state();
+    if (memcmp(&disk, &pristine_disk, sizeof disk) && (frozen_layers() || !copy_layer(upper_root, &node->layer))) {
+        forget_layer(&node->layer);  /* it is frozen instead: only a new file system gives the same inode numbers again */
+        if (is_linked()) return NODE_FILES;
+    }
     if (!has_first_descriptors()) return NODE_DESCRIPTORS;
     read_attributes(resident.shell, now);
     if (strcmp(now, attributes)) return NODE_ATTRIBUTES;
@@ -451,7 +466,7 @@ void mark_shell(void)
     } else {
         struct disk_state disk = disk_state();
         node->frozen = frozen_layers();
-        if (memcmp(&disk, &pristine_disk, sizeof disk)) {
+        if (memcmp(&disk, &pristine_disk, sizeof disk) && !content_of(node)) {
             struct reply ended = {0};
             reap(&ended);
             close_fd(&live.start);
@@ -466,6 +481,7 @@ void mark_shell(void)
         reply.status = (int32_t)n_nodes++;
     }
     if (live.waiting.shell >= 0) reply.flags |= REPLY_STAYS;
+    reply.flags |= live.left & REPLY_TRAFFIC;
     shared->dumped = 0;
     forget_changes();
     answer(&reply, live.channels, 0);
@@ -475,7 +491,11 @@ void mark_shell(void)
 static bool start_copy(struct watched *shell, const struct node *node)
 {
     static const char text[] = ". /dev/stdin";
-    roll_back_layer(node->frozen);
+    if (!is_layer(node->frozen, content_of(node))) {
+        close_fd(&live.start);
+        close_fd(&mounts_copy);
+        roll_back_layer(node->frozen, content_of(node));
+    }
     strcpy(shared->cwd, node->directory);
     memcpy(shared->input, text, sizeof text);
     shared->input_length = sizeof text - 1;
@@ -506,11 +526,6 @@ void fork_shell(const struct request *request)
     struct watched line = {.request = request, .channels = live.channels, .shell = -1, .stays = true, .reply = &reply};
     if (n_nodes) restore_network();
     bool may = request->node < n_nodes && !is_machine_changed();
-    struct disk_state disk = disk_state();
-    if (may && (frozen_layers() != nodes[request->node].frozen || memcmp(&disk, &pristine_disk, sizeof disk))) {
-        close_fd(&live.start);
-        close_fd(&mounts_copy);
-    }
     shared->flags = RUN_LINES | order_of(request);
     if (!may || !start_copy(&line, &nodes[request->node])) {
         if (!reply.error) reply.error = ESTALE;

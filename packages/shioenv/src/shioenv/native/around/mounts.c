@@ -21,6 +21,7 @@
 
 #include "common.h"
 #include "configuration.h"
+#include "layer_copy.h"
 #include "mounts.h"
 #include "namespaces.h"
 #include "processes.h"
@@ -462,6 +463,15 @@ enum { MOST_FROZEN = 20 };  /* maximum of frozen layers, whose names must fit in
 static unsigned frozen;
 static struct stat frozen_roots[MOST_FROZEN + 1];  /* the root when that many layers were frozen */
 
+static void set_root(const struct stat *root)
+{
+    CHECK(fchown(upper_root, root->st_uid, root->st_gid), "chown the upper root");
+    CHECK(fchmod(upper_root, root->st_mode & 07777), "chmod the upper root");
+    futimens(upper_root, (struct timespec[]){root->st_atim, root->st_mtim});
+}
+
+static const struct layer_copy *to_be_filled;  /* the content of the next layer; NULL: none */
+
 /* Create the writable directories of /layer, with the attributes of the / that `below` shows. */
 static void make_upper(int below, struct stat *root)
 {
@@ -469,10 +479,19 @@ static void make_upper(int below, struct stat *root)
     make_directory("/layer/work");
     upper_root = open("/layer/upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     CHECK(fstat(below, root), "stat the system's root");
-    CHECK(fchown(upper_root, root->st_uid, root->st_gid), "chown the upper root");
-    CHECK(fchmod(upper_root, root->st_mode & 07777), "chmod the upper root");
+    set_root(root);
     /* The file system id in `stat -f`, which overlayfs would choose at random. */
     CHECK(fsetxattr(upper_root, "user.overlay.uuid", "shioenv-overlay!", 16, 0), "name the overlay");
+    if (!to_be_filled) return;
+    make_directory("/layer/stage");
+    int stage = open("/layer/stage", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CHECK(stage, "open the stage of a layer");
+    fill_layer(upper_root, stage, to_be_filled);
+    close(stage);
+    CHECK(rmdir("/layer/stage"), "remove the stage of a layer");
+    *root = to_be_filled->root;
+    set_root(root);
+    numbers_kept = to_be_filled->numbers_kept;
 }
 
 /* Record the initial state of a layer of these mounts, to find changes later. */
@@ -480,6 +499,7 @@ static void remember_layer(int mounted)
 {
     merged_root = openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     pristine_disk = disk_state();
+    if (to_be_filled) pristine_disk.files = UINT64_MAX;  /* unlike any state: it is always scanned */
 }
 
 /* Create a pristine root as a detached mount: an empty tmpfs over the lower layer. Starts and ends in the outer mounts. */
@@ -626,11 +646,9 @@ static void cover_frozen(const struct stat *root)
 {
     int view = mount_overlay(layers_below(), NULL);
     CHECK(view, "mount the overlay of a frozen layer");
-    struct stat same;
-    make_upper(view, &same);
-    CHECK(fchown(upper_root, root->st_uid, root->st_gid), "chown the upper root");
-    CHECK(fchmod(upper_root, root->st_mode & 07777), "chmod the upper root");
-    futimens(upper_root, (struct timespec[]){root->st_atim, root->st_mtim});
+    struct stat own;
+    make_upper(view, &own);
+    set_root(to_be_filled ? &own : root);
     int mounted = mount_overlay(layers_below(), config.device);
     CHECK(mounted, "mount the overlay over a frozen layer");
     close_fd(&lower_root);
@@ -691,10 +709,8 @@ static void remove_tree(const char *path)
     rmdir(path);
 }
 
-void roll_back_layer(unsigned to)
+static void return_to(unsigned to)
 {
-    struct disk_state disk = disk_state();
-    if (frozen == to && !memcmp(&disk, &pristine_disk, sizeof disk)) return;
     if (!to) {
         renew_layer();
         return;
@@ -715,5 +731,18 @@ void roll_back_layer(unsigned to)
         snprintf(name, sizeof name, "/layer/work%u", before);
         remove_tree(name);
     }
-    pristine_disk = disk_state();
+    if (!to_be_filled) pristine_disk = disk_state();
+}
+
+bool is_layer(unsigned layers, const struct layer_copy *copy)
+{
+    struct disk_state disk = disk_state();
+    return frozen == layers && (copy ? is_layer_of(upper_root, copy) : !memcmp(&disk, &pristine_disk, sizeof disk));
+}
+
+void roll_back_layer(unsigned to, const struct layer_copy *copy)
+{
+    to_be_filled = copy;
+    return_to(to);
+    to_be_filled = NULL;
 }

@@ -31,8 +31,12 @@ unsigned frozen_layers(void);
 /* Freeze the layer, which no process may be in; return the number of frozen layers, 0 if it was not frozen. */
 unsigned freeze_unused_layer(void);
 
-/* Undo all changes since this many layers were frozen. No process may be in the layer. */
-void roll_back_layer(unsigned to);
+/* Whether so many layers are frozen, and the content of the layer over them is as in the copy (NULL: none). */
+struct layer_copy;
+bool is_layer(unsigned layers, const struct layer_copy *copy);
+
+/* Return to so many frozen layers, and to the content of the copy. No process may be in the layer. */
+void roll_back_layer(unsigned to, const struct layer_copy *copy);
 
 /* Drop the layer's cached names, except those of files in use, so that they are looked up again. */
 void forget_names(void);

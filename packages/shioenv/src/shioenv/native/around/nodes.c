@@ -259,8 +259,11 @@ bool become_node(const struct node *node)
     return !hear_server().error;
 }
 
+const struct layer_copy *content_of(const struct node *node) { return node->layer.bytes.length ? &node->layer : NULL; }
+
 void forget_node(struct node *node)
 {
+    forget_layer(&node->layer);
     free(node->areas);
     free(node->bytes);
     node->areas = NULL;

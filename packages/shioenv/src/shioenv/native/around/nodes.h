@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "../inside/server.h"
+#include "layer_copy.h"
 
 enum { MOST_NODES = 32 };
 
@@ -17,6 +18,7 @@ struct node {
     uint64_t stack, place;    /* its stack pointer and instruction in the call in which it waits */
     uint32_t last_number;     /* the last process id given in the machine */
     unsigned frozen;          /* layers that were frozen */
+    struct layer_copy layer;  /* the content of the layer over them, unless there is none */
     char directory[CWD_MAX];
 };
 
@@ -29,6 +31,9 @@ bool ask_shell(uint32_t what);
 
 /* Copy the state of the waiting shell; false if a copy could not continue with it. */
 bool copy_shell(struct node *node);
+
+/* The layer's content; NULL if there is none. */
+const struct layer_copy *content_of(const struct node *node);
 
 /* Give a node's memory and kernel state to the waiting shell, which continues there after the next answer; false on failure, after
  * which the shell is not usable. */

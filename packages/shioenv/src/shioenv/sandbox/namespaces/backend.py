@@ -302,7 +302,7 @@ class NamespaceSandbox(Uncopied):
         self._succeed(reply, Request(""))
         said = meaning(reply.flags)
         why = [*UNMARKED.values()][-1 - reply.status] if reply.status < 0 else None
-        return Marked(reply.status, why, stays=said.stays, frozen=said.frozen)
+        return Marked(reply.status, why, said.stays, said.frozen, said.traffic)
 
     @in_turn
     def run_from(self, node: int, request: Request, *, last: bool) -> Execution:

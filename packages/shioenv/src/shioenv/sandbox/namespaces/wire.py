@@ -316,6 +316,7 @@ class Meaning(NamedTuple):
     busy: bool
     frozen: bool
     outlived: bool
+    traffic: bool
 
 
 @lru_cache(maxsize=1024)
@@ -335,6 +336,7 @@ def meaning(flags: int) -> Meaning:
         busy=bool(said & ReplyFlags.BUSY),
         frozen=bool(said & ReplyFlags.FROZEN),
         outlived=bool(said & ReplyFlags.OUTLIVED),
+        traffic=bool(said & ReplyFlags.TRAFFIC),
     )
 
 
