@@ -214,7 +214,8 @@ def merge(
     """Merge datasets of the same system.
 
     System, limits, scoring, sampler and release must be the same. Records get new numbers. Of
-    duplicate inputs, the first is kept.
+    duplicate inputs, the first is kept. All parts of `generate --part` give the dataset of a single
+    run; a missing part or record is an error.
     """
     from shioenv_eval.merge import merge as merge_datasets
 

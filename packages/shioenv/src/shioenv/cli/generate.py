@@ -67,6 +67,13 @@ def generate(
         ),
     ] = None,
     drawing: shared.DrawingOptions,
+    part: Annotated[
+        str,
+        typer.Option(
+            metavar="I/N",
+            help="Make only part I of N of the dataset; `dataset merge` joins all parts.",
+        ),
+    ] = "",
     limits: shared.RecordLimits,
     cache_size: Annotated[
         int,
@@ -114,7 +121,7 @@ def generate(
         summary = generate_records(
             Destination(directory, compress),
             count=count,
-            drawing=drawing.drawing(sampler, seed),
+            drawing=drawing.drawing(sampler, seed).but(part=part),
             scoring=chosen,
             system=system,
             limits=limits.limits(),

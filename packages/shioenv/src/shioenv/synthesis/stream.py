@@ -80,7 +80,9 @@ class SampleStream:
         while count is None or len(seen) < count:
             directory = _pick(random, self.directories)
             if people and random.random() < self.settings.usage_share:
-                drawn = self._usual(random, directory, composite=random.random() < share)
+                composite = random.random() < share
+                parts = self.usual_parts(random, directory, composite=composite)
+                drawn = self.usual(random, directory, parts, composite=composite)
                 if drawn is not None and seen.add(drawn.cwd, drawn.input.text):
                     misses[USUAL] = 0
                     yield drawn
@@ -96,7 +98,7 @@ class SampleStream:
                     hint="allow more commands, start directories or composites",
                 )
             name = _pick(random, names)
-            drawn = self._draw(random, directory, name, composite=composite)
+            drawn = self.draw(random, directory, name, composite=composite)
             if drawn is not None and seen.add(drawn.cwd, drawn.input.text):
                 misses[COMPOSITES if composite else name] = 0
                 yield drawn
@@ -137,7 +139,7 @@ class SampleStream:
             name = _pick(random, fresh[length])
             composite = random.random() < self.composites.share
             try:
-                drawn = self._draw(random, directory, name, composite=composite, length=length)
+                drawn = self.draw(random, directory, name, composite=composite, length=length)
             except _NoSuchLengthError:
                 drawn = None
                 misses[name, length] += USED_UP_LENGTH // 4
@@ -150,7 +152,7 @@ class SampleStream:
             if misses[name, length] >= USED_UP_LENGTH:
                 fresh[length].remove(name)
 
-    def _draw(
+    def draw(
         self,
         random: Random,
         directory: str,
@@ -241,18 +243,27 @@ class SampleStream:
                 return words
         raise _NothingWrittenError
 
-    def _usual(self, random: Random, directory: str, *, composite: bool) -> Sample | None:
-        """Draw a sample by the usage table; None if that fails."""
+    def usual_parts(self, random: Random, directory: str, *, composite: bool) -> tuple[str, ...]:
+        """Draw grammars and operators of an input by the usage table."""
         place = self.places[directory]
         people = place.people
         assert people is not None
         most = self.composites.max_segments
-        parts: Sequence[str] = (people.command(random),)
         if composite:
-            parts = people.shape(random, LONGEST_SHAPE if most >= 3 else most)
-        elif most > 1 and place.reads_only_input(parts[0]) and random.random() < FED:
-            reader = people.source(parts[0], random)
-            parts = parts if reader is None else (reader, "|", *parts)
+            return people.shape(random, LONGEST_SHAPE if most >= 3 else most)
+        name = people.command(random)
+        if most > 1 and place.reads_only_input(name) and random.random() < FED:
+            reader = people.source(name, random)
+            return (name,) if reader is None else (reader, "|", name)
+        return (name,)
+
+    def usual(
+        self, random: Random, directory: str, parts: Sequence[str], *, composite: bool
+    ) -> Sample | None:
+        """Draw a sample of these grammars and operators by the usage table; None if that fails."""
+        place = self.places[directory]
+        people = place.people
+        assert people is not None
         tokens: list[Token] = []
         traces: list[SegmentTrace] = []
         source: Sequence[str] | None = None
