@@ -12,7 +12,7 @@ import altair as alt
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.text import fixed, share
 from shioenv_eval.report.chart_style import ACCENT, INK, MAIN, MUTED, RAMP, SOFT, STYLES, Style
-from shioenv_eval.report.means import Moments, cumulative
+from shioenv_eval.report.means import Mean, Moments, cumulative
 from shioenv_eval.report.panels import (
     PAPER,
     Rows,
@@ -354,6 +354,36 @@ def draw_policies(scores: Mapping[str, Sequence[ScoredRecord]], budget: int) -> 
         f"{max(map(len, scores.values())):,} inputs of each policy, a quarter of them composites; "
         f"at most {budget} sub-inputs of each executed.",
         f"Means of fewer than {FEW} inputs are not shown.",
+    )
+
+
+# ---- steps to the paper's sampling ----
+
+
+def draw_steps(steps: Mapping[str, Mean], stated: float) -> alt.LayerChart:
+    """Draw the mean score of each step with its interval, and the paper's mean as a rule."""
+    rows = [
+        {"step": name, "mean": mean.value, "low": mean.low, "high": mean.high}
+        for name, mean in steps.items()
+    ]
+    axis = alt.Axis(labelColor=INK, labelLimit=220)
+    y = alt.Y("step:N", sort=list(steps), title=None, axis=axis)
+    x, points = alt.X(**score_axis("mean", "mean R*")), chart(rows).encode(y=y)
+    paper = chart([{"mean": stated, "label": f"paper: {fixed(stated)}"}]).encode(x=x)
+    label = paper.mark_text(color=PAPER, align="left", dx=5, y=8, fontSize=10)
+    panel = alt.LayerChart(
+        layer=[
+            paper.mark_rule(color=PAPER, strokeDash=[2, 2], strokeWidth=1.6),
+            label.encode(text="label:N"),
+            points.mark_rule(color=MAIN, strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q"),
+            points.mark_circle(color=MAIN, size=60, opacity=1).encode(x=x),
+        ]
+    )
+    return titled(
+        panel.properties(width=420, height=alt.Step(24)),
+        "From our sampling to the paper's",
+        "Mean score of inputs with 9 to 11 arguments; each step keeps the switches above it.",
+        "Bars: 95% intervals over inputs.",
     )
 
 

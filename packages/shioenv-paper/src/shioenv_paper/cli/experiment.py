@@ -15,6 +15,7 @@ from shioenv.errors import UsageError
 from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 
 if TYPE_CHECKING:
+    from shioenv.execution.job import Executor
     from shioenv.sandbox.base import Limits
     from shioenv_paper.experiment_output import Results
     from shioenv_paper.regimes import RegimeTraining
@@ -64,6 +65,15 @@ Replays = Annotated[
 ]
 
 
+WithoutRules = Annotated[
+    bool,
+    typer.Option(
+        "--without-rules",
+        help="Do not execute inputs again to score them by the reference implementation's rules.",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class PaperScoring:
     """Options of the paper's scoring."""
@@ -91,6 +101,8 @@ class Run:
 
     seed: shared.Seed = 0
     workers: Workers = None
+    engine: shared.EngineName = "local"
+    address: shared.Address = None
     without_shell_state: shared.WithoutShellState = False
     system: shared.SystemName = None
     sandbox: shared.SandboxName = "namespaces"
@@ -98,12 +110,17 @@ class Run:
 
     def __call__(self, out: Path, experiment: Experiment) -> shared.Printout:
         """Run the experiment, and return its printout."""
+        from shioenv.execution.local import executor_named
+        from shioenv.recording.execution_cache import CACHE_BYTES
+
         limits = shared.RecordLimits(None, self.without_shell_state, self.sandbox, self.revert)
         return _run(
             out,
             experiment,
             seed=self.seed,
-            workers=self.workers,
+            executor=executor_named(
+                self.engine, self.workers, self.address, cache_bytes=CACHE_BYTES
+            ),
             limits=limits.limits(),
             system=self.system,
         )
@@ -162,6 +179,7 @@ def irreducibility_by_length(
     paper_size: Annotated[
         bool, typer.Option("--paper-size", help="250,000 inputs per sampler, as in the paper.")
     ] = False,
+    without_rules: WithoutRules = False,
     scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
@@ -177,7 +195,9 @@ def irreducibility_by_length(
     size = experiment.PAPER_COUNT if paper_size else count or experiment.COUNT
     return run(
         out,
-        lambda setting: experiment.run_by_length(setting, count=size, scoring=scoring.scoring()),
+        lambda setting: experiment.run_by_length(
+            setting, count=size, scoring=scoring.scoring(), rules=not without_rules
+        ),
     )
 
 
@@ -192,6 +212,7 @@ def training_sets(
         str | None,
         typer.Option(metavar="NAME=DIR", help="Dataset for nl2cmd, written by people."),
     ] = None,
+    without_rules: WithoutRules = False,
     scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
@@ -206,7 +227,11 @@ def training_sets(
     return run(
         out,
         lambda setting: experiment.run_training_sets(
-            setting, count=count, scoring=scoring.scoring(), nl2cmd=nl2cmd
+            setting,
+            count=count,
+            scoring=scoring.scoring(),
+            nl2cmd=nl2cmd,
+            rules=not without_rules,
         ),
     )
 
@@ -225,6 +250,36 @@ def policies(
     return run(
         out,
         lambda setting: experiment.run_policies(setting, count=count, scoring=scoring.scoring()),
+    )
+
+
+@shared.command(app, "shioenv experiment steps --out ./experiments --count 50")
+def steps(
+    out: Out,
+    *,
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Inputs per step.")] = 300,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Inputs of the reference implementation, one a line. Without them, the steps that "
+            "use them are omitted.",
+        ),
+    ] = None,
+    scoring: PaperScoring,
+    run: Run,
+) -> shared.Printout:
+    """Go from our sampling and score to the paper's, one switch a step.
+
+    The inputs have 9 to 11 arguments. Each step keeps the switches of the earlier ones.
+    """
+    from shioenv_paper import steps as experiment
+
+    return run(
+        out,
+        lambda setting: experiment.run_steps(
+            setting, count=count, inputs=inputs, scoring=scoring.scoring()
+        ),
     )
 
 
@@ -405,12 +460,10 @@ def _run(
     experiment: Experiment,
     *,
     seed: int,
-    workers: int | None,
+    executor: Executor,
     limits: Limits,
     system: str | None,
 ) -> shared.Printout:
-    from shioenv.execution.local import LocalExecutor
-    from shioenv.recording.execution_cache import CACHE_BYTES
     from shioenv_paper.experiment_output import format_command
     from shioenv_paper.setting import ExperimentSetting
 
@@ -421,7 +474,7 @@ def _run(
             seed=seed,
             system_name=system,
             limits=limits,
-            executor=LocalExecutor(workers, cache_bytes=CACHE_BYTES),
+            executor=executor,
             command=format_command(),
             report=meter.update,
         )

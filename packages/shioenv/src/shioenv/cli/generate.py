@@ -50,22 +50,8 @@ def generate(
         ),
     ] = False,
     workers: shared.Workers = None,
-    engine: Annotated[
-        str,
-        typer.Option(
-            metavar="ENGINE",
-            autocompletion=shared.completing("shioenv.execution.local:ENGINES"),
-            help="Run workers on this host (local), or on the nodes of a Ray cluster (ray).",
-        ),
-    ] = "local",
-    address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Address of the Ray cluster: HOST:PORT or auto (default: RAY_ADDRESS, else "
-            "this host).",
-        ),
-    ] = None,
+    engine: shared.EngineName = "local",
+    address: shared.Address = None,
     drawing: shared.DrawingOptions,
     part: Annotated[
         str,

@@ -36,7 +36,7 @@ COMPOSITES = "composites"
 
 USUAL = "usual"
 
-FED = 0.95
+FED = 0.98
 """Share of commands that get an operand or a file as standard input if they would read nothing (our
 choice)."""
 
