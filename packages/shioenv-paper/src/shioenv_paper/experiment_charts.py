@@ -53,6 +53,8 @@ REASON_COLOURS = dict(zip(REASONS, ("#cfe2f2", RAMP[1], INK, ACCENT), strict=Tru
 SAMPLERS = dict(zip(NAMES.values(), (STYLES[3], STYLES[0], STYLES[1]), strict=True))
 """GCS blue, UCS dark, UCS universal grey."""
 
+PAPER_SAMPLERS = (NAMES["gcs"], NAMES["ucs"])
+
 DODGE = 0.07
 """Offset between the intervals of two budgets, in arguments, so that they do not overlap."""
 
@@ -202,13 +204,15 @@ def by_length(
     lengths = sorted({cell.n for cell in cells}) or [1]
     series = styled("sampler", tuple(SAMPLERS), "sampler", tuple(SAMPLERS.values()))
     panels = {
-        **{
-            f"{name}: mean ± standard deviation": means(
-                [row for row in _means(cells, "all inputs") if row["sampler"] == name],
-                lengths_axis(lengths), _score, alone(style), interval="band",
-            )
-            for name, style in SAMPLERS.items()
-        },
+        # the paper's Figure 4: both samplers with their bands
+        "GCS and UCS: mean ± standard deviation": means(
+            [row for row in _means(cells, "all inputs") if row["sampler"] in PAPER_SAMPLERS],
+            lengths_axis(lengths), _score, series, interval="band",
+        ),
+        "UCS universal: mean ± standard deviation": means(
+            [row for row in _means(cells, "all inputs") if row["sampler"] not in PAPER_SAMPLERS],
+            lengths_axis(lengths), _score, alone(SAMPLERS[NAMES["ucs-universal"]]), interval="band",
+        ),
         **{group: _means_panel(cells, group, lengths, series) for group in GROUPS},
         "GCS minus UCS (95% intervals), all inputs": _gain_panel(scores, lengths),
         "distribution, all with a score": _distribution_panel(scores, 0, series),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shioenv.cli import printing, shared, stdin
+from shioenv.cli.progress import counting
 from shioenv.text import share
 
 if TYPE_CHECKING:
@@ -399,6 +400,31 @@ def _covered(results: list[Coverage]) -> Iterator[str | Table]:
         for kind, gaps in (("missing", result.missing), ("unknown", result.unknown)):
             if gaps:
                 yield f"{result.command}: {kind} {', '.join(gap.option for gap in gaps)}"
+
+
+@shared.command(app, "shioenv grammar drawn --count 1000 --seed 7")
+def drawn(
+    *,
+    sampler: shared.SamplerName = "gcs",
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Number of inputs.")] = 10_000,
+    seed: shared.Seed = 0,
+    options: shared.DrawingOptions,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Sample inputs and list the grammars' options that none has.
+
+    The inputs are those of `shioenv sample`, and are not executed. For executed inputs use `dataset
+    stats --coverage`.
+    """
+    from shioenv.synthesis.sample import check_names
+    from shioenv.system.store import find_system
+    from shioenv_eval.grammars.drawn_options import coverage_of_samples
+
+    drawing = options.drawing(sampler, seed)
+    check_names(drawing)
+    with counting("inputs") as report:
+        found = coverage_of_samples(drawing, find_system(system), count, report)
+    return shared.Printout(found.to_json(), found.lines(), indent=2)
 
 
 @shared.command(app, "shioenv grammar draft nl > nl.grammar")

@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from shioenv.dataset.manifest import read_manifest
+from shioenv.dataset.record_reader import read_records
 from shioenv.domain.inputs import Input, Segment
 from shioenv.domain.record import Record
+from shioenv.grammar.library import chosen_grammars, load_grammars, names_of_grammars
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import Grammar
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.sample import grammars_for, sample
+from shioenv.system.store import System
 
 USAGE_ERROR = re.compile(
     r"invalid option|unrecognized option|unknown option|illegal option|unsupported option"
@@ -123,3 +130,33 @@ class OptionCoverage:
         yield f"by inputs {', '.join(points)}"
         for name, options in self.missing.items():
             yield f"missing   {name} {len(options)}: {' '.join(options)}"
+
+
+def coverage_of_samples(
+    drawing: Drawing,
+    system: System,
+    count: int,
+    report: Callable[[int, int], None] = lambda done, count: None,
+) -> OptionCoverage:
+    """Count the options of `count` drawn inputs. Errors: those of `sample`."""
+    grammars = grammars_for(system, drawing)
+    found = OptionCoverage({grammar.name: grammar for grammar in grammars})
+    for number, one in enumerate(sample(drawing, system=system, grammars=grammars, count=count), 1):
+        found.add_drawn(one.input)
+        report(number, count)
+    return found
+
+
+def coverage_of_records(directory: str | Path) -> OptionCoverage:
+    """Count the options of a dataset's records, of the shipped grammars from which it was drawn.
+
+    Errors: those of `read_records`.
+    """
+    plan = read_manifest(directory).plan
+    shipped = names_of_grammars()
+    names = [name for name in plan.drawing.commands if name in shipped] or ["paper"]
+    grammars = load_grammars(chosen_grammars(names), versions=plan.packages)
+    found = OptionCoverage({grammar.name: grammar for grammar in grammars})
+    for record in read_records(directory, unfinished=True):
+        found.add_record(record)
+    return found

@@ -30,6 +30,10 @@ WEIGHED = 10_000
 FEW_OPTIONS = 4
 """Commands with fewer options have few inputs. No group consists of them alone."""
 
+IN_TURN, MOST_IN_TURN = 300, 0.6
+"""Single commands by the grammars' weights get an option in turn, a share of 1/300 for each of the
+command's options, up to 0.6 (our choice)."""
+
 Item = TypeVar("Item", bound=Hashable)
 
 
@@ -52,6 +56,8 @@ class _Group:
     seen: DigestSet = field(default_factory=DigestSet)
     misses: Counter[Skeleton] = field(default_factory=Counter)
     """Consecutive draws without a new input, by skeleton of a first command."""
+    turns: Counter[str] = field(default_factory=Counter)
+    """The number of options drawn in turn, by grammar."""
 
 
 class GroupedStream:
@@ -59,6 +65,7 @@ class GroupedStream:
 
     def __init__(self, stream: SampleStream, seed: int) -> None:
         self._stream, self._seed = stream, seed
+        self._in_turn: dict[tuple[str, str], Sequence[str]] = {}
 
     def samples(self, groups: Collection[int] | None = None) -> Iterator[Sample]:
         """Yield the stream, or the samples of these groups. Errors: SamplesExhaustedError."""
@@ -96,7 +103,7 @@ class GroupedStream:
         for _ in range(USED_UP * len(self._stream.names)):
             kind = skeleton._replace(parts=skeleton.parts[:1])
             if state.misses[kind] < USED_UP:
-                drawn = self._write(state.random, skeleton)
+                drawn = self._write(state, skeleton)
                 if (
                     drawn is not None
                     and self._group(drawn.cwd, drawn.trace[0].grammar) == group
@@ -111,11 +118,25 @@ class GroupedStream:
             hint="allow more commands, start directories or composites",
         )
 
-    def _write(self, random: Random, skeleton: Skeleton) -> Sample | None:
-        directory, parts, usual, composite = skeleton
+    def _write(self, state: _Group, skeleton: Skeleton) -> Sample | None:
+        random, (directory, parts, usual, composite) = state.random, skeleton
         if usual:
             return self._stream.usual(random, directory, parts, composite=composite)
+        options = self._options(directory, parts[0])
+        if not composite and random.random() < min(MOST_IN_TURN, len(options) / IN_TURN):
+            option = options[state.turns[parts[0]] % len(options)]
+            state.turns[parts[0]] += 1
+            return self._stream.with_option(random, directory, parts[0], option)
         return self._stream.draw(random, directory, parts[0], composite=composite)
+
+    def _options(self, directory: str, name: str) -> Sequence[str]:
+        """Return a name of each option of a command, those that people use least first."""
+        place = self._stream.places[directory]
+        if (directory, name) not in self._in_turn:
+            used = place.people.of(name).options if place.people else {}
+            names = place.writer(name).options.lines() if name in place.grammars else ()
+            self._in_turn[directory, name] = sorted(names, key=lambda one: used.get(one, 0.0))
+        return self._in_turn[directory, name]
 
     def _skeletons(self, random: Random) -> Iterator[Skeleton]:
         """Draw skeletons endlessly."""

@@ -222,17 +222,20 @@ class SampleStream:
         *,
         source: Sequence[str] | None,
         traces: list[SegmentTrace],
+        needed: int = 0,
     ) -> Sequence[str]:
         """Draw the words of a command by weights, with each option at most once.
 
-        `source`: the words of the command before the pipe, if there is one.
+        `source`: the words of the command before the pipe, if there is one. `needed`: the bits of
+        options that it must have.
         """
         writer = place.writer(name)
         plan = writer.options.plan(start, None)
 
         def write() -> Drawn | None:
             assert plan is not None
-            return writer.write(start, plan, random, horizon=place.sampler.horizon, spelling=None)
+            horizon = place.sampler.horizon
+            return writer.write(start, plan, random, horizon=horizon, spelling=None, needed=needed)
 
         for _ in range(FREE_ATTEMPTS if plan is not None else 0):
             drawn = write()
@@ -242,6 +245,20 @@ class SampleStream:
                 traces.append(SegmentTrace(name, piped, drawn.trace, drawn.volatile))
                 return words
         raise _NothingWrittenError
+
+    def with_option(self, random: Random, directory: str, name: str, option: str) -> Sample | None:
+        """Draw a single command with an option, as by the weights otherwise; None if that fails."""
+        traces: list[SegmentTrace] = []
+        place = self.places[directory]
+        needed = place.writer(name).options.bits[option]
+        start = place.grammars[name].start
+        try:
+            words = self._free(
+                random, place, name, start, source=None, traces=traces, needed=needed
+            )
+        except _NothingWrittenError:
+            return None
+        return _sample(place, directory, Input(command_tokens(words)), traces)
 
     def usual_parts(self, random: Random, directory: str, *, composite: bool) -> tuple[str, ...]:
         """Draw grammars and operators of an input by the usage table."""
