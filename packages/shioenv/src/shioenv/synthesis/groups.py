@@ -21,8 +21,10 @@ from shioenv.seeding import generator
 from shioenv.synthesis.stream import USED_UP, DigestSet, SampleStream
 from shioenv.synthesis.traces import Sample
 
-GROUPS = 32
-"""Number of groups (our choice). A stream of less than twice as many commands has one group."""
+GROUPS = 16
+"""Number of groups (our choice). A stream of less than three times as many commands has one group.
+With more groups, commands of a group would share the draws of its used-up commands more unevenly.
+"""
 
 WEIGHED = 10_000
 """Number of skeletons by which groups and parts are balanced (our choice)."""
@@ -175,7 +177,7 @@ class GroupedStream:
     @cached_property
     def _groups(self) -> Mapping[tuple[str, str], int]:
         """The group of each directory and name of first words; 0 for all others."""
-        if len(self._stream.names) < 2 * GROUPS:
+        if len(self._stream.names) < 3 * GROUPS:
             return {}
         skeletons = islice(self._skeletons(generator(0, "groups")), WEIGHED)
         weights = Counter((one.directory, self._words[one.parts[0]]) for one in skeletons)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import translate
 from functools import cache
 from itertools import pairwise
@@ -21,6 +21,11 @@ UNKNOWN = "a e i n o r s t 0 1 2 : /\n"
 """What an output contains that is not known (our choice)."""
 
 _NEVER = frozenset({"-nouser", "-nogroup", "-false", "-quit"})
+_NONE = re.compile(
+    r"-[acm](?:min -\d+|time (?:-[01]|\+(?:18\d|19\d|[2-9]\d\d|\d{4,})))|-size \+\d+(?:[MG]|\d\dk)"
+)
+"""Tests for times and sizes that no file of a system has: files are up to half a year old."""
+
 _NO_TESTS = frozenset(
     {"-depth", "-noleaf", "-mount", "-xdev", "-daystart", "-print", "-ls", "-true"}
 )
@@ -36,29 +41,30 @@ def finds_no_file(words: Sequence[str], types: Mapping[str, str]) -> bool:
     """
     if not {"-o", "-or", ",", "\\(", "-prune", "-files0-from"}.isdisjoint(words):
         return False
-    left: Iterable[str] = types
+    top = "" if any(word in types and word != "." for word in words[1:]) else "./"
+    left = [(top + path, kind) for path, kind in types.items()]
     negated = False
     for word in words[1:]:
         if word in {"!", "\\!", "-not"}:
             negated = not negated
             continue
-        test = _test(word, types)
+        test = _test(word)
         if test is not None:
-            left = [path for path in left if test(path) is not negated]
+            left = [(path, kind) for path, kind in left if test(path, kind) is not negated]
         negated = False
-    return not any(True for _ in left)
+    return not left
 
 
-def _test(word: str, types: Mapping[str, str]) -> Callable[[str], bool] | None:
-    """Return whether a path passes a test of `find`; None if that is not known."""
+def _test(word: str) -> Callable[[str, str], bool] | None:
+    """Return whether a path of a type passes a test of `find`; None if that is not known."""
     name, _, value = word.partition(" ")
     value = unquoted(value)
-    if name in _NEVER or (name == "-fstype" and value != "overlay"):
-        return lambda path: False
+    if name in _NEVER or _NONE.fullmatch(word) or (name == "-fstype" and value != "overlay"):
+        return lambda path, kind: False
     if name == "-type":
-        return lambda path: types[path] in value.split(",")
+        return lambda path, kind: kind in value.split(",")
     if name == "-maxdepth" and value == "0":
-        return lambda path: types[path] == "d"
+        return lambda path, kind: kind == "d"
     of_name, of_path = name in {"-name", "-iname"}, name in {"-path", "-ipath", "-wholename"}
     pattern = _pattern(value, "E", "") if name in {"-regex", "-iregex"} else None
     if of_name or of_path or name == "-iwholename":
@@ -66,8 +72,8 @@ def _test(word: str, types: Mapping[str, str]) -> Callable[[str], bool] | None:
     if pattern is None:
         return None
     if of_name:
-        return lambda path: pattern.fullmatch(posixpath.basename(path)) is not None
-    return lambda path: any(map(pattern.fullmatch, (path, f"./{path}")))
+        return lambda path, kind: pattern.fullmatch(posixpath.basename(path)) is not None
+    return lambda path, kind: pattern.fullmatch(path) is not None
 
 
 def finds_no_repeated(options: Sequence[str], texts: Sequence[str | None]) -> bool:
@@ -86,9 +92,11 @@ def finds_no_line(
     """Whether `grep` with these options finds no line of the texts; None is an unknown text."""
     short = (word.partition(" ")[0] for word in options if not word.startswith("--"))
     letters = set("".join(short))
-    others = re.compile("--(file|count|rec|dir)")
-    if letters & {"c", "r", "R", "f"} or any(map(others.match, options)):
+    others = re.compile("--(file|count|dir)")
+    if letters & {"c", "f"} or any(map(others.match, options)):
         return False
+    if letters & {"r", "R"} or "--recursive" in options:
+        texts = ()
     named = [unquoted(word.partition(" ")[2]) for word in options if word.startswith("-e ")]
     named += [unquoted(w[9:]) for w in options if w.startswith("--regexp=")]
     patterns = named or [unquoted(word) for word in operands[:1]]

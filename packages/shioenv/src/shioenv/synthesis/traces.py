@@ -28,7 +28,7 @@ from shioenv.synthesis.mistakes import MUST_EXIST, failing
 from shioenv.synthesis.plans import PlanMaker
 from shioenv.synthesis.policy import PolicySettings
 from shioenv.synthesis.samplers import Sampler
-from shioenv.synthesis.searches import finds_no_file, finds_no_line, finds_no_repeated
+from shioenv.synthesis.searches import UNKNOWN, finds_no_file, finds_no_line, finds_no_repeated
 from shioenv.synthesis.usage_sampler import People, n_operands
 from shioenv.synthesis.usage_tables import ABOUT_ITSELF
 from shioenv.synthesis.writer import CommandWriter
@@ -156,6 +156,10 @@ class DrawingPlace:
         roles = traits.with_options(named).roles_of(len(operands))
         first = 1 if roles and roles[0] == "pattern" else 0
         texts = [self.text(name) for name in operands[first:]] or self._printed(before)
+        if traits.roles == {"file"} and texts and not any(text != "" for text in texts):
+            return True  # empty files
+        if grammar.name == "comm":
+            return set("123") <= set("".join(options)) or len(set(operands)) == 1
         if grammar.name == "uniq":
             return finds_no_repeated(options, texts)
         searches = bool(traits.operands) and traits.operands[0].role == "pattern"
@@ -166,7 +170,8 @@ class DrawingPlace:
         traits = self.traits.get(words[0], Traits()) if words else Traits()
         operands = [word for word in words[1:] if not word.startswith(("-", "<ns>"))]
         if traits.roles == {"text"}:
-            return [" ".join(map(unquoted, words[1:]))]
+            said = [UNKNOWN if set("${~*?") & set(word) else unquoted(word) for word in words[1:]]
+            return [" ".join(said)]
         if traits.roles == {"directory"}:
             return ["\n".join(self._below(words))]
         texts = [self.text(name) for name in operands] if traits.roles == {"file"} else []

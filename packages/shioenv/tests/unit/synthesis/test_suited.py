@@ -24,12 +24,16 @@ NAMES = {
     "Symlink": ("data/current",),
     "MissingFile": ("none.txt",),
 }
-TEXTS = {"notes.txt": "An apple\na pear\n", "data/ids.csv": "id,name\n7,Eve\n"}
+TEXTS = {
+    "data/old/a.log": "",
+    "notes.txt": "An apple\na pear\n",
+    "data/ids.csv": "id,name\n7,Eve\n",
+}
 
 
 @pytest.fixture(scope="module")
 def place() -> DrawingPlace:
-    grammars = load_grammars(("find", "grep", "echo", "sort", "cat"))
+    grammars = load_grammars(("find", "grep", "echo", "sort", "cat", "comm", "uniq"))
     settings = settings_named("mixed")
     sampler = partial(Sampler, "gcs", policy=settings.chooser, horizon=12)
     parser = InputParser(grammars)
@@ -65,7 +69,7 @@ def place() -> DrawingPlace:
         (("grep", "'*['", "notes.txt"), False),
         (("find", ".", "-type d", "-name current"), True),
         (("find", ".", "-fstype proc"), True),
-        (("find", ".", "-regex '^new'"), True),
+        (("find", ".", "-regex '^data'"), True),
         (("find", ".", "-path './data/*'"), False),
         (("find", ".", "-nouser", "-o", "-print"), False),
         (("grep", "'p[a-f]*r'", "notes.txt"), False),
@@ -77,6 +81,13 @@ def place() -> DrawingPlace:
         (("grep", "-n<ns>", "<ns>v", "pear", "notes.txt"), False),
         (("grep", "--help"), False),
         (("sort", "-k2", "notes.txt"), False),
+        (("sort", "data/old/a.log"), True),
+        (("sort", "data/old/a.log", "notes.txt"), False),
+        (("comm", "-12", "notes.txt", "data/ids.csv"), False),
+        (("comm", "-12", "-3", "notes.txt", "data/ids.csv"), True),
+        (("comm", "-3", "notes.txt", "notes.txt"), True),
+        (("uniq", "-d", "notes.txt"), True),
+        (("uniq", "-c", "notes.txt"), False),
     ],
 )
 def test_searches_for_what_is_not_there(
