@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup setup-all demo test test-first test-rest test-alone test-nightly test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve outside evaluate answers leaderboard scoreboard soak clean help
+.PHONY: setup setup-all demo test test-first test-rest test-alone test-nightly test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve paper outside evaluate answers leaderboard scoreboard soak clean help
 
 # Without compiled modules each command and each test process would compile them again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -119,6 +119,11 @@ grammars-report: setup ## measure the grammars on the default system and write d
 	[ -z "$(PEOPLE)" ] || { echo; $(BIN)/shioenv grammar report --markdown --seed 7 --compare-with "$(PEOPLE)"; } >> docs/grammars.md.new; \
 	if [ -s docs/grammars.md.new ]; then mv docs/grammars.md.new docs/grammars.md; \
 	else rm docs/grammars.md.new; fi; exit $$status
+
+SIZE := reduced
+# SIZE=paper ENGINE=ray: the paper's numbers of inputs, on the nodes of a cluster. The same command resumes.
+paper: setup ## run the paper's experiments and draw its figures: under an hour on two cores
+	@$(BIN)/shioenv reproduce paper --out build/paper --size $(SIZE) --engine $(or $(ENGINE),local)
 
 bench: setup ## what a run costs: bare bash and other sandboxes beside it, in one table
 	@$(BIN)/python benchmarks/bench.py

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -169,6 +169,7 @@ def make(
     *,
     asked: Plan | None = None,
     stream: Iterable[Sample] | None = None,
+    numbers: Sequence[int] | None = None,
     executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> Summary:
@@ -182,6 +183,7 @@ def make(
         asked or plan(),
         samples() if stream is None else stream,
         count=count,
+        numbers=numbers,
         system=str(scratch),
         executor=executor or SerialExecutor(open_fake),
         report=report,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, finished_manifest
 from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.write import ShardWriter
 from shioenv.domain.context import Context
+from shioenv.domain.record import Record
 from shioenv.errors import UsageError
 from shioenv.files.durable import new_directory
 from shioenv.files.regular import read_regular
@@ -43,15 +46,20 @@ def merge(
     the first source, with the commands and start directories of all sources. `report` is called
     with the number of records read and the total.
 
+    All parts of one stream make the dataset that a single run makes, byte for byte: records keep
+    their numbers, and each number must occur once.
+
     Errors: UsageError for fewer than two sources, or one that is not finished. UsageError is also
-    raised if system, limits, scoring, sampler, release or layout differ. DatasetCorruptError,
-    UnknownDatasetError, OutputExistsError, DatasetStorageError.
+    raised if system, limits, scoring, sampler, release or layout differ, and if parts are missing,
+    occur twice, or have another stream or count. DatasetCorruptError, UnknownDatasetError,
+    OutputExistsError, DatasetStorageError.
     """
     paths = [Path(source) for source in sources]
     if len(paths) < 2:
         raise UsageError("a merge needs at least two datasets", hint="give another one")
     manifests = [finished_manifest(path) for path in paths]
-    plan = _plan(paths, manifests)
+    in_parts = any(manifest.plan.drawing.part for manifest in manifests)
+    plan = _whole(paths, manifests) if in_parts else _plan(paths, manifests)
     contexts: dict[str, Context] = {}
     for path in paths:
         contexts = {**read_contexts(path), **contexts}
@@ -64,14 +72,49 @@ def merge(
         writer = ShardWriter(temporary, plan, kernels, layers)
         ordered = [contexts[cwd] for cwd in plan.drawing.start_directories if cwd in contexts]
         writer.keep_contexts(ordered)
-        for path in paths:
-            for record in read_records(path, check=True):
-                done += 1
-                key = json.dumps([record.input, record.history]).encode()
-                if seen.refusal(key) is None:
-                    writer.add(replaced(record, session_id=writer.written))
-                report(done, total)
+        streams = [read_records(path, check=True) for path in paths]
+        for record in _by_number(streams) if in_parts else chain.from_iterable(streams):
+            done += 1
+            if in_parts and record.session_id != writer.written:
+                raise UsageError(
+                    f"record {writer.written} of the whole dataset is in no part",
+                    hint="make all parts with the same --count",
+                )
+            key = json.dumps([record.input, record.history]).encode()
+            if seen.refusal(key) is None:
+                writer.add(replaced(record, session_id=writer.written))
+            elif in_parts:
+                raise UsageError(f"record {record.session_id} has an input of an earlier one")
+            report(done, total)
         return Merged(writer.finish(), total - writer.written)
+
+
+def _by_number(streams: Sequence[Iterator[Record]]) -> Iterator[Record]:
+    return heapq.merge(*streams, key=lambda record: record.session_id)
+
+
+def _whole(paths: Sequence[Path], manifests: Sequence[Manifest]) -> Plan:
+    """Return the plan of the dataset that these are all parts of. UsageError if they are not."""
+    plans = [
+        replace(manifest.plan, drawing=replace(manifest.plan.drawing, part=""))
+        for manifest in manifests
+    ]
+    parts = [manifest.plan.drawing.numbered_part for manifest in manifests]
+    missing = sorted(set(range(1, parts[0][1] + 1)).difference(number for number, _ in parts))
+    for path, plan, (number, several) in zip(paths, plans, parts, strict=True):
+        if differing := plans[0].differences(plan):
+            raise UsageError(f"{path} is a part of another stream: {'; '.join(differing)}")
+        if several != parts[0][1] or parts.count((number, several)) > 1:
+            raise UsageError(
+                f"{path} is part {number}/{several}, which does not fit the other parts",
+                hint="give each part of one division once",
+            )
+    if missing:
+        raise UsageError(
+            f"parts are missing: {', '.join(f'{number}/{parts[0][1]}' for number in missing)}",
+            hint="make them with shioenv generate --part",
+        )
+    return plans[0]
 
 
 def _plan(paths: Sequence[Path], manifests: Sequence[Manifest]) -> Plan:

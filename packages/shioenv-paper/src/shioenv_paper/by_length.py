@@ -57,11 +57,16 @@ PAPER_COUNT = 250_000
 
 @experiment(NAME)
 def run_by_length(
-    setting: ExperimentSetting, *, count: int = COUNT, scoring: Scoring = THE_PAPERS
+    setting: ExperimentSetting,
+    *,
+    count: int = COUNT,
+    scoring: Scoring = THE_PAPERS,
+    rules: bool = True,
 ) -> Findings:
     """Generate `count` inputs with each sampler, score some by other rules, and write the results.
 
-    Errors: those of `experiment`, `make_dataset` and `scores_by_rule`.
+    Without `rules`, no input is executed again. Errors: those of `experiment`, `make_dataset` and
+    `scores_by_rule`.
     """
     from shioenv_paper import experiment_charts
 
@@ -77,13 +82,17 @@ def run_by_length(
     rescorings = {
         sampler: scores_by_rule(setting, dataset.directory, to_rescore(dataset.scores))
         for sampler, dataset in datasets.items()
+        if rules
     }
     ruled = [row for rescoring in rescorings.values() for row in rescoring.ruled]
     cells = cells_of(scores)
     return Findings(
         title="Irreducibility by number of arguments",
-        data={"scores": columns(scores, *COLUMNS), "rules": rule_columns(ruled)},
-        tables=list(_tables(scores, cells, ruled)),
+        data={
+            "scores": columns(scores, *COLUMNS),
+            **({"rules": rule_columns(ruled)} if rules else {}),
+        },
+        tables=list(_tables(scores, cells, ruled if rules else None)),
         chart=experiment_charts.by_length(scores, cells, scoring.budget),
         counts={
             sampler: {
@@ -91,7 +100,7 @@ def run_by_length(
                 "mean executions": round(
                     sum(score.n_executions for score in dataset.scores) / len(dataset.scores), 1
                 ),
-                **rescorings[sampler].counts,
+                **(rescorings[sampler].counts if rules else {}),
             }
             for sampler, dataset in datasets.items()
         },
@@ -120,9 +129,9 @@ def _summary(scores: Sequence[ScoredRecord], cells: Sequence[LengthCell]) -> dic
 
 
 def _tables(
-    scores: Sequence[ScoredRecord], cells: Sequence[LengthCell], ruled: Sequence[Ruled]
+    scores: Sequence[ScoredRecord], cells: Sequence[LengthCell], ruled: Sequence[Ruled] | None
 ) -> Iterator[Table]:
-    """Yield all tables in reading order."""
+    """Yield all tables in reading order; those of the rules only if some inputs were `ruled`."""
     for group in GROUPS:
         yield _table(cells, group)
     yield _gain_table(scores, cells)
@@ -130,8 +139,9 @@ def _tables(
     yield _distribution_table(scores)
     yield _operand_table(scores)
     yield _command_table(scores)
-    yield _rule_table(ruled)
-    yield _rule_length_table(ruled)
+    if ruled is not None:
+        yield _rule_table(ruled)
+        yield _rule_length_table(ruled)
 
 
 def _heads(names: Iterable[str], *said: str) -> list[str]:

@@ -12,7 +12,7 @@ import altair as alt
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.text import fixed, share
 from shioenv_eval.report.chart_style import ACCENT, INK, MAIN, MUTED, RAMP, SOFT, STYLES, Style
-from shioenv_eval.report.means import Moments, cumulative
+from shioenv_eval.report.means import Mean, Moments, cumulative
 from shioenv_eval.report.panels import (
     PAPER,
     Rows,
@@ -52,6 +52,8 @@ REASON_COLOURS = dict(zip(REASONS, ("#cfe2f2", RAMP[1], INK, ACCENT), strict=Tru
 
 SAMPLERS = dict(zip(NAMES.values(), (STYLES[3], STYLES[0], STYLES[1]), strict=True))
 """GCS blue, UCS dark, UCS universal grey."""
+
+PAPER_SAMPLERS = (NAMES["gcs"], NAMES["ucs"])
 
 DODGE = 0.07
 """Offset between the intervals of two budgets, in arguments, so that they do not overlap."""
@@ -202,13 +204,15 @@ def by_length(
     lengths = sorted({cell.n for cell in cells}) or [1]
     series = styled("sampler", tuple(SAMPLERS), "sampler", tuple(SAMPLERS.values()))
     panels = {
-        **{
-            f"{name}: mean ± standard deviation": means(
-                [row for row in _means(cells, "all inputs") if row["sampler"] == name],
-                lengths_axis(lengths), _score, alone(style), interval="band",
-            )
-            for name, style in SAMPLERS.items()
-        },
+        # the paper's Figure 4: both samplers with their bands
+        "GCS and UCS: mean ± standard deviation": means(
+            [row for row in _means(cells, "all inputs") if row["sampler"] in PAPER_SAMPLERS],
+            lengths_axis(lengths), _score, series, interval="band",
+        ),
+        "UCS universal: mean ± standard deviation": means(
+            [row for row in _means(cells, "all inputs") if row["sampler"] not in PAPER_SAMPLERS],
+            lengths_axis(lengths), _score, alone(SAMPLERS[NAMES["ucs-universal"]]), interval="band",
+        ),
         **{group: _means_panel(cells, group, lengths, series) for group in GROUPS},
         "GCS minus UCS (95% intervals), all inputs": _gain_panel(scores, lengths),
         "distribution, all with a score": _distribution_panel(scores, 0, series),
@@ -354,6 +358,36 @@ def draw_policies(scores: Mapping[str, Sequence[ScoredRecord]], budget: int) -> 
         f"{max(map(len, scores.values())):,} inputs of each policy, a quarter of them composites; "
         f"at most {budget} sub-inputs of each executed.",
         f"Means of fewer than {FEW} inputs are not shown.",
+    )
+
+
+# ---- steps to the paper's sampling ----
+
+
+def draw_steps(steps: Mapping[str, Mean], stated: float) -> alt.LayerChart:
+    """Draw the mean score of each step with its interval, and the paper's mean as a rule."""
+    rows = [
+        {"step": name, "mean": mean.value, "low": mean.low, "high": mean.high}
+        for name, mean in steps.items()
+    ]
+    axis = alt.Axis(labelColor=INK, labelLimit=220)
+    y = alt.Y("step:N", sort=list(steps), title=None, axis=axis)
+    x, points = alt.X(**score_axis("mean", "mean R*")), chart(rows).encode(y=y)
+    paper = chart([{"mean": stated, "label": f"paper: {fixed(stated)}"}]).encode(x=x)
+    label = paper.mark_text(color=PAPER, align="left", dx=5, y=8, fontSize=10)
+    panel = alt.LayerChart(
+        layer=[
+            paper.mark_rule(color=PAPER, strokeDash=[2, 2], strokeWidth=1.6),
+            label.encode(text="label:N"),
+            points.mark_rule(color=MAIN, strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q"),
+            points.mark_circle(color=MAIN, size=60, opacity=1).encode(x=x),
+        ]
+    )
+    return titled(
+        panel.properties(width=420, height=alt.Step(24)),
+        "From our sampling to the paper's",
+        "Mean score of inputs with 9 to 11 arguments; each step keeps the switches above it.",
+        "Bars: 95% intervals over inputs.",
     )
 
 

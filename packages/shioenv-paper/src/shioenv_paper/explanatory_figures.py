@@ -53,6 +53,14 @@ ATTEMPTS: Final = 2000
 ARGUMENTS: Final = (2, 3)
 """Minimum and maximum number of arguments of a shown input, both options and operands."""
 
+CHAINED: Final = 5
+"""Maximum number of productions of the argument whose derivation is drawn."""
+
+FEWEST_CHAINED: Final = 3
+
+BESIDE: Final = 5
+"""Maximum number of productions shown of each nonterminal."""
+
 STEPS: Final = (4, 12)
 """Minimum and maximum number of productions of the shown derivation."""
 
@@ -182,6 +190,8 @@ def derived(machine: SandboxRunner, command: str, seed: int, *, brief: bool = Fa
             continue
         scored = score(written, runner=machine, cwd=cwd, scoring=Scoring(budget=64))
         made = Derived(steps, start, written, scored)
+        if not brief and len(argument_steps(made)) < FEWEST_CHAINED:
+            continue
         if not brief or (
             len({*arguments}) == len(arguments)
             and 0 < (scored.irreducibility or 0) < 1
@@ -271,42 +281,61 @@ def life(made: Derived) -> Picture:
     return picture
 
 
+def argument_steps(made: Derived) -> Sequence[OptionStep]:
+    """Return the most consecutive steps, up to `CHAINED`, that derive one argument with a `=`."""
+    states = (made.start, *(step.state for step in made.steps))
+    derived: dict[int, list[OptionStep]] = {}
+    for state, step in zip(states, made.steps, strict=False):
+        place = next(number for number, it in enumerate(state.arguments) if not _finished(it))
+        if step.production.body or place in derived:
+            derived.setdefault(place, []).append(step)
+    few = [
+        steps
+        for place, steps in derived.items()
+        if len(steps) <= CHAINED and "=" in show_argument(made.steps[-1].state.arguments[place])
+    ]
+    return max(few, key=len, default=())
+
+
 def option(made: Derived, grammar: Grammar) -> Picture:
-    """Draw one option's expansion: its initial state, its productions and choice, and its end."""
-    chosen = max(
-        made.steps, key=lambda step: min(len(grammar.productions[step.nonterminal]), SHOWN)
-    )
-    place = made.steps.index(chosen)
-    before = made.steps[place - 1].state if place else made.start
-    head: Nonterminal = chosen.nonterminal
-    picture = Picture(f"One option's expansion: that of {head}")
+    """Draw the productions that derive one argument: the choices of each, and the states between.
+
+    The first option runs until another nonterminal is leftmost, and is then followed by its option.
+    """
+    steps = argument_steps(made)
+    place = made.steps.index(steps[0])
+    picture = Picture("An argument, derived by the options of several nonterminals")
     x, y = 20.0, 28.0
-    picture.text(x, y, f"starts where the leftmost nonterminal is {head}", MUTED)
+    picture.text(x, y, "an argument begins", MUTED)
     y += LINE
-    picture.code(x, y, format_partial_input(before))
-    productions = grammar.productions[head]
-    total = sum(production.weight for production in productions) or 1.0
-    first = [one for one in productions if one == chosen.production]
-    others = [one for one in productions if one != chosen.production][: SHOWN - 1]
-    y += LINE + 14
-    picture.text(x, y, f"its policy chooses one of {len(productions)} productions", MUTED)
-    trunk = y + 8
-    for production in (*first, *others):
+    picture.code(x, y, format_partial_input(made.steps[place - 1].state if place else made.start))
+    for number, chosen in enumerate(steps, 1):
+        productions = grammar.productions[chosen.nonterminal]
+        total = sum(production.weight for production in productions) or 1.0
+        first = [one for one in productions if one == chosen.production]
+        others = [one for one in productions if one != chosen.production][: BESIDE - 1]
+        y += LINE + 14
+        said = f"{number}. the option of {chosen.nonterminal} chooses one of {len(productions)}"
+        picture.text(x, y, f"{said} production{'s' * (len(productions) > 1)}", MUTED)
+        trunk = y + 8
+        for production in (*first, *others):
+            y += LINE
+            taken = production == chosen.production
+            colour = ACCENT if taken else INK
+            body = " ".join(map(show_argument, production.body)) or "nothing"
+            line = [(x + 6, trunk), (x + 6, y - 4), (x + 26, y - 4)]
+            picture.line(line, colour if taken else SOFT)
+            picture.code(x + 32, y, f"{production.weight / total:5.1%}  {body}", colour)
+        left = len(productions) - len(first) - len(others)
+        if left:
+            y += LINE
+            picture.code(x + 32, y, f"       and {left} more", MUTED)
+        y += LINE + 14
+        ends = "ends here" if chosen.terminated else "continues"
+        done = "; the argument is complete" if chosen is steps[-1] else ""
+        picture.text(x, y, f"the next state; the option {ends}{done}", MUTED)
         y += LINE
-        taken = production == chosen.production
-        colour = ACCENT if taken else INK
-        body = " ".join(map(show_argument, production.body)) or "nothing"
-        picture.line([(x + 6, trunk), (x + 6, y - 4), (x + 26, y - 4)], colour if taken else SOFT)
-        picture.code(x + 32, y, f"{production.weight / total:5.1%}  {body}", colour)
-    left = len(productions) - len(first) - len(others)
-    if left:
-        y += LINE
-        picture.code(x + 32, y, f"       and {left} more", MUTED)
-    y += LINE + 14
-    ends = "ends here" if chosen.terminated else "continues"
-    picture.text(x, y, f"the next state; the option {ends}", MUTED)
-    y += LINE
-    picture.code(x, y, format_partial_input(chosen.state))
+        picture.code(x, y, format_partial_input(chosen.state))
     return picture
 
 

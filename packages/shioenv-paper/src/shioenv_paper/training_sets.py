@@ -85,12 +85,14 @@ def run_training_sets(
     count: int = COUNT,
     scoring: Scoring = THE_PAPERS,
     nl2cmd: Path | None = None,
+    rules: bool = True,
 ) -> Findings:
     """Generate inputs until `count` of each source have a score, and write the results.
 
     `nl2cmd` is a dataset of inputs that people wrote, scored on the same system with the same
-    settings. Errors: those of `experiment`, `make_dataset` and `scores_by_rule`;
-    DatasetMismatchError if `nl2cmd` was scored on another system or with other settings.
+    settings. Without `rules`, no input is executed again. Errors: those of `experiment`, `make_dataset` and
+    `scores_by_rule`; DatasetMismatchError if `nl2cmd` was scored on another system or with other
+    settings.
     """
     from shioenv_paper import experiment_charts
 
@@ -106,16 +108,20 @@ def run_training_sets(
     rescorings = {
         source: scores_by_rule(setting, dataset.directory, evenly(dataset.scores, RESCORED))
         for source, dataset in generated.items()
+        if rules
     }
     ruled = [row for rescoring in rescorings.values() for row in rescoring.ruled]
     return Findings(
         title="The training sets' scores",
-        data={"scores": columns(scores, *COLUMNS), "rules": rule_columns(ruled)},
+        data={
+            "scores": columns(scores, *COLUMNS),
+            **({"rules": rule_columns(ruled)} if rules else {}),
+        },
         tables=[
             _table(datasets, cut, sets),
             _source_table(datasets),
             _length_table(datasets),
-            _rule_table(rescorings),
+            *([_rule_table(rescorings)] if rules else []),
         ],
         chart=experiment_charts.draw_training_sets(sets),
         counts={

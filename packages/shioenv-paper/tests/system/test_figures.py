@@ -44,7 +44,9 @@ def test_what_is_drawn_is_what_happens(tmp_path: Path, observer: SandboxRunner) 
     assert [one == "the same" for one in shown] == [one.difference is None for one in contrasts]
     assert 0 < shown.count("the same") < len(shown) - 1
     option = texts(tmp_path / "option.svg")
-    assert any("its policy chooses one of" in text for text in option)
+    assert sum("chooses one of" in text for text in option) >= 3
+    assert sum("the argument is complete" in text for text in option) == 1
+    assert "=" in option[-1], "the argument has a value"
     assert any(text.endswith("README.md") for text in texts(tmp_path / "tree.svg"))
 
 

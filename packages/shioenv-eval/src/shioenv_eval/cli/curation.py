@@ -30,12 +30,26 @@ SHOWN_GROUPS = 20
 
 
 @shared.command(app, "shioenv dataset stats ./dataset")
-def stats(directory: shared.Directory) -> shared.Printout:
+def stats(
+    directory: shared.Directory,
+    coverage: Annotated[
+        bool,
+        typer.Option(
+            "--coverage",
+            help="Print instead which options of the grammars were executed without a usage error.",
+        ),
+    ] = False,
+) -> shared.Printout:
     """Print statistics: scores, exit codes, commands, composition."""
     from shioenv.dataset.manifest import read_manifest
     from shioenv_eval.report.statistics import statistics
 
     printing.note_unfinished(directory, read_manifest(directory))
+    if coverage:
+        from shioenv_eval.grammars.drawn_options import coverage_of_records
+
+        found = coverage_of_records(directory)
+        return shared.Printout(found.to_json(), found.lines(), indent=2)
     described = statistics(directory)
     return shared.Printout(described.to_json(), _described(described), indent=2)
 
@@ -214,7 +228,8 @@ def merge(
     """Merge datasets of the same system.
 
     System, limits, scoring, sampler and release must be the same. Records get new numbers. Of
-    duplicate inputs, the first is kept.
+    duplicate inputs, the first is kept. All parts of `generate --part` give the dataset of a single
+    run; a missing part or record is an error.
     """
     from shioenv_eval.merge import merge as merge_datasets
 

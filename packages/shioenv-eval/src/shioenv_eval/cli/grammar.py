@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shioenv.cli import printing, shared, stdin
+from shioenv.cli.progress import counting
 from shioenv.text import share
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from shioenv.behavior.observe import SandboxRunner
     from shioenv.grammar.library import OwnGrammars
     from shioenv.grammar.symbols import Grammar
+    from shioenv.synthesis.drawing import Drawing
     from shioenv.system.store import System
     from shioenv_eval.grammars.coverage import Coverage
     from shioenv_eval.grammars.describe import DescribedSegment, Description
@@ -354,6 +356,16 @@ def coverage(
             "(default: all in --grammars, else all shipped).",
         ),
     ] = None,
+    drawn: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Sample N inputs instead, and list the grammars' options that none of them has.",
+        ),
+    ] = None,
+    seed: shared.Seed = 0,
+    policy: shared.PolicyName = "default",
     own: shared.GrammarDirectory = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
@@ -361,7 +373,13 @@ def coverage(
 
     A missing option is only in the help text; an unknown option is only in the grammar. A reason
     in the grammar file excuses either. The exit status is 1 if an option is missing or unknown.
+
+    With --drawn, inputs are sampled as by `shioenv sample` and not executed. For executed inputs
+    use `dataset stats --coverage`.
     """
+    if drawn is not None:
+        drawing = shared.DrawingOptions(command=grammars, policy=policy, grammars=own)
+        return _drawn(drawing.drawing("gcs", seed), drawn, system)
     from shioenv.grammar.library import own_grammars
     from shioenv_eval.grammars.coverage import help_coverage as covered
 
@@ -379,6 +397,18 @@ def coverage(
     }
     complete = all(result.complete for result in results)
     return shared.Printout(document, _covered(results), indent=2, status=0 if complete else 1)
+
+
+def _drawn(drawing: Drawing, count: int, system: str | None) -> shared.Printout:
+    """Count the options of sampled inputs."""
+    from shioenv.synthesis.sample import check_names
+    from shioenv.system.store import find_system
+    from shioenv_eval.grammars.drawn_options import coverage_of_samples
+
+    check_names(drawing)
+    with counting("inputs") as report:
+        found = coverage_of_samples(drawing, find_system(system), count, report)
+    return shared.Printout(found.to_json(), found.lines(), indent=2)
 
 
 def _covered(results: list[Coverage]) -> Iterator[str | Table]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -15,7 +16,6 @@ from shioenv.errors import UsageError
 from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 
 if TYPE_CHECKING:
-    from shioenv.sandbox.base import Limits
     from shioenv_paper.experiment_output import Results
     from shioenv_paper.regimes import RegimeTraining
     from shioenv_paper.setting import ExperimentSetting
@@ -64,6 +64,15 @@ Replays = Annotated[
 ]
 
 
+WithoutRules = Annotated[
+    bool,
+    typer.Option(
+        "--without-rules",
+        help="Do not execute inputs again to score them by the reference implementation's rules.",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class PaperScoring:
     """Options of the paper's scoring."""
@@ -91,6 +100,8 @@ class Run:
 
     seed: shared.Seed = 0
     workers: Workers = None
+    engine: shared.EngineName = "local"
+    address: shared.Address = None
     without_shell_state: shared.WithoutShellState = False
     system: shared.SystemName = None
     sandbox: shared.SandboxName = "namespaces"
@@ -98,15 +109,33 @@ class Run:
 
     def __call__(self, out: Path, experiment: Experiment) -> shared.Printout:
         """Run the experiment, and return its printout."""
+        with self.setting(out) as setting:
+            results = experiment(setting)
+        document = {"directory": str(results.directory), **results.document}
+        return shared.Printout(document, _lines(results), indent=2)
+
+    @contextmanager
+    def setting(self, out: Path) -> Iterator[ExperimentSetting]:
+        """Provide the setting of experiments, which reports their progress."""
+        from shioenv.execution.local import executor_named
+        from shioenv.recording.execution_cache import CACHE_BYTES
+        from shioenv_paper.experiment_output import format_command
+        from shioenv_paper.setting import ExperimentSetting
+
         limits = shared.RecordLimits(None, self.without_shell_state, self.sandbox, self.revert)
-        return _run(
-            out,
-            experiment,
-            seed=self.seed,
-            workers=self.workers,
-            limits=limits.limits(),
-            system=self.system,
-        )
+        stopped = f"stopped; finished parts are saved in {out}: run the same command to resume"
+        with Meter(stopped=stopped) as meter:
+            yield ExperimentSetting(
+                out=out,
+                seed=self.seed,
+                system_name=self.system,
+                limits=limits.limits(),
+                executor=executor_named(
+                    self.engine, self.workers, self.address, cache_bytes=CACHE_BYTES
+                ),
+                command=format_command(),
+                report=meter.update,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +191,7 @@ def irreducibility_by_length(
     paper_size: Annotated[
         bool, typer.Option("--paper-size", help="250,000 inputs per sampler, as in the paper.")
     ] = False,
+    without_rules: WithoutRules = False,
     scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
@@ -177,7 +207,9 @@ def irreducibility_by_length(
     size = experiment.PAPER_COUNT if paper_size else count or experiment.COUNT
     return run(
         out,
-        lambda setting: experiment.run_by_length(setting, count=size, scoring=scoring.scoring()),
+        lambda setting: experiment.run_by_length(
+            setting, count=size, scoring=scoring.scoring(), rules=not without_rules
+        ),
     )
 
 
@@ -192,6 +224,7 @@ def training_sets(
         str | None,
         typer.Option(metavar="NAME=DIR", help="Dataset for nl2cmd, written by people."),
     ] = None,
+    without_rules: WithoutRules = False,
     scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
@@ -206,7 +239,11 @@ def training_sets(
     return run(
         out,
         lambda setting: experiment.run_training_sets(
-            setting, count=count, scoring=scoring.scoring(), nl2cmd=nl2cmd
+            setting,
+            count=count,
+            scoring=scoring.scoring(),
+            nl2cmd=nl2cmd,
+            rules=not without_rules,
         ),
     )
 
@@ -225,6 +262,36 @@ def policies(
     return run(
         out,
         lambda setting: experiment.run_policies(setting, count=count, scoring=scoring.scoring()),
+    )
+
+
+@shared.command(app, "shioenv experiment steps --out ./experiments --count 50")
+def steps(
+    out: Out,
+    *,
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Inputs per step.")] = 300,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Inputs of the reference implementation, one a line. Without them, the steps that "
+            "use them are omitted.",
+        ),
+    ] = None,
+    scoring: PaperScoring,
+    run: Run,
+) -> shared.Printout:
+    """Go from our sampling and score to the paper's, one switch a step.
+
+    The inputs have 9 to 11 arguments. Each step keeps the switches of the earlier ones.
+    """
+    from shioenv_paper import steps as experiment
+
+    return run(
+        out,
+        lambda setting: experiment.run_steps(
+            setting, count=count, inputs=inputs, scoring=scoring.scoring()
+        ),
     )
 
 
@@ -400,36 +467,6 @@ def _pool(text: str, names: Sequence[str]) -> tuple[str, Path]:
     return name, Path(directory)
 
 
-def _run(
-    out: Path,
-    experiment: Experiment,
-    *,
-    seed: int,
-    workers: int | None,
-    limits: Limits,
-    system: str | None,
-) -> shared.Printout:
-    from shioenv.execution.local import LocalExecutor
-    from shioenv.recording.execution_cache import CACHE_BYTES
-    from shioenv_paper.experiment_output import format_command
-    from shioenv_paper.setting import ExperimentSetting
-
-    stopped = f"stopped; finished parts are saved in {out}: run the same command to resume"
-    with Meter(stopped=stopped) as meter:
-        setting = ExperimentSetting(
-            out=out,
-            seed=seed,
-            system_name=system,
-            limits=limits,
-            executor=LocalExecutor(workers, cache_bytes=CACHE_BYTES),
-            command=format_command(),
-            report=meter.update,
-        )
-        results = experiment(setting)
-    document = {"directory": str(results.directory), **results.document}
-    return shared.Printout(document, _lines(results), indent=2)
-
-
 def _lines(results: Results) -> Iterator[str]:
     """Yield the tables, then a line with the results' directory, files and run time in seconds."""
     for table in results.tables:
@@ -503,3 +540,34 @@ def quick(
         f"{'reproduced' if not found.faults else 'not reproduced'}: {out / REPORT}",
     ]
     return shared.Printout(document, lines, indent=2, status=1 if found.faults else 0)
+
+
+@shared.command(reproduction, "shioenv reproduce paper --out ./paper")
+def paper(
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Directory for data, tables and pictures. Resumes.")
+    ],
+    size: Annotated[
+        str,
+        typer.Option(
+            metavar="reduced|paper",
+            autocompletion=shared.completing("reduced", "paper"),
+            help="reduced: under an hour on two cores. paper: the paper's number of inputs.",
+        ),
+    ] = "reduced",
+    run: Run = Run(),
+) -> shared.Printout:
+    """Run the paper's experiments and draw its figures.
+
+    These are sampling efficiency, estimators, irreducibility by length, training sets, the steps
+    from our sampling to the paper's, and the figures of the method. Models are not trained.
+    """
+    from shioenv_paper.whole_paper import SIZES, reproduce_paper
+
+    if size not in SIZES:
+        raise UsageError(f"--size {size!r}: unknown size", hint=f"choose from {', '.join(SIZES)}")
+    with run.setting(out) as setting:
+        found = list(reproduce_paper(setting, SIZES[size]))
+    lines = (line for results in found for line in _lines(results))
+    documents = {results.document["experiment"]: results.document["summary"] for results in found}
+    return shared.Printout({"directory": str(out), "summaries": documents}, lines, indent=2)

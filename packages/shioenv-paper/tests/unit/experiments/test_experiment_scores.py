@@ -105,6 +105,18 @@ def test_irreducibility_by_length_compares_the_samplers(
     assert shares.rows[7][2:6] == ("inputs that succeed (exit 0)", "80", "0.500", "0.0%")
 
 
+@pytest.mark.parametrize("run", [by_length.run_by_length, training_sets.run_training_sets])
+def test_without_rules_no_input_is_executed_again(
+    run: Any, setting: ExperimentSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for experiment in (by_length, training_sets):
+        monkeypatch.setattr(experiment, "scores_by_rule", None)
+    results = run(setting, count=240, rules=False)
+    assert results.tables
+    assert not any("rules" in table.title for table in results.tables)
+    assert "rules.parquet" not in results.document["files"]
+
+
 def test_a_sampler_without_inputs_of_a_length_has_none_there(
     setting: ExperimentSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,23 +50,16 @@ def generate(
         ),
     ] = False,
     workers: shared.Workers = None,
-    engine: Annotated[
+    engine: shared.EngineName = "local",
+    address: shared.Address = None,
+    drawing: shared.DrawingOptions,
+    part: Annotated[
         str,
         typer.Option(
-            metavar="ENGINE",
-            autocompletion=shared.completing("shioenv.execution.local:ENGINES"),
-            help="Run workers on this host (local), or on the nodes of a Ray cluster (ray).",
+            metavar="I/N",
+            help="Make only part I of N of the dataset; `dataset merge` joins all parts.",
         ),
-    ] = "local",
-    address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Address of the Ray cluster: HOST:PORT or auto (default: RAY_ADDRESS, else "
-            "this host).",
-        ),
-    ] = None,
-    drawing: shared.DrawingOptions,
+    ] = "",
     limits: shared.RecordLimits,
     cache_size: Annotated[
         int,
@@ -114,7 +107,7 @@ def generate(
         summary = generate_records(
             Destination(directory, compress),
             count=count,
-            drawing=drawing.drawing(sampler, seed),
+            drawing=drawing.drawing(sampler, seed).but(part=part),
             scoring=chosen,
             system=system,
             limits=limits.limits(),

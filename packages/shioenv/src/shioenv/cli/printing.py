@@ -205,7 +205,7 @@ MANY = 8
 
 PANELS = {
     "Inputs": "sampler command policy horizon composite-share mistakes session-length grammars "
-    "sampler-label cwd history pool suite max-arguments",
+    "sampler-label part cwd history pool suite max-arguments",
     "Scores": "budget noise-runs estimator target-se process-budget without-scores",
     "Execution": "system sandbox revert timeout start-timeout without-shell-state workers engine "
     "address cache-size no-cache tty runs",

@@ -316,6 +316,24 @@ Workers = Annotated[
     ),
 ]
 
+EngineName = Annotated[
+    str,
+    typer.Option(
+        metavar="ENGINE",
+        autocompletion=completing("shioenv.execution.local:ENGINES"),
+        help="Run workers on this host (local), or on the nodes of a Ray cluster (ray).",
+    ),
+]
+
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Address of the Ray cluster: HOST:PORT or auto (default: RAY_ADDRESS, else this "
+        "host).",
+    ),
+]
+
 SamplerName = Annotated[
     str,
     typer.Option(

@@ -47,7 +47,7 @@ from shioenv.sandbox.backends import kernel_of
 from shioenv.sandbox.base import LIMITS, Limits
 from shioenv.synthesis.drawing import Drawing, DrawingSettings
 from shioenv.synthesis.policy import policy_label
-from shioenv.synthesis.sample import check_names, grammars_for, notes_on, sample
+from shioenv.synthesis.sample import check_names, grammars_for, notes_on, numbers_of, sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System, find_system
@@ -238,11 +238,12 @@ def generate(
     restarts. In volatile records, only number, input and arguments are the same. Without an
     `executor` processes of this machine do the work, one per processor.
 
-    `settings` override those of the `drawing`: `seed`, `commands`, `policy` and the others.
-    `system` is a name or file as in `open_sandbox`. `limits` apply to each execution (None:
-    `LIMITS`, 2 seconds of wall time). `scoring` has the settings of scores. By default they are
-    those of an existing dataset, and `USUAL` in a new dataset. `report` is called with the
-    progress. By default the progress is shown if standard error is a terminal, and in a notebook.
+    `settings` override those of the `drawing`: `seed`, `commands`, `policy` and the others. With a
+    `part`, only its records of the `count` are made; `dataset merge` joins all parts. `system` is a
+    name or file as in `open_sandbox`. `limits` apply to each execution (None: `LIMITS`, 2 seconds
+    of wall time). `scoring` has the settings of scores. By default they are those of an existing
+    dataset, and `USUAL` in a new dataset. `report` is called with the progress. By default it is
+    shown on standard error, on a terminal and in a notebook.
 
     Errors before anything is written: UsageError, and those of `find_system`, `sample` and
     `open_sandbox`. Later errors: DatasetBusyError, DatasetMismatchError (which names the
@@ -256,14 +257,14 @@ def generate(
     grammars = grammars_for(built, drawing)
     scoring = scoring or scoring_there(place.directory)
     plan = plan_of(built, grammars, drawing, scoring, limits)
-    samples = sample(
-        replace(plan.drawing, policy=drawing.policy), system=built, count=count, grammars=grammars
-    )
+    policy = replace(plan.drawing, policy=drawing.policy)
+    numbers = numbers_of(policy, count, system=built, grammars=grammars)
     return run(
         place.directory,
         replace(plan, compression=place.compression),
-        samples,
-        count=count,
+        sample(policy, system=built, count=len(numbers), grammars=grammars),
+        count=len(numbers),
+        numbers=numbers,
         system=system or built.name,
         executor=executor,
         report=report or progress_line(),
@@ -354,18 +355,20 @@ def run(
     *,
     count: int,
     system: str,
+    numbers: Sequence[int] | None = None,
     executor: Executor | None = None,
     report: Callable[[Progress], None] = _silent,
     notes: Sequence[str] = (),
 ) -> Summary:
     """Do the work of `generate` with a given plan: record the first `count` samples.
 
-    `system` is the name or file of the plan's system, which must have the plan's digest. `notes`
-    for the user are reported first. Errors: those of `generate`, and UsageError if there are fewer
-    samples.
+    `numbers` are those of the records, ascending; the default is 0 to `count`. `system` is the name
+    or file of the plan's system, which must have the plan's digest. `notes` for the user are
+    reported first. Errors: those of `generate`, and UsageError if there are fewer samples.
     """
     if count < 1:
         raise UsageError(f"cannot generate {count} records", hint="give a count of at least 1")
+    numbers = numbers or range(count)
     executor = executor or LocalExecutor()
     with suppress(UnknownDatasetError):  # the store refuses to extend older records
         there = read_manifest(directory).plan
@@ -380,13 +383,13 @@ def run(
             executor.check(job)
         kernel = kernel_of(system, job.limits)
         store = stack.enter_context(
-            Store(directory, plan, count, kernel=kernel, report=counter.report)
+            Store(directory, plan, count, numbers=numbers, kernel=kernel, report=counter.report)
         )
         counter.kept = store.kept
         for note in notes or (None,):
             counter.report(note)
         contexts: Iterable[tuple[int, RecordTask]] = store.missing_contexts()
-        wanted = missing(store, counter.time_drawing(samples), count)
+        wanted = missing(store, counter.time_drawing(samples), numbers)
         scored = plan.scoring is None or plan.scoring.budget
         tasks = chain(contexts, wanted if scored else in_sessions(wanted))
         for number, answer in executor.map(job, tasks, counter.report):
@@ -412,13 +415,15 @@ def run(
         )
 
 
-def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[tuple[int, Wanted]]:
-    """Yield the numbered samples not recorded yet. UsageError if there are fewer than `count`."""
+def missing(
+    store: Store, samples: Iterable[Sample], numbers: Sequence[int]
+) -> Iterator[tuple[int, Wanted]]:
+    """Yield the samples not recorded yet under these numbers. UsageError if there are too few."""
     stream = iter(samples)
-    for number in range(count):
+    for place, number in enumerate(numbers):
         drawn = next(stream, None)
         if drawn is None:
-            raise UsageError(f"only {number} samples exist, but {count} are required")
+            raise UsageError(f"only {place} samples exist, but {len(numbers)} are required")
         wanted = Wanted.of(drawn)
         if store.accept(number, session_text(drawn.cwd, drawn.input), wanted.input_args):
             yield number, wanted
@@ -514,6 +519,7 @@ def add_scores(
         replace(plan, scoring=scoring, record_schema=RECORD_SCHEMA_VERSION),
         _samples(source),
         count=manifest.records,
+        numbers=[one.session_id for one in read_records(source)] if plan.drawing.part else None,
         system=system or plan.system,
         executor=executor,
         report=report,

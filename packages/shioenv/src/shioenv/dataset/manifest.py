@@ -58,8 +58,8 @@ COMPRESSIONS = {"zstd": SUFFIX}
 JOURNAL = re.compile(r"([0-9]{5,})\.journal\Z")
 """Names of journals, which contain the finished records of a shard that is not full yet."""
 _CONTEXT = re.compile(rf"{CONTEXTS}/[0-9]{{5,}}\.json\Z")
-_LATER = {"mistakes": 0.0, "session_length": 1}
-"""Sampling settings that older manifests lack, with the values to assume."""
+_LATER = {"mistakes": 0.0, "session_length": 1, "part": ""}
+"""Sampling settings that manifests may lack, with the values to assume."""
 
 SHARD_RECORDS = 1000
 """Number of records of every shard but the last (Appendix A: "files of 1K entries")."""
@@ -325,7 +325,7 @@ class Manifest:
 
     plan: Plan
     count: int
-    """The requested number of records."""
+    """The requested number of records; of a part, those that the part has of them."""
     kernels: tuple[str, ...]
     """Releases of the host kernels under which records were made; `uname -r`, for example, prints
     them."""

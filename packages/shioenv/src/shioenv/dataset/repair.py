@@ -12,7 +12,8 @@ The store treats a damaged shard like a lost one. This module chooses the lines 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -33,7 +34,7 @@ from shioenv.execution.local import LocalExecutor
 from shioenv.files.compressed import decompressed_sha256, reading, stream_lines
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.effort import Line
-from shioenv.synthesis.sample import grammars_for, sample
+from shioenv.synthesis.sample import grammars_for, numbers_of, sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import find_system
 
@@ -121,6 +122,8 @@ def repair(
         own_grammars=own_grammars if plan.drawing.own_grammars and own_grammars else "",
     )
     grammars = grammars_for(built, drawing)
+    last = max((shard.number for shard in manifest.shards), default=0) + 1
+    numbers = numbers_of(drawing, last * SHARD_RECORDS, system=built, grammars=grammars)
     now = plan_of(built, grammars, drawing, plan.scoring or Scoring(), plan.limits)
     differences = plan.differences(now)
     if differences:
@@ -129,6 +132,7 @@ def repair(
         directory,
         lambda count: sample(drawing, system=built, count=count, grammars=grammars),
         system=system or plan.system,
+        numbers=numbers[: manifest.count],
         executor=executor,
         report=report,
     )
@@ -139,22 +143,23 @@ def repair_with(
     samples: Samples,
     *,
     system: str,
+    numbers: Sequence[int] | None = None,
     executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[Repaired, ...]:
-    """Do the work of `repair` with a given stream of samples."""
+    """Do the work of `repair` with a given stream of samples, which have these `numbers`."""
     manifest = read_manifest(directory)
-    with Store(directory, manifest.plan, manifest.count, kernel=None, remake=True) as store:
+    plan, count = manifest.plan, manifest.count
+    numbers = numbers or range(count)
+    with Store(directory, plan, count, numbers=numbers, kernel=None, remake=True) as store:
         damaged = {shard.number: shard for shard in manifest.shards if shard.number in store.gone}
-        last = max(
-            (number * SHARD_RECORDS + shard.records for number, shard in damaged.items()), default=0
-        )
+        last = bisect_left(numbers, (max(damaged, default=-1) + 1) * SHARD_RECORDS)
         counter = ProgressCounter(sum(shard.records for shard in damaged.values()), report)
         finished: dict[int, list[Record]] = {number: [] for number in damaged}
         repaired = []
         with executor or LocalExecutor() as executor:
             lost: list[tuple[int, RecordTask]] = [*store.missing_contexts()]
-            tasks = chain(lost, missing(store, samples(last), last))
+            tasks = chain(lost, missing(store, samples(last), numbers[:last]))
             for session_id, answer in executor.map(recording(manifest.plan, system), tasks):
                 if isinstance(answer, Context):
                     repaired.append(_remade_context(store, session_id, answer))

@@ -1,6 +1,7 @@
 """A dataset's files: shards that are written atomically, and journals of finished records.
 
-`data/00000.ndjson` has exactly 1,000 records; only the last shard may be short. Until a shard is
+`data/00000.ndjson` has exactly 1,000 records; only the last shard may be short. A part of a dataset
+has those of each shard that belong to it. Until a shard is
 full its records are in `data/00000.journal`, in the order in which they were finished. The records
 of a full shard are written in order to a temporary file. The file is renamed to the shard's name,
 then the manifest lists the shard, then the journal is removed. If the process is killed at any
@@ -11,7 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -54,11 +56,12 @@ _SHARD = re.compile(r"(\d{5,})\.ndjson(?:\.zst)?\Z")
 class Store:
     """A dataset directory opened for writing by one process; a context manager.
 
-    `accept` is called with every sample of the stream in order, and returns whether it still has to
-    be executed. `append` stores finished records in any order; they survive this process. `report`
-    is called with notes for the user. `kernel` is the kernel release under which records are made;
-    None: it is not noted. With `remake`, a shard that differs from the manifest is recreated.
-    Errors: DatasetBusyError, DatasetMismatchError, DatasetCorruptError, DatasetStorageError.
+    `numbers` are those of the records, ascending; the default is 0 to `count`. `accept` is called
+    with every sample in order, and returns whether it still has to be executed. `append` stores
+    finished records in any order; they survive this process. `report` is called with notes for
+    the user. `kernel` is the release under which records are made; None: it is not noted. With `remake` a
+    shard that differs from the manifest counts as gone. Errors:
+    DatasetBusyError, DatasetMismatchError, DatasetCorruptError, DatasetStorageError.
     """
 
     def __init__(
@@ -68,11 +71,13 @@ class Store:
         count: int,
         *,
         kernel: str | None,
+        numbers: Sequence[int] | None = None,
         report: Callable[[str], None] = lambda note: None,
         remake: bool = False,
     ) -> None:
         self.directory = Path(directory)
         self.count = count
+        self._numbers = range(count) if numbers is None else numbers
         self._report, self._remake = report, remake
         self._data = self.directory / DATA
         self._passed = 0
@@ -105,8 +110,8 @@ class Store:
         DatasetCorruptError if a finished shard has other inputs than the stream. ValueError for a
         sample that is not the next one.
         """
-        if session_id != self._passed:
-            raise ValueError(f"expected sample {self._passed}, got {session_id}")
+        if session_id != self._numbers[self._passed]:
+            raise ValueError(f"expected sample {self._numbers[self._passed]}, got {session_id}")
         self._passed += 1
         number = session_id // SHARD_RECORDS
         line = inputs_line(session_id, text, input_args)
@@ -214,14 +219,13 @@ class Store:
         self.manifest = manifest
         self._find_files()
         held = self._held()
-        if held > self.count:
+        if held > self._numbers[-1] + 1:
             less = f"count: {held} records in the dataset, {self.count} requested"
             raise DatasetMismatchError(str(self.directory), [less])
         if path.exists() and self.kept < self.count:
             refuse_older_records(self.directory, plan)
         for shard in manifest.shards:
-            wanted = self._end(shard.number) - shard.number * SHARD_RECORDS
-            if shard.records != wanted and self._finished(shard.number):
+            if shard.records != len(self._own(shard.number)) and self._finished(shard.number):
                 self._reopen(shard)
         kernels = self.manifest.kernels
         if kernel is not None and kernel not in kernels and self.kept < self.count:
@@ -317,9 +321,13 @@ class Store:
 
     # writing
 
-    def _end(self, number: int) -> int:
-        """Return one more than the highest number of a record in a full shard."""
-        return min((number + 1) * SHARD_RECORDS, self.count)
+    def _start(self, number: int) -> int:
+        """Return how many records precede those of a shard."""
+        return bisect_left(self._numbers, number * SHARD_RECORDS)
+
+    def _own(self, number: int) -> Sequence[int]:
+        """Return the numbers of the records of a full shard."""
+        return self._numbers[self._start(number) : self._start(number + 1)]
 
     def _journal(self, number: int) -> Journal[_Kept]:
         def read(content: bytes) -> tuple[int, _Kept] | None:
@@ -345,30 +353,33 @@ class Store:
         listed = self._listed.get(number)
         if (
             listed is not None
-            and self._passed == number * SHARD_RECORDS + listed.records
+            and self._passed == self._start(number) + listed.records
             and self._tallies[number].inputs_sha256 != listed.inputs_sha256
         ):
             raise DatasetCorruptError(
                 f"{self.directory / listed.file} differs from the inputs of its seed and sampler",
                 hint="the manifest may be damaged; choose another directory",
             )
-        if self._passed == self._end(number):
+        if self._passed == self._start(number + 1):
             if self._finished(number):
                 del self._tallies[number]
             else:
                 self._seal_if_whole(number)
 
     def _seal_if_whole(self, number: int) -> None:
-        start, end = number * SHARD_RECORDS, self._end(number)
-        journal = self._journals.get(number)
-        if journal is None or len(journal.values) < end - start or self._passed < end:
+        own, journal = self._own(number), self._journals.get(number)
+        if (
+            journal is None
+            or len(journal.values) < len(own)
+            or self._passed < self._start(number + 1)
+        ):
             return
         name, was = self._file(number), self._listed.get(number)
         same = True
         tally = self._tallies.pop(number)
         with storage_errors(self.directory / name):
             with replacing(self.directory / name) as file, open_compressed(file, name) as lines:
-                for session_id in range(start, end):
+                for session_id in own:
                     content, kept = journal.read(session_id), journal.values[session_id]
                     tally.line(
                         content,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict, Unpack, cast
 
+from shioenv.errors import UsageError
 from shioenv.synthesis.samplers import HORIZON
 from shioenv.text import short_repr
 
@@ -27,6 +28,7 @@ class DrawingSettings(TypedDict, total=False):
     max_segments: int
     mistakes: float
     session_length: int
+    part: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,8 @@ class Drawing:
 
     The earlier inputs are the history of a later one. This is the paper's horizon G
     (`shioenv.synthesis.row_sessions`)."""
+    part: str = ""
+    """The part `I/N` of the stream that is drawn, with I from 1 to N; "" for all of it."""
 
     @property
     def chosen_policy(self) -> str:
@@ -79,6 +83,19 @@ class Drawing:
         if self.policy != DEFAULT_POLICY:
             return self.policy
         return "mixed" if self.sampler == "gcs" else "paper"
+
+    @property
+    def plain(self) -> bool:
+        """Whether the inputs have neither mistakes nor a history."""
+        return not self.mistakes and self.session_length == 1
+
+    @property
+    def numbered_part(self) -> tuple[int, int]:
+        """The number of the part, from 1, and of all parts. UsageError for an invalid part."""
+        number, _, parts = (self.part or "1/1").partition("/")
+        if not (number.isdecimal() and parts.isdecimal() and 1 <= int(number) <= int(parts)):
+            raise UsageError(f"invalid part {self.part!r}", hint="give I/N: 1/8, 2/8 to 8/8")
+        return int(number), int(parts)
 
     def __repr__(self) -> str:
         return short_repr(self)

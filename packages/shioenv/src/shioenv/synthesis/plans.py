@@ -178,6 +178,10 @@ class OptionTable:
         """Return the bit of an option, the same for all its names: `-a` and `--all` are one."""
         return self._lines.get(name, self.bits[name])
 
+    def lines(self) -> list[str]:
+        """Return a name of each option, sorted."""
+        return sorted({self.line(name): name for name in self.bits}.values())
+
     def mask(self, names: Iterable[str]) -> int | None:
         """Return the bits of options; None if the grammar lacks some of them."""
         wanted = 0

@@ -217,6 +217,10 @@ class PolicySettings:
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name} is {getattr(self, name)}, not a share from 0 to 1")
 
+    groups: bool = False
+    """Whether groups of commands are drawn independently, so that a part of the stream is drawn
+    without the others (`shioenv.synthesis.groups`)."""
+
     @property
     def people(self) -> Usage | None:
         """The usage table that inputs follow; None if their share is 0."""
@@ -251,7 +255,9 @@ class PolicySettings:
 
 
 NAMED: Mapping[str, PolicySettings] = {
-    "mixed": PolicySettings(stop=0.6, once=True, values=0.5, usage_share=0.5, new_sets=0.35),
+    "mixed": PolicySettings(
+        stop=0.6, once=True, values=0.5, usage_share=0.5, new_sets=0.35, groups=True
+    ),
     "people": PolicySettings(stop=0.6, once=True, values=0.5, usage_share=1.0),
     "paper": PolicySettings(),
     "uniform": PolicySettings(uniform=True),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import stat
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
-from itertools import islice
+from itertools import islice, takewhile
 from random import Random
 from typing import Unpack
 
@@ -33,6 +34,7 @@ from shioenv.synthesis.compose import (
     Composites,
 )
 from shioenv.synthesis.drawing import Drawing, DrawingSettings
+from shioenv.synthesis.groups import GroupedStream
 from shioenv.synthesis.mistakes import mistaken
 from shioenv.synthesis.plans import PlanMaker, plans_kept
 from shioenv.synthesis.policy import LengthPolicy, Policy, PolicySettings, settings_named
@@ -160,15 +162,37 @@ def sample(
     if grammars is None:
         check_names(drawing)
     built = system if isinstance(system, System) else find_system(system)
-    directories = drawing.start_directories or built.declaration.session.start_directories
     return draw_samples(
-        replace(drawing, start_directories=directories),
+        _placed(drawing, built),
         count=count,
-        catalogue=lambda directory: system_catalogue(built, directory),
+        catalogue=partial(system_catalogue, built),
         versions=built.versions,
         grammars=grammars_for(built, drawing) if grammars is None else grammars,
         text=partial(_text, built),
     )
+
+
+def numbers_of(
+    drawing: Drawing, count: int, *, system: System, grammars: Sequence[Grammar]
+) -> Sequence[int]:
+    """Return the numbers of the samples of a drawing among the first `count` of its whole stream.
+
+    Errors: UsageError for an unknown or too small part.
+    """
+    part, parts = drawing.numbered_part
+    if parts == 1:
+        return range(count)
+    if not drawing.plain or not _policy_settings(drawing).groups:
+        return [n for n in range(count) if n // drawing.session_length % parts == part - 1]
+    places = partial(system_catalogue, system)
+    stream = _stream(_placed(drawing, system), places, grammars, _policy_settings(drawing))
+    grouped = GroupedStream(stream, drawing.seed)
+    return array("Q", takewhile(count.__gt__, grouped.numbers(grouped.part(part, parts))))
+
+
+def _placed(drawing: Drawing, system: System) -> Drawing:
+    directories = drawing.start_directories or system.declaration.session.start_directories
+    return replace(drawing, start_directories=tuple(directories))
 
 
 def draw_samples(
@@ -194,13 +218,15 @@ def draw_samples(
     - Each draw takes a start directory and a command, both uniformly. A command that gave no new
       input in 200 consecutive draws is used in composite inputs only. With a composite share of 0,
       all inputs are single commands.
-    - Instead, a share `usage_share` of the draws follows the policy's usage table, until that gives
-      no new inputs.
-    - With a `LengthPolicy`, all numbers of arguments are drawn equally often. In composite inputs,
-      the number is that of the first command. The command is drawn among those with inputs of that
-      length.
-    - A share `drawing.mistakes` of the inputs gets a mistake. The other inputs equal those of the
-      stream without mistakes.
+    - A share `usage_share` of the draws follows the policy's usage table instead, until it gives no
+      new inputs.
+    - With the setting `groups`, groups of commands are drawn without each other, and a part of the
+      stream (`drawing.part`) consists of groups. Otherwise a part has every Nth session, and all of
+      the stream is drawn.
+    - With a `LengthPolicy` all numbers of arguments take equal turns; in composite inputs this
+      refers to the first command. The command is drawn among those with inputs of that length.
+    - A share `drawing.mistakes` of the inputs gets a mistake. The others equal those of the stream
+      without mistakes.
     - With sessions of several inputs (`drawing.session_length`), the earlier inputs are the history
       of a later one. Samples that do not fit into sessions are dropped (see
       `synthesis/row_sessions.py`).
@@ -208,36 +234,11 @@ def draw_samples(
     Errors: UnknownSamplerError, UnknownGrammarError, UnboundTokenError, UsageError, all before the
     first sample; SamplesExhaustedError.
     """
-    start_directories, horizon = drawing.start_directories, drawing.horizon
     check_sampler(drawing.sampler)
-    settings, chooser = PolicySettings(), policy
-    if chooser is None:
-        settings = _policy_settings(drawing)
-        chooser = settings.chooser
-    if not start_directories:
-        raise UsageError("sampling needs at least one start directory")
-    operators = FREE_WEIGHTS if settings.free else OPERATOR_WEIGHTS
-    composites = Composites(drawing.composite_share, drawing.max_segments, operators)
+    settings = PolicySettings() if policy is not None else _policy_settings(drawing)
     if grammars is None:
         grammars = load_grammars(chosen_grammars(drawing.commands), versions=versions)
-    if not grammars:
-        raise UsageError("sampling needs at least one command")
-    sampler = partial(Sampler, drawing.sampler, policy=chooser, horizon=horizon)
-    place = partial(
-        prepare_drawing, sampler, grammars, InputParser(grammars), settings, plans=plans_kept()
-    )
-    if callable(catalogue):
-        places = {
-            directory: place(catalogue(directory), text=_text_in(directory, text))
-            for directory in start_directories
-        }
-    else:
-        places = dict.fromkeys(start_directories, place(catalogue))
-    lengths: Sequence[int] = ()
-    if isinstance(chooser, LengthPolicy):
-        lengths = [length for length in chooser.lengths if length <= horizon]
-    names = [grammar.name for grammar in grammars]
-    stream = SampleStream(composites, settings, places, start_directories, names, lengths)
+    stream = _stream(drawing, catalogue, grammars, settings, policy, text)
     if not 0 <= drawing.mistakes <= 1:
         raise UsageError(
             f"a share of mistakes of {drawing.mistakes} is out of range", hint="give 0 to 1"
@@ -247,16 +248,57 @@ def draw_samples(
             f"a session length of {drawing.session_length} is out of range",
             hint=f"give 1 (no history) to {LONGEST_HISTORY}",
         )
-    if not drawing.mistakes and drawing.session_length == 1:
-        return stream.samples(drawing.seed, count)
+    part, parts = drawing.numbered_part
     samples = stream.samples(drawing.seed, None)
+    if settings.groups:
+        grouped = GroupedStream(stream, drawing.seed)
+        if parts > 1 and drawing.plain:
+            return islice(grouped.samples(grouped.part(part, parts)), count)
+        samples = grouped.samples()
     if drawing.mistakes:
         random = generator(drawing.seed, "mistakes")
-        samples = _with_mistakes(samples, places, drawing.mistakes, random)
+        samples = _with_mistakes(samples, stream.places, drawing.mistakes, random)
     if drawing.session_length > 1:
         random = generator(drawing.seed, "history")
-        samples = _in_a_row(samples, places, drawing.session_length, random)
+        samples = _in_a_row(samples, stream.places, drawing.session_length, random)
+    if parts > 1:
+        rows = drawing.session_length
+        samples = (one for n, one in enumerate(samples) if n // rows % parts == part - 1)
     return islice(samples, count)
+
+
+def _stream(
+    drawing: Drawing,
+    catalogue: Catalogue | Callable[[str], Catalogue],
+    grammars: Sequence[Grammar],
+    settings: PolicySettings,
+    policy: Policy | None = None,
+    text: Callable[[str], str | None] = lambda path: None,
+) -> SampleStream:
+    """Prepare the stream of a drawing. Errors: those of `draw_samples`."""
+    chooser, horizon = policy or settings.chooser, drawing.horizon
+    if not drawing.start_directories:
+        raise UsageError("sampling needs at least one start directory")
+    operators = FREE_WEIGHTS if settings.free else OPERATOR_WEIGHTS
+    composites = Composites(drawing.composite_share, drawing.max_segments, operators)
+    if not grammars:
+        raise UsageError("sampling needs at least one command")
+    sampler = partial(Sampler, drawing.sampler, policy=chooser, horizon=horizon)
+    place = partial(
+        prepare_drawing, sampler, grammars, InputParser(grammars), settings, plans=plans_kept()
+    )
+    if callable(catalogue):
+        places = {
+            directory: place(catalogue(directory), text=_text_in(directory, text))
+            for directory in drawing.start_directories
+        }
+    else:
+        places = dict.fromkeys(drawing.start_directories, place(catalogue))
+    lengths: Sequence[int] = ()
+    if isinstance(chooser, LengthPolicy):
+        lengths = [length for length in chooser.lengths if length <= horizon]
+    names = [grammar.name for grammar in grammars]
+    return SampleStream(composites, settings, places, drawing.start_directories, names, lengths)
 
 
 def _with_mistakes(

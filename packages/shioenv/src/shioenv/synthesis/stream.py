@@ -36,8 +36,8 @@ COMPOSITES = "composites"
 
 USUAL = "usual"
 
-FED = 0.95
-"""Share of commands without anything to read that get an operand, or a file as standard input (our
+FED = 0.98
+"""Share of commands that get an operand or a file as standard input if they would read nothing (our
 choice)."""
 
 SUITED_ATTEMPTS = 4
@@ -80,7 +80,9 @@ class SampleStream:
         while count is None or len(seen) < count:
             directory = _pick(random, self.directories)
             if people and random.random() < self.settings.usage_share:
-                drawn = self._usual(random, directory, composite=random.random() < share)
+                composite = random.random() < share
+                parts = self.usual_parts(random, directory, composite=composite)
+                drawn = self.usual(random, directory, parts, composite=composite)
                 if drawn is not None and seen.add(drawn.cwd, drawn.input.text):
                     misses[USUAL] = 0
                     yield drawn
@@ -96,7 +98,7 @@ class SampleStream:
                     hint="allow more commands, start directories or composites",
                 )
             name = _pick(random, names)
-            drawn = self._draw(random, directory, name, composite=composite)
+            drawn = self.draw(random, directory, name, composite=composite)
             if drawn is not None and seen.add(drawn.cwd, drawn.input.text):
                 misses[COMPOSITES if composite else name] = 0
                 yield drawn
@@ -137,7 +139,7 @@ class SampleStream:
             name = _pick(random, fresh[length])
             composite = random.random() < self.composites.share
             try:
-                drawn = self._draw(random, directory, name, composite=composite, length=length)
+                drawn = self.draw(random, directory, name, composite=composite, length=length)
             except _NoSuchLengthError:
                 drawn = None
                 misses[name, length] += USED_UP_LENGTH // 4
@@ -150,7 +152,7 @@ class SampleStream:
             if misses[name, length] >= USED_UP_LENGTH:
                 fresh[length].remove(name)
 
-    def _draw(
+    def draw(
         self,
         random: Random,
         directory: str,
@@ -220,17 +222,20 @@ class SampleStream:
         *,
         source: Sequence[str] | None,
         traces: list[SegmentTrace],
+        needed: int = 0,
     ) -> Sequence[str]:
         """Draw the words of a command by weights, with each option at most once.
 
-        `source`: the words of the command before the pipe, if there is one.
+        `source`: the words of the command before the pipe, if there is one. `needed`: the bits of
+        options that it must have.
         """
         writer = place.writer(name)
         plan = writer.options.plan(start, None)
 
         def write() -> Drawn | None:
             assert plan is not None
-            return writer.write(start, plan, random, horizon=place.sampler.horizon, spelling=None)
+            horizon = place.sampler.horizon
+            return writer.write(start, plan, random, horizon=horizon, spelling=None, needed=needed)
 
         for _ in range(FREE_ATTEMPTS if plan is not None else 0):
             drawn = write()
@@ -241,18 +246,41 @@ class SampleStream:
                 return words
         raise _NothingWrittenError
 
-    def _usual(self, random: Random, directory: str, *, composite: bool) -> Sample | None:
-        """Draw a sample by the usage table; None if that fails."""
+    def with_option(self, random: Random, directory: str, name: str, option: str) -> Sample | None:
+        """Draw a single command with an option, as by the weights otherwise; None if that fails."""
+        traces: list[SegmentTrace] = []
+        place = self.places[directory]
+        needed = place.writer(name).options.bits[option]
+        start = place.grammars[name].start
+        try:
+            words = self._free(
+                random, place, name, start, source=None, traces=traces, needed=needed
+            )
+        except _NothingWrittenError:
+            return None
+        return _sample(place, directory, Input(command_tokens(words)), traces)
+
+    def usual_parts(self, random: Random, directory: str, *, composite: bool) -> tuple[str, ...]:
+        """Draw grammars and operators of an input by the usage table."""
         place = self.places[directory]
         people = place.people
         assert people is not None
         most = self.composites.max_segments
-        parts: Sequence[str] = (people.command(random),)
         if composite:
-            parts = people.shape(random, LONGEST_SHAPE if most >= 3 else most)
-        elif most > 1 and place.reads_only_input(parts[0]) and random.random() < FED:
-            reader = people.source(parts[0], random)
-            parts = parts if reader is None else (reader, "|", *parts)
+            return people.shape(random, LONGEST_SHAPE if most >= 3 else most)
+        name = people.command(random)
+        if most > 1 and place.reads_only_input(name) and random.random() < FED:
+            reader = people.source(name, random)
+            return (name,) if reader is None else (reader, "|", name)
+        return (name,)
+
+    def usual(
+        self, random: Random, directory: str, parts: Sequence[str], *, composite: bool
+    ) -> Sample | None:
+        """Draw a sample of these grammars and operators by the usage table; None if that fails."""
+        place = self.places[directory]
+        people = place.people
+        assert people is not None
         tokens: list[Token] = []
         traces: list[SegmentTrace] = []
         source: Sequence[str] | None = None

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import fnmatch
-import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from random import Random
 from typing import TypeAlias
 
@@ -31,17 +28,12 @@ from shioenv.synthesis.mistakes import MUST_EXIST, failing
 from shioenv.synthesis.plans import PlanMaker
 from shioenv.synthesis.policy import PolicySettings
 from shioenv.synthesis.samplers import Sampler
+from shioenv.synthesis.searches import UNKNOWN, finds_no_file, finds_no_line, finds_no_repeated
 from shioenv.synthesis.usage_sampler import People, n_operands
 from shioenv.synthesis.usage_tables import ABOUT_ITSELF
 from shioenv.synthesis.writer import CommandWriter
 
-_SIMPLE = re.compile(r"(?:\\[.$\[\]^*]|\[\^?[\w-]+\]|[\w ,:;@/'\"#=<>.*^$-])*", re.ASCII)
-"""Regular expressions with the same meaning in all of grep's languages and in Python."""
-
-LONGEST_LINE = 500
-"""Number of characters of a line that are searched (our choice; it bounds the time)."""
-
-_FILES = ("File", "Directory", "Symlink")
+_TYPES = {"f": "File", "d": "Directory", "l": "Symlink"}
 """Tokens of the system whose names together are all paths below the start directory."""
 
 Catalogue: TypeAlias = Mapping[str, Sequence[str]]
@@ -149,48 +141,58 @@ class DrawingPlace:
         return not MUST_EXIST.isdisjoint(roles)
 
     def finds_nothing(self, words: Sequence[str], before: Sequence[str] = ()) -> bool:
-        """Whether a command searches for a file name or a text that does not occur.
+        """Whether a command searches for a file, a text or repeated lines that are not there.
 
-        `before` are the words of the preceding command, if the command reads its output. Only
-        simple searches are recognised: a glob for names (an option's value with the role "glob"),
-        and a pattern without special characters.
+        `before` are the words of the command whose output it reads.
         """
         grammar = self._by_word.get(words[0])
         if grammar is None or not ABOUT_ITSELF.isdisjoint(words):
             return False
         traits = grammar.header.traits
         if traits.roles == {"directory"}:
-            return any(
-                not fnmatch.filter(self._names_below(words), glob) for glob in _globs(traits, words)
-            )
+            return finds_no_file(words, self._below(words))
         options = [word for word in words[1:] if word.startswith(("-", "<ns>"))]
         operands = [word for word in words[1:] if word not in options]
-        roles = traits.with_options(options).roles_of(len(operands))
-        if not roles or roles[0] != "pattern":
-            return False
-        texts = [self.text(name) for name in operands[1:]] or self._printed(before)
-        matches = _matcher(unquoted(operands[0]), options)
-        if matches is None or not texts or None in texts:
-            return False
-        return not any(matches(line) for text in texts if text for line in text.splitlines())
+        named = [re.split("[ =]", word, maxsplit=1)[0] for word in options]
+        roles = traits.with_options(named).roles_of(len(operands))
+        first = 1 if roles and roles[0] == "pattern" else 0
+        texts = [self.text(name) for name in operands[first:]] or self._printed(before)
+        if traits.roles == {"file"} and texts and not any(text != "" for text in texts):
+            return True  # empty files
+        if grammar.name == "comm":
+            return set("123") <= set("".join(options)) or len(set(operands)) == 1
+        if grammar.name == "uniq":
+            return finds_no_repeated(options, texts)
+        searches = bool(traits.operands) and traits.operands[0].role == "pattern"
+        return searches and finds_no_line(options, operands, texts)
 
     def _printed(self, words: Sequence[str]) -> list[str | None]:
         """Return roughly the texts that a command prints: its words, or the files that it reads."""
         traits = self.traits.get(words[0], Traits()) if words else Traits()
         operands = [word for word in words[1:] if not word.startswith(("-", "<ns>"))]
         if traits.roles == {"text"}:
-            return [" ".join(map(unquoted, operands))]
-        return [self.text(name) for name in operands] if traits.roles == {"file"} else []
+            said = [UNKNOWN if set("${~*?") & set(word) else unquoted(word) for word in words[1:]]
+            return [" ".join(said)]
+        if traits.roles == {"directory"}:
+            return ["\n".join(self._below(words))]
+        texts = [self.text(name) for name in operands] if traits.roles == {"file"} else []
+        if words and words[0] == "sort":
+            return ["\n".join(sorted((text or "").splitlines())) for text in texts]
+        return texts
 
-    def _names_below(self, words: Sequence[str]) -> Sequence[str]:
-        """Return the last parts of all known paths below a command's operands."""
-        known = [path for token in _FILES for path in self.values.get(token, ())]
-        tops = [word for word in words[1:] if word in known]
-        return [
-            posixpath.basename(path)
-            for path in known
+    def _below(self, words: Sequence[str]) -> Mapping[str, str]:
+        """Return the type of each known path below a command's operands."""
+        tops = [word for word in words[1:] if word in self._types]
+        return {
+            path: kind
+            for path, kind in self._types.items()
             if not tops or any(f"{path}/".startswith(f"{top}/") or top == "." for top in tops)
-        ]
+        }
+
+    @cached_property
+    def _types(self) -> Mapping[str, str]:
+        """The letters by which `find -type` names the type of each known path."""
+        return {path: kind for kind, name in _TYPES.items() for path in self.values.get(name, ())}
 
     def fed(self, words: Sequence[str], random: Random) -> Sequence[str]:
         """Return a command's words with a file as standard input."""
@@ -258,32 +260,3 @@ class DrawingPlace:
         writer = self.inner[program]
         starts = [writer.grammar.start]
         return self.people.write(writer, starts, random, horizon=NESTED_HORIZON, piped=False)
-
-
-def _globs(traits: Traits, words: Sequence[str]) -> Iterator[str]:
-    """Yield the values of a command's options whose role is "glob", unless they are negated."""
-    for before, word in pairwise(words):
-        option, _, value = word.partition(" ")
-        negated = before in {"-not", "!", "\\!"}
-        if value and not negated and traits.role_of_value(option) == "glob":
-            yield unquoted(value)
-
-
-def _matcher(pattern: str, options: Sequence[str]) -> Callable[[str], bool] | None:
-    """Return a function that matches lines; None if the pattern is not simple.
-
-    Only the options -v, -x and their long forms are considered. Upper and lower case always match.
-    """
-    pattern = re.sub(r"\[\[:(alpha|lower|upper):\]\]", "[a-z]", pattern)
-    pattern = pattern.replace("[[:digit:]]", "[0-9]").replace("[[:space:]]", "[\\t ]")
-    if not _SIMPLE.fullmatch(pattern):
-        return None
-    letters = {letter for word in options if not word.startswith("--") for letter in word}
-    whole = "x" in letters or "--line-regexp" in options
-    inverted = "v" in letters or "--invert-match" in options
-    try:
-        compiled = re.compile(pattern, re.IGNORECASE | re.ASCII)
-    except re.error:
-        return None
-    match = compiled.fullmatch if whole else compiled.search
-    return lambda line: (match(line[:LONGEST_LINE]) is not None) is not inverted

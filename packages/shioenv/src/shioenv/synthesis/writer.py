@@ -155,11 +155,13 @@ class CommandWriter:
         horizon: int,
         spelling: CommandUsage | None,
         evenly: bool = False,
+        needed: int = 0,
     ) -> Drawn | None:
         """Write a command of at most `horizon` arguments along a plan; None if that fails.
 
         Every wanted option is written at least once. With a plan of all options, no option is
-        repeated unless its program accepts that. `spelling` is the usage that the spelling of
+        repeated unless its program accepts that, and options whose bits are in `needed` are
+        written. `spelling` is the usage that the spelling of
         options follows (None: as in the grammar).
 
         `evenly` is for retries. It ignores the weights of options, and repeats options if their
@@ -168,7 +170,11 @@ class CommandWriter:
         table, rows, can = self._table, plan.rows, plan.can
         planned = plan.wanted != -1
         state = _State(
-            self._settings.stop, planned, plan.wanted, plan.wanted if planned else 0, evenly=evenly
+            self._settings.stop,
+            planned,
+            plan.wanted,
+            plan.wanted if planned else needed,
+            evenly=evenly,
         )
 
         def choose(derivation: Derivation, choices: CompiledChoices, random: Random) -> int | None:
@@ -238,9 +244,9 @@ class CommandWriter:
                 continue
             if evenly and (own or can):
                 weight = 1.0
+            if unwritten & ~(own | can):
+                continue
             if planned:
-                if unwritten & ~(own | can):
-                    continue
                 if own & ~needed:
                     if not evenly or lines or own & ~state.wanted:
                         continue
@@ -260,6 +266,8 @@ class CommandWriter:
             stop = state.stop
             if planned and can:
                 stop = 1.0 if not can & needed else 0.0 if unwritten else 0.5
+            elif unwritten:
+                stop = 0.0
             return stopping if random.random() < stop else going
         return places[bisect(sums, random.random() * total, 0, len(sums) - 1)]
 

@@ -83,6 +83,21 @@ def test_shards_hold_a_thousand_records_and_the_last_the_rest(tmp_path: Path) ->
     assert manifest.mean_executions == 4
 
 
+def test_a_part_has_its_own_records_of_each_shard(tmp_path: Path) -> None:
+    numbers = [*range(7, 2300, 10)]
+    for asked in (150, len(numbers)):  # a larger part goes on where a smaller one ended
+        own = numbers[:asked]
+        with Store(tmp_path / "a", plan(), asked, numbers=own, kernel="6.1.0") as store:
+            new = [n for n in own if store.accept(n, record(n).input, record(n).input_args)]
+            assert new == numbers[0 if asked == 150 else 150 : asked]
+            for number in reversed(new):
+                store.append(line(number))
+            manifest = store.manifest
+    assert [shard.records for shard in manifest.shards] == [100, 100, 30]
+    assert manifest.complete
+    assert [one.session_id for one in read_records(tmp_path / "a")] == numbers
+
+
 def test_what_was_appended_in_any_order_is_kept_and_only_the_rest_is_asked_for(
     tmp_path: Path,
 ) -> None:

@@ -24,12 +24,16 @@ NAMES = {
     "Symlink": ("data/current",),
     "MissingFile": ("none.txt",),
 }
-TEXTS = {"notes.txt": "An apple\na pear\n", "data/ids.csv": "id,name\n7,Eve\n"}
+TEXTS = {
+    "data/old/a.log": "",
+    "notes.txt": "An apple\na pear\n",
+    "data/ids.csv": "id,name\n7,Eve\n",
+}
 
 
 @pytest.fixture(scope="module")
 def place() -> DrawingPlace:
-    grammars = load_grammars(("find", "grep", "echo", "sort", "cat"))
+    grammars = load_grammars(("find", "grep", "echo", "sort", "cat", "comm", "uniq"))
     settings = settings_named("mixed")
     sampler = partial(Sampler, "gcs", policy=settings.chooser, horizon=12)
     parser = InputParser(grammars)
@@ -43,27 +47,47 @@ def place() -> DrawingPlace:
         (("find", "-name '*.py'"), True),
         (("find", "data/old", "-name '*.csv'"), True),
         (("find", "data/old", "data", '-iname "*.csv"'), False),
-        (("find", "data", "-type f", "-name current"), False),
+        (("find", "data", "-type f", "-name current"), True),
         (("find", ".", "!", "-name '*.py'"), False),
         (("find", ".", "-not", "-name '*.py'"), False),
         (("find", "empty"), False),
         (("grep", "-n", "pear", "notes.txt"), False),
         (("grep", "'^a pear$'", "notes.txt"), False),
-        (("grep", "APPLE", "notes.txt"), False),
+        (("grep", "APPLE", "notes.txt"), True),
+        (("grep", "-i<ns>", "<ns>n", "APPLE", "notes.txt"), False),
         (("grep", "plum", "notes.txt"), True),
         (("grep", "'^pear'", "notes.txt"), True),
         (("grep", "plum", "notes.txt", "data/ids.csv"), True),
         (("grep", "Eve", "notes.txt", "data/ids.csv"), False),
-        (("grep", "plum", "unread.txt"), False),
+        (("grep", "plum", "unread.txt"), True),
+        (("grep", "[[:digit:]]", "unread.txt"), False),
+        (("grep", "-e plum", "-e pear", "notes.txt"), False),
+        (("grep", "-F", "a.p", "notes.txt"), True),
+        (("grep", "-E", "'plu?m|pe+ar'", "notes.txt"), False),
+        (("grep", "-w", "pea", "notes.txt"), True),
+        (("grep", "-c", "plum", "notes.txt"), False),
+        (("grep", "'*['", "notes.txt"), False),
+        (("find", ".", "-type d", "-name current"), True),
+        (("find", ".", "-fstype proc"), True),
+        (("find", ".", "-regex '^data'"), True),
+        (("find", ".", "-path './data/*'"), False),
+        (("find", ".", "-nouser", "-o", "-print"), False),
         (("grep", "'p[a-f]*r'", "notes.txt"), False),
         (("grep", "'p[l-u]m'", "notes.txt"), True),
         (("grep", "'\\.txt$'", "notes.txt"), True),
-        (("grep", "'p\\(l\\|u\\)m'", "notes.txt"), False),
+        (("grep", "'p\\(l\\|u\\)m'", "notes.txt"), True),
         (("grep", "-x", "pear", "notes.txt"), True),
         (("grep", "-v", "[aeiou]", "notes.txt"), True),
         (("grep", "-n<ns>", "<ns>v", "pear", "notes.txt"), False),
         (("grep", "--help"), False),
         (("sort", "-k2", "notes.txt"), False),
+        (("sort", "data/old/a.log"), True),
+        (("sort", "data/old/a.log", "notes.txt"), False),
+        (("comm", "-12", "notes.txt", "data/ids.csv"), False),
+        (("comm", "-12", "-3", "notes.txt", "data/ids.csv"), True),
+        (("comm", "-3", "notes.txt", "notes.txt"), True),
+        (("uniq", "-d", "notes.txt"), True),
+        (("uniq", "-c", "notes.txt"), False),
     ],
 )
 def test_searches_for_what_is_not_there(
@@ -79,7 +103,7 @@ def test_searches_for_what_is_not_there(
         (("echo", "-n", "a pear"), True),
         (("cat", "notes.txt"), False),
         (("sort", "-r", "data/ids.csv"), True),
-        (("sort", "unread.txt"), False),
+        (("sort", "unread.txt"), True),
     ],
 )
 def test_searches_in_the_words_that_a_command_prints(

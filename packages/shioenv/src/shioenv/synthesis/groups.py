@@ -1,0 +1,199 @@
+"""A stream of samples in groups of commands, each of which is drawn without the others.
+
+One generator draws the skeletons of the whole stream, which takes little time. The directory and
+the first command of a skeleton determine its group. Each group writes its commands with a generator
+of its own, and alone decides which inputs are new: inputs of two groups begin with different words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from random import Random
+from typing import NamedTuple, TypeVar
+
+from shioenv.errors import SamplesExhaustedError, UsageError
+from shioenv.grammar.symbols import Grammar
+from shioenv.seeding import generator
+from shioenv.synthesis.stream import USED_UP, DigestSet, SampleStream
+from shioenv.synthesis.traces import Sample
+
+GROUPS = 16
+"""Number of groups (our choice). A stream of less than three times as many commands has one group.
+With more groups, commands of a group would share the draws of its used-up commands more unevenly.
+"""
+
+WEIGHED = 10_000
+"""Number of skeletons by which groups and parts are balanced (our choice)."""
+
+FEW_OPTIONS = 4
+"""Commands with fewer options have few inputs. No group consists of them alone."""
+
+IN_TURN, MOST_IN_TURN = 300, 0.6
+"""Single commands by the grammars' weights get an option in turn, a share of 1/300 for each of the
+command's options, up to 0.6 (our choice)."""
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+class Skeleton(NamedTuple):
+    """The choices of a draw before any command is written."""
+
+    directory: str
+    parts: tuple[str, ...]
+    """The grammar of the first command; of a `usual` input, all grammars and operators."""
+    usual: bool
+    """Whether the usage table determines the input."""
+    composite: bool
+
+
+@dataclass(slots=True)
+class _Group:
+    """The state of one group."""
+
+    random: Random
+    seen: DigestSet = field(default_factory=DigestSet)
+    misses: Counter[Skeleton] = field(default_factory=Counter)
+    """Consecutive draws without a new input, by skeleton of a first command."""
+    turns: Counter[str] = field(default_factory=Counter)
+    """The number of options drawn in turn, by grammar."""
+
+
+class GroupedStream:
+    """The endless stream of one seed, in groups."""
+
+    def __init__(self, stream: SampleStream, seed: int) -> None:
+        self._stream, self._seed = stream, seed
+        self._in_turn: dict[tuple[str, str], Sequence[str]] = {}
+
+    def samples(self, groups: Collection[int] | None = None) -> Iterator[Sample]:
+        """Yield the stream, or the samples of these groups. Errors: SamplesExhaustedError."""
+        states: dict[int, _Group] = {}
+        for skeleton in self._skeletons(generator(self._seed, "sample", "skeletons")):
+            group = self._group_of(skeleton)
+            if groups is None or group in groups:
+                if group not in states:
+                    states[group] = _Group(generator(self._seed, "sample", "group", group))
+                yield self._new(states[group], group, skeleton)
+
+    def numbers(self, groups: Collection[int]) -> Iterator[int]:
+        """Yield the numbers, from 0, that the samples of these groups have in the stream."""
+        skeletons = self._skeletons(generator(self._seed, "sample", "skeletons"))
+        return (number for number, one in enumerate(skeletons) if self._group_of(one) in groups)
+
+    def part(self, number: int, parts: int) -> Collection[int]:
+        """Return the groups of a part, from 1, of about equal parts.
+
+        Errors: UsageError if there are fewer groups than parts.
+        """
+        skeletons = islice(self._skeletons(generator(0, "parts")), WEIGHED)
+        loads = Counter(map(self._group_of, skeletons))
+        if parts > len(loads):
+            raise UsageError(
+                f"{parts} parts are too many",
+                hint=f"these commands and this policy can be drawn in up to {len(loads)} parts",
+            )
+        groups = _balanced(loads, parts, sorted(loads))
+        return frozenset(group for group, its in groups.items() if its == number - 1)
+
+    def _new(self, state: _Group, group: int, skeleton: Skeleton) -> Sample:
+        """Return a new input of a group: with this skeleton, else with others of the group."""
+        others = (one for one in self._skeletons(state.random) if self._group_of(one) == group)
+        for _ in range(USED_UP * len(self._stream.names)):
+            kind = skeleton._replace(parts=skeleton.parts[:1])
+            if state.misses[kind] < USED_UP:
+                drawn = self._write(state, skeleton)
+                if (
+                    drawn is not None
+                    and self._group(drawn.cwd, drawn.trace[0].grammar) == group
+                    and state.seen.add(drawn.cwd, drawn.input.text)
+                ):
+                    state.misses[kind] = 0
+                    return drawn
+                state.misses[kind] += 1
+            skeleton = next(others)
+        raise SamplesExhaustedError(
+            f"only {len(state.seen)} different inputs of a group of commands exist",
+            hint="allow more commands, start directories or composites",
+        )
+
+    def _write(self, state: _Group, skeleton: Skeleton) -> Sample | None:
+        random, (directory, parts, usual, composite) = state.random, skeleton
+        if usual:
+            return self._stream.usual(random, directory, parts, composite=composite)
+        options = self._options(directory, parts[0])
+        if not composite and random.random() < min(MOST_IN_TURN, len(options) / IN_TURN):
+            option = options[state.turns[parts[0]] % len(options)]
+            state.turns[parts[0]] += 1
+            return self._stream.with_option(random, directory, parts[0], option)
+        return self._stream.draw(random, directory, parts[0], composite=composite)
+
+    def _options(self, directory: str, name: str) -> Sequence[str]:
+        """Return a name of each option of a command, those that people use least first."""
+        place = self._stream.places[directory]
+        if (directory, name) not in self._in_turn:
+            used = place.people.of(name).options if place.people else {}
+            names = place.writer(name).options.lines() if name in place.grammars else ()
+            self._in_turn[directory, name] = sorted(names, key=lambda one: used.get(one, 0.0))
+        return self._in_turn[directory, name]
+
+    def _skeletons(self, random: Random) -> Iterator[Skeleton]:
+        """Draw skeletons endlessly."""
+        stream = self._stream
+        while True:
+            directory = stream.directories[int(random.random() * len(stream.directories))]
+            usual = random.random() < stream.settings.usage_share
+            composite = random.random() < stream.composites.share
+            if usual:
+                parts = stream.usual_parts(random, directory, composite=composite)
+            else:
+                parts = (stream.names[int(random.random() * len(stream.names))],)
+            yield Skeleton(directory, parts, usual, composite)
+
+    def _group_of(self, skeleton: Skeleton) -> int:
+        return self._group(skeleton.directory, skeleton.parts[0])
+
+    def _group(self, directory: str, name: str) -> int:
+        return self._groups.get((directory, self._words[name]), 0)
+
+    @cached_property
+    def _grammars(self) -> Mapping[str, Grammar]:
+        places = self._stream.places.values()
+        return {name: grammar for place in places for name, grammar in place.grammars.items()}
+
+    @cached_property
+    def _words(self) -> Mapping[str, str]:
+        """A name for the first words of each grammar, the same for grammars that share a word."""
+        words: dict[str, str] = {}
+        names = dict.fromkeys(self._stream.names, "")
+        for name, grammar in sorted(self._grammars.items()):
+            first = {token.split()[0] for token in grammar.command_tokens}
+            names[name] = min(words.setdefault(word, name) for word in first)
+        return names
+
+    @cached_property
+    def _groups(self) -> Mapping[tuple[str, str], int]:
+        """The group of each directory and name of first words; 0 for all others."""
+        if len(self._stream.names) < 3 * GROUPS:
+            return {}
+        skeletons = islice(self._skeletons(generator(0, "groups")), WEIGHED)
+        weights = Counter((one.directory, self._words[one.parts[0]]) for one in skeletons)
+        options = Counter[str]()
+        for name, grammar in self._grammars.items():
+            options[self._words[name]] += len(grammar.options)
+        few = [unit for unit in sorted(weights) if options[unit[1]] < FEW_OPTIONS]
+        return _balanced(weights, GROUPS, sorted(weights.keys() - set(few)), few)
+
+
+def _balanced(weights: Mapping[Item, int], bins: int, *items: Sequence[Item]) -> dict[Item, int]:
+    """Distribute one sequence of items after the other over bins of about equal weight."""
+    loads = [0] * bins
+    places = {}
+    for several in items:
+        for item in sorted(several, key=weights.__getitem__, reverse=True):
+            places[item] = loads.index(min(loads))
+            loads[places[item]] += weights[item]
+    return places

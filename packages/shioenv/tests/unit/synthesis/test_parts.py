@@ -1,0 +1,80 @@
+"""Parts of a stream: together they are the whole, and they draw only what they need."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from shioenv.errors import UsageError
+from shioenv.synthesis import groups
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.sample import grammars_for, numbers_of, sample
+from shioenv.synthesis.traces import Sample
+from shioenv.system.store import System
+
+COUNT, PARTS = 240, 3
+MISTAKEN = Drawing(seed=5, policy="mixed", mistakes=0.5, commands=("ls", "cat"))
+IN_SESSIONS = Drawing(seed=5, policy="paper", session_length=4, commands=("ls", "touch", "cat"))
+
+
+def part(drawing: Drawing, text: str, system: System, count: int = COUNT) -> dict[int, Sample]:
+    drawing = drawing.but(part=text)
+    grammars = grammars_for(system, drawing)
+    numbers = numbers_of(drawing, count, system=system, grammars=grammars)
+    samples = sample(drawing, count=len(numbers), system=system, grammars=grammars)
+    return dict(zip(numbers, samples, strict=True))
+
+
+@pytest.mark.parametrize(
+    "drawing",
+    [
+        Drawing(seed=5, policy="mixed"),
+        Drawing(seed=5, policy="paper", commands=("df", "ls", "tar")),
+        MISTAKEN,
+        IN_SESSIONS,
+    ],
+    ids=["mixed", "paper", "mistakes", "sessions"],
+)
+def test_all_parts_together_are_the_stream(drawing: Drawing, system: System) -> None:
+    whole = list(sample(drawing, count=COUNT, system=system))
+    parts = [part(drawing, f"{number}/{PARTS}", system) for number in range(1, PARTS + 1)]
+    assert sum(map(len, parts)) == COUNT
+    union = {number: one for each in parts for number, one in each.items()}
+    assert [str(union[number]) for number in range(COUNT)] == list(map(str, whole))
+    assert len({(one.cwd, one.history, one.input.text) for one in whole}) == COUNT
+    longer = part(drawing, f"1/{PARTS}", system, COUNT + 40)
+    assert list(map(str, longer.values()))[: len(parts[0])] == list(map(str, parts[0].values()))
+
+
+def test_rows_of_a_session_are_in_one_part(system: System) -> None:
+    found = part(IN_SESSIONS, "2/3", system, 60)
+    assert {len(one.history) for one in found.values()} == {0, 1, 2, 3}
+    assert {number // 4 % 3 for number in found} == {1}
+
+
+def test_a_part_of_mixed_writes_no_input_of_another(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: Counter[str] = Counter()
+    write = groups.GroupedStream._write
+
+    def counted(self: groups.GroupedStream, *arguments: object) -> Sample | None:
+        written["all"] += 1
+        return write(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(groups.GroupedStream, "_write", counted)
+    own = part(Drawing(seed=5, policy="mixed"), "2/8", system, 2000)
+    assert 2000 * 0.8 / 8 < len(own) < 2000 * 1.2 / 8
+    assert written["all"] < 1.5 * len(own)
+
+
+@pytest.mark.parametrize("text", ["3/2", "0/2", "1", "a/b", "1/2/3", "-1/2"])
+def test_a_part_that_does_not_exist_is_refused(text: str, system: System) -> None:
+    with pytest.raises(UsageError, match="invalid part"):
+        part(Drawing(policy="paper", commands=("ls",)), text, system)
+
+
+def test_more_parts_than_groups_are_refused(system: System) -> None:
+    with pytest.raises(UsageError, match="too many"):
+        part(Drawing(policy="mixed"), "1/1000", system)
