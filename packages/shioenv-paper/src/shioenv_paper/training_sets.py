@@ -90,9 +90,9 @@ def run_training_sets(
     """Generate inputs until `count` of each source have a score, and write the results.
 
     `nl2cmd` is a dataset of inputs that people wrote, scored on the same system with the same
-    settings. Without `rules`, no input is executed again. Errors: those of `experiment`, `make_dataset` and
-    `scores_by_rule`; DatasetMismatchError if `nl2cmd` was scored on another system or with other
-    settings.
+    settings. Without `rules`, no input is executed again. Errors: those of `experiment`,
+    `make_dataset` and `scores_by_rule`; DatasetMismatchError if `nl2cmd` was scored on another
+    system or with other settings.
     """
     from shioenv_paper import experiment_charts
 

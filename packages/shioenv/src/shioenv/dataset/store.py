@@ -1,8 +1,7 @@
 """A dataset's files: shards that are written atomically, and journals of finished records.
 
 `data/00000.ndjson` has exactly 1,000 records; only the last shard may be short. A part of a dataset
-has those of each shard that belong to it. Until a shard is
-full its records are in `data/00000.journal`, in the order in which they were finished. The records
+has only those of each shard that belong to it. Until a shard is full, its records are in `data/00000.journal`, in the order in which they were finished. The records
 of a full shard are written in order to a temporary file. The file is renamed to the shard's name,
 then the manifest lists the shard, then the journal is removed. If the process is killed at any
 point, the next run finds a complete journal or shard.
@@ -59,9 +58,9 @@ class Store:
     `numbers` are those of the records, ascending; the default is 0 to `count`. `accept` is called
     with every sample in order, and returns whether it still has to be executed. `append` stores
     finished records in any order; they survive this process. `report` is called with notes for
-    the user. `kernel` is the release under which records are made; None: it is not noted. With `remake` a
-    shard that differs from the manifest counts as gone. Errors:
-    DatasetBusyError, DatasetMismatchError, DatasetCorruptError, DatasetStorageError.
+    the user. `kernel` is the release under which records are made; None: it is not noted. With
+    `remake`, a shard that differs from the manifest is recreated. Errors: DatasetBusyError,
+    DatasetMismatchError, DatasetCorruptError, DatasetStorageError.
     """
 
     def __init__(
