@@ -15,7 +15,6 @@ from shioenv.errors import UsageError
 from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 
 if TYPE_CHECKING:
-    from shioenv.sandbox.base import Limits
     from shioenv_paper.experiment_output import Results
     from shioenv_paper.regimes import RegimeTraining
     from shioenv_paper.setting import ExperimentSetting
@@ -98,14 +97,28 @@ class Run:
 
     def __call__(self, out: Path, experiment: Experiment) -> shared.Printout:
         """Run the experiment, and return its printout."""
+        stopped = f"stopped; finished parts are saved in {out}: run the same command to resume"
+        with Meter(stopped=stopped) as meter:
+            results = experiment(self.setting(out, meter.update))
+        document = {"directory": str(results.directory), **results.document}
+        return shared.Printout(document, _lines(results), indent=2)
+
+    def setting(self, out: Path, report: Callable[[str, int, int], None]) -> ExperimentSetting:
+        """Return the setting of an experiment with these options."""
+        from shioenv.execution.local import LocalExecutor
+        from shioenv.recording.execution_cache import CACHE_BYTES
+        from shioenv_paper.experiment_output import format_command
+        from shioenv_paper.setting import ExperimentSetting
+
         limits = shared.RecordLimits(None, self.without_shell_state, self.sandbox, self.revert)
-        return _run(
-            out,
-            experiment,
+        return ExperimentSetting(
+            out=out,
             seed=self.seed,
-            workers=self.workers,
+            system_name=self.system,
             limits=limits.limits(),
-            system=self.system,
+            executor=LocalExecutor(self.workers, cache_bytes=CACHE_BYTES),
+            command=format_command(),
+            report=report,
         )
 
 
@@ -331,10 +344,9 @@ def regimes(
     device: Annotated[
         str,
         typer.Option(
-            metavar="cpu|cuda|elsewhere",
-            autocompletion=shared.completing("cpu", "cuda", "elsewhere"),
-            help="Device for training. elsewhere: only prepare examples, and evaluate existing "
-            "answers (scripts/train_elsewhere.py).",
+            metavar="cpu|cuda",
+            autocompletion=shared.completing("cpu", "cuda"),
+            help="Device for training.",
         ),
     ] = "cpu",
     scoring: PaperScoring,
@@ -371,6 +383,73 @@ def regimes(
     )
 
 
+@shared.command(
+    app, "shioenv experiment networks --out ./experiments --suite public-test --records 30000"
+)
+def networks(
+    out: Out,
+    *,
+    suite: Annotated[
+        list[str],
+        typer.Option(metavar="SUITE", help="A suite for evaluation: file or name. Repeatable."),
+    ],
+    records: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Scored records of each regime.")
+    ] = 30_000,
+    pool: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=DIR",
+            help="Scored dataset for ucs, gcs or nl2cmd. By default, nl2cmd is omitted and the "
+            "others are generated.",
+        ),
+    ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Evaluate this results.json of the other machine."),
+    ] = None,
+    scoring: PaperScoring,
+    run: Run,
+) -> shared.Printout:
+    """Pack the paper's regimes for networks on a GPU elsewhere, and evaluate the results.
+
+    Without --results, the pools are executed and scored, and packed in DIR/pack/carried. Carry that
+    directory to a machine with Python and PyTorch, and run it there as the output shows. An
+    interrupted call resumes.
+    """
+    from shioenv_eval.suite import read_suite
+    from shioenv_paper import network_pack, network_results
+
+    suites = [read_suite(each) for each in suite]
+    carried = out / "pack" / "carried"
+    if results is not None:
+        return run(
+            out,
+            lambda setting: network_results.run_networks(
+                setting, suites=suites, carried=carried, results=results
+            ),
+        )
+    pools = dict(_pool(text, network_pack.POOLS) for text in pool or ())
+    with Meter(stopped=f"stopped; records are saved in {out}: run the same command") as meter:
+        setting = run.setting(out, meter.update)
+        found = network_pack.pack_networks(
+            setting,
+            network_pack.scored_pools(setting, pools, records, scoring.scoring()),
+            suites,
+            records,
+            carried,
+        )
+    lines = [
+        *(
+            f"{name}: {count['records']:,} records, {count['examples']:,} examples"
+            for name, count in found["counts"].items()
+        ),
+        f"{carried}: {found['bytes'] / 2**20:.1f} MiB, {found['questions']} questions; there: "
+        f"python3 {carried.name} OUT --seconds {found['plan']['seconds']}",
+    ]
+    return shared.Printout({"directory": str(carried), **found}, lines, indent=2)
+
+
 def _training(size: str, minutes: float, steps: int, device: str) -> RegimeTraining:
     from shioenv.errors import MissingExtraError
     from shioenv_paper.regimes import RegimeTraining
@@ -398,36 +477,6 @@ def _pool(text: str, names: Sequence[str]) -> tuple[str, Path]:
             hint=f"{names[0]}=DIR; names: {', '.join(names)}",
         )
     return name, Path(directory)
-
-
-def _run(
-    out: Path,
-    experiment: Experiment,
-    *,
-    seed: int,
-    workers: int | None,
-    limits: Limits,
-    system: str | None,
-) -> shared.Printout:
-    from shioenv.execution.local import LocalExecutor
-    from shioenv.recording.execution_cache import CACHE_BYTES
-    from shioenv_paper.experiment_output import format_command
-    from shioenv_paper.setting import ExperimentSetting
-
-    stopped = f"stopped; finished parts are saved in {out}: run the same command to resume"
-    with Meter(stopped=stopped) as meter:
-        setting = ExperimentSetting(
-            out=out,
-            seed=seed,
-            system_name=system,
-            limits=limits,
-            executor=LocalExecutor(workers, cache_bytes=CACHE_BYTES),
-            command=format_command(),
-            report=meter.update,
-        )
-        results = experiment(setting)
-    document = {"directory": str(results.directory), **results.document}
-    return shared.Printout(document, _lines(results), indent=2)
 
 
 def _lines(results: Results) -> Iterator[str]:
