@@ -411,7 +411,7 @@ def networks(
     scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
-    """Pack the paper's regimes for networks on a GPU elsewhere, and evaluate the results.
+    """Pack the paper's regimes for a GPU elsewhere, or evaluate results.
 
     Without --results, the pools are executed and scored, and packed in DIR/pack/carried. Carry that
     directory to a machine with Python and PyTorch, and run it there as the output shows. An

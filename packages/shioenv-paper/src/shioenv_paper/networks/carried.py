@@ -128,8 +128,8 @@ def packed_rows(
 ) -> tuple[Tokens, Tokens, Tokens]:
     """Pack examples, in a random order, into rows of `width` tokens.
 
-    Return the rows' tokens, the number of the example of each token (-1: padding), and whether a
-    token is to be learned (part of a target). Between prompt and target is a padding token. Each
+    Return the rows' tokens, the number of each token's example (-1: padding), and 1 for the tokens
+    of targets, which are learned. Between prompt and target is a padding token. Each
     example goes to the fullest open row that has space; few rows are open.
     """
     pad = int(carried.facts["tokens"]["pad"])
