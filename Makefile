@@ -180,8 +180,9 @@ docs-test: setup ## run the commands and programs of docs/how-to and docs/tutori
 	@$(BIN)/python scripts/docs_test.py $(if $(SINCE),--since $(SINCE)) $(if $(FULL),--full) \
 		$(if $(WITHIN),--within $(WITHIN)) $(if $(HAVE),--have "$(HAVE)") $(PAGES)
 
-nightly: ## as root: what is too long for .ci/run: fresh on all machines, long tests, each package alone, all pages
+nightly: ## as root: what is too long for .ci/run: fresh on all machines, long tests, each package alone, every command, all pages
 	@status=0; for target in fresh test-nightly test-alone; do $(MAKE) --no-print-directory $$target || status=$$?; done; \
+	$(BIN)/python soak/every_command.py >/dev/null || status=$$?; \
 	$(MAKE) --no-print-directory docs-test FULL=1 HAVE="$(if $(HAVE),$(HAVE),mirror, an idle machine)" && exit $$status
 
 release: ## build what a package index gets into dist/, try it, and say what to tag

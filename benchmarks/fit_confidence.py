@@ -1,12 +1,14 @@
 """Fit the factors of the default model's confidence to answers with known ground truth.
 
-    python benchmarks/fit_confidence.py FOLDER [--suite NAME ...] [--out DIR] [--write]
+    python benchmarks/fit_confidence.py FOLDER [--suite NAME ...] [--out DIR] [--commands FILE]
+        [--write]
 
-FOLDER, the suites and `--out` are those of `benchmarks/outside.py`; only work halves are read. An
-answer is right with the probability c * f1 * f2 * ..., where c is the confidence that its records
-support, and each f belongs to an answerer or to a property of the input. The factors have the
-highest likelihood over the answers with a c of at least `FITTED`. A gamma prior keeps them below 1
-where there are few answers. `--write` replaces the package's table.
+FOLDER, the suites and `--out` are those of `benchmarks/outside.py`; only work halves are read.
+`--commands` adds the executions that `soak/every_command.py --keep` wrote. An answer is right with
+the probability c * f1 * f2 * ..., where c is the confidence that its records support, and each f
+belongs to an answerer or to a property of the input. The factors have the highest likelihood over
+the answers with a c of at least `FITTED`. A gamma prior keeps them below 1 where there are few
+answers. `--write` replaces the package's table.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ import numpy as np
 
 import shioenv_model
 from outside import SUITES, is_right, recorded
+from shioenv.domain.answer_json import behavior_of
 from shioenv.errors import ShioenvError
 from shioenv_model import confidence
 from shioenv_model.files import load_model
 
+COMMANDS = "commands"
 FITTED = 0.9
 SHAPE, RATE = 1.5, 50.0
 """The gamma distribution of -log(factor) before data; its mode is a factor of .99."""
@@ -52,6 +56,25 @@ def answered(folder: Path, out: Path, names: list[str]) -> list[Case]:
     return found
 
 
+def answered_commands(file: Path) -> list[Case]:
+    """Return the answers of the default model to kept executions, without the table's factors."""
+    model, found = load_model(), list[Case]()
+    for line in file.read_text(encoding="utf-8").splitlines():
+        document = json.loads(line)
+        text, behavior = document["input"], behavior_of(document)
+        if behavior.timed_out or behavior.volatile:
+            continue
+        try:
+            with patch.object(confidence, "factors", lambda: defaultdict(lambda: 1.0)):
+                answer = model.answer(text)
+        except ShioenvError:
+            continue
+        said, tags = answer.behavior, set(confidence.properties(text, answer, model.steps))
+        right = (said.output, said.exit_code) == (behavior.output, behavior.exit_code)
+        found.append((COMMANDS, tags, answer.confidence, right))
+    return found
+
+
 def fitted(cases: list[Case]) -> dict[str, float]:
     """Return the factors, by projected gradient ascent."""
     kept = [case for case in cases if case[2] >= FITTED]
@@ -75,11 +98,15 @@ def main() -> int:
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--suite", action="append", choices=SUITES, metavar="NAME")
     parser.add_argument("--out", type=Path, default=Path("build/outside"), metavar="DIR")
+    parser.add_argument("--commands", type=Path, metavar="FILE")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     names = given.suite or [name for name in SUITES if (given.folder / name).is_dir()]
     try:
         cases = answered(given.folder, given.out, names)
+        if given.commands:
+            cases += answered_commands(given.commands)
+            names = [*names, COMMANDS]
     except ShioenvError as error:
         print(error.message, file=sys.stderr)
         return 1

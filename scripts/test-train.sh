@@ -12,3 +12,6 @@ scripts/environment.sh .train train,export,report,emulators,llm,rl 'torch==2.13.
     packages/shioenv-eval/tests/system/test_tiny_model.py \
     packages/shioenv-agents/tests/system/test_train_on_tasks.py \
     packages/shioenv-paper/tests/system/test_experiments.py::test_regimes_of_sequence_models
+.train/bin/python -m pytest -q --layer=nightly --timeout=900 \
+    packages/shioenv-paper/tests/unit/experiments/test_networks.py \
+    packages/shioenv-paper/tests/system/test_experiments.py::test_networks_are_packed_trained_without_this_project_and_judged

@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -19,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.needs import needed_module
-from support.paths import ROOT
 
 torch = needed_module("torch")
 needed_module("transformers")
@@ -28,9 +24,7 @@ from shioenv.bash.normal import normal
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import Abstained, ModelError
-from shioenv_eval.evaluate import read_evaluation
 from shioenv_eval.results import trained_on
-from shioenv_eval.suite import write_suite
 from shioenv_model.files import load_model, load_seq2seq, opened, pack
 from shioenv_model.model import Model
 from shioenv_model.predictors.seq2seq import Seq2seqPredictor
@@ -44,7 +38,6 @@ from shioenv_model.training.token_examples import ROW, Examples, TrainingExample
 from support.evaluation_fakes import case, did, suite_of
 from support.small_world import HOME, small_memory, small_world
 
-SCRIPT = ROOT / "scripts" / "train_elsewhere.py"
 NOW = Now("Oct", 16, 2025, "19:43")
 PLAN = TrainingPlan(
     size="tiny", steps=6, batch_tokens=512, every=2, learning_rate=3e-3, patience=50, seed=3
@@ -313,36 +306,6 @@ def test_neighbours_stand_in_a_prompt_but_not_the_input_itself(tmp_path: Path) -
     without = prompter.prompt("cat a.txt", state, NOW, without_itself=True)
     assert "~ cat a.txt" in with_itself
     assert "~ cat a.txt" not in without
-
-
-def test_models_are_trained_and_asked_on_a_machine_with_the_examples_alone(
-    examples: Examples, tmp_path: Path
-) -> None:
-    """Each call is a new process, without system or home, as on a borrowed machine."""
-    carried, runs, out, home = (tmp_path / name for name in ("carried", "runs", "out", "home"))
-    carried.mkdir()
-    (runs / "site").mkdir(parents=True)  # the wheels are installed already
-    for name in ("one", "two"):
-        pack(examples.directory, carried / f"{name}.examples")
-    suite = suite_of(case(did("hi\n"), text="echo hi"))
-    head = replace(suite.head, system="small", start=HOME)
-    write_suite(replace(suite, head=head), carried / "asked.suite")
-    words = [
-        *(sys.executable, str(SCRIPT), "run", str(carried), str(runs), str(out), "--minutes", "4"),
-        *("--each", "0.01", "--whole", "0.01", "--first", "two", "--jobs", "1", "--workers", "1"),
-        *("--device", "cpu", "--size", "tiny", "--first-size", "tiny"),
-        *("--plan", '{"batch_tokens": 512, "steps": 3}'),
-    ]
-    bare = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "nobody")}
-    subprocess.run(words, env=bare, check=True, timeout=400)
-    subprocess.run([sys.executable, str(SCRIPT), "home", str(out), str(home)], check=True)
-    (answers,) = home.glob("one/seq2seq-tiny/answers-*")
-    (judged,) = read_evaluation(answers).predictors
-    assert len(judged.said) == 1
-    mine, theirs = (path / "model" for path in (home / "two" / "seq2seq-tiny", runs / "two"))
-    assert (mine / "model.safetensors").read_bytes() == (theirs / "model.safetensors").read_bytes()
-    assert load_seq2seq(mine).card["steps"] >= 1
-    assert not list(home.glob("one/seq2seq-tiny/model/*.safetensors")), "only the first is carried"
 
 
 @given(

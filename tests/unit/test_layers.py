@@ -41,7 +41,7 @@ LAYERS = {
     "shioenv_agents": ("", "preview", "tasks", "fronts", "mcp", "cli"),
     "shioenv_serve": ("", "ssh", "cli"),
     "shioenv_backends": ("microvm", ""),
-    "shioenv_paper": ("", "cli"),
+    "shioenv_paper": ("networks", "", "cli"),
 }  # fmt: skip
 """The parts of each package, from the lowest. "" holds the modules beside them."""
 
@@ -247,7 +247,12 @@ HOMES = {
     "openai": ["shioenv.endpoint"],
     "sb3_contrib": ["shioenv_paper."],
     "stable_baselines3": ["shioenv_agents.fronts"],
-    "torch": ["shioenv_agents.fronts", "shioenv_model.sequence", "shioenv_model.training"],
+    "torch": [
+        "shioenv_agents.fronts",
+        "shioenv_model.sequence",
+        "shioenv_model.training",
+        "shioenv_paper.networks",
+    ],
     "transformers": ["shioenv_model.sequence", "shioenv_model.training"],
     "harbor": ["shioenv_agents.fronts"],
     "mcp": ["shioenv_agents.mcp"],

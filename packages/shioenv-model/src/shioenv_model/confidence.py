@@ -13,15 +13,34 @@ from functools import lru_cache
 from importlib.resources import files
 
 from shioenv.domain.runner import Answer
+from shioenv.grammar.library import names_of_grammars
 from shioenv_model.rules.registry import Step
 
 COMPOSED, SCRIPT, LONG = "composition", "several lines", "many lines"
-"""Properties of inputs that have factors, like answerers."""
+RARE = "neighbour of a command without a grammar"
+"""Properties of inputs, beside the names of answerers.
+
+Commands without a grammar have few records, so that their neighbours are weaker than they seem.
+"""
+
+NEIGHBOUR = "memory"
+"""The answerer that rewrites the nearest record."""
 
 MANY = 8
 """Number of lines from which an input counts as long (our choice)."""
 
 LEAST_KNOWN = "an answerer without a factor"
+
+
+@lru_cache(maxsize=1)
+def _common() -> Set[str]:
+    """Return the names of commands that have a grammar, or whose subcommands have one."""
+    return {part for name in names_of_grammars() for part in (name, name.partition("-")[0])}
+
+
+def _is_rare(step: Step) -> bool:
+    words = (word for word in step.input.split() if "=" not in word)
+    return step.asked[-1:] == (NEIGHBOUR,) and next(words, "") not in _common()
 
 
 @lru_cache(maxsize=1)
@@ -38,6 +57,7 @@ def properties(text: str, answer: Answer, steps: Sequence[Step]) -> Set[str]:
     lines = text.strip().count("\n") + 1
     named = {COMPOSED: len(steps) != 1 or answer.source == COMPOSED, SCRIPT: lines > 1}
     named[LONG] = lines > MANY
+    named[RARE] = any(map(_is_rare, steps))
     return found | {name for name, holds in named.items() if holds}
 
 

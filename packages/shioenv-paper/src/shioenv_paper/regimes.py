@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,12 +25,10 @@ from shioenv.domain.record import Record
 from shioenv.errors import DatasetMismatchError, UsageError
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED, Scoring
 from shioenv.synthesis.drawing import Drawing
-from shioenv_eval.evaluate import PLAN as EVALUATED
-from shioenv_eval.evaluate import answers_beneath, evaluate, read_evaluation
+from shioenv_eval.evaluate import Evaluation, answers_beneath, evaluate
 from shioenv_eval.report.chart_style import require_libraries
 from shioenv_eval.report.markup import Table
 from shioenv_eval.report.means import Resampled
-from shioenv_eval.results import JudgedPredictor
 from shioenv_eval.suite import Suite, read_suite
 from shioenv_model.files import CARD, read_card, write_card
 from shioenv_model.memory.index import Index
@@ -48,12 +46,6 @@ if TYPE_CHECKING:
 
 NAME = "regimes"
 MEMORY, SEQ2SEQ = "memory", "seq2seq"
-ELSEWHERE = "elsewhere"
-"""The device of models that are trained and run on another machine.
-
-Their examples are made here. Their answers are evaluated once they are available here.
-"""
-
 ASKED = "asked.json"
 """The file in a sequence model's run that records its training settings."""
 
@@ -124,7 +116,7 @@ class RegimeTraining:
     minutes: float
     """Maximum minutes of training of each model."""
     device: str = "cpu"
-    """`cpu`, `cuda` or `ELSEWHERE`."""
+    """`cpu` or `cuda`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +189,7 @@ def run_regimes(
     from shioenv_paper import experiment_charts
 
     asked = [read_suite(path) for path in suites]
-    drawn = {"ucs": _ucs, "gcs": _gcs, "people": _people}
+    drawn = {"ucs": _ucs, "gcs": scored_gcs, "people": _people}
     found = dict(pools)
     for name, make in drawn.items():
         if name not in found:
@@ -210,7 +202,7 @@ def run_regimes(
             continue
         for seed in range(setting.seed, setting.seed + seeds):
             for size in sizes:
-                choose = cache(partial(_chosen, setting, found[pool], holds, size, seed))
+                choose = cache(partial(choose_records, setting, found[pool], holds, size, seed))
                 memory = _memory(setting, found[pool], regime, choose, size, seed, questions)
                 asks = f"default:{memory}"
                 models = [_Model(MEMORY, asks, memory, memory, regime, size, seed)]
@@ -218,21 +210,17 @@ def run_regimes(
                     written = _written(setting, found[pool], choose, memory, training, seed)
                     name = f"{SEQ2SEQ} {training.plan.size}"
                     predictor = f"{SEQ2SEQ}:{written / 'model'}"
-                    awaited = training.device == ELSEWHERE
-                    models.append(
-                        _Model(name, predictor, written, memory, regime, size, seed, awaited)
-                    )
+                    models.append(_Model(name, predictor, written, memory, regime, size, seed))
                 for model in models:
                     for path, suite in zip(suites, asked, strict=True):
-                        if not model.awaited or model.was_asked(suite):
-                            rights.update(_rows(setting, model, path, suite))
+                        rights.update(_rows(setting, model, path, suite))
     rows = list(rights)
     return Findings(
         title="Accuracy of the models of each regime",
         data={"rows": columns(rows, *RegimeRow.__dataclass_fields__)},
         tables=[
-            *(_table(rows, name) for name in dict.fromkeys(row.suite for row in rows)),
-            _differences(rights),
+            *(regime_table(rows, name) for name in dict.fromkeys(row.suite for row in rows)),
+            difference_table(rights),
         ],
         chart=experiment_charts.draw_regimes(rows),
         counts={name: finished_manifest(path).records for name, path in found.items()},
@@ -265,7 +253,7 @@ def _people(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
     return make_dataset(setting, "people-unscored", count, drawing, UNSCORED).directory
 
 
-def _gcs(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
+def scored_gcs(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
     """Generate a scored pool with `count` records in each half of the scores.
 
     It is the same dataset as that of `training-sets`, which is reused if it exists.
@@ -350,7 +338,7 @@ def _memory(
     return directory
 
 
-def _chosen(
+def choose_records(
     setting: ExperimentSetting, pool: Path, holds: Callable[[Record], bool], size: int, seed: int
 ) -> frozenset[int]:
     """Draw up to `size` indices of a pool's records that satisfy `holds`, using the seed.
@@ -379,8 +367,7 @@ def _written(
     plan = msgspec.structs.replace(training.plan, seed=seed)
     run = memory / f"{SEQ2SEQ}-{plan.size}"
     examples = memory / "examples"
-    trains_here = training.device != ELSEWHERE
-    agree_on_training(run, msgspec.to_builtins(plan), training.minutes if trains_here else None)
+    agree_on_training(run, msgspec.to_builtins(plan), training.minutes)
 
     def told(what: str, done: int, total: int) -> None:
         setting.report(f"{what} of {memory.name}", done, total)
@@ -397,7 +384,7 @@ def _written(
     facts = Examples(examples).facts
     made_of = {"shape": msgspec.to_builtins(shape), "material": [described(pool)]}
     compare_plans(examples / "examples.json", facts, made_of)
-    if trains_here and not (run / "model" / CARD).exists():
+    if not (run / "model" / CARD).exists():
         train(
             run, Examples(examples), plan,
             device=training.device, minutes=training.minutes, report=told,
@@ -405,19 +392,18 @@ def _written(
     return run
 
 
-def agree_on_training(run: Path, plan: Mapping[str, Any], minutes: float | None) -> None:
+def agree_on_training(run: Path, plan: Mapping[str, Any], minutes: float) -> None:
     """Compare the plan of a sequence model with the existing model in its run's directory.
 
     `plan` holds the fields of a `TrainingPlan`. `minutes` are those of `RegimeTraining`. They are
-    saved in the directory, which is created. `minutes` is None if another machine trains. Errors:
-    DatasetMismatchError for another plan or other minutes.
+    saved in the directory, which is created. Errors: DatasetMismatchError for another plan or
+    other minutes.
     """
     trained = run / "model"
     if (trained / CARD).exists():
         compare_plans(trained / CARD, read_card(trained).get("plan"), plan)
-    if minutes is not None:
-        run.mkdir(parents=True, exist_ok=True)
-        agree(run / ASKED, {"plan": plan, "minutes": minutes})
+    run.mkdir(parents=True, exist_ok=True)
+    agree(run / ASKED, {"plan": plan, "minutes": minutes})
 
 
 def _counted(
@@ -441,53 +427,65 @@ class _Model:
     regime: str
     size: int
     seed: int
-    awaited: bool = False
-    """Whether another machine runs it."""
-
-    def was_asked(self, suite: Suite) -> bool:
-        """Whether all its answers to a suite exist."""
-        return (answers_beneath(self.directory, suite) / EVALUATED).exists()
 
 
 def _rows(
     setting: ExperimentSetting, model: _Model, path: Path, suite: Suite
 ) -> Iterator[tuple[RegimeRow, list[bool]]]:
     """Yield a model's accuracy on a suite, and the inputs that it answered right."""
-    answers = answers_beneath(model.directory, suite)
-    evaluation = (
-        read_evaluation(answers, suite)
-        if model.awaited
-        else evaluate(
-            suite,
-            [model.predictor],
-            answers,
-            workers=setting.executor.workers,
-            report=lambda _, done, total, __: setting.report(
-                f"answers of {model.name}, {model.regime}, {model.size:,}, {path.stem}", done, total
-            ),
-        )
+    evaluation = evaluate(
+        suite,
+        [model.predictor],
+        answers_beneath(model.directory, suite),
+        workers=setting.executor.workers,
+        report=lambda _, done, total, __: setting.report(
+            f"answers of {model.name}, {model.regime}, {model.size:,}, {path.stem}", done, total
+        ),
     )
+    index = Index(model.memory)
+    about = RowFacts(model.name, model.regime, model.size, len(index), model.seed, path.stem)
+    yield from judged_rows(evaluation, about, index.exact)
+
+
+@dataclass(frozen=True, slots=True)
+class RowFacts:
+    """The first fields of a `RegimeRow`."""
+
+    model: str
+    regime: str
+    size: int
+    records: int
+    seed: int
+    suite: str
+
+
+def judged_rows(
+    evaluation: Evaluation, about: RowFacts, is_known: Callable[[str, str], object]
+) -> Iterator[tuple[RegimeRow, list[bool]]]:
+    """Yield the accuracy of an evaluation's one predictor, and the inputs that it answered right.
+
+    `is_known` gets the start directory and the text of an input.
+    """
+    suite = evaluation.suite
     (judged,) = evaluation.predictors
     figures = next(iter(evaluation.document["predictors"].values()))
-    index = Index(model.memory)
     for steps in STEPS:
         group = figures[steps]
         if not group["n"]:
             continue
-        new = _new(index, suite, judged, steps)
-        em, low, high = group["em"]
-        right = [
-            bool(marks.em)
+        pairs = [
+            (case, bool(marks.em))
             for case, marks in zip(suite.cases, judged.marks, strict=True)
             if case.question.steps == steps
         ]
+        new = [
+            right
+            for case, right in pairs
+            if not is_known(case.state(suite.head.start).cwd, case.question.input.strip())
+        ]
+        em, low, high = group["em"]
         row = RegimeRow(
-            model=model.name,
-            regime=model.regime,
-            size=model.size,
-            records=len(index),
-            seed=model.seed,
-            suite=path.stem,
+            **asdict(about),
             steps=steps,
             inputs=group["n"],
             em=em,
@@ -499,20 +497,10 @@ def _rows(
             new=len(new),
             exit_code=group["exit_code"][0],
         )
-        yield row, right
+        yield row, [right for _, right in pairs]
 
 
-def _new(index: Index, suite: Suite, judged: JudgedPredictor, steps: str) -> list[bool]:
-    """Return, for each input that is not in the memory, whether it was answered right."""
-    return [
-        bool(marks.em)
-        for case, marks in zip(suite.cases, judged.marks, strict=True)
-        if case.question.steps == steps
-        and not index.exact(case.state(suite.head.start).cwd, case.question.input.strip())
-    ]
-
-
-def _table(rows: Sequence[RegimeRow], suite: str) -> Table:
+def regime_table(rows: Sequence[RegimeRow], suite: str) -> Table:
     """Return a table with one row per model, with single and multi inputs side by side."""
     lines = []
     chosen = [row for row in rows if row.suite == suite]
@@ -535,7 +523,7 @@ def _table(rows: Sequence[RegimeRow], suite: str) -> Table:
     )
 
 
-def _differences(rights: Mapping[RegimeRow, Sequence[bool]]) -> Table:
+def difference_table(rights: Mapping[RegimeRow, Sequence[bool]]) -> Table:
     """Tabulate differences in EM between regimes of equal size: inputs paired, draws averaged."""
     groups: dict[tuple[str, int, str], dict[tuple[str, str], list[RegimeRow]]] = {}
     for row in rights:

@@ -176,28 +176,49 @@ def test_regimes_of_sequence_models(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     plan = training.TrainingPlan(size="tiny", steps=2, every=1, batch_tokens=512)
     setting = ExperimentSetting(out=tmp_path / "out", executor=LocalExecutor(1))
 
-    def run(device: str = "cpu", plan: training.TrainingPlan = plan) -> tuple[list[str], list[int]]:
+    def run(plan: training.TrainingPlan = plan) -> tuple[list[str], list[int]]:
         results = regimes.run_regimes(
             setting, suites=[suite], pools=dict.fromkeys(("ucs", "gcs", "people"), pool),
-            sizes=[150], questions=30, training=regimes.RegimeTraining(plan, 1, device),
+            sizes=[150], questions=30, training=regimes.RegimeTraining(plan, 1),
         )  # fmt: skip
         models = sorted(setting.data.glob("regimes/*/seq2seq-tiny/model/model.json"))
         times = [model.stat().st_mtime_ns for model in models]
         return read_columns(results.directory / "rows.parquet")["model"], times
 
-    assert run(regimes.ELSEWHERE) == (["memory"], [])
-    assert (setting.data / "regimes" / "ucs-150-0" / "examples" / "tokens.bin").exists()
     first = run()
     assert first[0] == ["memory", "seq2seq tiny"]
     assert len(first[1]) == 1
     assert run() == first  # nothing is trained again
     longer = msgspec.structs.replace(plan, steps=3)
-    for device in ("cpu", regimes.ELSEWHERE):
-        with pytest.raises(DatasetMismatchError, match="steps: 2 in the directory, 3 requested"):
-            run(device, longer)
-    (weights,) = setting.data.glob("regimes/*/seq2seq-tiny/model/model.safetensors")
-    weights.unlink()
-    assert run(regimes.ELSEWHERE) == first, "answers that came home are judged without the model"
+    with pytest.raises(DatasetMismatchError, match="steps: 2 in the directory, 3 requested"):
+        run(longer)
+
+
+@needs("torch", "tokenizers")
+@NIGHTLY
+def test_networks_are_packed_trained_without_this_project_and_judged(tmp_path: Path) -> None:
+    """The two minutes on a GPU's place: each regime's network, on the CPU and of small size."""
+    suite, pool = asked_and_pool(tmp_path, {"pwd": "single", "ls | wc -l": "multi"}, 40)
+    out = tmp_path / "out"
+    options = ["--suite", str(suite), "--records", "30"]
+    pools = [word for name in ("ucs", "gcs", "nl2cmd") for word in ("--pool", f"{name}={pool}")]
+    done = subprocess.run(
+        command("networks", out, *options, *pools), capture_output=True, text=True, check=True
+    )
+    packed = json.loads(done.stdout)
+    assert packed["questions"] == 2
+    assert list(packed["counts"]) == ["ucs", "gcs", "gcs-high", "gcs-low", "nl2cmd"]
+    small = {
+        "start": 0.5, "run": 0.1, "batch": 2, "width": 1024, "longest": 8,
+        "shape": {"width": 32, "layers": 1, "heads": 2},
+    }  # fmt: skip
+    there = [sys.executable, "-I", str(packed["directory"]), str(tmp_path / "back")]
+    subprocess.run([*there, "--device", "cpu", "--plan", json.dumps(small)], check=True)
+    results = ("--results", str(tmp_path / "back" / "results.json"))
+    answer("networks", out, *options, *results)
+    rows = read_columns(out / "networks" / "rows.parquet")
+    assert [*dict.fromkeys(rows["regime"])] == ["mixture", *packed["counts"]]
+    assert len(rows["regime"]) == 2 * 10, "nine runs and the start, single and multi"
 
 
 @NIGHTLY

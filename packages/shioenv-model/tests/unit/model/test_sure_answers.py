@@ -52,6 +52,10 @@ CASES = (
 )  # fmt: skip
 
 
+RARE = ("fsck missing", "mkfs.ext4 src", "egrep -P", "cat README.md | su", "wipefs missing")
+"""Commands without a grammar whose neighbours were taken for right."""
+
+
 @pytest.fixture(scope="module")
 def model() -> Model:
     return load_model()
@@ -82,3 +86,16 @@ def test_a_session_keeps_the_state_between_lines(model: Model) -> None:
 def test_every_answerer_has_a_factor(model: Model) -> None:
     assert 0 < min(confidence.factors().values()) <= max(confidence.factors().values()) < 1
     assert confidence.LEAST_KNOWN in confidence.factors()
+
+
+@pytest.mark.parametrize("text", RARE)
+def test_neighbours_of_commands_without_a_grammar_are_not_sure(model: Model, text: str) -> None:
+    assert model.answer(text).confidence < 0.75
+
+
+def test_an_executed_command_without_a_grammar_and_neighbours_of_others_stay_sure(
+    model: Model,
+) -> None:
+    for text in ("stty size", "stty size; wc -l README.md", "ls -la src | head -2"):
+        answer = model.answer(text)
+        assert confidence.RARE not in confidence.properties(text, answer, model.steps)

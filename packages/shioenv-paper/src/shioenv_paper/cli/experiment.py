@@ -398,10 +398,9 @@ def regimes(
     device: Annotated[
         str,
         typer.Option(
-            metavar="cpu|cuda|elsewhere",
-            autocompletion=shared.completing("cpu", "cuda", "elsewhere"),
-            help="Device for training. elsewhere: only prepare examples, and evaluate existing "
-            "answers (scripts/train_elsewhere.py).",
+            metavar="cpu|cuda",
+            autocompletion=shared.completing("cpu", "cuda"),
+            help="Device for training.",
         ),
     ] = "cpu",
     scoring: PaperScoring,
@@ -436,6 +435,72 @@ def regimes(
             scoring=scoring.scoring(),
         ),
     )
+
+
+@shared.command(
+    app, "shioenv experiment networks --out ./experiments --suite public-test --records 30000"
+)
+def networks(
+    out: Out,
+    *,
+    suite: Annotated[
+        list[str],
+        typer.Option(metavar="SUITE", help="A suite for evaluation: file or name. Repeatable."),
+    ],
+    records: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Scored records of each regime.")
+    ] = 30_000,
+    pool: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=DIR",
+            help="Scored dataset for ucs, gcs or nl2cmd. By default, nl2cmd is omitted and the "
+            "others are generated.",
+        ),
+    ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Evaluate this results.json of the other machine."),
+    ] = None,
+    scoring: PaperScoring,
+    run: Run,
+) -> shared.Printout:
+    """Pack the paper's regimes for a GPU elsewhere, or evaluate results.
+
+    Without --results, the pools are executed and scored, and packed in DIR/pack/carried. Carry that
+    directory to a machine with Python and PyTorch, and run it there as the output shows. An
+    interrupted call resumes.
+    """
+    from shioenv_eval.suite import read_suite
+    from shioenv_paper import network_pack, network_results
+
+    suites = [read_suite(each) for each in suite]
+    carried = out / "pack" / "carried"
+    if results is not None:
+        return run(
+            out,
+            lambda setting: network_results.run_networks(
+                setting, suites=suites, carried=carried, results=results
+            ),
+        )
+    pools = dict(_pool(text, network_pack.POOLS) for text in pool or ())
+    with run.setting(out) as setting:
+        found = network_pack.pack_networks(
+            setting,
+            network_pack.scored_pools(setting, pools, records, scoring.scoring()),
+            suites,
+            records,
+            carried,
+        )
+    lines = [
+        *(
+            f"{name}: {count['records']:,} records, {count['examples']:,} examples"
+            for name, count in found["counts"].items()
+        ),
+        f"{carried}: {found['bytes'] / 2**20:.1f} MiB, {found['questions']} questions; there: "
+        f"python3 {carried.name} OUT --seconds {found['plan']['seconds']}",
+    ]
+    return shared.Printout({"directory": str(carried), **found}, lines, indent=2)
 
 
 def _training(size: str, minutes: float, steps: int, device: str) -> RegimeTraining:
