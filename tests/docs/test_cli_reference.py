@@ -46,7 +46,7 @@ def test_subcommands_named_in_the_docs_exist() -> None:
     groups = {path.rpartition(" ")[0] for path in known}
     pages = [*DOCS.rglob("*.md"), DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md"]
     for page in pages:
-        for first, second in re.findall(r"`shioenv ([a-z]+) ?([a-z][a-z-]*)?", page.read_text()):
+        for first, second in re.findall(r"`shioenv ([a-z]+) ?([a-z][a-z0-9-]*)?", page.read_text()):
             named = f"shioenv {first}"
             if named in groups and second:
                 named += f" {second}"

@@ -60,6 +60,7 @@ KNOWN = {
     "tasks": "agents",
     "serve": "serve",
     "serve.mcp": "agents",
+    "serve.e2b": "agents",
     "serve.openenv": "agents",
     "serve.openai": "serve",
     "serve.ssh": "serve",
