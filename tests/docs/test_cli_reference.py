@@ -108,9 +108,11 @@ def test_what_a_subcommand_makes_elsewhere_is_out() -> None:
     assert {path: names for path, names in several.items() if len(names) > 1} == {
         "shioenv compare": ["A", "B"],
         "shioenv dataset leakage": ["TRAIN", "TEST"],
+        "shioenv dataset push": ["DIR", "OWNER/NAME"],
         "shioenv model push": ["MODEL", "OWNER/NAME"],
         "shioenv serve replay": ["PLACE", "SESSION"],
         "shioenv system import": ["NAME", "SOURCE"],
+        "shioenv tasks push": ["PATH", "OWNER/NAME"],
     }
     made = {
         path

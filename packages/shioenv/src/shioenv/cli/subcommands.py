@@ -52,6 +52,7 @@ KNOWN = {
     "dataset.split": "",
     "dataset.merge": "eval",
     "dataset.export": "eval",
+    "dataset.push": "eval",
     "dataset.import": "",
     "dataset.score": "",
     "dataset.repair": "",
