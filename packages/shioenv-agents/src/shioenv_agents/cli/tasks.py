@@ -545,7 +545,7 @@ def push(
         bool, typer.Option("--private", help="Make a new repository private.")
     ] = False,
 ) -> shared.Printout:
-    """Publish tasks on a hub, with a split for each part and a card, in one commit.
+    """Publish tasks on a hub: a split for each part, in one commit.
 
     The repository then has these files and no others. Needs the extra shioenv[hub], and a token in
     HF_TOKEN.

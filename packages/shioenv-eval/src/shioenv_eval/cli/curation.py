@@ -252,7 +252,7 @@ def push(
         bool, typer.Option("--private", help="Make a new repository private.")
     ] = False,
 ) -> shared.Printout:
-    """Publish a dataset on a hub: all its splits and a card, in one commit.
+    """Publish a dataset on a hub: its splits and a card, in one commit.
 
     The repository then has these files and no others. Needs the extras shioenv[export,hub], and a
     token in HF_TOKEN.
