@@ -23,7 +23,7 @@ harbors() {
 }
 
 fronts=
-for front in ${*:-openai openenv mcp inspect verifiers trl harbor rllib}; do
+for front in ${*:-openai openenv mcp e2b inspect verifiers trl harbor rllib}; do
     [ "$front" != harbor ] || front=$(harbors)
     fronts="$fronts $front"
 done
@@ -46,6 +46,7 @@ for front in $fronts; do
     openai) page=docs/how-to/serve.md ;;
     openenv) page=docs/how-to/agents.md ;;
     mcp) page=docs/how-to/mcp.md ;;
+    e2b) page=docs/how-to/e2b.md ;;
     rllib) page=docs/tutorial/reinforcement-learning.md ;;
     *) page= ;; # others' commands need a language model
     esac

@@ -46,7 +46,7 @@ def test_subcommands_named_in_the_docs_exist() -> None:
     groups = {path.rpartition(" ")[0] for path in known}
     pages = [*DOCS.rglob("*.md"), DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md"]
     for page in pages:
-        for first, second in re.findall(r"`shioenv ([a-z]+) ?([a-z][a-z-]*)?", page.read_text()):
+        for first, second in re.findall(r"`shioenv ([a-z]+) ?([a-z][a-z0-9-]*)?", page.read_text()):
             named = f"shioenv {first}"
             if named in groups and second:
                 named += f" {second}"
@@ -107,9 +107,11 @@ def test_what_a_subcommand_makes_elsewhere_is_out() -> None:
     assert {path: names for path, names in several.items() if len(names) > 1} == {
         "shioenv compare": ["A", "B"],
         "shioenv dataset leakage": ["TRAIN", "TEST"],
+        "shioenv dataset push": ["DIR", "OWNER/NAME"],
         "shioenv model push": ["MODEL", "OWNER/NAME"],
         "shioenv serve replay": ["PLACE", "SESSION"],
         "shioenv system import": ["NAME", "SOURCE"],
+        "shioenv tasks push": ["PATH", "OWNER/NAME"],
     }
     made = {
         path

@@ -1,4 +1,4 @@
-"""A fake hub of models: repositories in a dictionary, behind the hub's protocol."""
+"""A hub: repositories in a dictionary, behind the protocol of the library `huggingface_hub`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ COMMIT = "0" * 39 + "1"
 class _Hub(ThreadingHTTPServer):
     daemon_threads = True
     repositories: dict[str, dict[str, bytes]]
+    large: dict[str, bytes]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -55,31 +56,54 @@ class _Handler(BaseHTTPRequestHandler):
             said = json.loads(body)
             name = "/".join(filter(None, (said.get("organization"), said["name"])))
             self.server.repositories.setdefault(name, {})
-            self._json({"url": f"http://{self.headers['Host']}/{name}", "name": name})
+            kind = "datasets/" if said.get("type") == "dataset" else ""
+            self._json({"url": f"http://{self.headers['Host']}/{kind}{name}", "name": name})
             return
         if parts[1] == "validate-yaml":
             self._json({"errors": [], "warnings": []})
             return
+        if parts[-3:] == ["lfs", "objects", "batch"]:
+            self._json({"objects": [self._upload_of(each) for each in json.loads(body)["objects"]]})
+            return
         kept = self.server.repositories["/".join(parts[2:4])]
         if parts[4] == "preupload":
-            files = json.loads(body)["files"]
+            files = [(each["path"], each["path"].endswith(".parquet"))
+                     for each in json.loads(body)["files"]]  # fmt: skip
             self._json(
-                {"files": [{"path": each["path"], "uploadMode": "regular", "shouldIgnore": False}
-                           for each in files]}
+                {"files": [{"path": path, "uploadMode": "lfs" if is_large else "regular",
+                            "shouldIgnore": False} for path, is_large in files]}
             )  # fmt: skip
             return
         for line in body.splitlines():
             entry = json.loads(line)
             if entry["key"] == "file":
                 kept[entry["value"]["path"]] = base64.b64decode(entry["value"]["content"])
+            elif entry["key"] == "lfsFile":
+                kept[entry["value"]["path"]] = self.server.large[entry["value"]["oid"]]
+            elif entry["key"] == "deletedFile":
+                del kept[entry["value"]["path"]]
         url = f"http://{self.headers['Host']}/{'/'.join(parts[2:4])}"
         self._json({"success": True, "commitOid": COMMIT, "commitUrl": f"{url}/commit/{COMMIT}"})
+
+    def _upload_of(self, given: dict[str, Any]) -> dict[str, Any]:
+        url = f"http://{self.headers['Host']}/large/{given['oid']}"
+        return {**given, "actions": {"upload": {"href": url, "header": {}}}}
+
+    def do_PUT(self) -> None:
+        body, digest = self._body(), self.path.rpartition("/")[2]
+        assert hashlib.sha256(body).hexdigest() == digest
+        self.server.large[digest] = body
+        self._give(200, b"")
 
     def do_GET(self) -> None:
         parts = self.path.partition("?")[0].strip("/").split("/")
         if parts[0] == "api":
             name = "/".join(parts[2:4])
-            if name in self.server.repositories:
+            if name in self.server.repositories and "tree" in parts:
+                kept = self.server.repositories[name]
+                self._json([{"type": "file", "path": path, "oid": "0" * 40, "size": len(data)}
+                            for path, data in kept.items()])  # fmt: skip
+            elif name in self.server.repositories:
                 self._json({"id": name, "modelId": name, "sha": COMMIT, "siblings": []})
             else:
                 self._give(404, b"{}", X_Error_Code="RepoNotFound")
@@ -100,6 +124,7 @@ def hub() -> Iterator[tuple[str, dict[str, dict[str, bytes]]]]:
     """Run the hub; yield its address, and the contents of its repositories by path."""
     server = _Hub(("127.0.0.1", 0), _Handler)
     server.repositories = {}
+    server.large = {}
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

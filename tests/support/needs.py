@@ -51,6 +51,14 @@ def _has_module(name: str) -> bool:
     return find_spec(name) is not None
 
 
+def system_with_git() -> str | None:
+    """The name of a built system that has git; None without one."""
+    from shioenv.system.store import System, list_systems
+
+    systems = (each for _, each in list_systems() if isinstance(each, System))
+    return next((each.name for each in systems if "git" in each.programs), None)
+
+
 def _harbor_lints() -> bool:
     """Whether Harbor is 0.25 or newer."""
     return _has_module("harbor") and _has_module("harbor.lint")
@@ -107,7 +115,7 @@ NEEDS = {
     },
     **{
         name: Need(partial(_has_module, name), otherwise=FRONTS)
-        for name in ("inspect_ai", "mcp", "openenv", "starlette", "trl", "verifiers")
+        for name in ("e2b", "inspect_ai", "mcp", "openenv", "starlette", "trl", "verifiers")
     },
     "ray.rllib": Need(lambda: all(map(_has_module, ("ray", "torch", "tree"))), otherwise=FRONTS),
     "harbor": Need(partial(_has_module, "harbor"), otherwise=HARBOR),
@@ -116,6 +124,10 @@ NEEDS = {
         f"{name} in the kernel": Need(partial(_mounts, name), otherwise=KERNEL)
         for name in ("btrfs", "ext4", "xfs")
     },
+    "git in a system": Need(
+        lambda: system_with_git() is not None,
+        otherwise="a system of your own: docs/how-to/systems.md, with git in place of jq",
+    ),
     "zensical": Need(
         (SITE / "bin" / "zensical").exists, otherwise="the site's own environment: `make site`"
     ),

@@ -38,7 +38,7 @@ LAYERS = {
     "shioenv_eval": (
         "frozen", "grammars", "report", "", "adapting", "predictors", "conform", "cli",
     ),
-    "shioenv_agents": ("", "preview", "tasks", "fronts", "mcp", "cli"),
+    "shioenv_agents": ("", "preview", "tasks", "fronts", "mcp", "e2b", "cli"),
     "shioenv_serve": ("", "ssh", "cli"),
     "shioenv_backends": ("microvm", ""),
     "shioenv_paper": ("networks", "", "cli"),
@@ -256,6 +256,7 @@ HOMES = {
     "transformers": ["shioenv_model.sequence", "shioenv_model.training"],
     "harbor": ["shioenv_agents.fronts"],
     "mcp": ["shioenv_agents.mcp"],
+    "e2b": ["shioenv_agents.e2b"],
     "openenv": ["shioenv_agents.fronts"],
     "inspect_ai": ["shioenv_agents.fronts"],
     "verifiers": ["shioenv_agents.fronts"],

@@ -27,7 +27,7 @@ from shioenv.dataset.importers import SOURCE_MANIFEST
 from shioenv.dataset.manifest import MANIFEST, Manifest, finished_manifest
 from shioenv.dataset.record_reader import read_contexts, read_records
 from shioenv.dataset.split import PARTS, REST
-from shioenv.dataset.write import README, data_files, write_context
+from shioenv.dataset.write import README, data_files, feature_lines, write_context
 from shioenv.domain.context import Context
 from shioenv.domain.record import Record, encode
 from shioenv.errors import MissingExtraError, UsageError, did_you_mean
@@ -400,10 +400,21 @@ def card(manifests: Mapping[str, Manifest], licence: str) -> str:
         licence=licence,
         size=size_category(sum(one.records for one in manifests.values())),
         data_files="\n".join(data_files({split: f"data/{split}-*" for split in manifests})),
+        information="\n".join(_information(manifests)),
         first=first,
         facts="\n".join(f"| {name} | {value or '-'} |" for name, value in rows.items()),
         fields=fields_table(Record),
     )
+
+
+def _information(manifests: Mapping[str, Manifest]) -> Iterator[str]:
+    """Yield the lines of a header with the fields, and the number of records of each split."""
+    features = list(feature_lines(next(iter(manifests.values())).plan))
+    yield from features or ["dataset_info:"]
+    yield "  splits:"
+    for split, manifest in manifests.items():
+        yield f"  - name: {split}"
+        yield f"    num_examples: {manifest.records}"
 
 
 def _facts(manifest: Manifest) -> dict[str, Any]:

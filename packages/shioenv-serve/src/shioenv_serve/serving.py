@@ -61,20 +61,22 @@ def serve(
     listen_address: ListenAddress,
     said: Callable[[str], None],
     refusal: Callable[[int, str], dict[str, Any]] = detail,
+    *,
+    bounded: bool = True,
 ) -> None:
     """Serve an ASGI application until Ctrl-C or SIGTERM; its lifespan ends before this returns.
 
     `said` is called with the address once the server listens. `refusal` returns the body of an
-    error in the format of the application's protocol. Errors: UsageError if the address cannot be
-    used.
+    error in the format of the application's protocol. Without `bounded` the application itself
+    limits bodies and their chunks. Errors: UsageError if the address cannot be used.
     """
     listening = listen_address.opened()
     # asyncio sets this option only on sockets created with the protocol TCP, and this one is not.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
     said(f"running on http://{socket_url(listening)} (Ctrl-C stops it)")
     configuration = uvicorn.Config(
-        Bounded(application, refusal),
-        http=protocol(refusal),
+        Bounded(application, refusal) if bounded else application,
+        http=protocol(refusal, LARGEST_BODY if bounded else LARGEST_SIZE),
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -180,6 +182,8 @@ class BoundedConnection(h11.Connection):
 
     refused: tuple[int, str] = NO_HTTP
     """Status and message of the error response, after `next_event` raised RemoteProtocolError."""
+    largest_chunk = LARGEST_BODY
+    """Maximum bytes of a chunk."""
 
     def next_event(self) -> Any:
         """Return the next event. Errors: h11.RemoteProtocolError, also for exceeded limits."""
@@ -194,7 +198,7 @@ class BoundedConnection(h11.Connection):
         if is_head and event is not h11.NEED_DATA:
             if before - len(self.trailing_data[0]) > LARGEST_HEAD:
                 self._refuse(LONG_HEAD)
-        elif (size := getattr(self._reader, "_bytes_in_chunk", 0)) > LARGEST_BODY:
+        elif (size := getattr(self._reader, "_bytes_in_chunk", 0)) > self.largest_chunk:
             self._refuse(LARGE_BODY if size <= LARGEST_SIZE else NO_HTTP)
         return event
 
@@ -203,7 +207,9 @@ class BoundedConnection(h11.Connection):
         raise h11.RemoteProtocolError(refused[1], refused[0])
 
 
-def protocol(refusal: Callable[[int, str], dict[str, Any]]) -> type[asyncio.Protocol]:
+def protocol(
+    refusal: Callable[[int, str], dict[str, Any]], largest_chunk: int = LARGEST_BODY
+) -> type[asyncio.Protocol]:
     """Return Uvicorn's HTTP protocol with limits on connections and on the time for headers."""
 
     class BoundedProtocol(H11Protocol):
@@ -214,6 +220,7 @@ def protocol(refusal: Callable[[int, str], dict[str, Any]]) -> type[asyncio.Prot
         def __init__(self, *given: Any, **named: Any) -> None:
             super().__init__(*given, **named)
             self.conn = BoundedConnection(h11.SERVER, LARGEST_HEAD)
+            self.conn.largest_chunk = largest_chunk
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             """Start waiting for the first request."""
@@ -263,6 +270,9 @@ def protocol(refusal: Callable[[int, str], dict[str, Any]]) -> type[asyncio.Prot
                 answer = h11.Response(status_code=status, headers=headers)
                 for event in (answer, h11.Data(data=content), h11.EndOfMessage()):
                     self.transport.write(self.conn.send(event))
+            if self.cycle is not None:  # the application's answer, if any, is not sent
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
             self.transport.close()
 
     return BoundedProtocol

@@ -1,4 +1,4 @@
-"""A client for endpoints with OpenAI's API, and a file that stores their replies."""
+"""Clients of others' servers: endpoints with OpenAI's API, whose replies are stored, and hubs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from shioenv.errors import AnswerError, HostError, MissingExtraError
+from shioenv.errors import AnswerError, HostError, HubError, MissingExtraError
 
 LONGEST_REPLY = 8 << 20
 """Maximum bytes of a reply: hundreds of times the longest output of a model."""
@@ -153,3 +153,34 @@ class ReplyFile:
 
 def _key(request: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+
+
+def push_folder(directory: Path, repository: str, *, private: bool, message: str) -> str:
+    """Publish a directory as a dataset on the Hugging Face Hub, and return its address.
+
+    The repository has the directory's files afterwards, and no others: all of it is one commit. A
+    missing repository is created. `HF_ENDPOINT` selects another server with the Hub's protocol, and
+    `HF_TOKEN` holds the right to write. Errors: HubError, MissingExtraError.
+    """
+    try:
+        import huggingface_hub
+        from huggingface_hub.utils import disable_progress_bars
+    except ImportError:
+        raise MissingExtraError("publishing on a hub", "hub", "huggingface-hub") from None
+    disable_progress_bars()
+    try:
+        api = huggingface_hub.HfApi()
+        made = api.create_repo(repository, repo_type="dataset", private=private, exist_ok=True)
+        api.upload_folder(
+            repo_id=repository,
+            repo_type="dataset",
+            folder_path=directory,
+            commit_message=message,
+            delete_patterns="*",
+        )
+    except Exception as error:  # the library's classes differ by release
+        said = " ".join(str(error).split())[:300] or type(error).__name__
+        raise HubError(
+            f"{repository}: {said}", hint="a token with the right to write belongs in HF_TOKEN"
+        ) from None
+    return str(made)

@@ -526,6 +526,12 @@ class ServingError(ShioenvError):
     code = "SHIO-W03"
 
 
+class HubError(ShioenvError):
+    """A hub cannot be reached, or rejects what is published there."""
+
+    code = "SHIO-W05"
+
+
 class LogError(ShioenvError):
     """A server's log or recording cannot be read, or lacks the requested entry."""
 

@@ -1,4 +1,4 @@
-"""`shioenv serve mcp` and `openenv`: servers for agents."""
+"""`shioenv serve mcp`, `e2b` and `openenv`: servers for agents."""
 
 from __future__ import annotations
 
@@ -110,6 +110,54 @@ def mcp(
             idle_seconds=idle,
         )
         serve(application, listen_address, printing.note)
+
+
+@shared.command(app, "shioenv serve e2b --port 8000")
+def e2b(
+    *,
+    host: shared.Host = "127.0.0.1",
+    port: shared.Port = 8000,
+    key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keys that clients must send, one a line.")
+    ] = None,
+    system: shared.SystemName = None,
+    sandboxes: Annotated[
+        int, typer.Option(min=1, max=256, metavar="N", help="Maximum sandboxes at a time.")
+    ] = 16,
+    memory_mib: Annotated[
+        int, typer.Option(min=16, max=1 << 20, metavar="MIB", help="Memory of each sandbox.")
+    ] = 512,
+    disk_mib: Annotated[
+        int, typer.Option(min=16, max=1 << 20, metavar="MIB", help="New files of each sandbox.")
+    ] = 512,
+) -> None:
+    """Serve sandboxes over the E2B API, until Ctrl-C.
+
+    Each sandbox is a separate machine without a network. Clients of the Python package e2b set
+    E2B_API_URL and E2B_SANDBOX_URL to the address. A key is required unless only this host can
+    reach it. The extra shioenv[e2b] is needed.
+    """
+    from shioenv.errors import MissingExtraError
+    from shioenv.sandbox.base import MEBIBYTE, Limits
+    from shioenv.system.store import find_system
+
+    try:
+        from shioenv_agents.e2b.application import SDK, e2b_application, refusal
+        from shioenv_agents.e2b.sandboxes import Sandboxes
+        from shioenv_serve.listener import ListenAddress, read_keys
+        from shioenv_serve.serving import serve
+    except ImportError:
+        raise MissingExtraError(
+            "shioenv serve e2b", "e2b", "e2b", "python-multipart", "shioenv-serve", "starlette"
+        ) from None
+    listen_address = ListenAddress(host, port)
+    keys = read_keys([], key_file, listen_address)
+    limits = Limits(memory_bytes=memory_mib * MEBIBYTE, disk_bytes=disk_mib * MEBIBYTE)
+    with stoppable():
+        kept = Sandboxes(find_system(system), limits, sandboxes, keys)
+        printing.note(f"the API of the Python package e2b {SDK}, at most {sandboxes} sandboxes")
+        served = e2b_application(kept, listen_address)
+        serve(served, listen_address, printing.note, refusal, bounded=False)
 
 
 @shared.command(app, "shioenv serve openenv ./tasks.jsonl --port 8000")

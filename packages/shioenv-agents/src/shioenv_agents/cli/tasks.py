@@ -529,6 +529,42 @@ def export(
     return shared.Printout(document, lines, indent=2)
 
 
+@shared.command(app, "shioenv tasks push ./tasks somebody/shell-tasks --license cc-by-4.0")
+def push(
+    source: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A directory of `tasks set`, or a file of tasks.")
+    ],
+    repository: Annotated[
+        str, typer.Argument(metavar="OWNER/NAME", help="The repository on the hub.")
+    ],
+    *,
+    licence: Annotated[
+        str, typer.Option("--license", metavar="ID", help="License in the card, such as cc-by-4.0.")
+    ],
+    private: Annotated[
+        bool, typer.Option("--private", help="Make a new repository private.")
+    ] = False,
+) -> shared.Printout:
+    """Publish tasks on a hub: a split for each part, in one commit.
+
+    The repository then has these files and no others. Needs the extra shioenv[hub], and a token in
+    HF_TOKEN.
+    """
+    from tempfile import TemporaryDirectory
+
+    from shioenv.endpoint import push_folder
+    from shioenv_agents.tasks.publish import write_layout
+
+    with TemporaryDirectory(prefix="shioenv-push-") as place:
+        splits = write_layout(source, Path(place) / "tasks", licence)
+        tasks = printing.counted(sum(splits.values()), "task")
+        url = push_folder(
+            Path(place) / "tasks", repository, private=private, message=f"Publish {tasks}"
+        )
+    document = {"repository": repository, "url": url, "splits": splits}
+    return shared.Printout(document, [f"{tasks} of {source} are in {url}"])
+
+
 @shared.command(app, "shioenv tasks show ./tasks.jsonl --count 3")
 def show(
     file: File,

@@ -246,6 +246,47 @@ def merge(
     return shared.Printout(document, [line])
 
 
+@shared.command(app, "shioenv dataset push ./dataset somebody/shell-records --license cc-by-4.0")
+def push(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="Directory of the dataset, or the output of `dataset split`: its parts become "
+            "splits.",
+        ),
+    ],
+    repository: Annotated[
+        str, typer.Argument(metavar="OWNER/NAME", help="The repository on the hub.")
+    ],
+    *,
+    licence: Annotated[
+        str, typer.Option("--license", metavar="ID", help="License in the card, such as cc-by-4.0.")
+    ],
+    private: Annotated[
+        bool, typer.Option("--private", help="Make a new repository private.")
+    ] = False,
+) -> shared.Printout:
+    """Publish a dataset on a hub: its splits and a card, in one commit.
+
+    The repository then has these files and no others. Needs the extras shioenv[export,hub], and a
+    token in HF_TOKEN.
+    """
+    from tempfile import TemporaryDirectory
+
+    from shioenv.endpoint import push_folder
+    from shioenv_eval.export import export as export_dataset
+
+    with TemporaryDirectory(prefix="shioenv-push-") as place, counting("records") as report:
+        output = Path(place) / "dataset"
+        done = export_dataset(source, output, format="hf", licence=licence, report=report)
+        message = f"Publish {printing.counted(done.records, 'record')}"
+        url = push_folder(output, repository, private=private, message=message)
+    document = {"repository": repository, "url": url, "records": done.records}
+    records = printing.counted(done.records, "record")
+    return shared.Printout(document, [f"{records} of {source} are in {url}"])
+
+
 @shared.command(app, "shioenv dataset export ./dataset --out ./published --format hf")
 def export(
     source: Annotated[

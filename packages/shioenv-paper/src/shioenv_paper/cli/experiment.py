@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from shioenv.cli import printing, shared
+from shioenv.cli import shared
 from shioenv.cli.progress import Meter
 from shioenv.errors import UsageError
 from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
@@ -112,7 +112,7 @@ class Run:
         with self.setting(out) as setting:
             results = experiment(setting)
         document = {"directory": str(results.directory), **results.document}
-        return shared.Printout(document, _lines(results), indent=2)
+        return shared.Printout(document, experiment_lines(results), indent=2)
 
     @contextmanager
     def setting(self, out: Path) -> Iterator[ExperimentSetting]:
@@ -532,7 +532,7 @@ def _pool(text: str, names: Sequence[str]) -> tuple[str, Path]:
     return name, Path(directory)
 
 
-def _lines(results: Results) -> Iterator[str]:
+def experiment_lines(results: Results) -> Iterator[str]:
     """Yield the tables, then a line with the results' directory, files and run time in seconds."""
     for table in results.tables:
         yield table.markdown
@@ -557,82 +557,3 @@ def figures(
 
     paths = draw(out, seed=seed, system=system)
     return shared.Printout({"files": list(map(str, paths))}, map(str, paths))
-
-
-reproduction = typer.Typer(
-    name="reproduce", no_args_is_help=True, help="Make committed values again and compare them."
-)
-
-
-@reproduction.callback()
-def _group() -> None: ...
-
-
-@shared.command(reproduction, "shioenv reproduce quick --out ./reproduction")
-def quick(
-    out: Annotated[
-        Path,
-        typer.Option(metavar="DIR", help="Directory for records, answers and the report. Resumes."),
-    ],
-    workers: shared.Workers = None,
-) -> shared.Printout:
-    """Reproduce 1,000 records and the table of the default model.
-
-    The default system is built from its lock if it is missing; `system pull` gets it instead.
-    Each record is compared with its committed digest. Records that are volatile in either run are
-    left out: the two sets may differ by at most 3. The exit status is 1 for any other difference.
-    """
-    from shioenv.system.store import build_system
-    from shioenv_paper.reproduction import REPORT, made_values, reproduce
-
-    build_system(report=printing.note)
-    stopped = "stopped; what was made is kept: run this again"
-    with Meter(lasting=True, stopped=stopped) as meter:
-        made = made_values(
-            out,
-            workers=workers,
-            records=lambda progress: meter.update("records", progress.done, progress.count),
-            answers=lambda name, *counts: meter.update(f"answers of {name}", *counts),
-        )
-    found = reproduce(made, out)
-    document = found.to_json()
-    lines = [
-        f"system {document['system']}, digest {document['system_digest']}",
-        f"{document['compared_records']} of {document['records']} records compared, digest "
-        f"{document['compared_records_digest'][:16]}",
-        f"table of {document['table']['all']}",
-        *found.faults,
-        f"{'reproduced' if not found.faults else 'not reproduced'}: {out / REPORT}",
-    ]
-    return shared.Printout(document, lines, indent=2, status=1 if found.faults else 0)
-
-
-@shared.command(reproduction, "shioenv reproduce paper --out ./paper")
-def paper(
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Directory for data, tables and pictures. Resumes.")
-    ],
-    size: Annotated[
-        str,
-        typer.Option(
-            metavar="reduced|paper",
-            autocompletion=shared.completing("reduced", "paper"),
-            help="reduced: under an hour on two cores. paper: the paper's number of inputs.",
-        ),
-    ] = "reduced",
-    run: Run = Run(),
-) -> shared.Printout:
-    """Run the paper's experiments and draw its figures.
-
-    These are sampling efficiency, estimators, irreducibility by length, training sets, the steps
-    from our sampling to the paper's, and the figures of the method. Models are not trained.
-    """
-    from shioenv_paper.whole_paper import SIZES, reproduce_paper
-
-    if size not in SIZES:
-        raise UsageError(f"--size {size!r}: unknown size", hint=f"choose from {', '.join(SIZES)}")
-    with run.setting(out) as setting:
-        found = list(reproduce_paper(setting, SIZES[size]))
-    lines = (line for results in found for line in _lines(results))
-    documents = {results.document["experiment"]: results.document["summary"] for results in found}
-    return shared.Printout({"directory": str(out), "summaries": documents}, lines, indent=2)

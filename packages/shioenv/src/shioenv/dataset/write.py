@@ -126,7 +126,7 @@ def write_readme(directory: Path, plan: Plan, parts: Iterable[str] = ()) -> None
         return
     files = f"{DATA}/*{SHARD_ENDING}{SUFFIX if plan.compression else ''}"
     paths = {part: f"{part}/{files}" for part in parts}
-    header = [*data_files(paths or {"train": files}), *_features(plan)]
+    header = [*data_files(paths or {"train": files}), *feature_lines(plan)]
     text = _TEXT.format(
         manifest=f"{next(iter(paths))}/{MANIFEST}" if paths else MANIFEST,
         split="" if paths else ', split="train"',
@@ -144,7 +144,7 @@ def data_files(paths: Mapping[str, str]) -> Iterator[str]:
         yield f"    path: {path}"
 
 
-def _features(plan: Plan) -> Iterator[str]:
+def feature_lines(plan: Plan) -> Iterator[str]:
     """Yield the lines of a header with the type of each field.
 
     For older records no line is returned: in their `content_digests` file names are keys, and the

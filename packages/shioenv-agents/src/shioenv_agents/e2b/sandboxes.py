@@ -1,0 +1,347 @@
+"""The sandboxes of all clients: machines with an owner, a lifetime and running commands."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import IO, TYPE_CHECKING, Final, Literal
+
+import msgspec
+from starlette.exceptions import HTTPException
+
+from shioenv.errors import SandboxError, ShioenvError, UnknownSystemError
+from shioenv.live.entered import OUTPUT, Command, EnteredMachine, Finished, close, group_of
+from shioenv.live.machine_thread import CommandTimeoutError, Seat, finished
+from shioenv.sandbox.base import LARGEST, Entered, Limits
+from shioenv.system.store import System, find_system
+
+if TYPE_CHECKING:
+    from shioenv_agents.e2b.processes import ClientProcess
+    from shioenv_agents.e2b.watching import Watcher
+
+OF_ONE_CLIENT: Final = 8
+"""Maximum sandboxes of one client (our choice, because a machine takes megabytes)."""
+
+LONGEST_LIFE: Final = 86_400
+"""Maximum seconds of a sandbox's life (our choice, as at E2B)."""
+
+SWEEP_SECONDS: Final = 1.0
+"""Seconds between two searches for sandboxes whose time is over (our choice)."""
+
+STEP_SECONDS: Final = 30.0
+"""Seconds that a short program of the server may take in a machine (our choice)."""
+
+TRANSFER_SECONDS: Final = 600.0
+"""Seconds that the transfer of a file may take (our choice)."""
+
+NOT_FOUND: Final = "the sandbox was not found"
+"""The message by which the SDK recognises a sandbox that does not run."""
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+
+_STOP: Final = "kill -STOP -1; echo stopped"
+_CONTINUE: Final = "kill -CONT -1"
+_END_ALL: Final = "kill -KILL -1; echo ended"
+
+
+class Resuming(msgspec.Struct, frozen=True):
+    """Whether a request resumes a paused sandbox."""
+
+    enabled: bool = False
+
+
+class NewSandbox(msgspec.Struct, frozen=True, rename="camel"):
+    """The body of a request for a sandbox."""
+
+    template_id: str = msgspec.field(default="base", name="templateID")
+    timeout: int = 300
+    auto_pause: bool = False
+    auto_pause_memory: bool = True
+    auto_resume: Resuming | None = None
+    metadata: dict[str, str] = {}
+    env_vars: dict[str, str] = {}
+    allow_internet_access: bool | None = msgspec.field(default=None, name="allow_internet_access")
+    mcp: object = None
+    network: dict[str, object] | None = None
+    iam: object = None
+    volume_mounts: list[object] = []
+
+
+async def open_pipe(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    """Return a reader of a pipe, and the transport that closes it."""
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
+    )
+    return reader, transport
+
+
+@dataclass(slots=True, eq=False)
+class ClientSandbox:
+    """A client's machine. Its methods are called in the event loop."""
+
+    owner: str
+    asked: NewSandbox
+    system: System
+    limits: Limits
+    seat: Seat[EnteredMachine]
+    repeats: str = ""
+    """The key by which a repeated request for this sandbox is recognised."""
+    id: str = field(default_factory=lambda: f"i{secrets.token_hex(16)}")
+    token: str = field(default_factory=lambda: secrets.token_hex(32))
+    state: Literal["running", "paused", "ended"] = "running"
+    started: float = field(default_factory=time.time)
+    ends: float = 0.0
+    processes: dict[int, ClientProcess] = field(default_factory=dict)
+    watching: dict[int, ClientProcess] = field(default_factory=dict)
+    """The programs of watchers."""
+    watchers: dict[str, Watcher] = field(default_factory=dict)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held during a pause or its end."""
+
+    @property
+    def home(self) -> str:
+        """The directory in which commands start, and from which relative paths lead."""
+        return self.system.declaration.start_directory
+
+    @property
+    def resumes(self) -> bool:
+        """Whether a request resumes the sandbox if it is paused."""
+        return self.asked.auto_resume is not None and self.asked.auto_resume.enabled
+
+    def command(self, *program: str, user: str | None = None, fed: bool = False) -> Command:
+        """Return the command that runs a program of the server."""
+        return Command(program=program, cwd=self.home, env={"LC_ALL": "C"}, user=user, fed=fed)
+
+    async def finish(
+        self,
+        *program: str,
+        user: str | None = None,
+        given: IO[bytes] | None = None,
+        into: IO[bytes] | None = None,
+        most: int = OUTPUT,
+    ) -> Finished:
+        """Run a program of the server to its end. Errors: SandboxError, also after its time."""
+        seconds = STEP_SECONDS if given is None and into is None else TRANSFER_SECONDS
+        command = self.command(*program, user=user, fed=given is not None)
+        try:
+            return await finished(
+                self.seat, command, given=given, into=into, most=most, seconds=seconds
+            )
+        except CommandTimeoutError:
+            raise SandboxError(f"a file operation took more than {seconds:g} s") from None
+
+    async def enter(self, command: Command) -> tuple[Entered, int]:
+        """Start a command, and return its ends with its process group. Errors: SandboxError."""
+
+        def begin(machine: EnteredMachine) -> tuple[Entered, int]:
+            entered = machine.start(command)
+            group = group_of(entered)
+            if group is None:
+                close(entered)
+                raise SandboxError("the machine did not start the command")
+            return entered, group
+
+        return await self.seat.do(begin)
+
+    async def _signal_all(self, text: str) -> None:
+        """Run a line that sends a signal to every process, and wait until it has done so.
+
+        The line's own shell is the only process that does not get the signal, so the line cannot
+        report its end in the usual way. Errors: SandboxError.
+        """
+        entered, _ = await self.enter(self.command("/bin/bash", "-c", text))
+        os.close(entered.errors)
+        os.close(entered.talk)
+        reader, transport = await open_pipe(entered.output)
+        try:
+            async with asyncio.timeout(STEP_SECONDS):
+                done = await reader.readline()
+        except (TimeoutError, ValueError):
+            done = b""
+        finally:
+            transport.close()
+        if not done:
+            raise SandboxError("the machine's processes could not be signalled")
+
+    async def pause(self, *, memory: bool) -> None:
+        """Stop every process; without `memory`, end them. Errors: SandboxError."""
+        await self._signal_all(_STOP if memory else _END_ALL)
+        self.state = "paused"
+
+    async def resume(self, *, memory: bool) -> None:
+        """Let processes continue; without `memory`, end them. Errors: SandboxError."""
+        if not memory:
+            await self._signal_all(_END_ALL)
+        await self.finish("/bin/bash", "-c", _CONTINUE)
+        self.state = "running"
+
+    async def end(self) -> None:
+        """End the machine and everything in it."""
+        self.state = "ended"
+        await self.seat.close()
+
+
+class Sandboxes:
+    """The sandboxes of all clients. Methods are called in the event loop."""
+
+    def __init__(self, system: System, limits: Limits, most: int, keys: Sequence[str] = ()) -> None:
+        """`system` is the template `base`; `most` is the number of sandboxes at a time."""
+        self._system, self._most = system, most
+        self._limits = replace(limits, cpu_seconds=LARGEST["cpu_seconds"])
+        self._keys = [key.encode() for key in keys]
+        self._known: dict[str, ClientSandbox] = {}
+        self._opening: list[str] = []
+
+    @property
+    def disk_bytes(self) -> int:
+        """The bytes that a machine can hold in addition to its system."""
+        return self._limits.disk_bytes
+
+    def owner_of(self, key: str) -> str:
+        """Return the owner under which a key's sandboxes are kept.
+
+        Without keys of the server, any key is accepted and separates its sandboxes from others.
+        Errors: HTTPException for a missing or unknown key.
+        """
+        known = [each for each in self._keys if hmac.compare_digest(each, key.encode())]
+        if not key or (self._keys and not known):
+            raise HTTPException(401, "the API key is missing or unknown")
+        return key
+
+    def find(self, owner: str, name: str) -> ClientSandbox:
+        """Return an owner's sandbox. Errors: HTTPException."""
+        found = self._known.get(name)
+        if found is None or found.owner != owner:
+            raise HTTPException(404, f"{NOT_FOUND}: {name:.80}")
+        return found
+
+    def of_owner(self, owner: str) -> list[ClientSandbox]:
+        """Return an owner's sandboxes, the oldest first."""
+        return [each for each in self._known.values() if each.owner == owner]
+
+    def with_token(self, name: str, token: str) -> ClientSandbox | None:
+        """Return the sandbox of a name if the token is that sandbox's; else None."""
+        found = self._known.get(name)
+        expected = found.token if found else "-"
+        return found if hmac.compare_digest(expected.encode(), token.encode()) else None
+
+    def signing(self, is_right: Callable[[str], bool]) -> ClientSandbox | None:
+        """Return the sandbox whose token gives the right signature; None without one."""
+        return next((each for each in self._known.values() if is_right(each.token)), None)
+
+    async def create(self, owner: str, asked: NewSandbox, repeats: str = "") -> ClientSandbox:
+        """Open a machine. A repeated request returns the same sandbox. Errors: HTTPException."""
+        for each in self.of_owner(owner):
+            if repeats and each.repeats == repeats:
+                return each
+        _refuse(asked)
+        system = await asyncio.to_thread(self._system_of, asked.template_id)
+        owners = [*(each.owner for each in self._known.values()), *self._opening]
+        for most, count in ((OF_ONE_CLIENT, owners.count(owner)), (self._most, len(owners))):
+            if count >= most:
+                raise HTTPException(429, f"{count} sandboxes are open, which is the limit")
+        seat = Seat(lambda: EnteredMachine(system, self._limits, idle_seconds=LONGEST_LIFE))
+        sandbox = ClientSandbox(owner, asked, system, self._limits, seat, repeats)
+        self._opening.append(owner)
+        try:
+            await sandbox.finish("/bin/true")
+        except BaseException:
+            await seat.close()
+            raise
+        finally:
+            self._opening.remove(owner)
+        sandbox.ends = time.time() + asked.timeout
+        self._known[sandbox.id] = sandbox
+        return sandbox
+
+    async def end(self, sandbox: ClientSandbox) -> None:
+        """End a sandbox; ending it twice does nothing."""
+        self._known.pop(sandbox.id, None)
+        await sandbox.end()
+
+    async def pause(self, sandbox: ClientSandbox, *, memory: bool) -> bool:
+        """Pause a sandbox, and return whether it ran before. Errors: SandboxError."""
+        async with sandbox.turn:
+            if sandbox.state != "running":
+                return False
+            await sandbox.pause(memory=memory)
+            return True
+
+    async def connect(self, sandbox: ClientSandbox, seconds: int, *, memory: bool) -> bool:
+        """Resume a paused sandbox, and return whether it was paused. Errors: SandboxError.
+
+        The time of a running sandbox is only ever extended.
+        """
+        async with sandbox.turn:
+            was_paused = sandbox.state == "paused"
+            if was_paused:
+                await sandbox.resume(memory=memory)
+            until = time.time() + seconds
+            sandbox.ends = until if was_paused else max(until, sandbox.ends)
+            return was_paused
+
+    async def sweep(self) -> None:
+        """End or pause sandboxes whose time is over, as each asked for."""
+        now = time.time()
+        over = [each for each in self._known.values() if each.ends <= now]
+        for sandbox in over:
+            if not sandbox.asked.auto_pause:
+                await self.end(sandbox)
+            elif sandbox.state == "running":
+                with suppress(ShioenvError):
+                    await self.pause(sandbox, memory=sandbox.asked.auto_pause_memory)
+
+    async def close(self) -> None:
+        """End all sandboxes."""
+        await asyncio.gather(*(self.end(each) for each in list(self._known.values())))
+
+    def _system_of(self, template: str) -> System:
+        """Return the system of a template: a built system's name, or `base`. Errors: HTTPException.
+
+        The name of a declaration's file is not accepted, because clients do not choose files.
+        """
+        if template in ("base", self._system.name):
+            return self._system
+        try:
+            if not _NAME.fullmatch(template):
+                raise UnknownSystemError(f"unknown system {template!r:.80}")
+            return find_system(template)
+        except ShioenvError as error:
+            raise HTTPException(404, f"template: {error.message}") from None
+
+
+def _refuse(asked: NewSandbox) -> None:
+    """Refuse what no machine offers. Errors: HTTPException."""
+    refused: Mapping[str, object] = {
+        "mcp": asked.mcp,
+        "iam": asked.iam,
+        "volume_mounts": asked.volume_mounts,
+        "allow_internet_access": asked.allow_internet_access,
+    }
+    for name, value in refused.items():
+        if value:
+            raise HTTPException(400, f"{name} is not supported by machines without a network")
+    check_network(asked.network or {})
+    check_seconds(asked.timeout)
+
+
+def check_network(rules: Mapping[str, object]) -> None:
+    """Accept rules that only deny, as machines have no network. Errors: HTTPException."""
+    for name, value in rules.items():
+        if value and name != "denyOut":
+            raise HTTPException(400, f"{name:.80} is not supported: machines have no network")
+
+
+def check_seconds(seconds: int) -> int:
+    """Return the seconds of a sandbox's life. Errors: HTTPException if they are out of range."""
+    if not 0 <= seconds <= LONGEST_LIFE:
+        raise HTTPException(400, f"timeout {seconds} is not from 0 to {LONGEST_LIFE:,} seconds")
+    return seconds
