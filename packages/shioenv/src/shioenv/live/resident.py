@@ -60,7 +60,7 @@ class Saved(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Mark:
+class ShellMark:
     """A kept state of a shell (`ResidentShell.mark`)."""
 
     shell: ResidentShell
@@ -177,7 +177,7 @@ class ResidentShell(Closing):
             raise
         return shell
 
-    def mark(self) -> Mark:
+    def mark(self) -> ShellMark:
         """Keep the shell and the machine's files as they are, for `rollback`.
 
         A shell has at most 32 marks. ForkError names what cannot be kept, such as a background
@@ -188,12 +188,12 @@ class ResidentShell(Closing):
             marked = self._lines.mark()
             if marked.why is not None:
                 raise ForkError(f"the shell cannot be marked: {marked.why}")
-            mark = Mark(self, marked.node, state, tuple(self._saved))
+            mark = ShellMark(self, marked.node, state, tuple(self._saved))
             if not marked.stays:  # large files were kept, and with them the shell
                 self.rollback(mark)
             return mark
 
-    def rollback(self, mark: Mark) -> None:
+    def rollback(self, mark: ShellMark) -> None:
         """Return to a mark of this shell; the lines since then, and their processes, are undone.
 
         No line is run again, so a shell that ran `date` returns as well. The clock goes on, and the
