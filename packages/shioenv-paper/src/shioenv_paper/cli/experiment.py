@@ -270,27 +270,23 @@ def steps(
     out: Out,
     *,
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Inputs per step.")] = 300,
-    inputs: Annotated[
+    published: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Inputs of the reference implementation, one a line. Without them, the steps that "
-            "use them are omitted.",
-        ),
+        typer.Option(metavar="FILE", help="Inputs of the reference implementation, one a line."),
     ] = None,
     scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
     """Go from our sampling and score to the paper's, one switch a step.
 
-    The inputs have 9 to 11 arguments. Each step keeps the switches of the earlier ones.
+    The inputs have 9 to 11 arguments.
     """
     from shioenv_paper import steps as experiment
 
     return run(
         out,
         lambda setting: experiment.run_steps(
-            setting, count=count, inputs=inputs, scoring=scoring.scoring()
+            setting, count=count, inputs=published, scoring=scoring.scoring()
         ),
     )
 
@@ -547,14 +543,9 @@ def paper(
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Directory for data, tables and pictures. Resumes.")
     ],
-    size: Annotated[
-        str,
-        typer.Option(
-            metavar="reduced|paper",
-            autocompletion=shared.completing("reduced", "paper"),
-            help="reduced: under an hour on two cores. paper: the paper's number of inputs.",
-        ),
-    ] = "reduced",
+    paper_size: Annotated[
+        bool, typer.Option("--paper-size", help="The paper's number of inputs, instead of a few.")
+    ] = False,
     run: Run = Run(),
 ) -> shared.Printout:
     """Run the paper's experiments and draw its figures.
@@ -564,10 +555,9 @@ def paper(
     """
     from shioenv_paper.whole_paper import SIZES, reproduce_paper
 
-    if size not in SIZES:
-        raise UsageError(f"--size {size!r}: unknown size", hint=f"choose from {', '.join(SIZES)}")
+    size = SIZES["paper" if paper_size else "reduced"]
     with run.setting(out) as setting:
-        found = list(reproduce_paper(setting, SIZES[size]))
+        found = list(reproduce_paper(setting, size))
     lines = (line for results in found for line in _lines(results))
     documents = {results.document["experiment"]: results.document["summary"] for results in found}
     return shared.Printout({"directory": str(out), "summaries": documents}, lines, indent=2)
