@@ -33,8 +33,7 @@ FEW_OPTIONS = 4
 """Commands with fewer options have few inputs. No group consists of them alone."""
 
 IN_TURN, MOST_IN_TURN = 300, 0.6
-"""Share of single commands by the grammars' weights that get an option in turn (our choice): 1/300
-for each option of the command, up to 0.6."""
+"""Share of single commands that get an option in turn: 1/300 for each option, up to 0.6."""
 
 Item = TypeVar("Item", bound=Hashable)
 
