@@ -123,7 +123,7 @@ grammars-report: setup ## measure the grammars on the default system and write d
 SIZE := reduced
 # SIZE=paper ENGINE=ray: the paper's numbers of inputs, on the nodes of a cluster. The same command resumes.
 paper: setup ## run the paper's experiments and draw its figures: under an hour on two cores
-	@$(BIN)/shioenv reproduce paper --out build/paper --size $(SIZE) --engine $(or $(ENGINE),local)
+	@$(BIN)/shioenv reproduce paper --out build/paper $(if $(filter paper,$(SIZE)),--paper-size) --engine $(or $(ENGINE),local)
 
 bench: setup ## what a run costs: bare bash and other sandboxes beside it, in one table
 	@$(BIN)/python benchmarks/bench.py

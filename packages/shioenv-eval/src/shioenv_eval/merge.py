@@ -46,13 +46,13 @@ def merge(
     the first source, with the commands and start directories of all sources. `report` is called
     with the number of records read and the total.
 
-    All parts of one stream make the dataset that a single run makes, byte for byte: records keep
-    their numbers, and each number must occur once.
+    All parts of one stream make the bytes of a single run. Records keep their numbers, and each
+    number must occur once.
 
     Errors: UsageError for fewer than two sources, or one that is not finished. UsageError is also
-    raised if system, limits, scoring, sampler, release or layout differ, and if parts are missing,
-    occur twice, or have another stream or count. DatasetCorruptError, UnknownDatasetError,
-    OutputExistsError, DatasetStorageError.
+    raised if system, limits, scoring, sampler, release or layout differ. It is also raised if parts
+    are missing, occur twice, or have another stream or count. DatasetCorruptError,
+    UnknownDatasetError, OutputExistsError, DatasetStorageError.
     """
     paths = [Path(source) for source in sources]
     if len(paths) < 2:

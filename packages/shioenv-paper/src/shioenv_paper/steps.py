@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from msgspec.json import Decoder
-from rapidfuzz.distance import Levenshtein
 
-from shioenv.behavior.compare import COMPARED_CHARACTERS, Channel, compared, similarity
+from shioenv.behavior.compare import Channel, compared, levenshtein_similarity, similarity
 from shioenv.dataset.questions import read_questions
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Argument, Input, Role, Token
@@ -312,7 +311,7 @@ def _by_rules(
                 ours is not None,
                 ours is not None and not alike,
                 not alike and (elsewhere or similarity(*outputs) <= threshold),
-                not alike and (elsewhere or _levenshtein(*outputs) <= threshold),
+                not alike and (elsewhere or levenshtein_similarity(*outputs) <= threshold),
             ),
             strict=True,
         ):
@@ -321,8 +320,3 @@ def _by_rules(
     hits = [math.fsum(w for w, it in zip(weights, found, strict=True) if it) for found in differing]
     yield from (one / total for one in hits)
     yield (1 + hits[-1]) / (1 + total)
-
-
-def _levenshtein(a: bytes, b: bytes) -> float:
-    texts = (one.decode("utf-8", "surrogateescape")[:COMPARED_CHARACTERS] for one in (a, b))
-    return Levenshtein.normalized_similarity(*texts)

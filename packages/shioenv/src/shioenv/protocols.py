@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-EXECUTION: Final = 1
+EXECUTION: Final = 2
 """The execution of inputs. Stored executions with another number are not used."""
 
 CHANNEL: Final = 1

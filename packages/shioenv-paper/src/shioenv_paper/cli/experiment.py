@@ -270,27 +270,23 @@ def steps(
     out: Out,
     *,
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Inputs per step.")] = 300,
-    inputs: Annotated[
+    published: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Inputs of the reference implementation, one a line. Without them, the steps that "
-            "use them are omitted.",
-        ),
+        typer.Option(metavar="FILE", help="Inputs of the reference implementation, one a line."),
     ] = None,
     scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
     """Go from our sampling and score to the paper's, one switch a step.
 
-    The inputs have 9 to 11 arguments. Each step keeps the switches of the earlier ones.
+    The inputs have 9 to 11 arguments.
     """
     from shioenv_paper import steps as experiment
 
     return run(
         out,
         lambda setting: experiment.run_steps(
-            setting, count=count, inputs=inputs, scoring=scoring.scoring()
+            setting, count=count, inputs=published, scoring=scoring.scoring()
         ),
     )
 

@@ -9,7 +9,6 @@ import typer
 
 from shioenv.cli import printing, shared
 from shioenv.cli.progress import Meter
-from shioenv.errors import UsageError
 from shioenv_paper.cli.experiment import Run, experiment_lines
 
 _RUN = Run()
@@ -67,14 +66,9 @@ def paper(
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Directory for data, tables and pictures. Resumes.")
     ],
-    size: Annotated[
-        str,
-        typer.Option(
-            metavar="reduced|paper",
-            autocompletion=shared.completing("reduced", "paper"),
-            help="reduced: under an hour on two cores. paper: the paper's number of inputs.",
-        ),
-    ] = "reduced",
+    paper_size: Annotated[
+        bool, typer.Option("--paper-size", help="The paper's number of inputs, instead of a few.")
+    ] = False,
     run: Run = _RUN,
 ) -> shared.Printout:
     """Run the paper's experiments and draw its figures.
@@ -84,10 +78,9 @@ def paper(
     """
     from shioenv_paper.whole_paper import SIZES, reproduce_paper
 
-    if size not in SIZES:
-        raise UsageError(f"--size {size!r}: unknown size", hint=f"choose from {', '.join(SIZES)}")
+    size = SIZES["paper" if paper_size else "reduced"]
     with run.setting(out) as setting:
-        found = list(reproduce_paper(setting, SIZES[size]))
+        found = list(reproduce_paper(setting, size))
     lines = (line for results in found for line in experiment_lines(results))
     documents = {results.document["experiment"]: results.document["summary"] for results in found}
     return shared.Printout({"directory": str(out), "summaries": documents}, lines, indent=2)

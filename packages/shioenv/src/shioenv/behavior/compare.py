@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import combinations
 from operator import attrgetter
 
-from rapidfuzz.distance import Indel
+from rapidfuzz.distance import Indel, Levenshtein
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
@@ -182,6 +182,11 @@ def similarity(a: bytes, b: bytes) -> float:
     if a == b:
         return 1.0
     return Indel.normalized_similarity(_text(a), _text(b))
+
+
+def levenshtein_similarity(a: bytes, b: bytes) -> float:
+    """Return 1 - Levenshtein distance / length of the longer output, as another measure."""
+    return Levenshtein.normalized_similarity(_text(a), _text(b))
 
 
 def compared(output: bytes) -> bytes:

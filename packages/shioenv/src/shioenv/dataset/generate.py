@@ -263,8 +263,7 @@ def generate(
         place.directory,
         replace(plan, compression=place.compression),
         sample(policy, system=built, count=len(numbers), grammars=grammars),
-        count=len(numbers),
-        numbers=numbers,
+        count=numbers,
         system=system or built.name,
         executor=executor,
         report=report or progress_line(),
@@ -353,22 +352,22 @@ def run(
     plan: Plan,
     samples: Iterable[Sample],
     *,
-    count: int,
+    count: int | Sequence[int],
     system: str,
-    numbers: Sequence[int] | None = None,
     executor: Executor | None = None,
     report: Callable[[Progress], None] = _silent,
     notes: Sequence[str] = (),
 ) -> Summary:
     """Do the work of `generate` with a given plan: record the first `count` samples.
 
-    `numbers` are those of the records, ascending; the default is 0 to `count`. `system` is the name
-    or file of the plan's system, which must have the plan's digest. `notes` for the user are
-    reported first. Errors: those of `generate`, and UsageError if there are fewer samples.
+    `count` may also be the numbers of the records, ascending. `system` is the name or file of the
+    plan's system, which must have the plan's digest. `notes` for the user are reported first.
+    Errors: those of `generate`, and UsageError if there are fewer samples.
     """
+    numbers = range(count) if isinstance(count, int) else count
+    count = len(numbers)
     if count < 1:
         raise UsageError(f"cannot generate {count} records", hint="give a count of at least 1")
-    numbers = numbers or range(count)
     executor = executor or LocalExecutor()
     with suppress(UnknownDatasetError):  # the store refuses to extend older records
         there = read_manifest(directory).plan
@@ -518,8 +517,9 @@ def add_scores(
         directory,
         replace(plan, scoring=scoring, record_schema=RECORD_SCHEMA_VERSION),
         _samples(source),
-        count=manifest.records,
-        numbers=[one.session_id for one in read_records(source)] if plan.drawing.part else None,
+        count=[one.session_id for one in read_records(source)]
+        if plan.drawing.part
+        else manifest.records,
         system=system or plan.system,
         executor=executor,
         report=report,

@@ -2,7 +2,7 @@
 
 One generator draws the skeletons of the whole stream, which takes little time. The directory and
 the first command of a skeleton determine its group. Each group writes its commands with a generator
-of its own, and alone decides which inputs are new: inputs of two groups begin with different words.
+of its own. It alone decides which inputs are new, as inputs of two groups begin with other words.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ FEW_OPTIONS = 4
 """Commands with fewer options have few inputs. No group consists of them alone."""
 
 IN_TURN, MOST_IN_TURN = 300, 0.6
-"""Single commands by the grammars' weights get an option in turn, a share of 1/300 for each of the
-command's options, up to 0.6 (our choice)."""
+"""Share of single commands that get an option in turn: 1/300 for each option, up to 0.6."""
 
 Item = TypeVar("Item", bound=Hashable)
 
