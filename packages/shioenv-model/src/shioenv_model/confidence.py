@@ -15,6 +15,7 @@ from importlib.resources import files
 from shioenv.domain.runner import Answer
 from shioenv.grammar.library import names_of_grammars
 from shioenv_model.rules.registry import Step
+from shioenv_model.rules.spellings import EQUIVALENT
 
 COMPOSED, SCRIPT, LONG = "composition", "several lines", "many lines"
 RARE = "neighbour of a command without a grammar"
@@ -35,7 +36,8 @@ LEAST_KNOWN = "an answerer without a factor"
 @lru_cache(maxsize=1)
 def _common() -> Set[str]:
     """Return the names of commands that have a grammar, or whose subcommands have one."""
-    return {part for name in names_of_grammars() for part in (name, name.partition("-")[0])}
+    names = {part for name in names_of_grammars() for part in (name, name.partition("-")[0])}
+    return names | EQUIVALENT.keys()
 
 
 def _is_rare(step: Step) -> bool:

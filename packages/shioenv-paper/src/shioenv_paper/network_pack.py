@@ -31,8 +31,8 @@ from shioenv_paper.networks.carried import (
     CODE,
     QUESTION,
     ROW,
-    Carried,
     CarriedError,
+    CarriedPack,
     write_carried,
 )
 from shioenv_paper.regimes import REGIMES, choose_records, scored_gcs
@@ -171,7 +171,7 @@ def pack_networks(
         for number, suite in enumerate(suites)
         for case, prompt in _questions(suite, world, now, codec)
     ]
-    carried = Carried(
+    carried = CarriedPack(
         facts,
         np.array(kept.numbers, dtype="<u2"),
         np.array(rows, dtype=ROW),

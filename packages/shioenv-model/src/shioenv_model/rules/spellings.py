@@ -16,7 +16,7 @@ from shioenv_model.composition.call import Call
 _BUNDLE = re.compile(r"([ctxru][vzjJpkmhO]*)(?:(f)([vzjJpkmhO]*))?")
 """Letters of tar's options; only `f`, the archive, takes a value."""
 
-_SHORT = {"egrep": ("grep", "-E"), "fgrep": ("grep", "-F"), "rgrep": ("grep", "-r")}
+EQUIVALENT = {"egrep": ("grep", "-E"), "fgrep": ("grep", "-F"), "rgrep": ("grep", "-r")}
 """Programs that are equivalent to another one with an option (grep(1))."""
 
 _BSD = re.compile(r"-[aefhjlmrsvwx]*u[aefhjlmrsvwx]+")
@@ -84,8 +84,8 @@ def respelled(call: Call) -> str | None:
     words = call.words[1 : len(call.words) - len(call.closed)]
     if name == "ps" and _BSD.fullmatch("".join(words[:1])):  # a later word may be a value
         return " ".join((name, words[0][1:], *words[1:]))
-    if name in _SHORT:
-        return " ".join((*_SHORT[name], *words))
+    if name in EQUIVALENT:
+        return " ".join((*EQUIVALENT[name], *words))
     bundle = _BUNDLE.fullmatch("".join(words[:1]))
     if name != "tar" or bundle is None or (bundle[2] and len(words) < 2):
         return None

@@ -52,7 +52,7 @@ CASES = (
 )  # fmt: skip
 
 
-RARE = ("fsck missing", "mkfs.ext4 src", "egrep -P", "cat README.md | su", "wipefs missing")
+RARE = ("fsck missing", "mkfs.ext4 src", "cat README.md | su", "wipefs missing")
 """Commands without a grammar whose neighbours were taken for right."""
 
 

@@ -45,7 +45,7 @@ class CarriedError(Exception):
 
 
 @dataclass(frozen=True)
-class Carried:
+class CarriedPack:
     """The content of the directory."""
 
     facts: Mapping[str, Any]
@@ -79,7 +79,7 @@ class Carried:
         ]
 
 
-def write_carried(directory: Path, carried: Carried, modules: Mapping[str, bytes]) -> int:
+def write_carried(directory: Path, carried: CarriedPack, modules: Mapping[str, bytes]) -> int:
     """Write the directory, and return its size in bytes.
 
     `modules` are the files that run there, by their paths. Errors: CarriedError if it is larger
@@ -103,7 +103,7 @@ def write_carried(directory: Path, carried: Carried, modules: Mapping[str, bytes
     return size
 
 
-def read_carried(directory: Path) -> Carried:
+def read_carried(directory: Path) -> CarriedPack:
     """Read the directory. Errors: CarriedError if a file is missing or has another checksum."""
     try:
         text = (directory / PACK).read_bytes()
@@ -120,11 +120,11 @@ def read_carried(directory: Path) -> Carried:
     with lzma.open(directory / EXAMPLES) as file:
         kept = np.load(io.BytesIO(file.read()))
         arrays = {name: kept[name] for name in ("tokens", "rows", "questions")}
-    return Carried(facts, **arrays, digest=hashlib.sha256(text).hexdigest())
+    return CarriedPack(facts, **arrays, digest=hashlib.sha256(text).hexdigest())
 
 
 def packed_rows(
-    carried: Carried, numbers: Tokens, width: int, seed: int
+    carried: CarriedPack, numbers: Tokens, width: int, seed: int
 ) -> tuple[Tokens, Tokens, Tokens]:
     """Pack examples, in a random order, into rows of `width` tokens.
 

@@ -148,7 +148,7 @@ class PackedLoss:
 
 
 @dataclass
-class Training:
+class PackedTraining:
     """One training: steps until its share of time is used up."""
 
     loss: PackedLoss

@@ -23,13 +23,13 @@ from shioenv_paper.networks.carried import (
     MIXTURE,
     OUT,
     RUNS,
-    Carried,
     CarriedError,
+    CarriedPack,
     export,
     packed_rows,
     read_carried,
 )
-from shioenv_paper.networks.decoder import Decoder, DecoderShape, PackedLoss, Training, decode
+from shioenv_paper.networks.decoder import Decoder, DecoderShape, PackedLoss, PackedTraining, decode
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 _DEV_ROWS = 32
@@ -45,7 +45,7 @@ class StoppedError(BaseException):
 class Elsewhere:
     """One call on the other machine, with a limit of `seconds` for everything."""
 
-    def __init__(self, carried: Carried, directory: Path, options: argparse.Namespace) -> None:
+    def __init__(self, carried: CarriedPack, directory: Path, options: argparse.Namespace) -> None:
         self.carried, self.device = carried, options.device
         self.plan = {**carried.facts["plan"], **options.plan}
         self._begun = time.monotonic()
@@ -125,7 +125,7 @@ class Elsewhere:
         is_start = name == MIXTURE
         seconds = max(0.1, min(self._seconds("start" if is_start else "run"), self._left))
         rate = self.plan["rate"] * (1 if is_start else self.plan["rate_of_runs"])
-        training = Training(loss, model, rows, self.plan["batch"], rate, seed)
+        training = PackedTraining(loss, model, rows, self.plan["batch"], rate, seed)
         begun = time.monotonic()
         losses = list(training.run(lambda: (time.monotonic() - begun) / seconds))
         trained = time.monotonic() - begun

@@ -18,8 +18,8 @@ from shioenv_paper.networks.carried import (
     LARGEST,
     QUESTION,
     ROW,
-    Carried,
     CarriedError,
+    CarriedPack,
     packed_rows,
     read_carried,
     write_carried,
@@ -31,7 +31,7 @@ from support.waiting import wait_until
 torch = needed_module("torch")
 
 from shioenv_paper.network_pack import LAUNCHER, PLAN, packed_modules
-from shioenv_paper.networks.decoder import Decoder, DecoderShape, PackedLoss, Training, decode
+from shioenv_paper.networks.decoder import Decoder, DecoderShape, PackedLoss, PackedTraining, decode
 
 PAD, END, WORDS = 0, 1, 12
 SMALL = {
@@ -40,7 +40,7 @@ SMALL = {
 }  # fmt: skip
 
 
-def small_pack(**plan: Any) -> Carried:
+def small_pack(**plan: Any) -> CarriedPack:
     """Examples whose target repeats the prompt's last token; a regime for odd and even numbers."""
     tokens: list[int] = []
     rows = []
@@ -56,7 +56,7 @@ def small_pack(**plan: Any) -> Carried:
         "regimes": ["even", "odd"],
         "tokens": {"size": WORDS, "pad": PAD, "end": END},
     }
-    return Carried(
+    return CarriedPack(
         facts, np.array(tokens, "<u2"), np.array(rows, ROW), np.array(questions, QUESTION)
     )
 
@@ -169,7 +169,7 @@ def test_a_network_learns_and_decodes_a_batch_as_single_prompts() -> None:
     rows = packed_rows(pack, pack.numbers("mixture", dev=False), 32, 0)
     model = Decoder(DecoderShape(WORDS, width=32, layers=2, heads=2, positions=32))
     losses: list[float] = []
-    training = Training(PackedLoss(model, "cpu"), model, rows, 4, 3e-3, 0)
+    training = PackedTraining(PackedLoss(model, "cpu"), model, rows, 4, 3e-3, 0)
     for loss in training.run(lambda: len(losses) / 150):
         losses.append(loss)
     assert losses[-1] < 0.2 < losses[0]
