@@ -279,7 +279,7 @@ def test_files_are_written_read_and_described(sandbox: Sandbox) -> None:
         (io.BytesIO(data), {}),
         (iter([data[:5], data[5:]]), {}),
     ):
-        files.write("/tmp/b", given, **options)  # type: ignore[arg-type]
+        files.write("/tmp/b", given, **options)
         assert files.read("/tmp/b", format="bytes") == data
     with files.read("/tmp/b", format="stream") as stream:
         assert b"".join(stream) == data
@@ -453,7 +453,7 @@ def test_rules_that_only_deny_are_accepted(url: str) -> None:
     opened = Sandbox.create(
         allow_internet_access=False,
         network=denied,
-        **reached(url),  # type: ignore[arg-type]
+        **reached(url),
     )
     opened.update_network({"deny_out": ["0.0.0.0/0"]})
     with pytest.raises(SandboxException, match="allowOut"):

@@ -10,6 +10,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -62,10 +63,10 @@ def test_a_client_reaches_no_sandbox_of_another(url: str, sandbox: Sandbox) -> N
     assert Sandbox.list(**other).next_items() == []
     for call in (Sandbox.connect, Sandbox.get_info, Sandbox.pause):
         with pytest.raises(SandboxException, match="not found"):
-            call(sandbox.sandbox_id, **other)  # type: ignore[operator]
+            call(sandbox.sandbox_id, **other)
     with pytest.raises(SandboxException, match="not found"):
-        Sandbox.set_timeout(sandbox.sandbox_id, 1, **other)  # type: ignore[call-overload]
-    assert not Sandbox.kill(sandbox.sandbox_id, **other)  # type: ignore[call-overload]
+        Sandbox.set_timeout(sandbox.sandbox_id, 1, **other)
+    assert not Sandbox.kill(sandbox.sandbox_id, **other)
     mine = Sandbox.create(**other)
     try:
         stolen = inside(mine)["X-Access-Token"]
@@ -122,7 +123,7 @@ def test_wrong_requests_are_refused_and_the_server_goes_on(url: str, sandbox: Sa
         assert httpx.get(f"{url}/sandboxes/{name}", headers=key).status_code in (404, 501)
     headers = {**inside(sandbox), "Content-Type": "application/json"}
     service = "/process.Process"
-    calls = {
+    calls: dict[str, tuple[Any, ...]] = {
         f"{service}/Start": ({}, {"process": {}}, {"process": {"cmd": "x" * 200_000}}),
         f"{service}/SendInput": ({}, {"process": {"pid": 1}}, {"process": {"pid": -1}}, [1]),
         f"{service}/SendSignal": ({"process": {"tag": "none"}, "signal": 64},),
